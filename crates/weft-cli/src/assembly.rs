@@ -13,8 +13,8 @@ use crate::outcome::Failure;
 use crate::terminal::complain;
 use crate::{size, states};
 
-/// How to choose among what was found. The same options mean the same wherever members of an array
-/// are named.
+/// Options that select the array among the members that were named, by uuid or by name. They mean
+/// the same in every command that takes members of an array.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Selection {
     /// Only members of the array with this uuid
@@ -26,7 +26,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// What to choose by, and nothing else.
+    /// The selection as assembly options, all others at their defaults.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let parse = |text: &String| {
             text.parse().map_err(|error| Failure::usage(format!("--uuid: {text}: {error}")))
@@ -68,7 +68,7 @@ pub(crate) struct AssemblyOptions {
 }
 
 impl AssemblyOptions {
-    /// What the engine decides by, among the members of a selection.
+    /// Assembly options for the members of a selection.
     ///
     /// # Errors
     /// `--uuid` names no array.
@@ -79,7 +79,7 @@ impl AssemblyOptions {
         Ok(Options { read_only: *read_only, run: *run, force_dirty, without_journal, ..chosen })
     }
 
-    /// How long to wait for the metadata of a member; as long as it takes when `None`.
+    /// Longest wait for a member's metadata, `None` for as long as it takes.
     pub(crate) fn member_wait(&self) -> Option<Duration> {
         self.member_wait.map(|seconds| Duration::from_secs(seconds.into()))
     }

@@ -36,15 +36,15 @@ use crate::volume;
 pub(crate) struct Looked {
     /// Name of the member.
     pub(crate) label: String,
-    /// All of it.
+    /// Size of the member.
     pub(crate) size: Sectors,
     /// Unit of its I/O in bytes.
     pub(crate) logical_block: u32,
-    /// Which file it is, however it is called.
+    /// Device and inode of the file, the same for every path to it.
     pub(crate) identity: (u64, u64),
     /// Whether it is on a block device rather than in a file.
     pub(crate) is_device: bool,
-    /// Its first byte in the file or device.
+    /// First byte of the member in its file or device.
     start: u64,
     file: Arc<File>,
 }
@@ -107,7 +107,7 @@ impl Looked {
         Self { label, size, start: bytes.start, ..self.clone() }
     }
 
-    /// Its partitions.
+    /// Partition table of the file or device.
     ///
     /// # Errors
     /// It has no table that can be believed.
@@ -117,7 +117,7 @@ impl Looked {
         partition::read(&mut read, self.size.bytes().0, block)
     }
 
-    /// Its first byte in the file or device.
+    /// First byte of the member in its file or device.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -208,7 +208,8 @@ impl Looked {
         Ok(found)
     }
 
-    /// The same for some of its sectors, a piece at a time: its sectors, and what begins there.
+    /// Superblocks that begin within some sectors, read a piece at a time: the sectors of each
+    /// piece and what begins there.
     pub(crate) fn superblocks_within(
         &self,
         sectors: Range<u64>,
@@ -318,7 +319,7 @@ impl Looked {
         }
     }
 
-    /// For [`weft_engine::assemble::assemble`].
+    /// The member as a candidate of [`weft_engine::assemble::assemble`], under this index.
     pub(crate) fn candidate(&self, index: u16) -> Candidate {
         Candidate::new(self.info(index), self.metadata())
     }
@@ -363,9 +364,9 @@ const FOREIGN_MAX: usize = 256;
 /// The superblocks of a member.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Those that are whole, and what else is wrong with them.
+    /// Whole superblocks, with an error of those that are not legal.
     pub(crate) readable: Vec<(Superblock, Option<SuperblockError>)>,
-    /// What is wrong with those that are not.
+    /// Errors of superblocks that are not whole.
     pub(crate) damaged: Vec<SuperblockError>,
     /// Places where there may be one, and which cannot be read.
     pub(crate) unreadable: Vec<Unreadable>,
@@ -387,7 +388,7 @@ pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Looked>, Failure> {
     Ok(opened)
 }
 
-/// What to say of two that have bytes in common.
+/// Error text for two arguments with bytes in common.
 pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
     let Looked { label, start, size, .. } = looked;
     if (*start, *size) == (first.start, first.size) {
@@ -405,7 +406,7 @@ pub(crate) fn candidates<L: Borrow<Looked>>(opened: &[L], options: &Options) -> 
     candidates_within(opened, options, None)
 }
 
-/// The same with members left out that have not answered for so long.
+/// As [`candidates`], without members that have not answered for `wait`.
 pub(crate) fn candidates_within<L: Borrow<Looked>>(
     opened: &[L],
     options: &Options,
@@ -429,7 +430,7 @@ pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Superblock>> {
     in_sync.filter_map(|member| superblock_at(volume, &member.label)).next()
 }
 
-/// What is at the path of a member, unless it is of another array by now.
+/// Superblock at the path of a member of a running volume; `None` when it is of another array.
 pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Superblock>> {
     let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;
     let array = volume.array.as_ref()?;

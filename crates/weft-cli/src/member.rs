@@ -53,7 +53,7 @@ impl MemberArg {
         Ok(Self::Path(path.to_owned()))
     }
 
-    /// For clap.
+    /// The parser of MEMBER arguments, for clap.
     pub(crate) fn parser() -> ValueParser {
         ValueParser::new(OsStringValueParser::new().try_map(|text: OsString| Self::parse(&text)))
     }

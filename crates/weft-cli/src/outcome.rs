@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// What a command returns: the status it ends with, or why it stopped.
+/// Result of a command: its exit status, or the failure that stopped it.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 /// Exit statuses of commands that did what they were asked.
@@ -27,7 +27,7 @@ pub(crate) enum Exit {
 pub(crate) enum Failure {
     /// The operation failed.
     Failed(String),
-    /// What was said makes no sense, or is not for this release.
+    /// The command line makes no sense, or asks for something of a later release.
     Usage(String),
     /// Not done for safety; nothing was written.
     Refused(String),

@@ -13,9 +13,9 @@ use weft_engine::assemble::Candidate;
 /// Time limits for reading metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// When a member that has not answered is named, and how often after that.
+    /// Time after which a member that has not answered is named, and period after that.
     pub(crate) notice: Duration,
-    /// After which nobody is waited for; `None` waits for ever.
+    /// Longest wait for a member; `None` waits for ever.
     pub(crate) bound: Option<Duration>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn fill(write: u32, start: u64, len: u64) -> Vec<u8> {
     (start..start + len).step_by(8).flat_map(|address| word(write, address).to_le_bytes()).collect()
 }
 
-/// What every block of a volume should hold.
+/// Content that every block of a volume should have.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     /// The last write to each block; 0 for none, which is zeros.
@@ -24,7 +24,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Zeros.
+    /// A volume of `bytes` bytes that holds zeros.
     pub(crate) fn zeros(bytes: u64) -> Self {
         Self { writes: vec![0; usize::try_from(bytes / BLOCK).unwrap_or(0)] }
     }

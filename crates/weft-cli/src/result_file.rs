@@ -16,7 +16,8 @@ use crate::terminal::remove_when_interrupted;
 #[derive(Debug)]
 pub(crate) struct ResultFile {
     path: PathBuf,
-    /// What is to take its place; nothing takes the place of a device or a pipe.
+    /// New content, which takes the file's place when it is complete; `None` for a device or a
+    /// pipe.
     beside: Option<NamedTempFile>,
 }
 
@@ -51,7 +52,7 @@ impl ResultFile {
         Ok(Self { path, beside: Some(beside) })
     }
 
-    /// Writes it.
+    /// Writes the text to the file and makes it durable.
     pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
         let told =
             |error: std::io::Error| Failure::failed(format!("{}: {error}", self.path.display()));

@@ -12,7 +12,7 @@ pub(crate) enum Plain {
     Bytes,
     /// KiB, as mdadm's `--chunk` and `--size`.
     Kib,
-    /// Nothing: the unit is needed.
+    /// A plain number is refused: the unit is needed.
     Refused,
 }
 
@@ -46,17 +46,17 @@ pub(crate) fn parse(text: &str, plain: Plain) -> Result<Bytes, String> {
         .ok_or_else(|| bad("expected less than 8 EiB"))
 }
 
-/// For clap: a plain number is KiB.
+/// A size for clap, of which a plain number is KiB.
 pub(crate) fn kib(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Kib)
 }
 
-/// For clap: a plain number is bytes.
+/// A size for clap, of which a plain number is bytes.
 pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Bytes)
 }
 
-/// For clap: the unit is needed.
+/// A size for clap that needs a unit.
 pub(crate) fn with_unit(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Refused)
 }
@@ -77,7 +77,7 @@ pub(crate) fn human(bytes: Bytes) -> String {
     format!("{count} B")
 }
 
-/// What mdadm puts after large sizes: ` (9.00 MiB 9.44 MB)`; nothing below 5000 KiB.
+/// A size as mdadm appends it to large ones: ` (9.00 MiB 9.44 MB)`; empty below 5000 KiB.
 ///
 /// Source   output of mdadm 4.2
 pub(crate) fn mdadm(bytes: Bytes) -> String {

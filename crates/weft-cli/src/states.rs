@@ -21,8 +21,8 @@ pub(crate) fn lines(states: &[AssemblyState]) -> Vec<String> {
         .collect()
 }
 
-/// What to do next with an array that is being rescued: nothing that writes to a member, as
-/// [`AssemblyState::next`] of some states does.
+/// Advice for a state of an array that is being rescued: without a write to a member, unlike
+/// [`AssemblyState::next`] of some states.
 pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
     match state {
         AssemblyState::NoIdentity => "weft examine MEMBER… shows what its superblocks say",
@@ -66,7 +66,7 @@ pub(crate) fn lines_reading(states: &[AssemblyState]) -> Vec<String> {
         .collect()
 }
 
-/// What is not as it should be with a volume that is being served.
+/// States of a running volume that need attention.
 pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
     let any = |state: &str| volume.members.iter().any(|member| member.state == state);
     let filled = |slot: usize| {

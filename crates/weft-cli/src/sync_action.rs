@@ -190,5 +190,5 @@ const PLACES: usize = 8;
 pub(crate) const STRIPE_SECTORS: u64 = 8;
 /// Small arrays are done in a moment.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(2);
-/// As often as a bar moves.
+/// Longest pause between two questions for the status, while a bar is shown.
 pub(crate) const POLL_MAX: Duration = Duration::from_millis(100);

@@ -18,7 +18,7 @@ use crate::terminal::complain;
 
 /// A running volume that can be asked.
 pub(crate) struct Target {
-    /// As it was named.
+    /// Name of the volume or path of its socket, as given on the command line.
     pub(crate) name: String,
     /// The name that finds it: clients may know the export by another.
     socket_name: Option<String>,

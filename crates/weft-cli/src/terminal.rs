@@ -32,7 +32,7 @@ pub(crate) fn stdout() -> impl Write {
     anstream::stdout()
 }
 
-/// How many columns standard output has: those of the terminal, or what `COLUMNS` says, or 100.
+/// Width of standard output in columns: that of the terminal, or `COLUMNS`, or 100.
 pub(crate) fn columns() -> usize {
     known_columns().unwrap_or(100)
 }
@@ -86,8 +86,8 @@ pub(crate) fn share(what: &'static str) -> ProgressBar {
     bar(what, 1000, "{prefix:>12} [{bar:24}] {percent:>3}%  {eta} left  {wide_msg}")
 }
 
-/// How many were tried of nobody knows how many, with a message, drawn on standard error when that
-/// is a terminal.
+/// A counter of attempts without a known end, with a message, drawn on standard error when that is
+/// a terminal.
 pub(crate) fn tries(what: &'static str) -> ProgressBar {
     bar(what, 0, "{prefix:>12} {pos} tried in {elapsed}  {wide_msg}")
 }
@@ -196,7 +196,7 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What goes when the process is told to end; none: it ends as it does without.
+/// Paths that are removed when the process is told to end; `None` leaves signals alone.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// See [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);

@@ -22,13 +22,13 @@ use crate::patience::Patience;
 use crate::terminal::complain;
 use crate::when;
 
-/// What [`weft_export::serve`] needs to know of an array.
+/// An assembled array with its open members, as [`weft_export::serve`] takes it.
 pub(crate) struct Volume {
     /// Decision of the assembly.
     pub(crate) assembly: Assembly,
-    /// Those that are used.
+    /// Open members that the assembly uses.
     pub(crate) members: Vec<OpenMember>,
-    /// Those that were named and are not used, and why.
+    /// Members that were named and are not used, with the reason.
     pub(crate) not_used: Vec<Dropped>,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct Opening {
     pub(crate) options: Options,
     /// Through the page cache even where `O_DIRECT` works.
     pub(crate) buffered: bool,
-    /// Where changes go that are not to go to the members.
+    /// Directory of overlays, which take the changes in place of the members.
     pub(crate) overlay: Option<PathBuf>,
-    /// How long to wait for a member whose metadata is read; `None` for ever.
+    /// Longest wait for a member's metadata, `None` for as long as it takes.
     pub(crate) member_wait: Option<Duration>,
 }
 

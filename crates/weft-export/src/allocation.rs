@@ -20,11 +20,11 @@ use crate::looks::LOOKS_MAX;
 /// Way in which a volume finds its holes.
 #[derive(Debug)]
 pub(crate) enum Allocation {
-    /// Those of the members' files.
+    /// Holes of an array: stretches of full stripes that are holes in all members' files.
     Array(FullStripes),
-    /// Those of the member's file.
+    /// Holes of a bare member: those of its file.
     Bare,
-    /// It has none that are known.
+    /// No holes are known: everything counts as data.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct FullStripes {
     chunk: u64,
     /// Members' worth of data in a full stripe.
     data_members: u64,
-    /// Where the data begins on each member that was there at the start.
+    /// First byte of the data on each member that was there at the start.
     starts: BTreeMap<MemberIndex, u64>,
 }
 
@@ -62,8 +62,7 @@ impl Allocation {
         }
     }
 
-    /// What there is from `offset` on: at least one extent, not more than `len` bytes, and about
-    /// `most` extents.
+    /// Extents from `offset` on: at least one, about `most`, of `len` bytes in all at most.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,

@@ -24,7 +24,7 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// One line to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// See [`VERSION`].
+    /// Version of the language, [`VERSION`].
     pub v: u32,
     /// Name of the volume; the only one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ pub enum Command {
 /// One line from the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// See [`VERSION`].
+    /// Version of the language, [`VERSION`].
     pub v: u32,
     /// Whether it was done.
     pub ok: bool,
@@ -90,10 +90,10 @@ pub struct Response {
     /// Reason of a refusal, for programs; see [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FailureKind>,
-    /// Of `get`: name and value of each knob asked for.
+    /// Names and values of knobs, answer to `get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<(String, String)>,
-    /// Of `status`.
+    /// State of the server, answer to `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
@@ -102,7 +102,7 @@ pub struct Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// It was tried and failed.
+    /// The command was tried and failed.
     Failed,
     /// Not done for safety; nothing was written.
     Refused,
@@ -113,7 +113,7 @@ pub enum FailureKind {
 /// State of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its process.
+    /// Process id of the server.
     pub pid: u32,
     /// Since its start.
     pub uptime_ms: u64,
@@ -123,22 +123,22 @@ pub struct Status {
     pub poisoned: bool,
     /// Addresses that clients connect to.
     pub listen: Vec<String>,
-    /// Connected now.
+    /// Number of clients that are connected.
     pub clients: usize,
     /// Frames lent to requests and replies.
     pub frames_held: u32,
     /// `Submit`s and `Compute`s without an answer.
     pub tokens_outstanding: usize,
-    /// The volumes.
+    /// Every volume of the server.
     pub volumes: Vec<VolumeStatus>,
 }
 
 /// State of a volume; see [`weft_engine::VolumeSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeStatus {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// md's `array_state`.
+    /// State of the array, md's `array_state`.
     pub array_state: String,
     /// `raid5` and the like, or `bare`.
     pub level: String,
@@ -146,27 +146,27 @@ pub struct VolumeStatus {
     pub size: u64,
     /// Slots, if it is an array.
     pub slots: usize,
-    /// What does not change while it runs, if it is an array.
+    /// Facts of the superblocks that do not change while it runs, if it is an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayStatus>,
     /// Slots without a member that is in sync.
     pub degraded: usize,
-    /// Update count.
+    /// Event count of the superblocks.
     pub events: u64,
-    /// `sync_action`.
+    /// Resync, recovery, check or repair that runs, md's `sync_action`.
     pub sync_action: String,
     /// Sectors passed and sectors in all, of each member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
-    /// Stripes of the cache that the running or last sync has looked at.
+    /// Stripes of the cache that the running or last resync or check has looked at.
     #[serde(default)]
     pub sync_stripes: u64,
-    /// md's `mismatch_cnt`.
+    /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
-    /// Where that is and who is wrong, if a check has found any.
+    /// Places of the mismatches and the members that explain them, if a check has found any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
-    /// Where parity may be wrong from, sectors of each member.
+    /// Sector of each member from which parity may be wrong; absent when it is right everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
     /// Whether writes are refused for want of space behind a member.
@@ -176,7 +176,7 @@ pub struct VolumeStatus {
     pub stripe_cache_active: u32,
     /// Requests not answered yet.
     pub requests_active: usize,
-    /// Its members.
+    /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberStatus>,
 }
 
@@ -209,7 +209,7 @@ pub struct MismatchStatus {
     /// The member whose strip alone explains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// Its slot.
+    /// Slot of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
     /// First sector of the strip on that member.
@@ -217,12 +217,12 @@ pub struct MismatchStatus {
     pub member_sector: Option<u64>,
 }
 
-/// What an array is, as its superblocks say.
+/// Identity and geometry of an array, from its superblocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayStatus {
-    /// Its identity, as md prints it.
+    /// uuid of the array, as md prints it.
     pub uuid: String,
-    /// Its name, with that of its host.
+    /// Name of the array, with that of its host.
     pub name: String,
     /// `1.0`, `1.1` or `1.2`.
     pub metadata: String,
@@ -245,7 +245,7 @@ pub struct MemberStatus {
     pub index: u16,
     /// The path it was opened by.
     pub label: String,
-    /// Its slot.
+    /// Slot of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
     /// Entry of `dev_roles` that is its own.
@@ -269,7 +269,7 @@ pub struct MemberStatus {
     pub sectors_written: u64,
     /// Sectors read wrong and written again.
     pub corrected: u64,
-    /// Requests outstanding.
+    /// Requests that the member has not answered yet.
     pub in_flight: u32,
 }
 
@@ -311,13 +311,13 @@ impl ControlRequest {
 }
 
 impl Response {
-    /// It was done.
+    /// Answer to a command that was done.
     #[must_use]
     pub fn done() -> Self {
         Self { v: VERSION, ok: true, ..Self::default() }
     }
 
-    /// It was not.
+    /// Answer to a command that was not done, with its reason.
     #[must_use]
     pub fn error(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use weft_units::ClientId;
 
-/// What is left of a round, and the line.
+/// Looks at members that are left in a round, and the clients that wait for one.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     left: usize,

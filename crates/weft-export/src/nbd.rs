@@ -43,14 +43,14 @@ pub(crate) struct NbdPort {
     accepting: bool,
     /// Accepted, and waits for a place. Nobody else is accepted meanwhile.
     waiting: Option<OwnedFd>,
-    /// When to try again after the process ran out of descriptors.
+    /// Time of the next `accept` after the process ran out of descriptors.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection>>>,
     /// Places of `clients` without one, oldest first, so that a name comes back as late as
     /// possible.
     free: VecDeque<u32>,
     generations: Vec<u32>,
-    /// Those that have something to do at the end of the pass.
+    /// Connections with something to do at the end of the pass.
     due: Vec<u32>,
     /// Its memory, while nobody has anything to do.
     due_spare: Vec<u32>,
@@ -70,14 +70,14 @@ pub(crate) struct NbdPort {
     crowd: Arc<Crowd>,
 }
 
-/// What a client brings about again and again is logged now and then.
+/// Rate limit of log lines that a client can cause again and again.
 #[derive(Debug, Default)]
 struct Log {
     accept: Rare,
     turned_away: Rare,
 }
 
-/// How many clients there are, of all workers.
+/// Number of clients, of all workers.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     of_workers: Box<[AtomicUsize]>,
@@ -87,7 +87,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody yet.
+    /// A count of zero clients, for this many workers and at most `max` clients.
     pub(crate) fn new(workers: usize, max: usize) -> Self {
         let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let max = max.clamp(1, PLACES_MAX as usize);
@@ -98,7 +98,7 @@ impl Crowd {
         self.of_workers.len()
     }
 
-    /// All clients.
+    /// Number of clients of all workers.
     pub(crate) fn count(&self) -> usize {
         self.of_workers.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -473,7 +473,7 @@ impl Port for NbdPort {
     }
 }
 
-/// How long nobody is accepted after the process ran out of descriptors.
+/// Pause of `accept` after the process ran out of descriptors.
 const ACCEPT_PAUSE: Span = Span::millis(200);
 /// Received at once: 60 writes of 4 KiB, or a third of a MiB of headers.
 const BUFFER_BYTES: usize = 256 << 10;

@@ -53,7 +53,7 @@ struct State {
 pub struct Taken {
     /// Requests that arrived after all that were taken, and were not taken down.
     pub lost: u64,
-    /// Nothing comes any more.
+    /// No further request will be recorded.
     pub ended: bool,
 }
 
@@ -89,7 +89,7 @@ impl Recorder {
         }
     }
 
-    /// Nothing comes any more. Whoever waits in [`Self::take`] goes on.
+    /// Ends the record: whoever waits in [`Self::take`] goes on.
     pub fn end(&self) {
         self.lock().ended = true;
         self.many.notify_one();

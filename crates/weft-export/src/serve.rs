@@ -67,7 +67,7 @@ pub struct ExportOptions {
     pub size: Option<Bytes>,
     /// Refuse writes before they reach the engine.
     pub read_only: bool,
-    /// For people.
+    /// Description of the export, for people.
     pub description: String,
 }
 
@@ -91,7 +91,7 @@ pub enum Source {
     Core {
         /// It.
         core: Box<dyn Core>,
-        /// Its members.
+        /// Open members of the volume.
         members: Vec<OpenMember>,
         /// Frames that are its own.
         cache_frames: u32,
@@ -134,7 +134,8 @@ pub struct TimeLimits {
     /// Until a client has chosen an export. 10 s: a client that is there takes milliseconds, one
     /// that is not holds a place.
     pub handshake: Span,
-    /// The same while somebody waits for a place. 1 s: three round trips around the earth.
+    /// Longest handshake while another client waits for a place. 1 s: three round trips around the
+    /// earth.
     pub handshake_wanted: Span,
 }
 
@@ -292,7 +293,7 @@ impl Shared {
     }
 }
 
-/// What does not change of a volume while it runs.
+/// Facts of a volume that do not change while it runs.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) level: String,
@@ -417,7 +418,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
     })
 }
 
-/// What a client is told of an export.
+/// NBD description of an export, as clients receive it.
 fn describe(
     export: &ExportOptions,
     size: Bytes,
@@ -444,7 +445,7 @@ fn describe(
 
 /// 64 MiB of payload, as [`Config::for_volume`].
 const CLIENT_FRAMES: u32 = 16_384;
-/// What a client of a bare member may have outstanding.
+/// Credit of a client of a bare member.
 const CREDIT: Bytes = Bytes::mib(32);
 /// Threads that serve clients: what they have in common is done by one at a time.
 const WORKERS_MAX: usize = 4;

@@ -25,7 +25,7 @@ use crate::serve::{Listen, ServeError};
 pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
-    /// Its path is removed at the end.
+    /// The path was made here, and is removed at the end.
     is_ours: bool,
 }
 
@@ -183,7 +183,7 @@ fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, protocol)
 }
 
-/// What to do when a socket cannot be made.
+/// Advice for a socket that cannot be made.
 fn bind_hint(path: &Path, errno: Errno) -> &'static str {
     match errno {
         Errno::ADDRINUSE if is_socket(path) => "; another server listens there: stop it first",

@@ -41,7 +41,7 @@ pub enum ClientError {
     /// The server refused the option that the goal needs.
     #[error("server refused option {option} with {}: {message}", option_error_name(*.kind))]
     Refused {
-        /// Its number.
+        /// Number of the option.
         option: u32,
         /// See [`option_reply`].
         kind: u32,
@@ -51,7 +51,7 @@ pub enum ClientError {
     /// A reply longer than any reply has to be.
     #[error("reply: found {len} bytes, expected at most {REPLY_BYTES_MAX}")]
     ReplyTooLong {
-        /// Its length, bytes.
+        /// Length of the reply, bytes.
         len: u64,
     },
     /// A reply to nothing.

@@ -61,7 +61,7 @@ impl ExportInfo {
         })
     }
 
-    /// The same with a text for people.
+    /// Adds a description for people.
     ///
     /// Shape    at most 4096 bytes, without NUL
     ///
@@ -73,7 +73,7 @@ impl ExportInfo {
         Ok(self)
     }
 
-    /// The same with other abilities.
+    /// Replaces the transmission flags.
     ///
     /// `HAS_FLAGS` is always set, `SEND_FAST_ZERO` needs `SEND_WRITE_ZEROES`, and a read-only
     /// export does not offer writes. On a server, `SEND_DF` is not the caller's: it follows from
@@ -95,14 +95,14 @@ impl ExportInfo {
         self
     }
 
-    /// The same with other block sizes.
+    /// Replaces the block sizes.
     #[must_use]
     pub fn with_block_sizes(mut self, block_sizes: BlockSizes) -> Self {
         self.block_sizes = block_sizes;
         self
     }
 
-    /// The same with the metadata context `base:allocation`, which says where holes are.
+    /// Offers the metadata context `base:allocation`, which says where holes are.
     #[must_use]
     pub fn with_allocation(mut self) -> Self {
         self.allocation = true;
@@ -146,7 +146,8 @@ impl ExportInfo {
         self.block_sizes
     }
 
-    /// What a client learns from `NBD_INFO_EXPORT` and `NBD_OPT_EXPORT_NAME`, kept as it came.
+    /// An export as `NBD_INFO_EXPORT` or `NBD_OPT_EXPORT_NAME` described it to a client, kept as it
+    /// came.
     pub(crate) fn received(name: String, size: u64, flags: TransmissionFlags) -> Self {
         let (description, block_sizes) = (String::new(), BlockSizes::default());
         Self { name, description, size, flags, block_sizes, allocation: false }
@@ -161,7 +162,7 @@ impl ExportInfo {
     }
 }
 
-/// Which requests an export accepts and which it likes.
+/// Sizes of requests that an export accepts, and that it prefers.
 ///
 /// Units    bytes
 /// Source   proto.md "Size constraints"
@@ -224,7 +225,7 @@ impl BlockSizes {
 }
 
 impl Default for BlockSizes {
-    /// What both sides assume when nothing was said: 1, 4096, 32 MiB.
+    /// Sizes that both sides assume when none were sent: 1, 4096, 32 MiB.
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, payload_max: wire::PAYLOAD_BYTES_DEFAULT }
     }
@@ -252,7 +253,7 @@ pub enum ExportError {
     Text {
         /// Name of the text.
         what: &'static str,
-        /// Its length in bytes.
+        /// Length of the text in bytes.
         len: usize,
     },
 }
@@ -320,7 +321,7 @@ impl<'a> InfoRequest<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MetaRequest<'a> {
     pub(crate) name: &'a str,
-    /// Nothing in particular is asked for.
+    /// The client asks for no particular information.
     pub(crate) is_empty: bool,
     /// `base:allocation` is asked for by name.
     pub(crate) allocation: bool,

@@ -131,7 +131,7 @@ impl ServerConnection {
         self.out.advance(count);
     }
 
-    /// How many of the next bytes from the client are payload of the last [`Op::Write`].
+    /// Number of the next bytes from the client that are payload of the last [`Op::Write`].
     #[must_use]
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
@@ -641,15 +641,15 @@ pub enum CloseReason {
     /// An option too long to be skipped.
     #[error("option {option}: found {len} bytes of data, expected at most {OPTION_SKIP_BYTES_MAX}")]
     OptionTooLong {
-        /// Its number.
+        /// Number of the option.
         option: u32,
-        /// Its length, bytes.
+        /// Length in bytes.
         len: u32,
     },
     /// A write, or another request with payload, too long to be skipped.
     #[error("request: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
     PayloadTooLong {
-        /// Its length, bytes.
+        /// Length in bytes.
         len: u64,
     },
     /// A request that does not start like one.
@@ -666,7 +666,7 @@ pub enum CloseReason {
     UnknownExport,
 }
 
-/// Where a session is; see the drawing at the top.
+/// Phase of a session; the drawing at the top has the transitions.
 #[derive(Debug)]
 enum Phase {
     ClientFlags,

@@ -119,11 +119,11 @@ impl Op {
 pub struct NbdRequest {
     /// The client's name for it; goes back with the reply. Clients may reuse one that is answered.
     pub cookie: u64,
-    /// The operation.
+    /// Operation that is asked for, with its range.
     pub op: Op,
 }
 
-/// How a request ended, as far as the reply's header is concerned.
+/// Result of a request, as far as the reply's header is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// Success of anything but a read.
@@ -295,9 +295,9 @@ impl Deref for ReplyHeader {
 pub struct Extent {
     /// Bytes.
     pub len: u64,
-    /// Nothing is stored for it.
+    /// No storage is allocated for the range (`NBD_STATE_HOLE`).
     pub hole: bool,
-    /// It reads as zeroes.
+    /// The range reads as zeroes (`NBD_STATE_ZERO`).
     pub zero: bool,
 }
 
@@ -308,13 +308,13 @@ impl Extent {
         Self { len, hole: false, zero: false }
     }
 
-    /// Nothing, which reads as zeroes.
+    /// An extent without storage, which reads as zeroes.
     #[must_use]
     pub fn hole(len: u64) -> Self {
         Self { len, hole: true, zero: true }
     }
 
-    /// As the context `base:allocation` has it.
+    /// State flags of the context `base:allocation`.
     fn flags(self) -> u32 {
         let hole = if self.hole { allocation::HOLE } else { 0 };
         let zero = if self.zero { allocation::ZERO } else { 0 };

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use crate::wire::{PORT, STRING_BYTES_MAX};
 
-/// Where a server listens, and what is asked of it.
+/// Address of a server and name of an export, as an NBD URI.
 ///
 /// ```
 /// use weft_nbd::{NbdAddress, NbdUri};

@@ -202,7 +202,7 @@ pub mod command_flag {
 pub mod chunk {
     /// Flag: the last chunk of its reply.
     pub const DONE: u16 = 1 << 0;
-    /// Nothing but the end of a reply.
+    /// Chunk without content, which ends a reply.
     pub const NONE: u16 = 0;
     /// 64-bit offset, then data.
     pub const OFFSET_DATA: u16 = 1;
@@ -225,7 +225,7 @@ pub mod chunk {
 ///
 /// Source   proto.md "`base:allocation` metadata context"
 pub mod allocation {
-    /// Nothing is stored for the range.
+    /// No storage is allocated for the range.
     pub const HOLE: u32 = 1 << 0;
     /// The range reads as zeroes.
     pub const ZERO: u32 = 1 << 1;
@@ -236,7 +236,7 @@ pub mod allocation {
 /// Source   proto.md "`base:allocation` metadata context"
 pub const BASE_ALLOCATION: &str = "base:allocation";
 
-/// What an export can do, as announced to the client (16 bits).
+/// Abilities of an export, as announced to the client (16 bits).
 ///
 /// Source   proto.md "Transmission flags"
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -356,9 +356,9 @@ impl NbdError {
 /// Source   proto.md "Request message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// See [`command_flag`].
+    /// Flags of [`command_flag`].
     pub flags: u16,
-    /// See [`command`].
+    /// Command of [`command`].
     pub command: u16,
     /// Chosen by the client, echoed in the reply.
     pub cookie: u64,
@@ -371,7 +371,7 @@ pub struct RequestHeader {
 impl RequestHeader {
     /// Bytes on the wire.
     pub const BYTES: usize = 28;
-    /// The same with extended headers.
+    /// Length in bytes with extended headers.
     pub const EXTENDED_BYTES: usize = 32;
 
     /// Reads a header.
@@ -446,7 +446,7 @@ impl RequestHeader {
 pub struct SimpleReply {
     /// 0, or see [`NbdError`].
     pub error: u32,
-    /// That of the request.
+    /// Cookie of the request that is answered.
     pub cookie: u64,
 }
 
@@ -476,11 +476,11 @@ impl SimpleReply {
 /// Source   proto.md "Structured reply chunk message", "Extended reply chunk message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// See [`chunk::DONE`].
+    /// [`chunk::DONE`] or 0.
     pub flags: u16,
-    /// See [`chunk`].
+    /// Type of the chunk, of [`chunk`].
     pub kind: u16,
-    /// That of the request.
+    /// Cookie of the request that is answered.
     pub cookie: u64,
     /// Bytes that follow.
     pub len: u32,
@@ -489,7 +489,7 @@ pub struct ChunkHeader {
 impl ChunkHeader {
     /// Bytes on the wire.
     pub const BYTES: usize = 20;
-    /// The same with extended headers.
+    /// Length in bytes with extended headers.
     pub const EXTENDED_BYTES: usize = 32;
 
     /// Reads an extended header whose magic has been checked, and the offset that it repeats.
@@ -546,7 +546,7 @@ impl ChunkHeader {
 /// Source   proto.md "Newstyle negotiation"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// See [`option`].
+    /// Number of the option, of [`option`].
     pub option: u32,
     /// Bytes that follow.
     pub len: u32,
@@ -585,7 +585,7 @@ impl OptionHeader {
 pub struct OptionReplyHeader {
     /// The option this answers.
     pub option: u32,
-    /// See [`option_reply`].
+    /// Type of the reply, of [`option_reply`].
     pub kind: u32,
     /// Bytes that follow.
     pub len: u32,

@@ -18,7 +18,7 @@ pub const BADBLOCK_LEN_MAX: u64 = 512;
 const LEN_BITS: u32 = 10;
 const END: u64 = u64::MAX;
 
-/// What the superblock says that matters to the log.
+/// Facts of the superblock that a bad-block log depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlockContext {
     /// `bblog_shift`: the unit is this power of two of sectors.
@@ -40,7 +40,7 @@ pub struct BadBlocks {
     ranges: Vec<SectorRange>,
     /// Entries that the log was read from or has room for are all in use.
     pub full: bool,
-    /// What is odd but has an accepted meaning.
+    /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,
 }
 

@@ -76,7 +76,7 @@ pub struct BitmapHeader {
     pub uuid: Uuid,
     /// The array's event count when the bitmap was last written. Byte 24.
     pub events: u64,
-    /// That of the last time when bits were cleared. Byte 32.
+    /// Event count at which bits were last cleared. Byte 32.
     pub events_cleared: u64,
     /// Sectors that the bits cover. Byte 40.
     pub sync_size: Sectors,
@@ -92,18 +92,18 @@ pub struct BitmapHeader {
     pub sectors_reserved: u32,
     /// Bitmaps, one for each node of a cluster. Byte 68.
     pub nodes: u32,
-    /// Byte 72.
+    /// Name of the cluster, for clustered arrays. Byte 72.
     pub cluster_name: [u8; 64],
 }
 
-/// What the superblock says that matters to the bitmap.
+/// Facts of the superblock that a bitmap depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapContext {
-    /// [`crate::Superblock::bitmap_uuid`].
+    /// uuid that the bitmap must carry, [`crate::Superblock::bitmap_uuid`].
     pub uuid: Uuid,
     /// Event count of the superblock.
     pub events: u64,
-    /// What bits should cover: the size of a member's data, for RAID10 of the array.
+    /// Sectors that the bits should cover: the size of a member's data, for RAID10 of the array.
     pub sync_size: Sectors,
     /// Sectors there are for header and bits: [`crate::Superblock::bitmap_room`].
     pub room: Sectors,
@@ -114,7 +114,7 @@ pub struct BitmapContext {
 /// A bitmap, and how far it can be believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bitmap {
-    /// Its header.
+    /// Header of the bitmap.
     pub header: BitmapHeader,
     /// Sectors of a chunk.
     pub chunk: Sectors,
@@ -122,7 +122,7 @@ pub struct Bitmap {
     pub sync_size: Sectors,
     /// Trust in the bits.
     pub trust: Trust,
-    /// What is odd but has an accepted meaning.
+    /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,
     /// Number of chunks.
     chunk_count: u64,
@@ -154,7 +154,7 @@ pub enum ChunkState {
     Unwritten,
 }
 
-/// What a member that comes back has to get.
+/// Extent of the recovery of a member that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readd {
     /// All data.
@@ -456,7 +456,7 @@ impl Bitmap {
         })
     }
 
-    /// What a member that left with this event count has to get.
+    /// Extent of the recovery of a member that left with this event count.
     ///
     /// Source   bits are not cleared while it is away, so that they cover all it missed if none was
     ///          cleared since it left
@@ -523,7 +523,7 @@ impl BitmapHeader {
         }
     }
 
-    /// What the bytes say of a chunk; `None` where there are none.
+    /// State of a chunk in these bytes; `None` past their end.
     fn state_of(&self, bytes: &[u8], index: usize, chunks: u64) -> Option<ChunkState> {
         if self.is_lockless() {
             if self.state & FIRST_USE != 0 {

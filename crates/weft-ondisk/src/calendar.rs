@@ -51,8 +51,8 @@ impl MdTime {
         format!("{weekday} {month} {day:2} {clock} {year}")
     }
 
-    /// The time by RFC 3339, in UTC and whole seconds: `2026-11-20T07:04:14Z`. Years after 9999 have
-    /// five digits.
+    /// The time by RFC 3339, in UTC and whole seconds: `2026-11-20T07:04:14Z`. Years after 9999
+    /// have five digits.
     #[must_use]
     pub fn to_rfc3339(self) -> String {
         let Civil { year, month, day, clock } = Civil::of(self.secs);

@@ -25,8 +25,7 @@ const fn bitmap_space(size: Sectors) -> u64 {
     }
 }
 
-/// Where mdadm puts data on members of versions 1.1 and 1.2. The first listed member decides for
-/// all.
+/// mdadm's data offset on members of versions 1.1 and 1.2. The first listed member decides for all.
 ///
 /// Room for a later reshape: 128 MiB, halved until it is less than a thousandth of the member, but
 /// no less than two chunks; and before it the superblock and a bitmap, or 1 MiB for a partial
@@ -51,7 +50,7 @@ pub const fn data_offset_default(member_size: Sectors, chunk: Sectors, ppl: bool
 pub struct NewArray {
     /// Version of the superblocks.
     pub minor: Minor,
-    /// Level; not linear.
+    /// RAID level; not linear.
     pub level: Level,
     /// Layout; `None` for mdadm's choice: left-symmetric, two near copies, RAID0 "original".
     pub layout: Option<u32>,
@@ -59,17 +58,18 @@ pub struct NewArray {
     pub chunk: Option<Sectors>,
     /// Sectors of each member to use; `None` for all that the smallest has.
     pub size: Option<Sectors>,
-    /// Where data begins; `None` for [`data_offset_default`] of the first member, or 0 for 1.0.
+    /// First sector of the data; `None` for [`data_offset_default`] of the first member, or 0 for
+    /// 1.0.
     pub data_offset: Option<Sectors>,
-    /// The array.
+    /// uuid of the array.
     pub set_uuid: Uuid,
     /// Name, `host:name` or `name`, at most 32 bytes.
     pub name: String,
-    /// Now.
+    /// Time of creation.
     pub ctime: MdTime,
-    /// What fills each slot; `None` leaves it `missing`.
+    /// Member of each slot; `None` leaves the slot `missing`.
     pub slots: Vec<Option<NewMember>>,
-    /// Spares.
+    /// Members without a slot.
     pub spares: Vec<NewMember>,
     /// Whether the members agree already: copies are equal, parity is that of the data, as on
     /// members that are all zero. Else they get in step by a resync or, for RAID4/5, by rebuilding
@@ -84,7 +84,7 @@ pub struct NewArray {
 pub struct NewMember {
     /// All its sectors.
     pub size: Sectors,
-    /// Its identity: random.
+    /// Random uuid of the member.
     pub device_uuid: Uuid,
 }
 
@@ -111,7 +111,7 @@ pub enum CreateError {
         /// The version.
         minor: Minor,
     },
-    /// What was planned is not legal: a bug if all else was checked.
+    /// The planned superblock is not legal: a bug if all else was checked.
     #[error("planned {0}")]
     Illegal(#[from] SuperblockError),
     /// A layout that the level or the number of members does not allow.
@@ -200,7 +200,7 @@ pub enum CreateError {
 /// Chunk when none is given: 512 KiB.
 const CHUNK_DEFAULT: Sectors = Sectors(1024);
 
-/// What the size of a mirror is rounded down to: 64 KiB.
+/// Unit to which the size of a mirror is rounded down: 64 KiB.
 const RAID1_SIZE_UNIT: Sectors = Sectors(128);
 
 /// Length of a new bad-block log: 4 KiB, 512 entries.
@@ -213,7 +213,7 @@ struct Place {
     bblog_offset: i32,
 }
 
-/// What a plan settles before it comes to single members.
+/// Sizes and offsets that all members of a plan share.
 struct Geometry {
     layout: u32,
     chunk: Sectors,
@@ -498,7 +498,7 @@ impl NewArray {
         }
     }
 
-    /// Where the superblock and the bad-block log of a member are, and how much is left for data.
+    /// Places of a member's superblock and bad-block log, and the sectors left for data.
     fn place(
         &self,
         member: usize,

@@ -65,7 +65,7 @@ pub enum SuperblockError {
         second: Version,
         /// Array of the other.
         second_uuid: Uuid,
-        /// Which array was created later: the one mdadm would take.
+        /// Version of the array that was created later: the one that mdadm would take.
         newest: Version,
     },
     /// The stored sum is not that of the bytes.
@@ -121,7 +121,7 @@ pub enum SuperblockError {
     Overflow {
         /// The field named first in `sum`.
         at: At,
-        /// Its value.
+        /// Value of the field.
         found: u64,
         /// The sum or product.
         sum: &'static str,
@@ -136,7 +136,7 @@ pub enum SuperblockError {
         at: At,
         /// The area.
         area: &'static str,
-        /// Its first sector on the member. Signed, for an area may lie before the member.
+        /// First sector of the area on the member. Signed, for an area may lie before the member.
         start: i64,
         /// The sector after its last.
         end: i64,
@@ -275,9 +275,9 @@ pub enum LogError {
     Checksum {
         /// The sum.
         at: At,
-        /// As it is stored.
+        /// Checksum as it is stored.
         stored: u32,
-        /// As it should be.
+        /// Checksum of the bytes.
         computed: u32,
     },
     /// Not the structure at all.
@@ -303,7 +303,7 @@ pub enum LogError {
     /// Fewer bytes than the structure has.
     #[error("{at}: found {found} bytes, expected {expected}; read all of it")]
     Short {
-        /// Its start.
+        /// Field where the structure begins.
         at: At,
         /// Number that was found.
         found: usize,

@@ -52,7 +52,7 @@ const _: () = assert!(HEADER_BYTES == 32);
 pub struct MetaBlock {
     /// One more than that of the block before it. Byte 16.
     pub seq: u64,
-    /// Place: sector of the ring. Byte 24. Byte 24.
+    /// Sector of the ring at which the block is. Byte 24.
     pub position: Sectors,
     /// Payloads that follow. Byte 32. Byte 32.
     pub payloads: Vec<Payload>,
@@ -72,16 +72,16 @@ pub enum Payload {
     },
     /// The stripes at these member sectors have reached the members: nothing follows.
     Flush {
-        /// As for data.
+        /// Flags of the payload, as for data.
         flags: u16,
         /// Sectors of the members' data.
         stripes: Vec<u64>,
     },
     /// P, or P and Q, which follow the meta block and end a stripe.
     Parity {
-        /// As for data.
+        /// Flags of the payload, as for data.
         flags: u16,
-        /// Where it belongs: sector of the members' data.
+        /// Sector of the members' data that the payload belongs to.
         sector: Sectors,
         /// A sum for each block of 4 KiB.
         checksums: Vec<u32>,
@@ -283,7 +283,7 @@ pub struct JournalScan {
 /// Content of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalState {
-    /// Nothing that members do not have.
+    /// The journal holds nothing that members do not have.
     Empty,
     /// Meta blocks that have to be replayed, in order; an empty one at the start is not among them.
     Live(Vec<MetaBlock>),

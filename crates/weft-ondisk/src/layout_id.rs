@@ -58,8 +58,8 @@ pub struct Raid10 {
     pub far: u32,
     /// Whether far copies are in the next full stripe instead of a later section, bit 16.
     pub offset: bool,
-    /// How members are grouped for far copies, bits 17 and 18: 0 not at all, 1 by `n / far`
-    /// members, 2 by `near * far`.
+    /// Grouping of members for far copies, bits 17 and 18: 0 none, 1 by `n / far` members, 2 by
+    /// `near * far`.
     pub far_sets: u32,
 }
 

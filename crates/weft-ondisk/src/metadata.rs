@@ -39,7 +39,7 @@ pub struct Logs {
     pub bitmap: Option<Result<Box<Bitmap>, String>>,
     /// The newest partial parity log.
     pub ppl: Option<Result<PplHeader, String>>,
-    /// What the journal holds, on a journal member.
+    /// State of the journal, on a journal member.
     pub journal: Option<Result<JournalState, String>>,
 }
 
@@ -67,7 +67,7 @@ pub enum MetadataError {
 pub struct SuperblockBlocks {
     /// Blocks that were read, 4096 bytes each.
     pub read: Vec<(Version, Vec<u8>)>,
-    /// Those that the member does not give.
+    /// Structures that the member has and did not give.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -180,7 +180,7 @@ struct Reader<'a> {
     read: &'a mut dyn FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
 }
 
-/// Nothing there, or what was made of it.
+/// A structure, its error as a sentence, or `None` where the member has none.
 type Found<T> = Result<Option<Result<T, String>>, MetadataError>;
 
 impl Reader<'_> {

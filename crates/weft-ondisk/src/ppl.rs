@@ -62,10 +62,10 @@ const _: () = assert!(size_of::<Raw>() == PPL_HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(Raw, checksum) == CHECKSUM_BYTE);
 const _: () = assert!(std::mem::offset_of!(Raw, entries) == ENTRIES_BYTE);
 
-/// One log.
+/// Header of a partial parity log, with its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplHeader {
-    /// Signature: [`PplHeader::signature_of`] the array. Byte 512. Byte 512.
+    /// [`PplHeader::signature_of`] the array. Byte 512.
     pub signature: u32,
     /// Grows with each log that the array writes, whichever member it is on. Byte 520.
     pub generation: u64,
@@ -88,12 +88,12 @@ pub struct PplEntry {
     pub checksum: u32,
 }
 
-/// What recovery has to know of the array.
+/// Geometry of the array, as far as recovery from the log depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplContext {
-    /// Slots.
+    /// Number of slots.
     pub raid_disks: u32,
-    /// Chunk.
+    /// Chunk size.
     pub chunk: Sectors,
     /// Sectors of the array.
     pub array_size: Sectors,
@@ -225,7 +225,7 @@ impl PplHeader {
         self.entries.is_empty()
     }
 
-    /// Where the partial parity of an entry is: sectors from the header on.
+    /// Sectors of an entry's partial parity, counted from the header.
     #[must_use]
     pub fn partial(&self, entry: usize) -> Option<SectorRange> {
         let before = self.entries.get(..entry)?.iter();

@@ -143,7 +143,8 @@ pub struct Misplaced {
     pub sector: Sectors,
     /// The superblock. Its version, if 1, is what its own position makes likely.
     pub superblock: Superblock,
-    /// Where its member would begin, if it is where it says that it is. 0.90 does not say.
+    /// First sector of the member, if the superblock is where it says that it is. 0.90 does not
+    /// say.
     pub member_start: Option<Sectors>,
 }
 

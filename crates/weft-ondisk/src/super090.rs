@@ -48,7 +48,7 @@ pub enum ByteOrder {
 /// A row of the table of members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk090 {
-    /// Its own position in the table.
+    /// Position of the entry in the table.
     pub number: u32,
     /// Device number when the row was written.
     pub major: u32,
@@ -60,7 +60,7 @@ pub struct Disk090 {
     pub state: u32,
 }
 
-/// What a reshape does; valid with minor version 91.
+/// Target and position of a reshape; valid with minor version 91.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reshape090 {
     /// Array sector that it has reached. Byte 176.
@@ -86,16 +86,16 @@ pub struct Super090 {
     pub super_offset: Sectors,
     /// 90, or 91 during a reshape. Byte 8.
     pub minor_version: u32,
-    /// Byte 12.
+    /// Patch version, 0. Byte 12.
     pub patch_version: u32,
-    /// Byte 16; ignored by all.
+    /// Number of valid words, ignored by all. Byte 16.
     pub gvalid_words: u32,
     /// The array, in the order in which it is printed: each word with its highest byte first,
     /// whatever `order` is. Bytes 20, 52, 56, 60.
     pub set_uuid: Uuid,
-    /// Seconds. Byte 24.
+    /// Time of creation, seconds since 1970. Byte 24.
     pub ctime: u32,
-    /// Level. Byte 28.
+    /// RAID level. Byte 28.
     pub level: Level,
     /// KiB of each member that hold data; without meaning for linear and RAID0. Byte 32.
     pub size_kib: u32,
@@ -105,9 +105,9 @@ pub struct Super090 {
     pub raid_disks: u32,
     /// Number of the md device to prefer. Byte 44.
     pub md_minor: u32,
-    /// 0. Byte 48.
+    /// 0 for an array with superblocks. Byte 48.
     pub not_persistent: u32,
-    /// Seconds; the last write. Byte 128.
+    /// Time of the last write of the superblock, seconds since 1970. Byte 128.
     pub utime: u32,
     /// Bits: [`Super090::CLEAN`] and others. Byte 132.
     pub state: u32,
@@ -119,7 +119,7 @@ pub struct Super090 {
     pub failed_disks: u32,
     /// Members without a slot. Byte 148.
     pub spare_disks: u32,
-    /// Event count. Byte 156. Byte 156.
+    /// Event count. Byte 156.
     pub events: u64,
     /// `events` when `recovery_cp` was right. Byte 164.
     pub cp_events: u64,
@@ -131,9 +131,9 @@ pub struct Super090 {
     pub layout: u32,
     /// Chunk in bytes. Byte 260.
     pub chunk_bytes: u32,
-    /// Byte 264; obsolete.
+    /// Obsolete. Byte 264.
     pub root_pv: u32,
-    /// Byte 268; obsolete.
+    /// Obsolete. Byte 268.
     pub root_block: u32,
     /// All members. Byte 512, 128 bytes each.
     pub disks: [Disk090; DISKS_090_MAX as usize],
@@ -352,7 +352,8 @@ impl Super090 {
         self.recount();
     }
 
-    /// How many slots roles can name: `raid_disks`, or the number before a reshape that shrinks.
+    /// Number of slots that roles can name: `raid_disks`, or the number before a reshape that
+    /// shrinks.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.raid_disks.max(self.raid_disks_before().unwrap_or(0))
@@ -440,8 +441,8 @@ impl Super090 {
         };
     }
 
-    /// Where resync has to begin, `None` for a clean array. A checkpoint past the end is not to be
-    /// believed, and counts as 0.
+    /// Sector from which a resync has to begin, `None` for a clean array. A checkpoint past the end
+    /// counts as 0.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         let ResyncOffset::At(sector) = self.resync_offset() else { return None };
@@ -449,7 +450,7 @@ impl Super090 {
         Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors::ZERO })
     }
 
-    /// Where the bitmap is, if there is one, with all the room it can have.
+    /// Sectors of the bitmap, if there is one, with all the room it can have.
     #[must_use]
     pub fn bitmap_room(&self) -> Option<SectorRange> {
         let present = self.state & Self::BITMAP_PRESENT != 0;
@@ -474,7 +475,7 @@ impl Super090 {
         (self.order == ByteOrder::Big) != cfg!(target_endian = "big")
     }
 
-    /// What keeps this release from writing to the array.
+    /// Reasons why this release does not write to the array.
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         let mut reasons = self.features().unwritable();
@@ -488,7 +489,7 @@ impl Super090 {
         reasons
     }
 
-    /// What is odd but has an accepted meaning, as messages.
+    /// Messages about values that are odd but have an accepted meaning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

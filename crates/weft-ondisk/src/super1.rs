@@ -40,7 +40,7 @@ pub const ROLES_MAX: u32 = 1920;
 /// Smallest member for which mdadm and weft look for a v1 superblock.
 pub const MEMBER_SECTORS_MIN: Sectors = Sectors(24);
 
-/// Which of the three places a v1 superblock is in. Not stored; implied by the place.
+/// Place of a version 1 superblock, one of three. Not stored; implied by the place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
     /// Near the end of the member, after the data.
@@ -65,7 +65,8 @@ pub struct MdTime {
     pub micros: u32,
 }
 
-/// How far the members are known to agree, in member sectors (for RAID10 in array sectors).
+/// End of the part in which members are known to agree, in member sectors (for RAID10 in array
+/// sectors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncOffset {
     /// Everywhere: the array was stopped cleanly.
@@ -74,7 +75,7 @@ pub enum ResyncOffset {
     At(Sectors),
 }
 
-/// What a member does in its array: an entry of `dev_roles`.
+/// Role of a member in its array: an entry of `dev_roles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Fills a slot.
@@ -127,23 +128,23 @@ pub struct Reason {
 /// Source   byte offsets and meanings: md's on-disk structure; each field names its own byte
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Super1 {
-    /// Where it is; `super_offset` follows from this and the member's size.
+    /// Place of the superblock; `super_offset` follows from it and the member's size.
     pub minor: Minor,
     /// Features that a reader has to understand. Byte 8. Byte 8.
     pub feature_map: Features,
-    /// The array. Byte 16.
+    /// uuid of the array. Byte 16.
     pub set_uuid: Uuid,
     /// The array's name, padded with NUL; normally `host:name` or `name`. Byte 32.
     pub set_name: [u8; 32],
     /// Time of creation. Byte 64. Byte 64.
     pub ctime: MdTime,
-    /// Level. Byte 72.
+    /// RAID level. Byte 72.
     pub level: Level,
     /// Layout within the level, see [`crate::layout_id`]. Byte 76.
     pub layout: u32,
     /// Sectors of each member that hold data; 0 for linear and RAID0. Byte 80.
     pub size: Sectors,
-    /// Chunk; 0 for RAID1. Byte 88.
+    /// Chunk size; 0 for RAID1. Byte 88.
     pub chunk: Sectors,
     /// Number of slots. Byte 92.
     pub raid_disks: u32,
@@ -158,14 +159,14 @@ pub struct Super1 {
     pub data_size: Sectors,
     /// Sector of this superblock on the member. Byte 144.
     pub super_offset: Sectors,
-    /// How far the member is rebuilt, or where its journal begins: [`Super1::recovery_offset`],
+    /// End of the rebuilt part of a member, or begin of a journal: [`Super1::recovery_offset`],
     /// [`Super1::journal_tail`]. Byte 152.
     pub recovery_offset_raw: u64,
     /// The member's entry in `roles`. Not its slot. Byte 160.
     pub dev_number: u32,
     /// Read errors that were corrected by writing. Byte 164.
     pub cnt_corrected_read: u32,
-    /// The member. Byte 168.
+    /// uuid of the member. Byte 168.
     pub device_uuid: Uuid,
     /// 1 write-mostly, 2 failfast. Byte 184.
     pub devflags: u8,
@@ -177,7 +178,7 @@ pub struct Super1 {
     pub bblog_offset: i32,
     /// Time of the last write of the superblock. Byte 192. Byte 192.
     pub utime: MdTime,
-    /// How often the array changed; orders members by freshness. Byte 200.
+    /// Event count: number of changes of the array, which orders members by freshness. Byte 200.
     pub events: u64,
     /// Sector up to which the array is in sync. Byte 208. Byte 208.
     pub resync_offset: ResyncOffset,
@@ -387,7 +388,8 @@ impl Super1 {
         }
     }
 
-    /// How many slots roles can name: `raid_disks`, or the number before a reshape that shrinks.
+    /// Number of slots that roles can name: `raid_disks`, or the number before a reshape that
+    /// shrinks.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.raid_disks.max(self.raid_disks_before().unwrap_or(0))
@@ -438,8 +440,8 @@ impl Super1 {
         if self.level.uses_size() && !self.is_journal() { self.size } else { self.data_size }
     }
 
-    /// Where resync has to begin, `None` for a clean array. A checkpoint past the end is not to be
-    /// believed, and counts as 0.
+    /// Sector from which a resync has to begin, `None` for a clean array. A checkpoint past the end
+    /// counts as 0.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         match self.resync_offset {
@@ -462,7 +464,7 @@ impl Super1 {
         array_size(self.level, self.layout, self.size, self.chunk, self.raid_disks)
     }
 
-    /// What keeps this release from writing to the array, in the order of the feature bits.
+    /// Reasons why this release does not write to the array, in the order of the feature bits.
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         let mut reasons = self.feature_map.unwritable();
@@ -554,7 +556,7 @@ impl Features {
         (Self::RAID0_LAYOUT, "RAID0_LAYOUT"),
     ];
 
-    /// What weft understands but does not keep up to date, so that it must not write.
+    /// Features that weft understands but does not keep up to date, so that it must not write.
     ///
     /// A bitmap is not among them: whether an array with one may be written depends on the bitmap,
     /// see [`crate::Bitmap::may_fall_behind`].
@@ -581,7 +583,7 @@ impl Features {
         self.0 & other.0 != 0
     }
 
-    /// These and those of `other`.
+    /// Union of both sets of features.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -603,7 +605,7 @@ impl Features {
         Self::NAMED.iter().fold(self, |rest, (feature, _)| Self(rest.0 & !feature.0))
     }
 
-    /// Those of them that keep this release from writing.
+    /// Features of the set that keep this release from writing.
     pub(crate) fn unwritable(self) -> Vec<Reason> {
         Self::UNWRITABLE
             .into_iter()

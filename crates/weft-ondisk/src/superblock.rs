@@ -62,18 +62,19 @@ pub enum Superblock {
 /// Identity of a member: what tells it from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceIdentity {
-    /// Its number in the array, which is all that 0.90 has.
+    /// Number of the member in the array, which is all that 0.90 has.
     Number(u32),
-    /// Its own uuid.
+    /// uuid of the member.
     Uuid(Uuid),
 }
 
 /// Everything that looks like a superblock on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
-    /// Those that are legal, the one created last first: the one that mdadm would take.
+    /// Legal superblocks, the one created last first: the one that mdadm would take.
     pub legal: Vec<Superblock>,
-    /// Those that have the magic and are not, and why, in the order in which they were looked for.
+    /// Superblocks with the magic that are not legal, each with its error, in the order of the
+    /// search.
     pub damaged: Vec<(Version, SuperblockError)>,
     /// Sectors at which superblocks were looked for.
     pub looked: Vec<Sectors>,
@@ -92,7 +93,7 @@ impl Version {
         }
     }
 
-    /// Which of the places of version 1, if it is that.
+    /// Place of a version 1 superblock; `None` for 0.90.
     #[must_use]
     pub const fn minor(self) -> Option<Minor> {
         match self {
@@ -265,7 +266,7 @@ impl Superblock {
         }
     }
 
-    /// Its version.
+    /// Version of the superblock.
     #[must_use]
     pub fn version(&self) -> Version {
         match self {
@@ -292,7 +293,7 @@ impl Superblock {
         }
     }
 
-    /// The array.
+    /// uuid of the array.
     #[must_use]
     pub fn set_uuid(&self) -> Uuid {
         match self {
@@ -338,7 +339,7 @@ impl Superblock {
         }
     }
 
-    /// Level.
+    /// RAID level.
     #[must_use]
     pub fn level(&self) -> Level {
         match self {
@@ -359,7 +360,7 @@ impl Superblock {
         if self.level() == Level::Raid0 && !means { 0 } else { said }
     }
 
-    /// Chunk; 0 for RAID1.
+    /// Chunk size; 0 for RAID1.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         match self {
@@ -440,7 +441,7 @@ impl Superblock {
         }
     }
 
-    /// How many numbers the table of roles has.
+    /// Number of entries of the table of roles.
     #[must_use]
     pub fn role_count(&self) -> usize {
         match self {
@@ -479,7 +480,7 @@ impl Superblock {
         }
     }
 
-    /// How often the array changed; orders members by freshness.
+    /// Event count: number of changes of the array, which orders members by freshness.
     #[must_use]
     pub fn events(&self) -> u64 {
         match self {
@@ -488,7 +489,7 @@ impl Superblock {
         }
     }
 
-    /// Where resync has to begin, `None` for a clean array.
+    /// Sector from which a resync has to begin, `None` for a clean array.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         match self {
@@ -504,7 +505,7 @@ impl Superblock {
         self.as_v1().and_then(Super1::recovery_offset)
     }
 
-    /// What else is to be understood, in the terms of version 1.
+    /// Feature bits, for 0.90 in the terms of version 1.
     #[must_use]
     pub fn features(&self) -> Features {
         match self {
@@ -513,7 +514,7 @@ impl Superblock {
         }
     }
 
-    /// What keeps this release from writing to the array.
+    /// Reasons why this release does not write to the array.
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         match self {
@@ -522,7 +523,7 @@ impl Superblock {
         }
     }
 
-    /// What is odd but has an accepted meaning, as messages.
+    /// Messages about values that are odd but have an accepted meaning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         match self {

@@ -23,11 +23,11 @@ use weft_units::Sectors;
 pub struct Standing {
     /// Role of the device.
     pub role: Role,
-    /// It has a slot and not all data of it yet.
+    /// The member has a slot and not all data of it yet.
     pub rebuilding: bool,
     /// There is a device of this number; else the number is free, or of one that is gone.
     pub present: bool,
-    /// What 0.90 remembers of the device: its numbers and flags.
+    /// Device number and flags of the member, for 0.90.
     pub device: Disk090,
 }
 
@@ -36,7 +36,7 @@ pub struct Standing {
 pub struct Update<'a> {
     /// Event count.
     pub events: u64,
-    /// Now.
+    /// Time of the update.
     pub utime: MdTime,
     /// Sector up to which parity is right.
     pub resync: ResyncOffset,

@@ -64,9 +64,9 @@ unsafe impl Sync for Memory {}
 /// Access that a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Its holder will read the bytes.
+    /// The holder reads the bytes; others may too.
     Shared,
-    /// Its holder will write the bytes.
+    /// The holder writes the bytes; nobody else may touch them.
     Exclusive,
 }
 
@@ -195,7 +195,7 @@ impl Slab {
         words.map(|word| word.to_le_bytes().iter().filter(|byte| **byte != 0).count()).sum()
     }
 
-    /// Where the memory is, for registering it with the kernel.
+    /// Memory of the slab, for registering it with the kernel.
     pub(crate) fn memory(&self) -> Arc<Memory> {
         Arc::clone(&self.memory)
     }
@@ -514,7 +514,7 @@ impl Buffer {
 }
 
 impl AlignedBytes {
-    /// `len` zeros.
+    /// Aligned memory of `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let storage = vec![0; len + FRAME_LEN];
@@ -523,7 +523,7 @@ impl AlignedBytes {
         Self { storage, skip, len }
     }
 
-    /// A copy.
+    /// Aligned memory with a copy of these bytes.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut aligned = Self::zeroed(bytes.len());
@@ -544,7 +544,7 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
-/// Which bytes of a list of parts are still to be moved.
+/// Bytes of a list of segments that are still to be moved.
 struct Window {
     skip: usize,
     limit: usize,

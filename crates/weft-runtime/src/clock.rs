@@ -13,7 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// It is zero now.
+    /// A clock that shows zero now.
     #[must_use]
     pub fn start() -> Self {
         Self { start: Instant::now() }

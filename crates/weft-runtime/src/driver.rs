@@ -38,7 +38,7 @@ pub struct Driver {
     now: Time,
     /// Something was recorded since the last turn, or the last turn left something.
     unsettled: bool,
-    /// What came out of a turn, while it is carried out.
+    /// Outputs of a turn, while they are carried out.
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
     stalls: Stalls,
@@ -46,7 +46,7 @@ pub struct Driver {
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// When it was said of which member last that it does not answer, and how often it was not said
+/// Log lines about members that do not answer: member, time of its last line, and lines left out
 /// since.
 #[derive(Debug, Default)]
 struct Stalls(Vec<(MemberIndex, Time, u64)>);
@@ -203,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// The memory.
+    /// Memory of all frames.
     #[must_use]
     pub fn slab(&self) -> &Slab {
         &self.slab
@@ -220,7 +220,7 @@ impl Driver {
         &self.pool
     }
 
-    /// Who has which frames, to let clients join and leave.
+    /// Pool of frames, to let clients join and leave.
     pub fn pool_mut(&mut self) -> &mut Pool {
         &mut self.pool
     }
@@ -230,7 +230,8 @@ impl Driver {
         &mut self.turns
     }
 
-    /// When it moves, who waits for frames or for a turn may try again.
+    /// Counter of returned frames and ended turns: when it moves, clients that wait for either may
+    /// try again.
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.pool.returns() + self.turns.moves()
@@ -241,7 +242,7 @@ impl Driver {
         self.core.guard(|core| core.snapshot())
     }
 
-    /// The same, copied out of the engine once for all who ask before it hears of something new.
+    /// Snapshot of the engine, made once for all who ask until the engine hears of something new.
     pub fn shared_snapshot(&mut self) -> Option<Arc<Snapshot>> {
         if self.snapshot.is_none() || self.poison().is_some() {
             self.snapshot = self.snapshot().map(Arc::new);
@@ -249,7 +250,7 @@ impl Driver {
         self.snapshot.clone()
     }
 
-    /// What the panic said, if there was one.
+    /// Message of the panic that stopped all acknowledgement, if there was one.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
         self.core.poison()
@@ -260,7 +261,7 @@ impl Driver {
         self.core.set_poison(message);
     }
 
-    /// The members.
+    /// Open members and their requests.
     #[must_use]
     pub fn members(&self) -> &MemberIo<Box<dyn Ring>> {
         &self.io
@@ -453,7 +454,7 @@ const CLIENT_BITS: u32 = 24;
 const TURNS_MAX: u32 = 64;
 /// Passes before sockets are looked at again, so that a resync from the page cache starves nobody.
 const PASSES_MAX: u32 = 16;
-/// How long nothing more is said of a member that does not answer now and then.
+/// Shortest time between two log lines about one member that does not answer now and then.
 const STALL_PERIOD: Span = Span::secs(60);
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use crate::ring::{Ring, RingDone, RingOp};
 /// Fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// Nothing is done, and this is said.
+    /// The operation is not done, and ends with this error.
     Error(Errno),
-    /// It is done, and handed back only at the n-th `reap` after.
+    /// The operation is done, and ends only at the n-th `reap` after.
     Late(u32),
     /// At most this many bytes are moved.
     Short(usize),

@@ -21,12 +21,12 @@ pub(crate) struct Gate<T> {
     line: Mutex<Line>,
     /// The line has moved.
     moved: Condvar,
-    /// When the first in line began to wait, in nanoseconds; 0 with nobody in line.
+    /// Time at which the first in line began to wait, in nanoseconds; 0 with nobody in line.
     since: AtomicU64,
     clock: Clock,
 }
 
-/// Those that wait, by number, and since when.
+/// Workers that wait, by number, with the time at which each began.
 #[derive(Debug, Default)]
 struct Line {
     places: VecDeque<(u64, u64)>,
@@ -56,7 +56,7 @@ impl<T> Gate<T> {
         self.stand_in_line()
     }
 
-    /// See [`Mutex::clear_poison`].
+    /// Clears the poison of the lock inside, as [`Mutex::clear_poison`].
     pub(crate) fn clear_poison(&self) {
         self.value.clear_poison();
     }
@@ -106,7 +106,8 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long the first in line may be passed by: some 100 times what it costs to wake a thread.
+/// Longest time that the first in line may be passed by: some 100 times the cost of waking a
+/// thread.
 const PATIENCE: Span = Span::millis(1);
 
 #[cfg(test)]

@@ -15,17 +15,17 @@ use weft_units::Bytes;
 use crate::devices::{Access, OpenMember};
 use crate::threads::punch;
 
-/// What begins at some place of a member.
+/// A stretch of a member that is all hole or all data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Nothing is stored, and it reads as zeroes.
+    /// The stretch is a hole: no storage is allocated, and it reads as zeroes.
     pub hole: bool,
     /// Length in bytes.
     pub len: Bytes,
 }
 
 impl OpenMember {
-    /// How much of `len` bytes from `at` on is a hole, before the first that is not.
+    /// Bytes of hole from `at` on, `len` at most.
     #[must_use]
     pub fn hole(&self, at: Bytes, len: Bytes) -> Bytes {
         let start = self.start().0 + at.0;
@@ -40,7 +40,7 @@ impl OpenMember {
         }
     }
 
-    /// What begins at byte `at` of the member, as far as `len` bytes.
+    /// Stretch that begins at byte `at` of the member, of `len` bytes at most.
     #[must_use]
     pub fn stretch(&self, at: Bytes, len: Bytes) -> Stretch {
         let hole = self.hole(at, len);

@@ -29,13 +29,13 @@ use crate::reactor::Exit;
 pub(crate) struct Hub {
     drivers: Box<[Gate<Driver>]>,
     mailboxes: Box<[Mailbox]>,
-    /// When the first worker will look at the clock again; 0 while it is awake.
+    /// Time at which the first worker looks at the clock again; 0 while it is awake.
     wake_at: AtomicU64,
     /// Runs of frames that had come back when somebody last looked.
     returns: AtomicU64,
     /// Workers are asked whether they have sent all.
     draining: AtomicBool,
-    /// Nothing is acknowledged any more, by any driver.
+    /// A panic has stopped all acknowledgement, by any driver.
     poisoned: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Hub {
 struct Mailbox {
     messages: Mutex<Vec<Message>>,
     eventfd: OwnedFd,
-    /// Its clients wait for frames that others have.
+    /// Clients of the driver wait for frames that other drivers have.
     waits: AtomicBool,
     /// Everything its clients are owed has been sent.
     drained: AtomicBool,

@@ -382,7 +382,8 @@ impl Overlay {
     }
 }
 
-/// What is known of a member itself, without its overlay.
+/// Facts of a member, without its overlay, that an overlay has to fit: its superblock, and the
+/// time of the last write of its file.
 struct Base {
     /// File names of its overlay, the one to make first.
     names: Vec<String>,

@@ -24,16 +24,16 @@ use weft_units::SECTOR_BYTES;
 /// Reads bytes of a disk: from where, and into what.
 pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
 
-/// One partition.
+/// A partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// As the kernel numbers it, from 1.
+    /// Number of the partition, from 1, as the kernel numbers it.
     pub number: u32,
     /// First byte on the disk.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What its table says that it is for.
+    /// Purpose of the partition by its table: a name, or the type's number.
     pub kind: String,
     /// Whether it holds other partitions rather than data.
     pub is_extended: bool,
@@ -44,9 +44,9 @@ pub struct Partition {
 pub struct Table {
     /// Kind of the table.
     pub scheme: Scheme,
-    /// By number.
+    /// Partitions in the order of their numbers.
     pub partitions: Vec<Partition>,
-    /// What is odd about the table; sentences for people.
+    /// Sentences for people about oddities of the table.
     pub notices: Vec<String>,
 }
 
@@ -68,9 +68,9 @@ pub enum TableError {
         "GUID partition table: first header {first}; second header {second}; name the partition by PATH@OFFSET+LENGTH (weft rescue finds where)"
     )]
     Damaged {
-        /// What is wrong with the one at the start.
+        /// Fault of the table at the start.
         first: String,
-        /// What is wrong with the one at the end.
+        /// Fault of the table at the end.
         second: String,
     },
     /// The disk does not answer.
@@ -145,7 +145,7 @@ impl Table {
         self.partitions.iter().find(|partition| partition.number == number)
     }
 
-    /// Its partitions in a line.
+    /// All partitions in a line.
     #[must_use]
     pub fn summary(&self) -> String {
         let all: Vec<String> = self.partitions.iter().map(ToString::to_string).collect();
@@ -196,7 +196,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// What came of looking for a GUID partition table.
+/// Result of the search for a GUID partition table.
 enum Gpt {
     None,
     Good(Table),

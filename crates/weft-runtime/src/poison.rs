@@ -62,7 +62,7 @@ impl Guarded {
         Self { core, poison: None }
     }
 
-    /// What the panic said, if there was one.
+    /// Message of the panic, if there was one.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
         self.poison.as_deref()

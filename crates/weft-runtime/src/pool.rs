@@ -69,7 +69,7 @@ impl Pool {
         }
     }
 
-    /// The same with a floor for each of at most so many clients: together half of all frames.
+    /// Adds a floor for each of at most `clients_max` clients: together half of all frames.
     ///
     /// # Panics
     /// When a client has joined already, or with no clients.
@@ -255,7 +255,7 @@ fn home_of(client: ClientId) -> usize {
     usize::from(Driver::port_of(client) / WORKER_PORTS) % HOMES
 }
 
-/// As many as there are workers, mostly.
+/// Number of free lists: as many as there are workers, mostly.
 const HOMES: usize = 4;
 
 #[cfg(test)]

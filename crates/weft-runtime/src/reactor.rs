@@ -54,11 +54,11 @@ pub trait Port {
     fn is_waiting(&self) -> bool {
         false
     }
-    /// When it wants a pass though nothing else happens.
+    /// Time at which the port wants a pass though no event comes.
     fn next_wake(&self) -> Option<Time>;
 }
 
-/// What a port may use while it is called.
+/// The driver and the loop, as a port may use them while it is called.
 pub struct Context<'a, 'h> {
     /// The engine and its memory.
     pub driver: &'a mut Held<'h>,

@@ -24,7 +24,7 @@ pub struct RingOp {
     pub file: u16,
     /// Action on the file.
     pub action: Action,
-    /// Where in the file the first byte goes that is moved (after `skip`).
+    /// Byte of the file at which the first byte that is moved (after `skip`) goes.
     pub offset: u64,
     /// Bytes of the buffer that were moved before.
     pub skip: usize,
@@ -64,8 +64,8 @@ pub struct RingDone {
     pub panicked: bool,
 }
 
-/// How many of `all` places one of `files` files may have: three eighths, so that two files that do
-/// not answer leave some to the others; all where it is alone.
+/// Places of `all` that one of `files` files may have: three eighths, so that two files that do not
+/// answer leave some to the others; all where it is alone.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }
@@ -180,7 +180,7 @@ impl Ring for NoRing {
 }
 
 impl RingOp {
-    /// Its memory.
+    /// Buffer of the operation, if it moves bytes.
     #[must_use]
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.action {

@@ -26,7 +26,7 @@ use crate::partition::{self, TableError};
 /// Meaning of a member's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// As it was given; names the member in messages.
+    /// Name as it was given, which labels the member in messages.
     pub label: String,
     pub(crate) place: Place,
 }
@@ -48,9 +48,9 @@ pub(crate) enum Window {
 /// Place of a member in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Its bytes, whole sectors.
+    /// Byte range of the member, whole sectors.
     pub bytes: Range<u64>,
-    /// What is odd about how it was found; sentences for people.
+    /// Sentences for people about oddities on the way to the member.
     pub notices: Vec<String>,
 }
 
@@ -254,7 +254,7 @@ pub(crate) fn window_within(
     Ok(offset..offset + len / SECTOR_BYTES * SECTOR_BYTES)
 }
 
-/// Fills `into`.
+/// Reads bytes from `at` on until `into` is full.
 ///
 /// # Errors
 /// The file does not answer, or ends before.

@@ -62,7 +62,7 @@ impl Turns {
         self.moves += 1;
     }
 
-    /// When it changes, clients that stand in line may ask again.
+    /// Counter that changes when clients that stand in line may ask again.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves

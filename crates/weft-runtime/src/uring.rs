@@ -34,8 +34,8 @@ use crate::ring::{Action, Ring, RingDone, RingOp};
 /// io_uring behind the interface of a ring.
 pub struct UringRing {
     ring: IoUring,
-    /// Where each outstanding operation lives; its index is the kernel's name for it. Never grows,
-    /// so that the addresses of the `iovec`s hold.
+    /// Slots of outstanding operations; the index is the kernel's name for one. Never grows, so
+    /// that the addresses of the `iovec`s hold.
     slots: Box<[Slot]>,
     free: Vec<u16>,
     files: Vec<Option<Arc<OwnedFd>>>,

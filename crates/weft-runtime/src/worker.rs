@@ -34,7 +34,7 @@ pub(crate) struct Worker<'h> {
     /// Told to end.
     ended: bool,
     eagerness: Eagerness,
-    /// What is found out for the other workers, while the driver is emptied.
+    /// Messages for the other workers, gathered while the driver is emptied.
     messages: Vec<Vec<Message>>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Worker<'h> {
 /// lets others run first, so that a client on the same CPU is not held up.
 #[derive(Debug, Default)]
 struct Eagerness {
-    /// How often in a row all busy polls were in vain.
+    /// Number of busy polls in a row that were all in vain.
     misses: u32,
 }
 
@@ -355,7 +355,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// When this worker has to be awake again though nothing comes.
+    /// Time at which this worker has to be awake again though no event comes.
     fn next_wake(&mut self, driver: &mut Held<'h>) -> Option<Time> {
         let ports = self.ports.iter().filter_map(|port| port.next_wake()).min();
         let engine = driver.next_wake();
@@ -452,7 +452,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
     move |errno| RuntimeError::Io { what, source: errno.into() }
 }
 
-/// How long ports may take to send their last replies.
+/// Longest time that ports may take to send their last replies.
 pub const DRAIN_SPAN: Span = Span::secs(1);
 /// Most threads that serve clients.
 pub(crate) const WORKERS_MAX: usize = 16;

@@ -83,7 +83,7 @@ impl Drop for Made {
     }
 }
 
-/// What to say when some members were added before one was not.
+/// The failure of one member, with the members that were added before it.
 fn after(failure: Failure, added: &[String]) -> Failure {
     match failure {
         Failure::Failed(text) | Failure::Refused(text) if !added.is_empty() => {

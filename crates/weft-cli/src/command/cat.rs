@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     )))
 }
 
-/// What was read, and what could not be.
+/// Areas of the array that were read, and those that could not be.
 struct Areas {
     /// Bytes of the array.
     whole: u64,
@@ -249,7 +249,7 @@ fn read_blocks(
     Ok(all)
 }
 
-/// What is read or not as a whole where something cannot be.
+/// Unit of areas that cannot be read: a block is read as a whole or replaced by zeros.
 const BLOCK_BYTES: u64 = 4096;
 
 /// A few full stripes of common arrays, so that every member is busy.

@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Create) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Who a member of the plan is, for people.
+/// Role of a member of the plan, for people.
 fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     match superblock.own_role() {
         Ok(Role::Active(slot)) => format!("slot {}", slot.0),

@@ -72,9 +72,9 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
 /// A superblock that was found by looking everywhere.
 struct Place {
     found: Misplaced,
-    /// Where superblocks of its version are looked for.
+    /// The place is one at which superblocks of this version are looked for.
     usual: bool,
-    /// How the member would have to be named.
+    /// Argument that names the member with its superblock in the right place.
     name: Option<String>,
 }
 

@@ -65,7 +65,7 @@ struct Array {
     candidates: Vec<Candidate>,
     /// Whether its data can be read.
     decision: Result<Assembly, Refused>,
-    /// What had to be consented to for that.
+    /// Options that had to be given for the assembly, such as `--force-dirty`.
     consent: &'static [&'static str],
     /// Whether it can be written, with an overlay.
     writable: Result<(), String>,
@@ -213,7 +213,7 @@ impl Array {
     }
 }
 
-/// What is known of members, and the decision of `cat`, or of `serve --overlay`.
+/// Members as candidates, and the decision of `cat`, or of `serve --overlay`.
 fn decide(
     looked: &[&Looked],
     read_only: bool,
@@ -246,6 +246,6 @@ fn print(disks: &[Disk], arrays: &[Array]) -> Result<(), Failure> {
 
 const FORCE_DIRTY: &str = "--force-dirty";
 const WITHOUT_JOURNAL: &str = "--without-journal";
-/// What people may consent to so that more can be read, the least first.
+/// Sets of options that accept more and more risk, the least first.
 const CONSENTS: [&[&str]; 3] =
     [&[FORCE_DIRTY], &[WITHOUT_JOURNAL], &[FORCE_DIRTY, WITHOUT_JOURNAL]];

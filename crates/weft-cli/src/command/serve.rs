@@ -154,13 +154,13 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     serve_plan(arguments, plan, listen, &export.unwrap_or(name), control)
 }
 
-/// What is to be served, and under which name.
+/// A volume to be served, with its name.
 struct Plan {
     source: Source,
     name: String,
     read_only: bool,
     description: String,
-    /// What has been done when it has stopped in good order.
+    /// Text for the end of a stop in good order.
     stopped: &'static str,
 }
 
@@ -317,7 +317,7 @@ fn knobs(settings: &[String]) -> Result<Knobs, Failure> {
     Ok(knobs)
 }
 
-/// Where clients connect, and the name that they ask for, as far as the command line says.
+/// Addresses for clients and the name of the export, as far as the command line gives them.
 struct Listeners {
     listen: Vec<Listen>,
     export: Option<String>,

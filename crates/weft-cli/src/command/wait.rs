@@ -1,6 +1,6 @@
 //! `weft wait`: waits until no resync, recovery or check runs.
 //!
-//! Between one sync and the next, and between `add` and the rebuild that it leads to, nothing runs
+//! Between one resync and the next, and between `add` and the rebuild that it leads to, nothing runs
 //! for a moment; the end has come when nothing runs and nothing is about to.
 
 use std::io::Write;
@@ -89,7 +89,7 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, crate::outcome::Failure>
     }
 }
 
-/// Whether a sync should start by itself.
+/// Whether a resync or recovery should start by itself.
 fn is_due(volume: &VolumeStatus) -> bool {
     let waits = |member: &str| member == "spare" || member == "rebuilding";
     volume.sync_action == "idle"

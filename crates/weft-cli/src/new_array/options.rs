@@ -60,7 +60,7 @@ pub(crate) struct NewArrayOptions {
     pub(crate) members: Vec<MemberArg>,
 }
 
-/// What the options say, before any member is looked at.
+/// The new array that the options describe, without members.
 pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure> {
     let Some(row) = arguments.level.parse().ok().and_then(LevelRow::of) else {
         return Err(Failure::usage(format!(

@@ -14,7 +14,7 @@ use crate::outcome::Failure;
 use crate::size;
 use crate::terminal::complain;
 
-/// What will stand at a position of the command line.
+/// A MEMBER argument of `create`: a device, memory, or an empty slot.
 pub(super) enum Place {
     /// Nobody.
     Missing,

@@ -21,7 +21,7 @@ pub(crate) struct Planned {
     pub(crate) sync: InitialSync,
 }
 
-/// What is to be written to one member.
+/// Metadata to be written to one member.
 pub(crate) struct MemberWrite {
     pub(crate) path: PathBuf,
     pub(crate) label: String,

@@ -25,7 +25,7 @@ pub(crate) const QUICK: (Size, u64) = (Size::Quick, 3);
 /// Experiments that were run, and their outcomes.
 pub(crate) struct Reproduced {
     pub(crate) experiments: Vec<Experiment>,
-    /// What was found, experiment by experiment.
+    /// Results, experiment by experiment.
     pub(crate) found: Vec<Found>,
     /// Controls of each experiment; none unless they were asked for.
     pub(crate) controls: Vec<Vec<Control>>,
@@ -33,7 +33,7 @@ pub(crate) struct Reproduced {
 }
 
 impl Reproduced {
-    /// What `weft reproduce --quick` runs: every experiment that there is.
+    /// Every experiment, at the size of `weft reproduce --quick`.
     pub(crate) fn quick() -> Result<Self, Failure> {
         let (size, runs) = QUICK;
         let experiments = Experiment::all().map_err(Failure::failed)?;
@@ -82,7 +82,7 @@ impl Reproduced {
         Ok(())
     }
 
-    /// How many published figures and claims have which verdict.
+    /// Number of published figures and claims per verdict, as a sentence.
     pub(crate) fn summary(&self) -> String {
         let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
         format!("{} on simulated disks: {}", patches.join(" and "), self.tally())

@@ -160,7 +160,7 @@ fn print_beyond(
     Ok(())
 }
 
-/// What was measured beside the figures, column by column.
+/// Prints measurements without a published figure, column by column.
 fn print_beside(
     out: &mut impl Write,
     experiment: &Experiment,

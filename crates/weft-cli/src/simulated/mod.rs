@@ -192,7 +192,7 @@ impl Bar {
     }
 }
 
-/// What a shell expects of a process that Ctrl-C has ended.
+/// Exit status of a process that was ended by Ctrl-C, by convention of shells.
 const INTERRUPTED: u8 = 130;
 
 /// The status to end with.
@@ -214,8 +214,8 @@ pub(crate) fn ended(outcome: &Outcome) -> Ending {
     }
 }
 
-/// What stands above the jobs in fio's JSON. Time is simulated too, so that a seed gives the same
-/// text: it begins with 1970.
+/// Header of fio's JSON output. Time is simulated too and begins with 1970, so that a seed gives
+/// the same text.
 pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     let end = outcome.elapsed.0 / 1_000_000;
     Header {
@@ -227,7 +227,7 @@ pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     }
 }
 
-/// What is wrong with what was asked for, or with weft.
+/// Failure of the command for an error of the simulation: the user's or weft's.
 pub(crate) fn failure(error: SimulateError) -> Failure {
     match error {
         SimulateError::Stuck { .. } => Failure::failed(error),

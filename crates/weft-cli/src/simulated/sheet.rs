@@ -15,7 +15,7 @@ use crate::outcome::Failure;
 use crate::size;
 use crate::terminal::stdout;
 
-/// Prints everything.
+/// Prints the results of a simulation as text.
 pub(crate) fn print_outcome(outcome: &Outcome, volume: &Volume) -> Result<(), Failure> {
     let mut out = stdout();
     for result in &outcome.results {
@@ -84,7 +84,7 @@ fn print_latency(out: &mut impl Write, name: &str, of: &Latencies) -> Result<(),
     Ok(())
 }
 
-/// Those that the job asked for; of fio's own list the ones that people look at.
+/// Prints the percentiles that the job asked for, or the usual ones of fio's list.
 fn print_percentiles(
     out: &mut impl Write,
     of: &Latencies,
@@ -168,7 +168,7 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
     Ok(())
 }
 
-/// What was to go wrong, and what became of it.
+/// Prints the faults that were planned, and the number that happened.
 fn print_faults(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Result<(), Failure> {
     if volume.faults.is_empty() {
         return Ok(());

@@ -24,7 +24,7 @@ pub(crate) struct Compared {
     pub(crate) title: String,
     /// The thing itself.
     pub(crate) load: Load,
-    /// What else is to be said of it.
+    /// Further facts of the sweep, as name and value.
     pub(crate) facts: Vec<(String, String)>,
 }
 
@@ -132,7 +132,7 @@ fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     Ok(Settings { knob, names, volumes })
 }
 
-/// As many as anybody looks through.
+/// Most settings of a sweep: more are not looked through by anybody.
 const SETTINGS_MAX: usize = 256;
 
 impl Simulated {

@@ -169,7 +169,7 @@ impl Decision<'_> {
             })
     }
 
-    /// What must be the same on every member that is used.
+    /// Refuses members that disagree about the array: level, layout, sizes and feature bits.
     fn same_array(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
         let expected = Described::of(&reference.superblock);
         for (member, _) in current {
@@ -331,7 +331,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Those that may be believed, in order; the rest is dropped with a reason.
+    /// Members that are believed, in order; drops the others with a reason.
     fn current(
         &mut self,
         pool: Vec<Member>,
@@ -533,7 +533,7 @@ impl Decision<'_> {
         Ok(Assembly { dropped, notes, states, ..assembly })
     }
 
-    /// What people should know of an array that is served.
+    /// Notes the states of an accepted array that people should know of.
     fn standing(&mut self, assembly: &Assembly) {
         let has = |wanted: fn(&SlotState) -> bool| assembly.slots.iter().any(wanted);
         for (state, holds) in [
@@ -764,7 +764,7 @@ impl Decision<'_> {
 /// Source   md-ondisk.md §11 row 41
 const ARRAY_FEATURES: u32 = 0x01 | 0x04 | 0x100 | 0x200 | 0xc00 | 0x1000;
 
-/// What a superblock says of the array: fields, their bytes, and values.
+/// Fields of a superblock that describe the array: name, byte, value.
 struct Described([(&'static str, usize, String); 7]);
 
 impl Described {

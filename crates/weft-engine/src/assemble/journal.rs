@@ -46,7 +46,7 @@ pub fn settle(
     }
 }
 
-/// What the journal has, stripe by stripe, the later instead of the earlier.
+/// Blocks of the journal by stripe; a later block replaces an earlier one.
 #[derive(Default)]
 struct Stripes(BTreeMap<u64, Stripe>);
 

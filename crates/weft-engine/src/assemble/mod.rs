@@ -24,13 +24,14 @@ pub use states::AssemblyState;
 /// A device that may be a member, with what was found on it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The device.
+    /// Device of the member: index, label and size.
     pub member: MemberInfo,
-    /// Its superblock, or why there is none, as a sentence.
+    /// Superblock of the device, or a sentence that says why there is none.
     pub superblock: Result<Box<Superblock>, String>,
     /// Bitmap and logs that the superblock points to.
     pub logs: Logs,
-    /// It ends before its data does, here. Its size is what it should be.
+    /// Sector at which a cut image ends, before its data does; `member.size` is the size that it
+    /// should have.
     pub cut_at: Option<Sectors>,
     /// Places where another superblock could have been, and which cannot be read; a sentence each.
     pub unreadable: Vec<String>,
@@ -117,15 +118,15 @@ pub enum SlotState {
 /// A member that is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The device.
+    /// Device of the member: index, label and size.
     pub info: MemberInfo,
-    /// Its superblock as it was read; of a spare with a number that is its own.
+    /// Superblock of the member as it was read; a renumbered spare has its new number.
     pub superblock: Superblock,
     /// Bitmap and logs that its superblock points to.
     pub logs: Logs,
     /// Sectors of its data whose parity was being written when the array was not stopped.
     pub suspect: Vec<SectorRange>,
-    /// It ends before its data does, here.
+    /// Sector at which a cut image ends, before its data does.
     pub cut_at: Option<Sectors>,
 }
 
@@ -154,7 +155,7 @@ impl Member {
 /// A device that is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The device.
+    /// Device of the member: index, label and size.
     pub member: MemberInfo,
     /// A sentence for people.
     pub reason: String,
@@ -173,7 +174,7 @@ pub struct Assembly {
     pub dropped: Vec<Dropped>,
     /// The array's identity.
     pub uuid: Uuid,
-    /// Its name.
+    /// Name of the array, with that of its host if it has one.
     pub name: String,
     /// Freshest update count.
     pub events: u64,
@@ -201,7 +202,7 @@ pub struct Refused {
     pub dropped: Vec<Dropped>,
 }
 
-/// Decides.
+/// Decides which members are believed and whether the array may be served.
 ///
 /// # Errors
 /// [`Refused`] says what was found, what was expected and which option overrides it.

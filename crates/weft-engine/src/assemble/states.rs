@@ -47,15 +47,15 @@ pub enum AssemblyState {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct StateRow {
-    /// The state.
+    /// State that the row is about.
     pub state: AssemblyState,
-    /// For programs; stays what it is.
+    /// Identifier for programs, which never changes.
     pub id: &'static str,
     /// Whether nothing is served.
     pub refused: bool,
     /// Description, in one sentence.
     pub says: &'static str,
-    /// What to do, as a command where there is one.
+    /// Advice: what to do next, as a command where there is one.
     pub next: &'static str,
 }
 
@@ -300,13 +300,13 @@ pub const TABLE: [StateRow; 35] = [
 ];
 
 impl AssemblyState {
-    /// Its row of the table.
+    /// Row of the table of states.
     #[must_use]
     pub const fn row(self) -> &'static StateRow {
         &TABLE[self as usize]
     }
 
-    /// For programs.
+    /// Identifier for programs, such as `too-few-members`.
     #[must_use]
     pub const fn id(self) -> &'static str {
         self.row().id

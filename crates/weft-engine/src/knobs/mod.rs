@@ -17,7 +17,7 @@ pub use self::value::{
 /// Every knob's present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
-    /// When delayed stripes become held ones (patch 000).
+    /// Moment at which delayed stripes become held ones (patch 000).
     pub activation: Activation,
     /// Whether a check reads stripes again that are in the cache.
     pub check_reads: CheckReads,
@@ -25,31 +25,32 @@ pub struct Knobs {
     pub flush_batch: FlushRule,
     /// Largest member request that merging makes. Zero merges nothing.
     pub max_sectors: Bytes,
-    /// How long a member may stall before it is failed. Zero: never.
+    /// Longest stall of a member before it is failed. Zero: never.
     pub member_timeout: Span,
     /// The knobs of the scheduler of that name.
     pub mq_deadline: MqDeadlineKnobs,
-    /// How long a member may have no space before it is failed, if the others suffice. Zero: never.
+    /// Longest time without space on a member before it is failed, if the others suffice. Zero:
+    /// never.
     pub no_space_wait: Span,
-    /// How a stripe comes by the strips that it needs.
+    /// Rule by which a stripe gets the strips that it needs: rmw, rcw, or the fewest reads.
     pub plan_rule: PlanRule,
-    /// How many stripes that are ready may pass a held one (patch 000).
+    /// Number of ready stripes that may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
     /// How long a stripe waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is
     /// md's: for as long as other stripes are preread, or filled stripes are written.
     pub preread_wait_max: Span,
-    /// Which rule picks the next stripe (patch 000).
+    /// Rule that picks the next stripe (patch 000).
     pub priority: PriorityRule,
-    /// How long a read may stall before it is answered from the other members, where their parity
-    /// is to be trusted. Zero: never.
+    /// Longest stall of a read before it is answered from the other members, where their parity is
+    /// to be trusted. Zero: never.
     pub read_around: Span,
     /// Requests that a member has at once. Zero: as many as its device takes.
     pub queue_depth: u32,
     /// Rule by which read-modify-write may be chosen.
     pub rmw_level: RmwLevel,
-    /// How long an array stays dirty after its last write. Zero: until it is stopped.
+    /// Time that an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
-    /// What is done with requests that wait for a member.
+    /// Scheduler of the requests that wait for a member.
     pub scheduler: SchedulerKind,
     /// Whether a strip that is written from end to end is written from the client's memory, and not
     /// kept in the cache.
@@ -57,13 +58,13 @@ pub struct Knobs {
     /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size`
     /// stripes.
     pub stripe_cache_bytes: Bytes,
-    /// What the stripe cache does around the policies.
+    /// Form of the stripe cache around the policies: md's of 2008 or of today.
     pub stripe_cache_form: CacheForm,
     /// Stripes in the stripe cache.
     pub stripe_cache_size: u32,
     /// Bytes of a stripe on one member (patch 004).
     pub stripe_size: StripeSize,
-    /// Which client writes wait for more of their stripe.
+    /// Client writes that wait for more of their stripe.
     pub writes: Writes,
 }
 
@@ -216,7 +217,7 @@ impl Knobs {
 }
 
 impl Knobs {
-    /// What md does when nobody tunes it, request for request.
+    /// Knobs of an untuned md, for the same requests as the kernel's.
     #[must_use]
     pub fn md() -> Self {
         Self {

@@ -14,9 +14,9 @@ use super::{
 
 /// A knob's row in the table: what people need to know.
 pub struct KnobRow {
-    /// Its name.
+    /// Name of the knob, that of md where md has it.
     pub name: &'static str,
-    /// Its unit, or the words it takes.
+    /// Unit of the knob's values, or the words that it takes.
     pub unit: &'static str,
     /// Range that is allowed, as text.
     pub range: &'static str,

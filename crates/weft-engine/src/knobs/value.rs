@@ -6,17 +6,17 @@ use weft_units::{Bytes, FRAME_BYTES, Sectors, Span};
 
 use super::KnobError;
 
-/// When delayed stripes become held ones.
+/// Moment at which delayed stripes become held ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// When the plug is pulled, 3 ms after it was put in, as in 2008.
+    /// At the end of the plug, 3 ms after its begin, as in 2008.
     AtUnplug,
     /// At the next turn, as md does today.
     #[default]
     EachTurn,
 }
 
-/// What a check or repair believes of a stripe that is in the cache.
+/// Source of a check's or repair's strips for a stripe that is in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckReads {
     /// The cache, as md.
@@ -48,12 +48,12 @@ pub enum FlushRule {
     Serial,
 }
 
-/// How a stripe comes by the strips that it needs.
+/// Rule by which a stripe gets the strips that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlanRule {
     /// With the fewest reads.
     Least,
-    /// As md does, read for read.
+    /// md's choice of rmw or rcw, with the same reads.
     #[default]
     Md,
 }
@@ -70,7 +70,7 @@ pub enum PriorityRule {
     Stream,
 }
 
-/// md's `rmw_level`.
+/// Preference for read-modify-write, md's `rmw_level`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RmwLevel {
     /// Always reconstruct-write.
@@ -78,11 +78,11 @@ pub enum RmwLevel {
     /// Read-modify-write when it needs strictly fewer reads.
     #[default]
     Fewer,
-    /// Also on a tie.
+    /// Read-modify-write also when both need as many reads.
     Tie,
 }
 
-/// Which client writes wait for more of their stripe.
+/// Client writes that wait for more of their stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Writes {
     /// A write waits when something else was recorded for its stripe in the same turn.
@@ -122,13 +122,14 @@ impl StripeSize {
         }
     }
 
-    /// In bytes: what is looked up, and the least that is moved.
+    /// Size of a stripe-cache entry's strip in bytes: the unit of look-ups, and the least that is
+    /// moved.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.bytes as u64)
     }
 
-    /// In sectors.
+    /// Size of a stripe-cache entry's strip in sectors.
     #[must_use]
     pub const fn sectors(self) -> Sectors {
         Bytes(self.bytes as u64).sectors_floor()

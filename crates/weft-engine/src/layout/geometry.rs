@@ -46,13 +46,13 @@ pub struct Placement {
 /// Place of an array sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its full stripe.
+    /// Full stripe of the chunk.
     pub full_stripe: FullStripe,
     /// The slot that holds it.
     pub slot: Slot,
     /// Sector on the member, counted from its data offset.
     pub sector: Sectors,
-    /// Which data chunk of the full stripe it is in, counted from 0.
+    /// Number of the data chunk in its full stripe, from 0.
     pub data_index: u16,
 }
 
@@ -190,7 +190,7 @@ impl Geometry {
         self.members - self.parities()
     }
 
-    /// Which members the array can do without.
+    /// Sets of members that the array can do without.
     pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance::AnyOf { data_members: self.data_members() }
     }
@@ -231,7 +231,7 @@ impl Geometry {
         self.place(array_sector).0
     }
 
-    /// The same, and who holds the rest of its full stripe.
+    /// Position of an array sector, and the placement of its whole full stripe.
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
@@ -372,7 +372,7 @@ impl Placement {
         }
     }
 
-    /// Which data chunk a slot holds; `None` for parity.
+    /// Number of the data chunk that a slot holds, from 0; `None` for parity.
     #[inline]
     #[must_use]
     pub fn data_index(&self, slot: Slot) -> Option<u16> {

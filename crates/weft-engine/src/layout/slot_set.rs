@@ -7,7 +7,7 @@ use weft_units::Slot;
 pub struct SlotSet(u64);
 
 impl SlotSet {
-    /// No slot.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
     /// The slots `0 .. count`.
@@ -55,13 +55,13 @@ impl SlotSet {
         self.0 == 0
     }
 
-    /// In either.
+    /// Union of two sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// In both.
+    /// Intersection of two sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

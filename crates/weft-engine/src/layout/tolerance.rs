@@ -7,7 +7,7 @@
 
 use super::slot_set::SlotSet;
 
-/// Which members an array can do without.
+/// Sets of members that an array can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
     /// Parity: any members suffice that are as many as a full stripe has data strips.

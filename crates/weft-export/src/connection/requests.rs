@@ -200,7 +200,7 @@ impl Connection {
         self.submit_pieces(driver, slot, false);
     }
 
-    /// The same; whether it is for the second time, for a member stalled.
+    /// Gives every piece that is ours to the engine; `again` for pieces whose member stalled.
     fn submit_pieces(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
@@ -247,7 +247,7 @@ impl Connection {
         }
     }
 
-    /// What comes after pieces have ended, or when frames are free again.
+    /// Goes on with a request after pieces have ended, or when frames are free again.
     pub(super) fn next_pieces(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         if open.error.is_some() {
@@ -419,7 +419,7 @@ impl Open {
         self.pieces.first().map_or(self.received, |piece| piece.start - self.start)
     }
 
-    /// How much payload of a write finds a place.
+    /// Bytes of a write's payload for which frames are taken and not filled.
     pub(super) fn room(&self) -> u64 {
         let ours = self.pieces.last().filter(|piece| piece.at == At::Ours);
         ours.map_or(0, |piece| piece.start + piece.len - (self.start + self.received))
@@ -492,7 +492,7 @@ fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
     end.max(last) - start
 }
 
-/// What NBD can say of an engine's error.
+/// NBD error code for an error of the engine.
 pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
     let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
     match error {
@@ -504,7 +504,8 @@ pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
         _ => NbdError::Io,
     }
 }
-/// Where requests are cut: a MiB is several full stripes and a few tenths of a millisecond.
+/// Length at which requests are cut: a MiB is several full stripes and a few tenths of a
+/// millisecond.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Trims and zeroes up to this length are as good as writes, and need no turn.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;

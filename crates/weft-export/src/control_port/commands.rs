@@ -12,7 +12,7 @@ use weft_units::{MemberIndex, VolumeId};
 use super::Step;
 use crate::control::{FailureKind, MismatchStatus, MismatchesStatus, Response, WrongMember};
 
-/// What a step asks of the engine, and what is to be done with the answer.
+/// Sends a step's command to the engine; returns its verb and the step that waits for the answer.
 pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
         Step::Add(member) => add(cx, &member),
@@ -126,7 +126,7 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     Response { knobs: found, ..Response::done() }
 }
 
-/// Why another sync cannot start, and what to do: the engine knows that one runs, people want to
+/// Why another resync or check cannot start, and what to do: the engine knows that one runs, people want to
 /// know which.
 pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
@@ -208,7 +208,7 @@ pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus>
     })
 }
 
-/// md's word.
+/// Name of an action in md's `sync_action`.
 pub(super) fn sync_word(action: SyncAction) -> &'static str {
     match action {
         SyncAction::Check => "check",

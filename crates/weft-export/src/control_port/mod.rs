@@ -147,7 +147,7 @@ impl ControlPort {
         }
     }
 
-    /// What a command comes to: an answer at once, or steps.
+    /// Plan of a command: an answer at once, or steps.
     fn plan(
         &mut self,
         cx: &mut Context<'_, '_>,

@@ -93,22 +93,23 @@ impl ClientHandshake {
         })
     }
 
-    /// The same, content with simple replies.
+    /// Asks for simple replies only.
     #[must_use]
     pub fn with_simple_replies(mut self) -> Self {
         self.wants_structured = false;
         self
     }
 
-    /// The same, asking for extended headers first: requests without payload may then be longer
-    /// than 4 GiB. A server may decline.
+    /// Asks for extended headers first: requests without payload may then be longer than 4 GiB. A
+    /// server may decline.
     #[must_use]
     pub fn with_extended_headers(mut self) -> Self {
         self.wants_extended = true;
         self
     }
 
-    /// The same, asking an export that is opened to say where its holes are. It may decline.
+    /// Asks for the context `base:allocation` of an export that is opened: where its holes are. A
+    /// server may decline.
     #[must_use]
     pub fn with_allocation(mut self) -> Self {
         self.wants_allocation = true;

@@ -151,7 +151,7 @@ impl ClientConnection {
         })
     }
 
-    /// How many of the next bytes from the server are payload of the last [`ClientEvent::Data`].
+    /// Number of the next bytes from the server that are payload of the last [`ClientEvent::Data`].
     #[must_use]
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
@@ -196,7 +196,7 @@ pub enum ClientEvent {
     Data {
         /// The request.
         cookie: u64,
-        /// Where they are in the export, inside what was asked and not told before.
+        /// First byte of the export, inside the range asked for and not told before.
         offset: u64,
         /// Bytes.
         len: u32,
@@ -208,18 +208,18 @@ pub enum ClientEvent {
         /// Result of the request.
         result: Result<(), NbdError>,
     },
-    /// What there is from the first byte of a request for block status on. An error may still come.
+    /// Extents from the first byte of a request for block status on. An error may still come.
     Extents {
         /// The request.
         cookie: u64,
         /// At least one; the last may go on beyond what was asked.
         extents: Vec<Extent>,
     },
-    /// This range of a read is zeroes, which do not follow.
+    /// A range of a read that is zeroes, which do not follow.
     Hole {
         /// The request.
         cookie: u64,
-        /// Where they are in the export, inside what was asked and not told before.
+        /// First byte of the export, inside the range asked for and not told before.
         offset: u64,
         /// Bytes.
         len: u32,

@@ -59,7 +59,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// What must hold before the sum can be computed.
+    /// Refuses a magic, version or length with which no checksum can be computed.
     pub(super) fn check_format(&self) -> Result<(), SuperblockError> {
         if self.magic.get() != MAGIC {
             return Err(SuperblockError::Magic { at: at!(magic), found: self.magic.get() });
@@ -75,7 +75,7 @@ impl Raw {
         Ok(())
     }
 
-    /// What a later format would use, and what it would change is not known.
+    /// Refuses bytes that only a later format uses, whose meaning is not known.
     pub(super) fn check_newer(&self) -> Result<(), SuperblockError> {
         let unknown = Features(self.feature_map.get()).unknown();
         if unknown != Features(0) {

@@ -65,7 +65,7 @@ impl Super1 {
         self.check_reshape(member_size)
     }
 
-    /// What is odd but has an accepted meaning, as messages.
+    /// Messages about values that are odd but have an accepted meaning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// It is part of something else.
+    /// Something else uses the device: a file system, an array, swap.
     #[error("{label}: in use: found {by}, expected none; stop that first")]
     Claimed {
         /// Name of the member.
@@ -66,7 +66,7 @@ pub enum DeviceError {
         /// Name of the member.
         label: String,
     },
-    /// Its overlay cannot be used.
+    /// The overlay of the member cannot be used.
     #[error("{label}: {why}")]
     Overlay {
         /// Name of the member.
@@ -82,7 +82,7 @@ pub enum DeviceError {
         /// Reason, with the partitions that are there.
         why: String,
     },
-    /// Its size or place does not fit.
+    /// The size or place of the member does not fit.
     #[error("{label}: {what}: found {found}, expected {expected}")]
     Size {
         /// Name of the member.

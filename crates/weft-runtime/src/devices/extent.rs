@@ -10,7 +10,7 @@ use weft_units::SECTOR_BYTES;
 
 use super::DeviceError;
 
-/// What a file is, whatever path leads to it.
+/// Identity of a file or device, whatever path leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Identity {
     Block { major: u32, minor: u32 },
@@ -27,7 +27,7 @@ impl Identity {
     }
 }
 
-/// Which bytes of which file or whole disk.
+/// Byte range of a file or whole disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     of: Identity,
@@ -122,7 +122,7 @@ pub(super) fn refuse_claimed(label: &str, rdev: rustix::fs::Dev) -> Result<(), D
     }
 }
 
-/// Where a device is mounted, by a `mountinfo` table.
+/// Mount point of a device, by a `mountinfo` table.
 fn mounted_at<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');

@@ -47,7 +47,7 @@ impl OpenMember {
         self.damage().is_cut
     }
 
-    /// What somebody did to its file since it was opened. Never waits, like [`Self::is_cut`].
+    /// Damage to the member's file since it was opened. Never waits, like [`Self::is_cut`].
     ///
     /// Source   statx(2) `AT_STATX_DONT_SYNC`
     pub(crate) fn damage(&self) -> Damage {
@@ -72,7 +72,7 @@ impl OpenMember {
         self.start + self.info.size.bytes().0
     }
 
-    /// The same memory once more, for another driver; `None` for what is not memory.
+    /// A second handle of a member of memory, for another driver; `None` for files and devices.
     #[must_use]
     pub fn share_memory(&self) -> Option<Self> {
         self.is_memory().then(|| Self {
@@ -98,7 +98,7 @@ impl OpenMember {
         Bytes(self.start)
     }
 
-    /// Where its changes are, if they are not on the member.
+    /// Overlay of the member, which has its changes.
     #[must_use]
     pub fn overlay(&self) -> Option<&Arc<Overlay>> {
         self.overlay.as_ref()
@@ -186,7 +186,7 @@ impl AsFd for OpenMember {
     }
 }
 
-/// What somebody did to the file of a member that is open.
+/// Damage to the file of a member that is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Damage {
     /// The file ends before the member does.

@@ -46,11 +46,11 @@ pub enum Access {
 /// Options for opening members.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// For what.
+    /// Access that is wanted: reading, or writing too.
     pub access: Access,
     /// Through the page cache even where `O_DIRECT` works.
     pub buffered: bool,
-    /// How long to wait for a lock: a killed process holds its lock until its last I/O has ended.
+    /// Longest wait for a lock: a killed process holds its lock until its last I/O has ended.
     pub lock_wait: Duration,
 }
 
@@ -74,7 +74,7 @@ pub struct OpenMember {
     start: u64,
     identity: Identity,
     extent: Extent,
-    /// What it is on: a block device, a file that may be cut short, or memory.
+    /// Medium of the member: a block device, a file that may be cut short, or memory.
     medium: Medium,
     /// Another process or host answers for it.
     may_block: bool,

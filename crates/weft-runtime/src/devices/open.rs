@@ -18,7 +18,7 @@ use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOpt
 use crate::spec::{Located, Place, window_within};
 
 impl OpenOptions {
-    /// Defaults: `O_DIRECT` where it works, two seconds for the lock.
+    /// Options with `O_DIRECT` where it works, and two seconds for the lock.
     #[must_use]
     pub fn new(access: Access) -> Self {
         Self { access, buffered: false, lock_wait: Duration::from_secs(2) }

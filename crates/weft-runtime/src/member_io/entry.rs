@@ -18,15 +18,15 @@ pub(super) struct Entry {
     pub(super) dsync: bool,
     /// A flush or durable write failed.
     pub(super) lost: bool,
-    /// It became shorter than it was.
+    /// The member became shorter than it was.
     pub(super) gone: bool,
-    /// It was said that its file was deleted.
+    /// The log has said that the member's file was deleted.
     pub(super) deleted: bool,
     /// Writes that the ring has.
     pub(super) writing: u32,
     /// Operations that the ring has, and places in it that `MemberIo::released` promises.
     pub(super) in_ring: usize,
-    /// What is more than its share of the ring, in order.
+    /// Operations above the member's share of the ring, in order.
     pub(super) held: VecDeque<RingOp>,
     /// The operation whose flush is running.
     pub(super) flushing: Option<u32>,

@@ -102,8 +102,8 @@ impl<R: Ring> MemberIo<R> {
         }
     }
 
-    /// The same, with members of memory read and written at once: a copy is cheaper than to start
-    /// something and to hear of its end.
+    /// Reads and writes members of memory at once: a copy is cheaper than starting an operation and
+    /// hearing of its end.
     #[must_use]
     pub fn with_memory_inline(mut self) -> Self {
         self.memory_inline = true;
@@ -179,7 +179,7 @@ impl<R: Ring> MemberIo<R> {
         self.members.iter().flatten().map(|entry| &entry.member)
     }
 
-    /// What people call a member; its index when it is closed.
+    /// Label of a member for people; its index when it is closed.
     pub(crate) fn label(&self, index: MemberIndex) -> String {
         let entry = self.members.get(index.index()).and_then(Option::as_ref);
         entry.map_or_else(|| index.0.to_string(), |entry| entry.member.info().label.clone())

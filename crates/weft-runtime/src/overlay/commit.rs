@@ -27,12 +27,12 @@ use super::format::{GRANULE, Header, OverlayState};
 use super::{Base, Overlay, index, io_error, sync_dir};
 use crate::devices::{Access, DeviceError, MemberSpec, OpenMember, OpenOptions};
 
-/// What a commit would do to one member.
+/// Writes that a commit would make to one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitPlan {
-    /// The member.
+    /// Label of the member.
     pub label: String,
-    /// Its overlay.
+    /// Path of the member's overlay.
     pub overlay: PathBuf,
     /// Bytes to write.
     pub bytes: Bytes,
@@ -216,7 +216,7 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
     Ok(found.into_iter().map(|(path, _)| path).collect())
 }
 
-/// What says of an overlay that it was committed.
+/// Path of the mark that an overlay was committed.
 fn mark_beside(overlay: &Path) -> PathBuf {
     overlay.with_extension("committed")
 }
@@ -229,13 +229,13 @@ pub(super) fn forget(overlay: &Path) -> std::io::Result<()> {
     }
 }
 
-/// What says that the overlay of a member was committed, if anything does.
+/// Mark that the overlay of a member was committed, if there is one.
 fn mark_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
     let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
     Ok(base.names.iter().map(|name| mark_beside(&dir.join(name))).find(|path| path.exists()))
 }
 
-/// Where the overlay of a member is, if it has one.
+/// Path of a member's overlay, if it has one.
 pub(super) fn find(member: &OpenMember, base: &Base, dir: &Path) -> Option<PathBuf> {
     let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
     by_name.or_else(|| {

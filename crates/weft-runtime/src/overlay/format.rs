@@ -26,7 +26,7 @@ pub(super) const HEADER: usize = 512;
 
 const MAGIC: [u8; 12] = *b"weft overlay";
 const VERSION: u32 = 1;
-/// Where the label of the member begins in the header.
+/// Byte of the header at which the member's label begins.
 const LABEL_AT: usize = 128;
 const LABEL_MAX: usize = HEADER - 4 - LABEL_AT;
 
@@ -51,7 +51,7 @@ pub(super) struct Header {
     pub(super) events: u64,
     /// Of the array; zeros without.
     pub(super) array: [u8; 16],
-    /// When the file of the member was last written, in nanoseconds; 0 where that is not known.
+    /// Time of the last write of the member's file, in nanoseconds; 0 where that is not known.
     pub(super) written: i64,
     /// The member, for people.
     pub(super) label: String,
@@ -122,8 +122,8 @@ impl Header {
     }
 }
 
-/// Where the data of an overlay for a member of `size` bytes begins: after the map, at a MiB, for
-/// file systems like that.
+/// First byte of the data in the overlay of a member of `size` bytes: after the map, at a MiB,
+/// which file systems like.
 pub(super) fn data_at(size: u64) -> u64 {
     (MAP_AT + map_bytes(size)).next_multiple_of(1 << 20)
 }

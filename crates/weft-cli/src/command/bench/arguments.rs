@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     common: Common,
 }
 
-/// What is measured.
+/// Subcommands of `weft bench`, one per benchmark.
 #[derive(Debug, Subcommand)]
 enum What {
     Costs(OfCosts),

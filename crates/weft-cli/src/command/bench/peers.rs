@@ -17,8 +17,8 @@ use crate::volume::Opening;
 
 const NAME: &str = "bench";
 
-/// Where files of an array are made and its sockets are; removed with the value, or when the
-/// process is told to end.
+/// A directory for member files and sockets, removed with the value, or when the process is told to
+/// end.
 pub(super) struct Files {
     place: TempDir,
     sockets: TempDir,
@@ -40,7 +40,7 @@ impl Files {
         Ok(Self { place, sockets })
     }
 
-    /// Where the files are to be made.
+    /// Path of the directory.
     pub(super) fn directory(&self) -> &Path {
         self.place.path()
     }

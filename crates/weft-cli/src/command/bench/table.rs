@@ -83,7 +83,7 @@ pub(super) fn print(sheet: &Sheet) -> io::Result<()> {
     out.flush()
 }
 
-/// What it is judged by, for people.
+/// Limits that a row is judged by, for people.
 fn judged(row: &SheetRow) -> String {
     let mut parts = Vec::new();
     if let Some([low, high]) = row.quartiles {

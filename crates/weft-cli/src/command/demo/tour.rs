@@ -135,7 +135,7 @@ impl Tour {
         })
     }
 
-    /// Where the files of the bad day are.
+    /// Prints the paths of the files of the bad day.
     pub(super) fn tell_of_files(
         &self,
         result: &Result<(), Failure>,
@@ -176,7 +176,7 @@ impl Tour {
         Ok(())
     }
 
-    /// What was measured of the patches; as JSON everything.
+    /// Prints the figures measured of the patches; as JSON all of them.
     pub(super) fn end(
         &self,
         result: &Result<Option<Reproduced>, Failure>,

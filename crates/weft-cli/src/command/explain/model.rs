@@ -18,7 +18,7 @@ use crate::outcome::Failure;
 use crate::size;
 use crate::target::{Target, only_volume};
 
-/// What has to be known of an array.
+/// Geometry and members of the array that is explained.
 pub(super) struct Array {
     pub(super) name: String,
     pub(super) geometry: Geometry,
@@ -39,7 +39,7 @@ pub(super) struct Held {
 
 /// A range of sectors of the array. What is smaller than a sector is read and written with it.
 pub(super) struct Range {
-    /// As asked.
+    /// Byte range of the array, as it was asked for.
     pub(super) bytes: std::ops::Range<u64>,
     pub(super) sectors: std::ops::Range<u64>,
 }
@@ -202,7 +202,8 @@ impl Array {
 
     /// The stripes that the pieces are on, those alike together.
     fn stripes(&self, pieces: &[Piece]) -> Vec<Stripes> {
-        let height = self.knobs.stripe_size.at_most(self.geometry.chunk().bytes()).bytes().0 / 512;
+        let stripe_sectors =
+            self.knobs.stripe_size.at_most(self.geometry.chunk().bytes()).bytes().0 / 512;
         let mut found: Vec<Stripes> = Vec::new();
         let mut rest = pieces;
         while let Some(first) = rest.first() {
@@ -212,10 +213,10 @@ impl Array {
             rest = others;
             let start = together.iter().map(|piece| piece.sector.0).min().unwrap_or(0);
             let end = together.iter().map(|piece| piece.sector.0 + piece.len.0).max().unwrap_or(0);
-            let mut stripe = start / height * height;
+            let mut stripe = start / stripe_sectors * stripe_sectors;
             while stripe < end {
-                let sectors = stripe..stripe + height;
-                stripe += height;
+                let sectors = stripe..stripe + stripe_sectors;
+                stripe += stripe_sectors;
                 let Some((touched, whole)) = touched(together, &sectors) else { continue };
                 let (read, write) =
                     (self.plan_read(&sectors, touched), self.plan_write(&sectors, touched, whole));
@@ -235,7 +236,7 @@ impl Array {
         found
     }
 
-    /// What is known of a stripe of which nothing is cached.
+    /// Facts of a stripe that is not in the cache, for a write of these sectors.
     fn facts(&self, sectors: &std::ops::Range<u64>) -> Facts {
         let placement =
             self.geometry.placement(self.geometry.full_stripe_of(Sectors(sectors.start)));
@@ -338,7 +339,7 @@ impl Array {
         format!("slot {} ({})", slot.0, name.as_deref().unwrap_or("missing"))
     }
 
-    /// Where a piece begins on its member; `None` when nobody stands there.
+    /// First sector of a piece on its member; `None` when the slot has no member.
     pub(super) fn sector_on_member(&self, piece: &Piece) -> Option<u64> {
         let held = self.slots.get(piece.slot.index())?;
         held.data_offset.map(|offset| offset.0 + piece.sector.0)

@@ -79,7 +79,7 @@ impl Array {
         Ok(())
     }
 
-    /// How stripes that are treated alike are read and written.
+    /// Prints the reads and writes of stripes that are treated alike.
     fn print_stripes(&self, out: &mut impl Write, stripes: &Stripes) -> Result<(), Failure> {
         let count = if stripes.count == 1 {
             "1 stripe".into()

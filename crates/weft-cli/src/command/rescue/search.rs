@@ -25,14 +25,14 @@ pub(super) struct Disk {
     bytes: u64,
     table: String,
     notices: Vec<String>,
-    /// Members.
+    /// Members found on the disks.
     pub(super) found: Vec<Found>,
     members: usize,
 }
 
-/// A member.
+/// A member found on a disk.
 pub(super) struct Found {
-    /// As an argument.
+    /// Name of the member as a MEMBER argument.
     pub(super) name: PathBuf,
     pub(super) looked: Looked,
     pub(super) set_uuid: Uuid,
@@ -170,8 +170,7 @@ impl Disk {
     }
 }
 
-/// Where the member of a superblock is, in sectors of the disk: as far as its data or its
-/// superblock.
+/// Sectors of the disk that a misplaced member takes, as far as its data or its superblock.
 fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
     let start = found.member_start?;
     let superblock = found.superblock.as_v1()?;

@@ -170,7 +170,7 @@ fn is_log(file: &File) -> io::Result<bool> {
     Ok(begin.is_empty() || begin == BEGIN)
 }
 
-/// Where lines go: all of them, or none.
+/// Destination of the log's lines; takes all of them or none.
 trait Sink {
     fn append(&mut self, text: &[u8]) -> io::Result<()>;
 
@@ -206,7 +206,7 @@ struct Keeper<S> {
     sink: S,
     devices: Devices,
     device: DeviceIndex,
-    /// Its text has not been appended yet.
+    /// Writer of the log, whose text has not been appended to the file yet.
     log: Writer<Vec<u8>>,
     /// Requests in that text.
     recorded: u64,
@@ -319,7 +319,7 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
     })
 }
 
-/// How long a request may wait before it is in the file.
+/// Longest time from a request to its line in the file.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Text that is appended at once.
 const TEXT_BYTES: usize = 256 << 10;
