@@ -1,7 +1,7 @@
 //! `weft wait`: waits until no resync, recovery or check runs.
 //!
-//! Between one resync and the next, and between `add` and the rebuild that it leads to, nothing runs
-//! for a moment; the end has come when nothing runs and nothing is about to.
+//! Between one resync and the next, and between `add` and the rebuild that it leads to, nothing
+//! runs for a moment; the end has come when nothing runs and nothing is about to.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

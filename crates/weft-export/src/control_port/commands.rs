@@ -126,8 +126,8 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     Response { knobs: found, ..Response::done() }
 }
 
-/// Why another resync or check cannot start, and what to do: the engine knows that one runs, people want to
-/// know which.
+/// Refusal of another resync or check, with what to do: the engine knows that one runs, people want
+/// to know which.
 pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {
