@@ -164,25 +164,28 @@ impl<C: Core> Alone<C> {
             let turns = self.engine.run(Time(self.now), u32::MAX, &mut outputs);
             self.worked.add(turns.work);
             let before = answered;
-            for output in outputs.drain(..) {
+            for output in &mut outputs {
                 match output {
-                    Output::Submit { token, .. } => self.done.push(token),
+                    Output::Submit { token, .. } => self.done.push(*token),
                     Output::Compute { token, ops } => {
-                        self.done.push(token);
-                        self.engine.recycle(ops);
+                        self.done.push(*token);
+                        self.engine.recycle(std::mem::take(ops));
                     }
                     Output::Reply { result, tag, .. } => {
-                        result.map_err(|error| BenchError::failed(format!("{error:?}")))?;
+                        if let Err(error) = result {
+                            return Err(BenchError::failed(format!("{error:?}")));
+                        }
                         answered += 1;
                         if asked == Asked::RandomRead {
                             let first = u32::try_from(tag.0).map_err(BenchError::failed)?;
                             self.free.push_back(Run::new(first, self.frames_each()));
                         }
                     }
-                    Output::Release(run) => self.free.push_back(run),
+                    Output::Release(run) => self.free.push_back(*run),
                     Output::Abort(_) | Output::Credit { .. } | Output::Notice(_) => {}
                 }
             }
+            outputs.clear();
             if self.done.is_empty() && answered == before && answered < count {
                 // Nothing is on its way: a stripe waits for more of its stream, until a time that
                 // comes.
