@@ -228,7 +228,9 @@ impl Engine {
         self.out.work = Work { turns: 1, ..Work::default() };
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
-        inbox.drain(..).for_each(|input| self.take_in(input));
+        for input in inbox.drain(..) {
+            self.take_in(input);
+        }
         // Given back for its allocation, as the list of credit below.
         self.inbox = inbox;
         for volume in &mut self.volumes {

@@ -158,6 +158,10 @@ struct Entry {
 
 impl Chain {
     const NONE: Self = Self { first: END, last: END };
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.first == END
+    }
 }
 
 impl Outbox {

@@ -28,7 +28,7 @@ use self::ranges::Ranges;
 use self::requests::Active;
 use self::sync::changes_parity;
 use crate::array::Array;
-use crate::array::outbox::{Outbox, Outstanding, Owner};
+use crate::array::outbox::{Chain, Outbox, Outstanding, Owner};
 use crate::array::resync_window::Resync;
 use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
@@ -192,6 +192,7 @@ impl Volume {
     }
 
     /// A token is done.
+    #[inline(always)]
     pub(crate) fn done(
         &mut self,
         outstanding: &Outstanding,
@@ -236,18 +237,23 @@ impl Volume {
                     self.full_since = None;
                 }
             }
-            Owner::Parts(first, mut merged) => {
+            Owner::Parts(first, merged) => {
                 self.with_raid(out, |raid, cx| raid.member_answered(first, position, result, cx));
                 let answer = Answer { result, member: outstanding.member, given_up: false };
-                let mut part = first;
-                loop {
-                    self.part_done(part, answer, out);
-                    let Some(next) = out.next_part(&mut merged) else { break };
-                    part = next;
+                self.part_done(first, answer, out);
+                if !merged.is_empty() {
+                    self.parts_done(merged, answer, out);
                 }
             }
         }
         self.take_events(out);
+    }
+
+    #[inline(never)]
+    fn parts_done(&mut self, mut parts: Chain, answer: Answer, out: &mut Outbox) {
+        while let Some(part) = out.next_part(&mut parts) {
+            self.part_done(part, answer, out);
+        }
     }
 
     /// What was given up is done at last: parts of it use memory no more.

@@ -334,10 +334,15 @@ impl Stripe {
         self.covered = SlotSet::EMPTY;
     }
 
-    /// Ends the operation for those it served.
-    pub(crate) fn answered(&mut self) -> std::vec::Drain<'_, SubRequest> {
+    /// Those whom the operation serves.
+    pub(crate) fn taken(&self) -> &[SubRequest] {
+        &self.taken
+    }
+
+    /// The operation is over for them.
+    pub(crate) fn answered(&mut self) {
         self.taken_slots = SlotSet::EMPTY;
-        self.taken.drain(..)
+        self.taken.clear();
     }
 
     /// Gives up every writer, and the readers of these strips.
@@ -410,8 +415,13 @@ impl Stripe {
 
     /// Who is being written, of the strips that are zero-copy pages.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
-        let zero_copy = self.zero_copy.contains(slot);
-        zero_copy.then(|| self.taken.iter().find(|sub_request| sub_request.slot == slot)).flatten()
+        if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
+    }
+
+    // Not inlined where strips are gone through, most of which are the stripe's own.
+    #[inline(never)]
+    fn written_to(&self, slot: Slot) -> Option<&SubRequest> {
+        self.taken.iter().find(|sub_request| sub_request.slot == slot)
     }
 
     /// Where a strip of the write in flight is, and the request whose zero-copy page it is.

@@ -193,6 +193,7 @@ impl Facts {
 
     /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the strips
     /// that the fill reads anyway.
+    #[inline(always)]
     fn dirty(&self, reads: SlotSet) -> StripeStep {
         let cost = |wanted: SlotSet| {
             let lost = wanted.without(self.insync);

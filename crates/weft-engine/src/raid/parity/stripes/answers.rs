@@ -42,7 +42,7 @@ impl Stripes {
             }
             Operation::Computing(_) => self.write_out(id, cx),
             Operation::CopyingOut => {
-                self.answer_writers(&[id], &Ok(()));
+                self.answer_writers(id, &Ok(()));
                 self.rest_or_continue(id);
             }
             Operation::Recovering(lost) => {

@@ -360,11 +360,12 @@ impl Stripes {
     fn sources(&self, id: StripeId, slots: SlotSet, cx: &Cx<'_>) -> Sources {
         let (stripe, frames) = (self.cache.stripe(id), self.cache.strip_frames());
         let placement = stripe.placement();
-        let source = |slot| Source {
-            exponent: exponent(placement, slot, cx),
-            part: stripe.strip(slot, frames),
-        };
-        slots.ascending().map(source).collect()
+        let mut sources = Sources::new();
+        for slot in slots.ascending() {
+            let (part, _) = stripe.memory(slot, frames);
+            sources.push(Source { exponent: exponent(placement, slot, cx), part });
+        }
+        sources
     }
 }
 

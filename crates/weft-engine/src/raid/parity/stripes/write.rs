@@ -113,57 +113,47 @@ impl Stripes {
                 None => sub_request.zeros().for_each(|(part, offset)| take(part, offset)),
             }
         }
+        let stripe = self.cache.stripe_mut(id);
+        stripe.drain(stripe.parity.and(present), zero_copy);
         // Without a member to write parity to there is none to compute, and nothing was read for
         // it.
         if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
-            let mut data = self.sources(id, stripe.data, cx);
-            for sub_request in
-                stripe.writes().iter().filter(|sub_request| zero_copy.contains(sub_request.slot))
-            {
-                let mine = self.whole(id, sub_request.slot);
-                let source = data.iter_mut().find(|source| source.part == mine);
-                source.expect("data is written").part =
-                    sub_request.memory.expect("a zero-copy page has memory");
-            }
+            let data = self.sources(id, self.cache.stripe(id).data, cx);
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
-        let stripe = self.cache.stripe_mut(id);
-        stripe.drain(stripe.parity.and(present), zero_copy);
     }
 
     /// Parity is computed: data and parity go to the members.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         assert!(cx.array.is_dirty(), "the members say dirty before anything is written");
-        let stripes = self.batch_of(id);
-        let present = cx.membership().present();
-        for id in &stripes {
-            let stripe = self.cache.stripe_mut(*id);
-            stripe.uptodate = stripe
-                .uptodate
-                .or(stripe.written().without(stripe.zero_copy))
-                .or(stripe.new_parity);
-            stripe.io_started = true;
-        }
-        if let [alone] = stripes[..] {
-            let stripe = self.cache.stripe(alone);
-            let slots = stripe.written().or(stripe.new_parity).and(present);
+        if self.followers_of(id).is_empty() {
+            self.begin_writing(id);
+            let stripe = self.cache.stripe(id);
+            let slots = stripe.written().or(stripe.new_parity).and(cx.membership().present());
             let fua = stripe.written_durably();
-            self.stage(alone, slots, Some(fua), cx.knobs.max_sectors, cx);
+            self.stage(id, slots, Some(fua), cx.knobs.max_sectors, cx);
         } else {
+            let stripes = self.batch_of(id);
+            stripes.iter().for_each(|id| self.begin_writing(*id));
             self.stage_batch(id, &stripes, cx);
         }
-        for stripe_id in &stripes {
-            self.cache.forbid_preread(*stripe_id);
-        }
-        let stripe = self.cache.stripe_mut(id);
-        stripe.operation = Operation::Writing;
+        self.cache.stripe_mut(id).operation = Operation::Writing;
         if cx.is_planted(Mutant::AckBeforeParity) {
-            self.answer_writers(&stripes, &Ok(()));
+            self.batch_of(id).into_iter().for_each(|id| self.answer_writers(id, &Ok(())));
         }
         if self.cache.stripe(id).in_flight == 0 {
             self.written(id, cx);
         }
+    }
+
+    /// What is written and its parity are in the stripe.
+    fn begin_writing(&mut self, id: StripeId) {
+        let stripe = self.cache.stripe_mut(id);
+        stripe.uptodate =
+            stripe.uptodate.or(stripe.written().without(stripe.zero_copy)).or(stripe.new_parity);
+        stripe.io_started = true;
+        self.cache.forbid_preread(id);
     }
 
     /// Sends a batch slot by slot, so that each member gets one run.
@@ -271,29 +261,27 @@ impl Stripes {
         stripe.retried = stripe.retried.without(rewritten);
         stripe.faults = SlotSet::EMPTY;
         stripe.zero_copy = SlotSet::EMPTY;
-        self.answer_writers(&[id], result);
+        self.answer_writers(id, result);
     }
 
-    pub(super) fn answer_writers(&mut self, stripes: &[StripeId], result: &Result<(), ReplyError>) {
-        for id in stripes {
-            for sub_request in self.cache.stripe_mut(*id).answered() {
-                match self.events.last_mut() {
-                    Some(Event::SubRequestsDone { request, sub_requests, result: Ok(()) })
-                        if *request == sub_request.request && result.is_ok() =>
-                    {
-                        *sub_requests += 1;
-                    }
-                    _ => {
-                        let (request, result) = (sub_request.request, result.clone());
-                        self.events.push(Event::SubRequestsDone {
-                            request,
-                            sub_requests: 1,
-                            result,
-                        });
-                    }
+    /// Ends the operation of a stripe for those whose data it took in, or whom it served.
+    pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
+        let Self { cache, events, .. } = self;
+        let stripe = cache.stripe_mut(id);
+        for sub_request in stripe.taken() {
+            match events.last_mut() {
+                Some(Event::SubRequestsDone { request, sub_requests, result: Ok(()) })
+                    if *request == sub_request.request && result.is_ok() =>
+                {
+                    *sub_requests += 1;
+                }
+                _ => {
+                    let (request, result) = (sub_request.request, result.clone());
+                    events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
                 }
             }
         }
+        stripe.answered();
     }
 }
 
