@@ -8,15 +8,15 @@
 //! read     frames ─────────────────────► socket         header and payload in one `sendmsg`
 //! ```
 //!
-//! # Pieces
+//! # Sub-requests
 //!
 //! A request is cut at multiples of a MiB. In the common case it is *whole*: nothing reaches the
 //! engine before the payload is complete, and a read is answered when all of it is there, so that
-//! an error can still be told. A read takes its frames at once, a write piece by piece as its
-//! payload comes: what a client only announces costs one piece. A request that does not fit what
-//! its client may have is *streamed*: one piece at a time, in order, answered once; a read that
-//! fails after its first piece can only be told by hanging up. A whole write that finds no more
-//! frames half-way is streamed from there.
+//! an error can still be told. A read takes its frames at once, a write one sub-request at a time
+//! as its payload comes: what a client only announces costs one sub-request. A request that does
+//! not fit what its client may have is *streamed*: one sub-request at a time, in order, answered
+//! once; a read that fails after its first sub-request can only be told by hanging up. A whole
+//! write that finds no more frames half-way is streamed from there.
 //!
 //! # Bounds
 //!
@@ -46,7 +46,7 @@ use weft_units::{Bytes, ClientId, VolumeId};
 use crate::allocation::Allocation;
 use crate::looks::Looks;
 use crate::record::Recorder;
-use requests::{At, Open, Piece, errno_of, is_long};
+use requests::{At, Open, SubRequest, errno_of, is_long};
 
 /// Volume behind an export.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     free: Vec<u32>,
     /// Ended, in the order in which they are answered.
     replies: VecDeque<u32>,
-    /// Bytes of the first reply that were sent (of a streamed read: of its present piece).
+    /// Bytes of the first reply that were sent (of a streamed read: of its present sub-request).
     sent: usize,
     /// Frames taken for it and not back yet.
     held: u32,
@@ -85,7 +85,8 @@ pub(crate) struct Connection {
     /// Bytes asked of the engine and not credited yet.
     charged: u64,
     credit: u64,
-    /// Pieces that wait for frames: the member stalled, or the next piece of a streamed request.
+    /// Sub-requests that wait for frames: the member stalled, or the next sub-request of a streamed
+    /// request.
     starved: VecDeque<u32>,
     /// The rest of what was received is for the next pass.
     yielded: bool,
@@ -242,7 +243,7 @@ impl Connection {
     ) -> ConnectionStep {
         for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front().expect("counted");
-            self.next_pieces(driver, slot);
+            self.next_sub_requests(driver, slot);
         }
         if self.pending.is_none() && self.stash.is_empty() {
             return ConnectionStep::Open;
@@ -265,29 +266,29 @@ impl Connection {
         tag: Tag,
         result: Result<(), ReplyError>,
     ) {
-        let slot = u32::try_from(tag.0 >> TAG_PIECE_BITS).expect("made from a u32");
-        let index = usize::try_from(tag.0 & ((1 << TAG_PIECE_BITS) - 1)).expect("16 bits");
+        let slot = u32::try_from(tag.0 >> TAG_INDEX_BITS).expect("made from a u32");
+        let index = usize::try_from(tag.0 & ((1 << TAG_INDEX_BITS) - 1)).expect("16 bits");
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         let is_read = open.op == RequestOp::Read;
         if is_long(open.op) {
             driver.turns_mut().end(self.client, tag);
         }
-        let piece = &mut open.pieces[index];
-        assert!(piece.at == At::Engine, "answered twice");
+        let sub_request = &mut open.sub_requests[index];
+        assert!(sub_request.at == At::Engine, "answered twice");
         if result == Err(ReplyError::Stalled) && !self.poisoned {
             // The old frames may still be filled; they come back by themselves.
-            *piece = Piece { run: Run::EMPTY, at: At::Nobody, ..*piece };
+            *sub_request = SubRequest { run: Run::EMPTY, at: At::Nobody, ..*sub_request };
             open.outstanding -= 1;
-            self.next_pieces(driver, slot);
+            self.next_sub_requests(driver, slot);
             return;
         }
-        piece.at = if is_read && result.is_ok() { At::Ours } else { At::Nobody };
+        sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Nobody };
         open.outstanding = open.outstanding.saturating_sub(1);
         if let Err(error) = result {
             open.error.get_or_insert(errno_of(&error, open.op));
         }
         if open.outstanding == 0 {
-            self.next_pieces(driver, slot);
+            self.next_sub_requests(driver, slot);
         }
     }
 
@@ -330,14 +331,14 @@ impl Connection {
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
             let Some(open) = open else { continue };
-            for (index, piece) in open.pieces.iter().enumerate() {
-                match piece.at {
-                    At::Ours => driver.give_back_frames(piece.run),
+            for (index, sub_request) in open.sub_requests.iter().enumerate() {
+                match sub_request.at {
+                    At::Ours => driver.give_back_frames(sub_request.run),
                     // Those of a write come back by themselves, whether its reply is on its way or
                     // not.
-                    At::Engine if piece.run.count > 0 && open.op == RequestOp::Read => {
+                    At::Engine if sub_request.run.count > 0 && open.op == RequestOp::Read => {
                         let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
-                        reads.push((tag_of(slot, index), piece.run));
+                        reads.push((tag_of(slot, index), sub_request.run));
                     }
                     At::Engine | At::Nobody => {}
                 }
@@ -369,11 +370,11 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
     }
 }
 
-fn tag_of(slot: u32, piece: usize) -> Tag {
-    Tag(u64::from(slot) << TAG_PIECE_BITS | piece as u64)
+fn tag_of(slot: u32, sub_request: usize) -> Tag {
+    Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
 }
 /// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by
 /// default.
 const REQUESTS_MAX: usize = 4096;
-/// Bits of a tag for the piece: 2^16 MiB are more than NBD's longest request.
-const TAG_PIECE_BITS: u32 = 16;
+/// Bits of a tag for the sub-request: 2^16 MiB are more than NBD's longest request.
+const TAG_INDEX_BITS: u32 = 16;

@@ -451,5 +451,5 @@ const CREDIT: Bytes = Bytes::mib(32);
 const WORKERS_MAX: usize = 4;
 /// A block of the cache.
 const PREFERRED_BYTES: u32 = 4096;
-/// What clients may assume when nothing is said; more is cut to pieces anyhow.
+/// What clients may assume when nothing is said; more is cut into sub-requests anyhow.
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;

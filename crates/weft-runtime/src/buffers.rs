@@ -5,7 +5,7 @@
 //! io_uring. The rules are those of a reader-writer lock per sector of memory, kept in
 //! `Memory::states`:
 //!
-//! - A member request holds a [`Lease`] on its parts from before it is submitted until its last
+//! - A member request holds a [`Lease`] on its segments from before it is submitted until its last
 //!   completion is reaped. A shared lease says "will be read" (a member write), an exclusive one
 //!   "will be written" (a member read). The lease holds the mapping alive as well.
 //! - References come from [`Slab::bytes`] (`&self`), [`Slab::bytes_mut`] and [`Frames::split`]
@@ -70,12 +70,12 @@ pub enum Access {
     Exclusive,
 }
 
-/// The right to touch some parts of a slab, from submission to completion.
+/// The right to touch some segments of a slab, from submission to completion.
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is over"]
 pub struct Lease {
     memory: Arc<Memory>,
-    parts: Segments,
+    segments: Segments,
     access: Access,
 }
 
@@ -143,49 +143,49 @@ impl Slab {
         self.memory.states.len()
     }
 
-    /// The bytes of a part, to read.
+    /// The bytes of a segment, to read.
     ///
     /// # Panics
     /// While somebody holds an exclusive lease on them.
     #[must_use]
-    pub fn bytes(&self, part: Segment) -> &[u8] {
+    pub fn bytes(&self, segment: Segment) -> &[u8] {
         let memory = &*self.memory;
-        memory.check(part, Access::Shared);
-        let start = memory.start(part);
+        memory.check(segment, Access::Shared);
+        let start = memory.start(segment);
         // SAFETY: in the mapping (`start`), initialised (anonymous memory is zeros), and not
         // written while the reference lives: no exclusive lease is held (`check`), taking one needs
         // `&mut self`, and so does `bytes_mut`.
-        unsafe { std::slice::from_raw_parts(start, part.len as usize) }
+        unsafe { std::slice::from_raw_parts(start, segment.len as usize) }
     }
 
-    /// The bytes of a part, to write.
+    /// The bytes of a segment, to write.
     ///
     /// # Panics
     /// While somebody holds a lease on them, and for the frame of zeros.
     #[must_use]
-    pub fn bytes_mut(&mut self, part: Segment) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, segment: Segment) -> &mut [u8] {
         let memory = &*self.memory;
-        memory.check(part, Access::Exclusive);
-        let start = memory.start(part);
+        memory.check(segment, Access::Exclusive);
+        let start = memory.start(segment);
         // SAFETY: in the mapping (`start`), initialised, and nobody else touches it while the
         // reference lives: no lease is held (`check`) and taking one borrows the slab.
-        unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) }
+        unsafe { std::slice::from_raw_parts_mut(start, segment.len as usize) }
     }
 
-    /// The right to read parts until the lease is dropped.
+    /// The right to read segments until the lease is dropped.
     ///
     /// # Panics
     /// While somebody holds an exclusive lease on them.
-    pub fn lease_shared(&self, parts: Segments) -> Lease {
-        self.lease(parts, Access::Shared)
+    pub fn lease_shared(&self, segments: Segments) -> Lease {
+        self.lease(segments, Access::Shared)
     }
 
-    /// The right to write parts until the lease is dropped.
+    /// The right to write segments until the lease is dropped.
     ///
     /// # Panics
     /// While somebody holds any lease on them, and for the frame of zeros.
-    pub fn lease_exclusive(&mut self, parts: Segments) -> Lease {
-        self.lease(parts, Access::Exclusive)
+    pub fn lease_exclusive(&mut self, segments: Segments) -> Lease {
+        self.lease(segments, Access::Exclusive)
     }
 
     /// Number of leased sectors of memory. For tests. For tests.
@@ -200,16 +200,16 @@ impl Slab {
         Arc::clone(&self.memory)
     }
 
-    fn lease(&self, parts: Segments, access: Access) -> Lease {
-        for (index, part) in parts.iter().enumerate() {
-            if let Err(error) = self.memory.acquire(*part, access) {
-                for part in &parts[..index] {
-                    self.memory.release(*part, access);
+    fn lease(&self, segments: Segments, access: Access) -> Lease {
+        for (index, segment) in segments.iter().enumerate() {
+            if let Err(error) = self.memory.acquire(*segment, access) {
+                for segment in &segments[..index] {
+                    self.memory.release(*segment, access);
                 }
-                panic!("{part:?}: {error}");
+                panic!("{segment:?}: {error}");
             }
         }
-        Lease { memory: self.memory(), parts, access }
+        Lease { memory: self.memory(), segments, access }
     }
 }
 
@@ -223,16 +223,18 @@ impl Frames for Slab {
             memory.check(*target, Access::Exclusive);
         }
         let mut split = Split::default();
-        for part in shared {
-            memory.check(*part, Access::Shared);
-            let start = memory.start(*part).cast_const();
-            // SAFETY: as in `bytes`, and no part to write overlaps it (asserted above).
-            split.read.push(unsafe { std::slice::from_raw_parts(start, part.len as usize) });
+        for segment in shared {
+            memory.check(*segment, Access::Shared);
+            let start = memory.start(*segment).cast_const();
+            // SAFETY: as in `bytes`, and no segment to write overlaps it (asserted above).
+            split.read.push(unsafe { std::slice::from_raw_parts(start, segment.len as usize) });
         }
-        for part in exclusive {
-            let start = memory.start(*part);
-            // SAFETY: as in `bytes_mut`, and no other part overlaps it (asserted above).
-            split.write.push(unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) });
+        for segment in exclusive {
+            let start = memory.start(*segment);
+            // SAFETY: as in `bytes_mut`, and no other segment overlaps it (asserted above).
+            split
+                .write
+                .push(unsafe { std::slice::from_raw_parts_mut(start, segment.len as usize) });
         }
         split
     }
@@ -244,41 +246,41 @@ impl Memory {
         Address { start: self.base.as_ptr(), len: self.bytes }
     }
 
-    fn start(&self, part: Segment) -> *mut u8 {
-        let start = usize::try_from(part.slab_start()).expect("a slab fits the address space");
-        let end = usize::try_from(part.slab_end()).expect("a slab fits the address space");
-        assert!(end <= self.bytes, "{part:?} is outside the slab");
-        assert!(part.frame != ZERO_FRAME || end <= FRAME_LEN, "{part:?} begins in the zeros");
+    fn start(&self, segment: Segment) -> *mut u8 {
+        let start = usize::try_from(segment.slab_start()).expect("a slab fits the address space");
+        let end = usize::try_from(segment.slab_end()).expect("a slab fits the address space");
+        assert!(end <= self.bytes, "{segment:?} is outside the slab");
+        assert!(segment.frame != ZERO_FRAME || end <= FRAME_LEN, "{segment:?} begins in the zeros");
         // SAFETY: `start < end <= bytes`, so it stays inside the one mapping.
         unsafe { self.base.as_ptr().add(start) }
     }
 
     /// Whether a reference may be made now.
-    fn check(&self, part: Segment, access: Access) {
-        assert!(part.slab_end() <= self.bytes as u64, "{part:?} is outside the slab");
-        if part.is_zero() {
+    fn check(&self, segment: Segment, access: Access) {
+        assert!(segment.slab_end() <= self.bytes as u64, "{segment:?} is outside the slab");
+        if segment.is_zero() {
             assert!(access == Access::Shared, "the frame of zeros cannot be written");
             return;
         }
-        for (frame, mask) in masks(part) {
+        for (frame, mask) in masks(segment) {
             let state = self.states[frame].load(Ordering::Acquire);
             let contradicting = match access {
                 Access::Exclusive => mask,
                 Access::Shared => mask & EXCLUSIVE,
             };
-            assert!(state & contradicting == 0, "{part:?}: leased ({state:#018x})");
+            assert!(state & contradicting == 0, "{segment:?}: leased ({state:#018x})");
         }
     }
 
-    fn acquire(&self, part: Segment, access: Access) -> Result<(), &'static str> {
-        if part.slab_end() > self.bytes as u64 {
+    fn acquire(&self, segment: Segment, access: Access) -> Result<(), &'static str> {
+        if segment.slab_end() > self.bytes as u64 {
             return Err("outside the slab");
         }
-        if part.is_zero() {
+        if segment.is_zero() {
             let shared = access == Access::Shared;
             return shared.then_some(()).ok_or("the frame of zeros cannot be written");
         }
-        for (index, (frame, mask)) in masks(part).enumerate() {
+        for (index, (frame, mask)) in masks(segment).enumerate() {
             let update = |state: u64| match access {
                 Access::Exclusive => (state & mask == 0).then_some(state | mask & EXCLUSIVE),
                 Access::Shared if state & mask & EXCLUSIVE != 0 => None,
@@ -290,7 +292,7 @@ impl Memory {
             };
             let order = Ordering::Acquire;
             if self.states[frame].fetch_update(order, order, update).is_err() {
-                for (frame, mask) in masks(part).take(index) {
+                for (frame, mask) in masks(segment).take(index) {
                     self.release_frame(frame, mask, access);
                 }
                 return Err("leased already");
@@ -299,11 +301,11 @@ impl Memory {
         Ok(())
     }
 
-    fn release(&self, part: Segment, access: Access) {
-        if part.is_zero() {
+    fn release(&self, segment: Segment, access: Access) {
+        if segment.is_zero() {
             return;
         }
-        for (frame, mask) in masks(part) {
+        for (frame, mask) in masks(segment) {
             self.release_frame(frame, mask, access);
         }
     }
@@ -398,23 +400,23 @@ impl Drop for Mapping {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        for part in &self.parts {
-            self.memory.release(*part, self.access);
+        for segment in &self.segments {
+            self.memory.release(*segment, self.access);
         }
     }
 }
 
 impl Lease {
-    /// Bytes in all parts.
+    /// Bytes in all segments.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.len as usize).sum()
+        self.segments.iter().map(|segment| segment.len as usize).sum()
     }
 
-    /// Whether there are none; a part has at least one.
+    /// Whether there are none; a segment has at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.segments.is_empty()
     }
 }
 
@@ -441,14 +443,14 @@ impl Buffer {
         let mut addresses = SmallVec::new();
         match self {
             Self::Frames(lease) => {
-                // More parts than the kernel takes at once make a short request, which is resumed.
-                for part in &lease.parts {
+                // More segments than the kernel takes make a short request, which goes on.
+                for segment in &lease.segments {
                     if addresses.len() == IOV_MAX {
                         break;
                     }
-                    if let Some((offset, len)) = window.take(part.len as usize) {
-                        let start = lease.memory.start(*part);
-                        // SAFETY: `offset < part.len` and the part is inside the mapping.
+                    if let Some((offset, len)) = window.take(segment.len as usize) {
+                        let start = lease.memory.start(*segment);
+                        // SAFETY: `offset < segment.len` and the segment is inside the mapping.
                         let start = unsafe { start.add(offset) };
                         addresses.push(Address { start, len });
                     }
@@ -487,7 +489,7 @@ impl Buffer {
                 assert!(lease.access == Access::Exclusive, "filled through a shared lease");
                 let slice = |address: &Address| {
                     // SAFETY: inside the mapping for as long as `self` lives; the lease is
-                    // exclusive and its parts do not overlap, or it could not have been taken.
+                    // exclusive and its segments do not overlap, or it could not have been taken.
                     let bytes =
                         unsafe { std::slice::from_raw_parts_mut(address.start, address.len) };
                     IoSliceMut::new(bytes)
@@ -561,10 +563,10 @@ impl Window {
     }
 }
 
-/// The frames a part touches, each with ones in the bytes of the sectors touched.
-fn masks(part: Segment) -> impl Iterator<Item = (usize, u64)> {
-    let first = part.slab_start() / SECTOR_BYTES;
-    let last = (part.slab_end() - 1) / SECTOR_BYTES;
+/// The frames a segment touches, each with ones in the bytes of the sectors touched.
+fn masks(segment: Segment) -> impl Iterator<Item = (usize, u64)> {
+    let first = segment.slab_start() / SECTOR_BYTES;
+    let last = (segment.slab_end() - 1) / SECTOR_BYTES;
     let per_frame = FRAME_BYTES / SECTOR_BYTES;
     (first / per_frame..=last / per_frame).map(move |frame| {
         let from = first.saturating_sub(frame * per_frame);
@@ -592,7 +594,7 @@ mod tests {
     use weft_compute::conformance;
     use weft_engine::Frame;
 
-    fn part(frame: u32, offset: u32, len: u32) -> Segment {
+    fn segment(frame: u32, offset: u32, len: u32) -> Segment {
         Segment { frame: Frame(frame), offset, len }
     }
 
@@ -603,32 +605,34 @@ mod tests {
     #[test]
     fn masks_cover_the_sectors_touched() {
         let cases: [(Segment, &[(usize, u64)]); 4] = [
-            (part(1, 0, 4096), &[(1, u64::MAX)]),
-            (part(1, 512, 512), &[(1, 0xff00)]),
-            (part(1, 511, 2), &[(1, 0xffff)]),
-            (part(1, 3584, 1024), &[(1, 0xff << 56), (2, 0xff)]),
+            (segment(1, 0, 4096), &[(1, u64::MAX)]),
+            (segment(1, 512, 512), &[(1, 0xff00)]),
+            (segment(1, 511, 2), &[(1, 0xffff)]),
+            (segment(1, 3584, 1024), &[(1, 0xff << 56), (2, 0xff)]),
         ];
-        for (part, expected) in cases {
-            assert_eq!(masks(part).collect::<Vec<_>>(), expected, "{part:?}");
+        for (segment, expected) in cases {
+            assert_eq!(masks(segment).collect::<Vec<_>>(), expected, "{segment:?}");
         }
     }
 
     #[test]
     fn a_lease_keeps_others_out_until_it_is_dropped() {
         let mut slab = Slab::new(8).unwrap();
-        let shared = slab.lease_shared(smallvec![part(2, 0, 8192)]);
-        let again = slab.lease_shared(smallvec![part(3, 0, 512)]);
-        assert_eq!(slab.bytes(part(3, 0, 4096)), [0; 4096]);
-        assert!(panics(|| _ = slab.bytes_mut(part(3, 4095, 1))));
-        assert!(panics(|| _ = slab.lease_exclusive(smallvec![part(4, 0, 512), part(2, 0, 512)])));
+        let shared = slab.lease_shared(smallvec![segment(2, 0, 8192)]);
+        let again = slab.lease_shared(smallvec![segment(3, 0, 512)]);
+        assert_eq!(slab.bytes(segment(3, 0, 4096)), [0; 4096]);
+        assert!(panics(|| _ = slab.bytes_mut(segment(3, 4095, 1))));
+        assert!(panics(
+            || _ = slab.lease_exclusive(smallvec![segment(4, 0, 512), segment(2, 0, 512)])
+        ));
         drop(shared);
-        assert!(panics(|| _ = slab.bytes_mut(part(3, 0, 1))));
-        slab.bytes_mut(part(3, 512, 3584)).fill(7);
+        assert!(panics(|| _ = slab.bytes_mut(segment(3, 0, 1))));
+        slab.bytes_mut(segment(3, 512, 3584)).fill(7);
         drop(again);
-        let exclusive = slab.lease_exclusive(smallvec![part(3, 0, 512), part(3, 1024, 512)]);
-        assert!(panics(|| _ = slab.bytes(part(3, 1024, 1))));
-        assert!(panics(|| _ = slab.lease_shared(smallvec![part(3, 1024, 1)])));
-        assert_eq!(slab.bytes(part(3, 512, 512)), [7; 512]);
+        let exclusive = slab.lease_exclusive(smallvec![segment(3, 0, 512), segment(3, 1024, 512)]);
+        assert!(panics(|| _ = slab.bytes(segment(3, 1024, 1))));
+        assert!(panics(|| _ = slab.lease_shared(smallvec![segment(3, 1024, 1)])));
+        assert_eq!(slab.bytes(segment(3, 512, 512)), [7; 512]);
         assert_eq!(slab.leased_sectors(), 2);
         drop(exclusive);
         assert_eq!(slab.leased_sectors(), 0);
@@ -637,12 +641,12 @@ mod tests {
     #[test]
     fn zeros_stay_zeros() {
         let mut slab = Slab::new(2).unwrap();
-        assert!(panics(|| _ = slab.bytes_mut(part(0, 0, 1))));
-        assert!(panics(|| _ = slab.lease_exclusive(smallvec![part(0, 0, 512)])));
-        assert!(panics(|| _ = slab.bytes(part(0, 4095, 2))));
-        assert!(panics(|| _ = slab.bytes(part(1, 4095, 2))));
+        assert!(panics(|| _ = slab.bytes_mut(segment(0, 0, 1))));
+        assert!(panics(|| _ = slab.lease_exclusive(smallvec![segment(0, 0, 512)])));
+        assert!(panics(|| _ = slab.bytes(segment(0, 4095, 2))));
+        assert!(panics(|| _ = slab.bytes(segment(1, 4095, 2))));
         let leases: Vec<_> =
-            (0..1000).map(|_| slab.lease_shared(smallvec![part(0, 0, 4096)])).collect();
+            (0..1000).map(|_| slab.lease_shared(smallvec![segment(0, 0, 4096)])).collect();
         assert_eq!(slab.leased_sectors(), 0);
         drop(leases);
     }
@@ -650,13 +654,13 @@ mod tests {
     #[test]
     fn split_gives_parts_that_do_not_overlap() {
         let mut slab = Slab::new(4).unwrap();
-        slab.bytes_mut(part(1, 0, 4096)).fill(3);
-        let mut split = slab.split(&[part(1, 0, 16), part(1, 8, 16)], &[part(1, 24, 16)]);
+        slab.bytes_mut(segment(1, 0, 4096)).fill(3);
+        let mut split = slab.split(&[segment(1, 0, 16), segment(1, 8, 16)], &[segment(1, 24, 16)]);
         split.write[0].copy_from_slice(&[5; 16]);
         assert_eq!(split.read[1], [3; 16]);
         drop(split);
-        assert!(panics(|| _ = slab.split(&[part(1, 0, 16)], &[part(1, 15, 16)])));
-        assert!(panics(|| _ = slab.split(&[], &[part(1, 0, 16), part(1, 15, 16)])));
+        assert!(panics(|| _ = slab.split(&[segment(1, 0, 16)], &[segment(1, 15, 16)])));
+        assert!(panics(|| _ = slab.split(&[], &[segment(1, 0, 16), segment(1, 15, 16)])));
     }
 
     #[test]
@@ -689,7 +693,7 @@ mod tests {
     #[test]
     fn slices_resume_in_the_middle_of_a_part() {
         let mut slab = Slab::new(4).unwrap();
-        let lease = slab.lease_exclusive(smallvec![part(1, 0, 1024), part(3, 0, 512)]);
+        let lease = slab.lease_exclusive(smallvec![segment(1, 0, 1024), segment(3, 0, 512)]);
         let mut buffer = Buffer::Frames(lease);
         assert_eq!(buffer.len(), 1536);
         for slice in &mut buffer.slices_mut(1000, 100) {
@@ -698,8 +702,8 @@ mod tests {
         let lens: Vec<_> = buffer.slices(1000, 100).iter().map(|slice| slice.len()).collect();
         assert_eq!(lens, [24, 76]);
         drop(buffer);
-        assert_eq!(slab.bytes(part(1, 1000, 24)), [9; 24]);
-        assert_eq!(slab.bytes(part(3, 76, 1)), [0]);
+        assert_eq!(slab.bytes(segment(1, 1000, 24)), [9; 24]);
+        assert_eq!(slab.bytes(segment(3, 76, 1)), [0]);
         let owned = Buffer::Owned(AlignedBytes::copy_of(&[1, 2, 3]));
         assert_eq!(&*owned.slices(1, 10)[0], [2, 3]);
     }

@@ -324,8 +324,8 @@ mod tests {
         ring.set_file(0, Some(Arc::new(file))).unwrap();
         for id in 0..2 {
             // A read through a shared lease is a bug that the buffers catch by a panic.
-            let part = Segment { frame: Frame(1), offset: 0, len: 512 };
-            let buffer = Buffer::Frames(slab.lease_shared(smallvec![part]));
+            let segment = Segment { frame: Frame(1), offset: 0, len: 512 };
+            let buffer = Buffer::Frames(slab.lease_shared(smallvec![segment]));
             let action = match id {
                 0 => Action::Read(buffer),
                 _ => Action::Write { buffer, durable: false },

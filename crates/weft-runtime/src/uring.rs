@@ -2,7 +2,7 @@
 //!
 //! One submission per `submit`, whatever was pushed. The slab is registered (in regions of 1 GiB,
 //! without the frame of zeros, which is mapped read-only and cannot be), and so are the files. A
-//! request of one part inside a region uses `READ_FIXED` or `WRITE_FIXED`; the others name
+//! request of one segment inside a region uses `READ_FIXED` or `WRITE_FIXED`; the others name
 //! addresses. Where the kernel refuses to register (RLIMIT_MEMLOCK), everything names addresses.
 //!
 //! # Why no completion is lost

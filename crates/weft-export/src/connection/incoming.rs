@@ -27,27 +27,31 @@ impl Connection {
         driver: &mut Held<'_>,
         buffer: &mut [u8],
     ) -> Result<(usize, usize, usize), Errno> {
-        let mut parts = Segments::new();
+        let mut segments = Segments::new();
         self.reserve(driver);
         if self.codec.payload_remaining() >= DIRECT_BYTES
             && let Some(slot) = self.receiving
             && let Some(open) = &self.slots[slot as usize]
         {
             let mut rest = open.received - open.done_before();
-            for piece in &open.pieces {
-                let skip = rest.min(piece.len);
+            for sub_request in &open.sub_requests {
+                let skip = rest.min(sub_request.len);
                 rest -= skip;
-                if piece.at == At::Ours && skip < piece.len {
-                    parts.push(piece.run.part(piece.start % FRAME_BYTES + skip, piece.len - skip));
+                if sub_request.at == At::Ours && skip < sub_request.len {
+                    segments.push(
+                        sub_request
+                            .run
+                            .part(sub_request.start % FRAME_BYTES + skip, sub_request.len - skip),
+                    );
                 }
             }
         }
         let socket = &self.socket;
-        if parts.is_empty() {
+        if segments.is_empty() {
             let count = driver.unlocked(|| recv(socket, buffer))?;
             return Ok((0, count, buffer.len()));
         }
-        let mut frames = Buffer::Frames(driver.slab_mut().lease_exclusive(parts));
+        let mut frames = Buffer::Frames(driver.slab_mut().lease_exclusive(segments));
         let wanted = frames.len();
         let asked = wanted + buffer.len();
         let received = driver.unlocked(|| {
@@ -137,9 +141,9 @@ impl Connection {
             return;
         }
         while open.room() < AHEAD_BYTES
-            && let Some(piece) = open.take_next(driver, self.client)
+            && let Some(sub_request) = open.take_next(driver, self.client)
         {
-            self.held += piece.run.count;
+            self.held += sub_request.run.count;
         }
     }
 
@@ -152,16 +156,18 @@ impl Connection {
         }
         let mut skip = open.received - open.done_before();
         let mut copied = 0;
-        for piece in &open.pieces {
-            let offset = skip.min(piece.len);
+        for sub_request in &open.sub_requests {
+            let offset = skip.min(sub_request.len);
             skip -= offset;
-            let room = usize::try_from(piece.len - offset).expect("at most PIECE_BYTES");
+            let room =
+                usize::try_from(sub_request.len - offset).expect("at most SUB_REQUEST_BYTES");
             let count = room.min(bytes.len() - copied);
-            if piece.at != At::Ours || count == 0 {
+            if sub_request.at != At::Ours || count == 0 {
                 continue;
             }
-            let part = piece.run.part(piece.start % FRAME_BYTES + offset, count as u64);
-            driver.slab_mut().bytes_mut(part).copy_from_slice(&bytes[copied..copied + count]);
+            let segment =
+                sub_request.run.part(sub_request.start % FRAME_BYTES + offset, count as u64);
+            driver.slab_mut().bytes_mut(segment).copy_from_slice(&bytes[copied..copied + count]);
             copied += count;
         }
         copied

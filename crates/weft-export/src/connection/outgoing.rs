@@ -15,7 +15,7 @@ use weft_runtime::reactor::Held;
 use weft_units::FRAME_BYTES;
 
 use super::Connection;
-use super::requests::{At, Piece, is_long};
+use super::requests::{At, SubRequest, is_long};
 
 impl Connection {
     /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others
@@ -25,15 +25,16 @@ impl Connection {
         if line.wanted == 0 {
             return Ok(None);
         }
-        let Line { items, parts, wanted, .. } = line;
-        let frames = (!parts.is_empty()).then(|| Buffer::Frames(driver.slab().lease_shared(parts)));
+        let Line { items, segments, wanted, .. } = line;
+        let frames =
+            (!segments.is_empty()).then(|| Buffer::Frames(driver.slab().lease_shared(segments)));
         let payload = frames.as_ref().map(|frames| frames.slices(0, usize::MAX));
         let mut payload = payload.iter().flatten();
         let slices: SmallVec<[IoSlice<'_>; 64]> = items
             .iter()
             .map(|item| match item {
                 Item::Bytes(bytes) => IoSlice::new(bytes),
-                Item::Frames => IoSlice::new(payload.next().expect("a slice for each part")),
+                Item::Frames => IoSlice::new(payload.next().expect("a slice for each segment")),
             })
             .collect();
         let socket = &self.socket;
@@ -55,16 +56,16 @@ impl Connection {
         }
         for (index, slot) in self.replies.iter().enumerate() {
             let open = self.slots[*slot as usize].as_ref().expect("open until sent");
-            if !open.is_sendable() || line.is_full(open.pieces.len()) {
+            if !open.is_sendable() || line.is_full(open.sub_requests.len()) {
                 break;
             }
             if let Some(header) = open.header.as_deref() {
                 line.push(header);
             }
             if open.op == RequestOp::Read && open.error.is_none() {
-                open.pieces.iter().for_each(|piece| line.push_piece(piece));
+                open.sub_requests.iter().for_each(|sub_request| line.push_sub_request(sub_request));
             }
-            if line.is_cut || !open.is_last_piece() {
+            if line.is_cut || !open.is_last_sub_request() {
                 break;
             }
             if index == 0 && mid_reply && !output.is_empty() {
@@ -108,14 +109,14 @@ impl Connection {
             }
             sent -= whole - self.sent;
             self.sent = 0;
-            for piece in &mut open.pieces {
-                if piece.at == At::Ours {
-                    self.held -= piece.run.count;
-                    driver.give_back_frames(piece.run);
-                    piece.at = At::Nobody;
+            for sub_request in &mut open.sub_requests {
+                if sub_request.at == At::Ours {
+                    self.held -= sub_request.run.count;
+                    driver.give_back_frames(sub_request.run);
+                    sub_request.at = At::Nobody;
                 }
             }
-            if open.is_last_piece() {
+            if open.is_last_sub_request() {
                 self.long -= usize::from(is_long(open.op));
                 self.slots[slot as usize] = None;
                 self.free.push(slot);
@@ -125,10 +126,10 @@ impl Connection {
                     self.charged = 0;
                 }
             } else {
-                open.streamed_bytes += open.pieces[0].len;
+                open.streamed_bytes += open.sub_requests[0].len;
                 open.header = None;
-                open.pieces.clear();
-                self.next_pieces(driver, slot);
+                open.sub_requests.clear();
+                self.next_sub_requests(driver, slot);
                 return;
             }
             if output > 0 {
@@ -149,7 +150,7 @@ impl Connection {
 struct Line<'a> {
     items: SmallVec<[Item<'a>; 64]>,
     /// Payload, in order.
-    parts: Segments,
+    segments: Segments,
     /// Bytes of the first reply that were sent before.
     skip: usize,
     wanted: usize,
@@ -159,7 +160,7 @@ struct Line<'a> {
 
 enum Item<'a> {
     Bytes(&'a [u8]),
-    /// The next of the parts.
+    /// The next of the segments.
     Frames,
 }
 
@@ -173,23 +174,24 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn push_piece(&mut self, piece: &Piece) {
-        let len = usize::try_from(piece.len).expect("at most PIECE_BYTES");
+    fn push_sub_request(&mut self, sub_request: &SubRequest) {
+        let len = usize::try_from(sub_request.len).expect("at most SUB_REQUEST_BYTES");
         let cut = self.skip.min(len);
         self.skip -= cut;
         let taken = (len - cut).min(SEND_BYTES_MAX.saturating_sub(self.wanted));
         self.is_cut |= taken < len - cut;
         if taken > 0 {
             self.wanted += taken;
-            let offset = piece.start % FRAME_BYTES + cut as u64;
-            self.parts.push(piece.run.part(offset, taken as u64));
+            let offset = sub_request.start % FRAME_BYTES + cut as u64;
+            self.segments.push(sub_request.run.part(offset, taken as u64));
             self.items.push(Item::Frames);
         }
     }
 
-    /// Whether a reply of so many pieces is for another time.
-    fn is_full(&self, pieces: usize) -> bool {
-        let full = self.items.len() + pieces + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
+    /// Whether a reply of so many sub-requests is for another time.
+    fn is_full(&self, sub_requests: usize) -> bool {
+        let full =
+            self.items.len() + sub_requests + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
         full && self.wanted > 0
     }
 }

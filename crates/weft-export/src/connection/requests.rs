@@ -1,7 +1,7 @@
-//! NBD requests between header and reply: frames, pieces, retries and the result.
+//! NBD requests between header and reply: frames, sub-requests, retries and the result.
 //!
-//! A request gets frames, goes to the engine in pieces, repeats those whose member stalled, and
-//! becomes a reply when none of its pieces is outstanding.
+//! A request gets frames, goes to the engine in sub-requests, repeats those whose member stalled,
+//! and becomes a reply when none of its sub-requests is outstanding.
 
 use smallvec::SmallVec;
 use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
@@ -20,13 +20,13 @@ pub(super) struct Open {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// All pieces of a whole request, the present one of a streamed.
-    pub(super) pieces: SmallVec<[Piece; 1]>,
+    /// All sub-requests of a whole request, the present one of a streamed.
+    pub(super) sub_requests: SmallVec<[SubRequest; 1]>,
     /// Bytes of payload received.
     pub(super) received: u64,
     /// Bytes given to the engine.
     pub(super) submitted: u64,
-    /// Pieces at the engine.
+    /// Sub-requests at the engine.
     pub(super) outstanding: u32,
     pub(super) error: Option<NbdError>,
     pub(super) streamed: bool,
@@ -38,14 +38,14 @@ pub(super) struct Open {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct SubRequest {
     pub(super) run: Run,
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) at: At,
 }
 
-/// Holder of a piece's frames.
+/// Holder of a sub-request's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Engine,
@@ -103,7 +103,7 @@ impl Connection {
         if open.error.is_some() {
             self.end_if_over(driver, slot);
         } else if open.streamed {
-            self.next_pieces(driver, slot);
+            self.next_sub_requests(driver, slot);
         } else if op != RequestOp::Write {
             self.submit(driver, slot);
         }
@@ -123,9 +123,9 @@ impl Connection {
             && match open.op {
                 RequestOp::Write => open
                     .take_next(driver, self.client)
-                    .inspect(|piece| self.held += piece.run.count)
+                    .inspect(|sub_request| self.held += sub_request.run.count)
                     .is_some(),
-                _ => self.take_whole(driver, start, len, &mut open.pieces),
+                _ => self.take_whole(driver, start, len, &mut open.sub_requests),
             };
         if !is_taken && (self.held > 0 || self.charged > 0) {
             return false;
@@ -172,7 +172,7 @@ impl Connection {
         driver: &mut Driver,
         start: u64,
         len: u64,
-        pieces: &mut SmallVec<[Piece; 1]>,
+        sub_requests: &mut SmallVec<[SubRequest; 1]>,
     ) -> bool {
         if !driver.pool().may_take(self.client, frames_needed(start, len)) {
             return false;
@@ -180,28 +180,28 @@ impl Connection {
         let end = start + len;
         let mut at = start;
         while at < end {
-            let next = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(end);
+            let next = ((at / SUB_REQUEST_BYTES + 1) * SUB_REQUEST_BYTES).min(end);
             let Some(run) = driver.take_frames(self.client, frames_needed(at, next - at)) else {
-                for piece in pieces.drain(..) {
-                    self.held -= piece.run.count;
-                    driver.pool_mut().undo_take(piece.run);
+                for sub_request in sub_requests.drain(..) {
+                    self.held -= sub_request.run.count;
+                    driver.pool_mut().undo_take(sub_request.run);
                 }
                 return false;
             };
             self.held += run.count;
-            pieces.push(Piece { run, start: at, len: next - at, at: At::Ours });
+            sub_requests.push(SubRequest { run, start: at, len: next - at, at: At::Ours });
             at = next;
         }
         true
     }
 
-    /// Gives every piece that is ours to the engine.
+    /// Gives every sub-request that is ours to the engine.
     pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
-        self.submit_pieces(driver, slot, false);
+        self.submit_sub_requests(driver, slot, false);
     }
 
-    /// Gives every piece that is ours to the engine; `again` for pieces whose member stalled.
-    fn submit_pieces(&mut self, driver: &mut Driver, slot: u32, again: bool) {
+    /// Gives every sub-request that is ours to the engine; `again` after a member has stalled.
+    fn submit_sub_requests(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         let (volume, discards, full_stripe) = (*volume, *discards, allocation.full_stripe_bytes());
@@ -227,34 +227,38 @@ impl Connection {
                 let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
                 let most = if stored { ZEROES_BYTES_MAX } else { DISCARD_BYTES_MAX };
                 let len = (open.len - open.submitted).min(slice(start, full_stripe, most));
-                open.pieces.clear();
-                open.pieces.push(Piece { run: Run::EMPTY, start, len, at: At::Engine });
+                open.sub_requests.clear();
+                open.sub_requests.push(SubRequest { run: Run::EMPTY, start, len, at: At::Engine });
                 ask(0, ByteRange::new(start, len), Run::EMPTY);
                 open.submitted += len;
                 open.outstanding = 1;
             }
             RequestOp::Read | RequestOp::Write => {
-                for (index, piece) in open.pieces.iter_mut().enumerate() {
-                    if piece.at == At::Ours {
-                        ask(index, ByteRange::new(piece.start, piece.len), piece.run);
-                        piece.at = At::Engine;
+                for (index, sub_request) in open.sub_requests.iter_mut().enumerate() {
+                    if sub_request.at == At::Ours {
+                        ask(
+                            index,
+                            ByteRange::new(sub_request.start, sub_request.len),
+                            sub_request.run,
+                        );
+                        sub_request.at = At::Engine;
                         open.outstanding += 1;
-                        open.submitted += piece.len;
-                        self.charged += piece.len;
+                        open.submitted += sub_request.len;
+                        self.charged += sub_request.len;
                     }
                 }
             }
         }
     }
 
-    /// Goes on with a request after pieces have ended, or when frames are free again.
-    pub(super) fn next_pieces(&mut self, driver: &mut Driver, slot: u32) {
+    /// Goes on with a request after sub-requests have ended, or when frames are free again.
+    pub(super) fn next_sub_requests(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         if open.error.is_some() {
             self.end_if_over(driver, slot);
             return;
         }
-        if open.op == RequestOp::Read && open.pieces.iter().any(Piece::is_stalled) {
+        if open.op == RequestOp::Read && open.sub_requests.iter().any(SubRequest::is_stalled) {
             self.ask_again(driver, slot);
             return;
         }
@@ -272,15 +276,16 @@ impl Connection {
         }
         if open.streamed
             && open.op == RequestOp::Read
-            && open.pieces.iter().any(|p| p.at == At::Ours)
+            && open.sub_requests.iter().any(|p| p.at == At::Ours)
         {
-            // A piece of a streamed read is ready to be sent.
+            // A sub-request of a streamed read is ready to be sent.
             self.queue_reply(slot);
             return;
         }
         if open.streamed && open.submitted < open.len {
             let start = open.start + open.submitted;
-            let mut len = (open.len - open.submitted).min(PIECE_BYTES - start % PIECE_BYTES);
+            let mut len =
+                (open.len - open.submitted).min(SUB_REQUEST_BYTES - start % SUB_REQUEST_BYTES);
             let run = loop {
                 let need = frames_needed(start, len);
                 if let Some(run) = driver.take_frames(self.client, need) {
@@ -296,8 +301,8 @@ impl Connection {
                 len = (len / 2).max(1).next_multiple_of(FRAME_BYTES).min(len - 1);
             };
             self.held += run.count;
-            open.pieces.clear();
-            open.pieces.push(Piece { run, start, len, at: At::Ours });
+            open.sub_requests.clear();
+            open.sub_requests.push(SubRequest { run, start, len, at: At::Ours });
             if open.op == RequestOp::Read {
                 self.submit(driver, slot);
             }
@@ -306,19 +311,19 @@ impl Connection {
         self.end_if_over(driver, slot);
     }
 
-    /// Asks once more for pieces whose member stalled, with other frames.
+    /// Asks once more for sub-requests whose member stalled, with other frames.
     fn ask_again(&mut self, driver: &mut Driver, slot: u32) {
         self.starved.retain(|other| *other != slot);
         let open = self.slots[slot as usize].as_mut().expect("the caller looked");
         let mut hidden: SmallVec<[usize; 4]> = SmallVec::new();
-        for index in 0..open.pieces.len() {
-            let piece = open.pieces[index];
-            if piece.at == At::Ours {
+        for index in 0..open.sub_requests.len() {
+            let sub_request = open.sub_requests[index];
+            if sub_request.at == At::Ours {
                 // Read already; it must not be asked for with the others.
                 hidden.push(index);
-                open.pieces[index].at = At::Nobody;
-            } else if piece.is_stalled() {
-                let need = frames_needed(piece.start, piece.len);
+                open.sub_requests[index].at = At::Nobody;
+            } else if sub_request.is_stalled() {
+                let need = frames_needed(sub_request.start, sub_request.len);
                 let Some(run) = driver.take_frames(self.client, need) else {
                     if !self.starved.contains(&slot) {
                         self.starved.push_back(slot);
@@ -326,14 +331,14 @@ impl Connection {
                     continue;
                 };
                 self.held += run.count;
-                open.submitted -= piece.len;
-                open.pieces[index] = Piece { run, at: At::Ours, ..piece };
+                open.submitted -= sub_request.len;
+                open.sub_requests[index] = SubRequest { run, at: At::Ours, ..sub_request };
             }
         }
-        self.submit_pieces(driver, slot, true);
+        self.submit_sub_requests(driver, slot, true);
         let open = self.slots[slot as usize].as_mut().expect("nothing was answered meanwhile");
         for index in hidden {
-            open.pieces[index].at = At::Ours;
+            open.sub_requests[index].at = At::Ours;
         }
     }
 
@@ -349,11 +354,11 @@ impl Connection {
                 // Data has gone out already; there is no way left to say it.
                 self.broken = true;
             }
-            for piece in &mut open.pieces {
-                if piece.at == At::Ours {
-                    self.held -= piece.run.count;
-                    driver.give_back_frames(piece.run);
-                    piece.at = At::Nobody;
+            for sub_request in &mut open.sub_requests {
+                if sub_request.at == At::Ours {
+                    self.held -= sub_request.run.count;
+                    driver.give_back_frames(sub_request.run);
+                    sub_request.at = At::Nobody;
                 }
             }
         }
@@ -373,7 +378,7 @@ impl Connection {
     }
 }
 
-impl Piece {
+impl SubRequest {
     /// Whether its read has to be asked for again.
     pub(super) fn is_stalled(&self) -> bool {
         self.at == At::Nobody && self.run.count == 0
@@ -402,7 +407,7 @@ impl Open {
             discard,
             start,
             len,
-            pieces: SmallVec::new(),
+            sub_requests: SmallVec::new(),
             received: 0,
             submitted: 0,
             outstanding: 0,
@@ -414,28 +419,39 @@ impl Open {
         })
     }
 
-    /// Bytes before the present pieces.
+    /// Bytes before the present sub-requests.
     pub(super) fn done_before(&self) -> u64 {
-        self.pieces.first().map_or(self.received, |piece| piece.start - self.start)
+        self.sub_requests
+            .first()
+            .map_or(self.received, |sub_request| sub_request.start - self.start)
     }
 
     /// Bytes of a write's payload for which frames are taken and not filled.
     pub(super) fn room(&self) -> u64 {
-        let ours = self.pieces.last().filter(|piece| piece.at == At::Ours);
-        ours.map_or(0, |piece| piece.start + piece.len - (self.start + self.received))
+        let ours = self.sub_requests.last().filter(|sub_request| sub_request.at == At::Ours);
+        ours.map_or(0, |sub_request| {
+            sub_request.start + sub_request.len - (self.start + self.received)
+        })
     }
 
-    /// Takes frames for the piece of a whole write that comes after those it has.
-    pub(super) fn take_next(&mut self, driver: &mut Driver, client: ClientId) -> Option<Piece> {
-        let start = self.pieces.last().map_or(self.start, |piece| piece.start + piece.len);
-        let end = ((start / PIECE_BYTES + 1) * PIECE_BYTES).min(self.start + self.len);
+    /// Takes frames for the sub-request of a whole write that comes after those it has.
+    pub(super) fn take_next(
+        &mut self,
+        driver: &mut Driver,
+        client: ClientId,
+    ) -> Option<SubRequest> {
+        let start = self
+            .sub_requests
+            .last()
+            .map_or(self.start, |sub_request| sub_request.start + sub_request.len);
+        let end = ((start / SUB_REQUEST_BYTES + 1) * SUB_REQUEST_BYTES).min(self.start + self.len);
         if start == end {
             return None;
         }
         let run = driver.take_frames(client, frames_needed(start, end - start))?;
-        let piece = Piece { run, start, len: end - start, at: At::Ours };
-        self.pieces.push(piece);
-        Some(piece)
+        let sub_request = SubRequest { run, start, len: end - start, at: At::Ours };
+        self.sub_requests.push(sub_request);
+        Some(sub_request)
     }
 
     /// Frames of a read that are sent, when so much of its reply is.
@@ -444,14 +460,14 @@ impl Open {
         if self.op == RequestOp::Read && self.error.is_none() {
             let header = self.header.as_deref().map_or(0, <[u8]>::len);
             let mut rest = sent.saturating_sub(header) as u64;
-            for piece in &mut self.pieces {
-                if piece.len > rest {
+            for sub_request in &mut self.sub_requests {
+                if sub_request.len > rest {
                     break;
                 }
-                rest -= piece.len;
-                if piece.at == At::Ours {
-                    piece.at = At::Nobody;
-                    runs.push(piece.run);
+                rest -= sub_request.len;
+                if sub_request.at == At::Ours {
+                    sub_request.at = At::Nobody;
+                    runs.push(sub_request.run);
                 }
             }
         }
@@ -459,12 +475,13 @@ impl Open {
     }
 
     pub(super) fn is_sendable(&self) -> bool {
-        let ready = !self.streamed || self.pieces.iter().any(|piece| piece.at == At::Ours);
+        let ready = !self.streamed
+            || self.sub_requests.iter().any(|sub_request| sub_request.at == At::Ours);
         self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
     }
 
     /// Whether what is ready to be sent is the end of the reply.
-    pub(super) fn is_last_piece(&self) -> bool {
+    pub(super) fn is_last_sub_request(&self) -> bool {
         let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
         !is_stream || self.submitted == self.len
     }
@@ -472,7 +489,11 @@ impl Open {
     pub(super) fn bytes_to_send(&self) -> usize {
         let header = self.header.as_deref().map_or(0, <[u8]>::len);
         let is_data = self.op == RequestOp::Read && self.error.is_none();
-        let data: u64 = self.pieces.iter().map(|piece| if is_data { piece.len } else { 0 }).sum();
+        let data: u64 = self
+            .sub_requests
+            .iter()
+            .map(|sub_request| if is_data { sub_request.len } else { 0 })
+            .sum();
         header + usize::try_from(data).expect("at most 32 MiB")
     }
 }
@@ -506,7 +527,7 @@ pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
 }
 /// Length at which requests are cut: a MiB is several full stripes and a few tenths of a
 /// millisecond.
-const PIECE_BYTES: u64 = 1 << 20;
+const SUB_REQUEST_BYTES: u64 = 1 << 20;
 /// Trims and zeroes up to this length are as good as writes, and need no turn.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
 /// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of others
