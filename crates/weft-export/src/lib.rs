@@ -5,8 +5,8 @@
 //! | Part | File |
 //! |---|---|
 //! | a server from start to end | `serve.rs` |
-//! | NBD clients and their limits | `nbd.rs` |
-//! | one NBD connection | `connection.rs` |
+//! | NBD clients and their limits | `nbd/` |
+//! | one NBD connection | `connection/` |
 //! | looks at members, bounded | `looks.rs` |
 //! | listening sockets | `socket.rs` |
 //! | a client for weft itself | `client.rs` |

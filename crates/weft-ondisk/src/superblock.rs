@@ -20,7 +20,7 @@
 //! assert!(nothing.to_string().starts_with("no md superblock found"));
 //! ```
 //!
-//! Source: where the versions differ, as in `super090.rs` and `super1.rs`; which of several
+//! Source: where the versions differ, as in `super090/` and `super1/`; which of several
 //! superblocks counts: mdadm 4.2 takes the one created last, weft asks when they name two arrays.
 
 use crate::super1::{Area, Features, MdTime, Minor, Reason, Role, Super1};

@@ -15,9 +15,9 @@
 //! | payload memory and leases on it | `buffers.rs` |
 //! | frames of requests, and each client's share | `pool.rs` |
 //! | turns of long requests | `turns.rs` |
-//! | names of members, partitions | `spec.rs`, `partition.rs` |
+//! | names of members, partitions | `spec.rs`, `partition/` |
 //! | opening and locking members | `devices/` |
-//! | overlays over members that stay unwritten | `overlay.rs` |
+//! | overlays over members that stay unwritten | `overlay/` |
 //! | file operations, by io_uring or threads | `ring.rs`, `uring.rs`, `threads.rs` |
 //! | member requests as operations of a ring | `member_io/` |
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |

@@ -1,6 +1,6 @@
 //! NBD port: accepts clients, bounds their number, spreads them over workers.
 //!
-//! What a client says is `connection.rs`. Sockets are watched once, edge-triggered, so that waiting
+//! What a client says is `connection/`. Sockets are watched once, edge-triggered, so that waiting
 //! for credit costs no system call. When the process has no descriptor left, no client is accepted
 //! and all others are served. At the limit of clients one more is accepted, and waits for a
 //! place.

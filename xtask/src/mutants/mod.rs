@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_committed_ledger_names_files_that_are_there() {
-        for mutant in parse(include_str!("../mutants-survivors.txt")).unwrap() {
+        for mutant in parse(include_str!("../../mutants-survivors.txt")).unwrap() {
             assert!(tree::root().join(&mutant.file).is_file(), "{mutant}");
         }
     }
