@@ -13,8 +13,6 @@ use weft_engine::{
     Token, Value, Work,
 };
 use weft_ondisk::{Level, NewArray, Super1};
-use weft_runtime::bare::Bare;
-use weft_runtime::poison::Core;
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
@@ -52,8 +50,8 @@ pub(crate) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, BenchError
 }
 
 /// An engine and the requests that are on their way through it.
-pub(crate) struct Alone<C = Engine> {
-    engine: C,
+pub(crate) struct Alone {
+    engine: Engine,
     /// Memory that no request uses.
     free: VecDeque<Run>,
     /// Of a request.
@@ -110,31 +108,20 @@ impl Alone {
     pub(crate) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let size = assembly.geometry.array_size();
-        let config = Config::for_volume(assembly, knobs);
-        let first = config.client_frames_first();
-        let engine = Engine::new(config, Time(0)).map_err(BenchError::failed)?;
-        Self::with(engine, first, size, bytes, depth)
+        Self::with(Config::for_volume(assembly, knobs), size, bytes, depth)
     }
-}
 
-impl Alone<Bare> {
     /// A member as it is, without metadata, for `depth` requests of `bytes` at a time.
     pub(crate) fn single(bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let member = MemberInfo::of_size(MemberIndex(0), "member", MEMBER_SIZE);
-        Self::with(Bare::new(member, false), 1, MEMBER_SIZE, bytes, depth)
+        Self::with(Config::for_single(member, false), MEMBER_SIZE, bytes, depth)
     }
-}
 
-impl<C: Core> Alone<C> {
-    fn with(
-        engine: C,
-        first: u32,
-        size: Sectors,
-        bytes: u64,
-        depth: u32,
-    ) -> Result<Self, BenchError> {
+    fn with(config: Config, size: Sectors, bytes: u64, depth: u32) -> Result<Self, BenchError> {
+        let first = config.client_frames_first();
         let count = u32::try_from(bytes / BLOCK).map_err(BenchError::failed)?;
         let free = (0..depth).map(|run| Run::new(first + run * count, count)).collect();
+        let engine = Engine::new(config, Time(0)).map_err(BenchError::failed)?;
         let size = size.bytes().0;
         let (now, tag, rng, done) = (0, 0, Rng::new(1), Vec::new());
         let worked = Worked::default();

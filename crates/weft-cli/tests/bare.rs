@@ -40,6 +40,69 @@ fn a_file_is_served_as_it_is_and_written_through() {
     assert!(std::fs::read(path.join("disk.img")).unwrap() == after);
 }
 
+/// All that a program is told of a bare member, but for what depends on where it lies.
+#[test]
+fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("disk"), pattern(SIZE, 2)).unwrap();
+    for read_only in [false, true] {
+        let arguments = ["--bare", "disk", "--read-only"];
+        let served = Served::start(path, &arguments[..2 + usize::from(read_only)]);
+        let mut client = Client::connect(&served.uri);
+        client.read(8192, 4096);
+        let mut written = [0, 0];
+        if !read_only {
+            client.write(4096, &pattern(1536, 9));
+            client.write(512, &pattern(512, 9));
+            written = [2, 4];
+        }
+        client.request(Op::Flush, &[]).unwrap();
+        let status = json(path, &["status", "--json", "disk"]);
+        let mut volume = status["servers"][0]["volumes"][0].clone();
+        let member = volume["members"][0].as_object_mut().unwrap();
+        assert!(member.remove("label").unwrap().as_str().unwrap().ends_with("/disk"));
+        assert!(member.remove("mode").is_some());
+        let expected = serde_json::json!({
+            "array_state": if read_only { "readonly" } else { "active" },
+            "degraded": 0,
+            "events": 0,
+            "level": "bare",
+            "members": [{
+                "corrected": 0,
+                "dev_number": 0,
+                "flushes": 1,
+                "in_flight": 0,
+                "index": 0,
+                "reads": 1,
+                "sectors_read": 8,
+                "sectors_written": written[1],
+                "state": "in_sync",
+                "writes": written[0],
+            }],
+            "mismatch_cnt": 0,
+            "name": "disk",
+            "no_space": false,
+            "requests_active": 0,
+            "size": SIZE,
+            "slots": 1,
+            "states": [],
+            "stripe_cache_active": 0,
+            "sync_action": "idle",
+            "sync_stripes": 0,
+        });
+        assert_eq!(volume, expected);
+        let commands: [&[&str]; 3] =
+            [&["set", "disk", "read_around=1"], &["fail", "disk", "disk"], &["check", "disk"]];
+        for command in commands {
+            exits(path, 2, command);
+        }
+        drop(client);
+        exits(path, 0, &["stop", "disk"]);
+        assert_eq!(served.wait(), Some(0));
+    }
+}
+
 #[test]
 fn read_only_takes_no_writes() {
     let dir = tempdir().unwrap();

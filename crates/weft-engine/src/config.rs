@@ -3,6 +3,7 @@
 use weft_units::Bytes;
 
 use crate::assemble::Assembly;
+use crate::contract::member::MemberInfo;
 use crate::knobs::Knobs;
 
 /// Configuration of an engine.
@@ -25,12 +26,50 @@ pub struct Config {
 /// One volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// The array below it, as [`crate::assemble::assemble`] found it.
-    pub assembly: Assembly,
+    /// Members below it.
+    pub source: VolumeSource,
     /// Its knobs at the start.
     pub knobs: Knobs,
     /// Stripe-cache stripes when fewer than the knobs allow: tests with a cache of two.
     pub stripes_max: Option<u32>,
+}
+
+/// Members of a volume, and what says how they belong together.
+#[derive(Clone, Debug)]
+pub enum VolumeSource {
+    /// An array, as [`crate::assemble::assemble`] found it.
+    Array(Box<Assembly>),
+    /// One member as it is, without metadata.
+    Single {
+        /// The member.
+        member: MemberInfo,
+        /// Refuse writes.
+        read_only: bool,
+    },
+}
+
+impl VolumeSource {
+    /// The assembly of an array.
+    #[must_use]
+    pub fn assembly(&self) -> Option<&Assembly> {
+        match self {
+            Self::Array(assembly) => Some(assembly),
+            Self::Single { .. } => None,
+        }
+    }
+
+    /// Every member in use.
+    pub(crate) fn members(&self) -> Vec<&MemberInfo> {
+        match self {
+            Self::Array(assembly) => assembly.members().map(|(_, member)| &member.info).collect(),
+            Self::Single { member, .. } => vec![member],
+        }
+    }
+
+    /// Frames that one stripe of the stripe cache takes; 0 without a stripe cache.
+    pub(crate) fn stripe_frames(&self, knobs: &Knobs) -> u32 {
+        self.assembly().map_or(0, |assembly| assembly.stripe_frames(knobs.stripe_size))
+    }
 }
 
 impl Config {
@@ -39,8 +78,18 @@ impl Config {
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
         let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
         let cache_frames = stripe_frames * knobs.cache_stripes(stripe_frames);
+        Self::of(VolumeSource::Array(Box::new(assembly)), knobs, cache_frames)
+    }
+
+    /// A configuration for one member as it is, without metadata, with 64 MiB of payload.
+    #[must_use]
+    pub fn for_single(member: MemberInfo, read_only: bool) -> Self {
+        Self::of(VolumeSource::Single { member, read_only }, Knobs::default(), 0)
+    }
+
+    fn of(source: VolumeSource, knobs: Knobs, cache_frames: u32) -> Self {
         Self {
-            volumes: vec![VolumeConfig { assembly, knobs, stripes_max: None }],
+            volumes: vec![VolumeConfig { source, knobs, stripes_max: None }],
             cache_frames,
             client_frames: 16_384,
             client_credit: Bytes::mib(32),

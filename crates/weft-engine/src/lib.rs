@@ -6,7 +6,7 @@
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
 //! volume/     the gates that a request passes; which requests wait for each other; commands
-//! raid/       personalities; parity/: stripes/ carries out what plan/ decides, cache/ says
+//! raid/       personalities; single/: one member as it is; parity/: stripes/ carries out what plan/ decides, cache/ says
 //!             which stripe, priority (◆ patch 000) and stripe_size (◆ patch 004) are policies
 //! array/      members and their metadata: clean and dirty, superblock updates, membership, resync;
 //!             flush/flush_batch.rs (◆ patch 002): which flush serves whom;
@@ -98,7 +98,7 @@ use credit::Credit;
 use volume::Volume;
 
 pub use array::flush;
-pub use config::{Config, VolumeConfig};
+pub use config::{Config, VolumeConfig, VolumeSource};
 pub use contract::error::{ConfigError, ReplyError};
 pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use contract::input::{
@@ -156,12 +156,12 @@ impl Engine {
         let mut first = 1;
         let mut volumes = Vec::new();
         for (volume, id) in config.volumes.iter().zip(0u16..) {
-            for (_, member) in volume.assembly.members() {
-                if !indices.insert(member.info.index) {
-                    return Err(ConfigError::Members(member.info.index.0));
+            for member in volume.source.members() {
+                if !indices.insert(member.index) {
+                    return Err(ConfigError::Members(member.index.0));
                 }
             }
-            let stripe_frames = volume.assembly.stripe_frames(volume.knobs.stripe_size);
+            let stripe_frames = volume.source.stripe_frames(&volume.knobs);
             let frames = config.cache_frames / count;
             if frames < stripe_frames {
                 let expected = stripe_frames * count;

@@ -14,7 +14,6 @@ use thiserror::Error;
 use weft_engine::assemble::Assembly;
 use weft_engine::{Config, ConfigError, Engine};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
-use weft_runtime::bare::Bare;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, DeviceError, OpenMember};
 use weft_runtime::driver::{Driver, DriverParts};
@@ -344,6 +343,12 @@ struct Crew {
 }
 
 impl Crew {
+    fn of_engine(config: Config, members: Vec<OpenMember>) -> Result<Self, ServeError> {
+        let Config { cache_frames, client_frames, .. } = config;
+        let core = Box::new(Engine::new(config, Time(0))?);
+        Ok(Self { core, members, cache_frames, client_frames })
+    }
+
     fn driver(self, backend: Backend, clients_max: usize) -> Result<Driver, ServeError> {
         let Self { core, members, cache_frames, client_frames } = self;
         let io = |what| move |source| RuntimeError::Io { what, source };
@@ -366,7 +371,7 @@ impl Crew {
 fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
     Ok(match source {
         Source::Arrays { config, members } => {
-            let arrays = || config.volumes.iter().map(|volume| &volume.assembly);
+            let arrays = || config.volumes.iter().filter_map(|volume| volume.source.assembly());
             let (shapes, allocations) = (arrays(), arrays().map(Allocation::of_array).collect());
             let shapes = shapes.map(Shape::of_array);
             let discards = |member: &OpenMember| member.info().discards;
@@ -376,12 +381,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 credit: config.client_credit,
                 block: 1,
                 shapes: shapes.collect(),
-                crews: vec![Crew {
-                    members,
-                    cache_frames: config.cache_frames,
-                    client_frames: config.client_frames,
-                    core: Box::new(Engine::new(*config, Time(0))?),
-                }],
+                crews: vec![Crew::of_engine(*config, members)?],
             }
         }
         Source::Bare { member, read_only } => {
@@ -392,19 +392,22 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 (1..workers).filter_map(|_| member.share_memory()).collect();
             members.push(*member);
             let count = u32::try_from(members.len()).expect("at most WORKERS_MAX");
-            let crew = |member: OpenMember| Crew {
-                core: Box::new(Bare::new(member.info().clone(), read_only)),
-                members: vec![member],
-                cache_frames: 0,
-                client_frames: CLIENT_FRAMES / count,
+            let share = |member: &OpenMember| {
+                let mut config = Config::for_single(member.info().clone(), read_only);
+                config.client_frames /= count;
+                config.client_credit.0 /= u64::from(count);
+                config
             };
             Made {
                 allocations: vec![Allocation::Bare],
                 trims,
                 block,
-                credit: Bytes(CREDIT.0 / u64::from(count)),
+                credit: share(&members[0]).client_credit,
                 shapes: vec![Shape::bare()],
-                crews: members.into_iter().map(crew).collect(),
+                crews: members
+                    .into_iter()
+                    .map(|member| Crew::of_engine(share(&member), vec![member]))
+                    .collect::<Result<_, _>>()?,
             }
         }
         Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
@@ -443,10 +446,6 @@ fn describe(
         .with_allocation())
 }
 
-/// 64 MiB of payload, as [`Config::for_volume`].
-const CLIENT_FRAMES: u32 = 16_384;
-/// Credit of a client of a bare member.
-const CREDIT: Bytes = Bytes::mib(32);
 /// Threads that serve clients: what they have in common is done by one at a time.
 const WORKERS_MAX: usize = 4;
 /// A block of the cache.

@@ -9,13 +9,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use common::{Client, Meddled, Server, bare, core, descriptors, pattern, raid5};
-use weft_engine::{Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
+use common::{Client, Meddled, Server, bare, core, descriptors, engine_of, pattern, raid5};
+use weft_engine::{Engine, Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
 use weft_export::control::{Command, FailureKind};
 use weft_export::{ExitState, TimeLimits};
 use weft_nbd::{NbdError, Op};
 use weft_runtime::Backend;
-use weft_runtime::bare::Bare;
 use weft_runtime::devices::{Access, DeviceError, OpenMember, OpenOptions};
 use weft_runtime::poison::Core;
 use weft_units::rng::Rng;
@@ -111,9 +110,7 @@ fn requests_in_flight_are_answered_in_whatever_order() {
 fn requests_that_do_not_fit_are_worked_through_in_pieces() {
     // 8 frames and 16 KiB of credit: nothing larger than four frames goes in one piece.
     for frames in [2, 3, 8] {
-        let make = |member: &OpenMember| -> Box<dyn Core> {
-            Box::new(Bare::new(member.info().clone(), false))
-        };
+        let make = |member: &OpenMember| -> Box<dyn Core> { Box::new(engine_of(member)) };
         let server = Server::start(core(make, frames, 16_384), Backend::Auto);
         let bytes = pattern(9, 3 << 20);
         let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
@@ -341,7 +338,7 @@ fn after_a_panic_nothing_is_acknowledged() {
     let make = |member: &OpenMember| -> Box<dyn Core> {
         let mut submits = 0;
         Box::new(Meddled {
-            inner: Bare::new(member.info().clone(), false),
+            inner: engine_of(member),
             meddle: move |output| {
                 submits += u32::from(matches!(output, Output::Submit { .. }));
                 assert!(submits <= 20, "planted panic");
@@ -375,7 +372,7 @@ fn after_a_panic_nothing_is_acknowledged() {
 
 /// Every other read stalls; its frames come back a millisecond later.
 struct Stalling {
-    inner: Bare,
+    inner: Engine,
     runs: BTreeMap<(ClientId, Tag), Run>,
     late: VecDeque<(Time, Run)>,
     replies: u32,
@@ -421,7 +418,7 @@ fn a_read_that_stalled_is_asked_again_with_other_frames() {
     // The last size leaves room for one piece and a half, so that asking again has to wait.
     for frames in [16_384, 4096, 400] {
         let make = |member: &OpenMember| -> Box<dyn Core> {
-            let inner = Bare::new(member.info().clone(), false);
+            let inner = engine_of(member);
             let (runs, late) = (BTreeMap::new(), VecDeque::new());
             Box::new(Stalling { inner, runs, late, replies: 0 })
         };

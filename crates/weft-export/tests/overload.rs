@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{CLIENTS_MAX, Client, Server, array_files_of, assembled, bare, core, pattern, raid5};
-use weft_engine::{Input, Output, RequestOp, Snapshot, Tag, Turn};
+use common::{
+    CLIENTS_MAX, Client, Server, array_files_of, assembled, bare, core, engine_of, pattern, raid5,
+};
+use weft_engine::{Engine, Input, Output, RequestOp, Snapshot, Tag, Turn};
 use weft_export::control::Command;
 use weft_export::{ExitState, TimeLimits};
 use weft_nbd::{EXTENTS_MAX, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
-use weft_runtime::bare::Bare;
 use weft_runtime::devices::OpenMember;
 use weft_runtime::poison::Core;
 use weft_runtime::turns::TURNS_MAX;
@@ -225,7 +226,7 @@ struct Zeroes {
 }
 
 struct Watching {
-    inner: Bare,
+    inner: Engine,
     zeroes: Arc<Mutex<Zeroes>>,
 }
 
@@ -266,7 +267,7 @@ fn zeroes_of_several_clients_are_written_by_turns() {
     let zeroes: Arc<Mutex<Zeroes>> = Arc::default();
     let seen = Arc::clone(&zeroes);
     let make = move |member: &OpenMember| -> Box<dyn Core> {
-        Box::new(Watching { inner: Bare::new(member.info().clone(), false), zeroes })
+        Box::new(Watching { inner: engine_of(member), zeroes })
     };
     let server = Server::start(core(make, 1024, 1 << 20), Backend::Auto);
     let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();

@@ -23,7 +23,6 @@
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | end of service after a panic | `poison.rs` |
-//! | a member without metadata | `bare.rs` |
 //! | holes of members | `holes.rs` |
 //! | fault injection for rings | `faulty.rs` |
 //!
@@ -31,7 +30,6 @@
 //! `devices/lock.rs` (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
-pub mod bare;
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
 pub mod clock;

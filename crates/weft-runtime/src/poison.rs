@@ -12,8 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weft_engine::{ComputeOp, Engine, Input, Output, Snapshot, Turn};
 use weft_units::Time;
 
-/// Core of a driver: the engine, a bare member, or a test's stand-in. The engine, a bare member, or
-/// a test's stand-in.
+/// Core of a driver: the engine, or a test's stand-in.
 pub trait Core: Send {
     /// See [`Engine::handle`].
     fn handle(&mut self, now: Time, input: Input);

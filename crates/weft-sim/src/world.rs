@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weft_engine::assemble::{self, Assembly, AssemblyState, Candidate, Refused, SlotState};
 use weft_engine::{
     Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
+    VolumeSource,
 };
 use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
@@ -275,9 +276,10 @@ impl World {
         let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
         let stripes = self.options.stripes_max.unwrap_or(knobs.stripe_cache_size).max(1);
         let stripes_max = self.options.stripes_max;
+        let source = VolumeSource::Array(Box::new(assembly));
         let config = Config {
             cache_frames: stripe_frames * self.options.cache_stripes.unwrap_or(stripes),
-            volumes: vec![VolumeConfig { assembly, knobs, stripes_max }],
+            volumes: vec![VolumeConfig { source, knobs, stripes_max }],
             client_frames: self.options.client_frames,
             client_credit: self.options.client_credit,
             turn_stripes_max: 8,

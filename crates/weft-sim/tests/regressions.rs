@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use weft_engine::assemble::{self, Candidate};
+use weft_engine::assemble::{self, Assembly, Candidate};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
     Attr, ClientRequest, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Origin,
-    Output, ReplyError, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
+    Output, ReplyError, RequestOp, Run, SyncAction, Tag, Token, Value, Verb,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Uuid, Version};
 use weft_sim::rng::Rng;
@@ -96,8 +96,8 @@ fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
     rig.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
 }
 
-/// A volume of three members whose indexes begin here.
-fn volume(first: u16) -> VolumeConfig {
+/// An array of three members whose indexes begin here.
+fn assembly(first: u16) -> Assembly {
     let size = Sectors(20_480);
     let uuid = |number: u16| Uuid([number.to_le_bytes()[0]; 16]);
     let member = |number| NewMember { size, device_uuid: uuid(first + number) };
@@ -107,8 +107,7 @@ fn volume(first: u16) -> VolumeConfig {
     for (candidate, index) in candidates.iter_mut().zip(first..) {
         candidate.member = MemberInfo::of_size(MemberIndex(index), format!("disk{index}"), size);
     }
-    let assembly = assemble::assemble(&candidates, &assemble::Options::default());
-    VolumeConfig { assembly: assembly.expect("a new array"), knobs: Knobs::md(), stripes_max: None }
+    assemble::assemble(&candidates, &assemble::Options::default()).expect("a new array")
 }
 
 fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
@@ -340,8 +339,8 @@ fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
 // What the second volume read was submitted as the first one's, whose requests know nothing of it.
 #[test]
 fn read_of_the_second_volume_is_answered_to_the_second_volume() {
-    let mut config = Config::for_volume(volume(0).assembly, Knobs::md());
-    config.volumes.push(volume(10));
+    let mut config = Config::for_volume(assembly(0), Knobs::md());
+    config.volumes.extend(Config::for_volume(assembly(10), Knobs::md()).volumes);
     config.cache_frames *= 2;
     let frames = Run::new(config.client_frames_first(), 1);
     let mut engine = Engine::new(config, Time(0)).expect("two volumes");
@@ -412,7 +411,7 @@ fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
 // The sum of two lengths near 2^64 overflowed.
 #[test]
 fn lengths_near_the_largest_number_are_refused() {
-    let config = Config::for_volume(volume(0).assembly, Knobs::md());
+    let config = Config::for_volume(assembly(0), Knobs::md());
     let frames = Run::new(config.client_frames_first(), 1);
     let mut engine = Engine::new(config, Time(0)).expect("one volume");
     for tag in 1..=2 {

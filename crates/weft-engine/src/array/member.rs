@@ -28,8 +28,9 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) info: MemberInfo,
-    /// What its superblock said when it came; the template of what is written to it.
-    pub(crate) superblock: Superblock,
+    /// What its superblock said when it came; the template of what is written to it. `None` for a
+    /// member without metadata.
+    superblock: Option<Superblock>,
     /// First sector of its data.
     data_offset: Sectors,
     /// Its place in the table of roles. 0.90 gives it another on the member when it takes a slot.
@@ -76,15 +77,15 @@ pub(crate) struct Counters {
 impl Member {
     pub(crate) fn new(
         info: MemberInfo,
-        superblock: Superblock,
+        superblock: Option<Superblock>,
         slot: Option<Slot>,
         state: MemberState,
     ) -> Self {
         Self {
             queue: MemberQueue::new(info.device),
             info,
-            data_offset: superblock.data_offset(),
-            number: superblock.dev_number(),
+            data_offset: superblock.as_ref().map_or(Sectors::ZERO, Superblock::data_offset),
+            number: superblock.as_ref().map_or(0, Superblock::dev_number),
             superblock,
             slot,
             state,
@@ -101,6 +102,16 @@ impl Member {
             in_flight: 0,
             to_give_up: false,
         }
+    }
+
+    /// Its superblock. Only members of an array are asked for theirs.
+    pub(crate) fn superblock(&self) -> &Superblock {
+        self.superblock.as_ref().expect("members of an array have superblocks")
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
+        self.superblock.as_mut().expect("members of an array have superblocks")
     }
 
     pub(crate) fn is_faulty(&self) -> bool {
@@ -168,7 +179,8 @@ impl Member {
         MemberSnapshot {
             member: self.info.index,
             label: self.info.label.clone(),
-            slot: self.slot,
+            // A place in an array is what metadata says.
+            slot: self.slot.filter(|_| self.superblock.is_some()),
             dev_number: self.number,
             state: self.state,
             reads: self.counters.reads,

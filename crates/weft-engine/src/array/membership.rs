@@ -27,6 +27,10 @@ pub(crate) struct Membership {
     stalled: SlotSet,
     seats: Vec<Seat>,
     tolerance: Tolerance,
+    /// With all of its members the array could do without one. If not, no member is failed: its
+    /// errors are told to clients, as md's RAID 0 does; and as nothing has to agree after a crash,
+    /// members need not say dirty.
+    pub(crate) is_redundant: bool,
     planted: Option<Mutant>,
 }
 
@@ -97,6 +101,7 @@ impl Membership {
             stalled: SlotSet::EMPTY,
             seats: vec![Seat::default(); slots],
             tolerance,
+            is_redundant: tolerance.is_redundant(slots),
             planted: None,
         }
     }

@@ -29,10 +29,12 @@ use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{Outbox, Owner, Who};
 use crate::assemble::{Assembly, SlotState};
+use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, Origin};
-use crate::contract::member::MemberState;
+use crate::contract::input::{Attr, Fault, Origin};
+use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
+use crate::layout::tolerance::Tolerance;
 use crate::mutant::Mutant;
 use crate::sched::member_queue::QueueSettings;
 use crate::sched::request::MemberRequest;
@@ -45,6 +47,8 @@ pub(crate) struct Array {
     pub(crate) size: Sectors,
     /// What is used of each member.
     pub(crate) member_size: Sectors,
+    /// Unit of requests, a power of two: their first byte and their length are whole ones.
+    pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
     /// Position in `members` per slot.
@@ -61,6 +65,9 @@ pub(crate) struct Array {
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
     flushing: u32,
+    /// Of the running flush round, or the last one. An array that can do without a member fails the
+    /// one that errs instead.
+    flush_result: Result<(), Fault>,
     corrections: Corrections,
     /// `resync_from` says nothing but that members had no space, with redundancy left.
     resyncs_for_space: bool,
@@ -69,7 +76,33 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    pub(crate) fn new(volume: VolumeId, assembly: &Assembly, epoch_secs: u64, now: Time) -> Self {
+    /// The members of a volume, at rest.
+    pub(crate) fn new(volume: VolumeId, source: &VolumeSource, epoch_secs: u64, now: Time) -> Self {
+        match source {
+            VolumeSource::Array(assembly) => Self::assembled(volume, assembly, epoch_secs, now),
+            VolumeSource::Single { member, read_only } => {
+                Self::single(volume, member, *read_only, now)
+            }
+        }
+    }
+
+    /// One member as it is.
+    fn single(volume: VolumeId, member: &MemberInfo, read_only: bool, now: Time) -> Self {
+        let (size, slot) = (member.size, Some(Slot(0)));
+        let tolerance = Tolerance::AnyOf { data_members: 1 };
+        let membership = Membership::new(1, tolerance, read_only, None);
+        let members = vec![Member::new(member.clone(), None, slot, MemberState::InSync)];
+        let intent = WriteIntent::new(CleanState::Dirty, now);
+        let mut array = Self::of_members(volume, members, membership, intent);
+        (array.size, array.member_size) = (size, size);
+        array.request_unit = Bytes(member.logical_block.into());
+        array.slots = vec![Some(0)];
+        array.recount();
+        array.index_members();
+        array
+    }
+
+    fn assembled(volume: VolumeId, assembly: &Assembly, epoch_secs: u64, now: Time) -> Self {
         let mut members = Vec::new();
         let mut slots = vec![None; assembly.slots.len()];
         for (state, slot) in assembly.slots.iter().zip(0u16..) {
@@ -83,21 +116,22 @@ impl Array {
             slots[usize::from(slot)] = Some(members.len());
             let (info, superblock) = (member.info.clone(), member.superblock.clone());
             let bad = member.bad_blocks();
-            let mut member = Member::new(info, superblock, Some(Slot(slot)), state);
+            let mut member = Member::new(info, Some(superblock), Some(Slot(slot)), state);
             member.bad = bad;
             members.push(member);
         }
         let freshest = members
             .iter()
-            .max_by_key(|member| member.superblock.events())
+            .max_by_key(|member| member.superblock().events())
             .expect("an array that was assembled has members");
         // A reserved number in the table is nobody's.
-        let role_of = |number| freshest.superblock.role(number).unwrap_or(Role::Spare);
-        let numbers = freshest.superblock.role_count() as u32;
+        let role_of = |number| freshest.superblock().role(number).unwrap_or(Role::Spare);
+        let numbers = freshest.superblock().role_count() as u32;
         let mut roles: Vec<Role> = (0..numbers).map(role_of).collect();
         for member in &assembly.spares {
             let info = member.info.clone();
-            members.push(Member::new(info, member.superblock.clone(), None, MemberState::Spare));
+            let superblock = Some(member.superblock.clone());
+            members.push(Member::new(info, superblock, None, MemberState::Spare));
         }
         // Who has a role but is not here has failed, as far as the members that are here know.
         for (role, number) in roles.iter_mut().zip(0u32..) {
@@ -109,30 +143,23 @@ impl Array {
         }
         let clean_state =
             if assembly.resync_from.is_some() { CleanState::Dirty } else { CleanState::Clean };
+        let geometry = &assembly.geometry;
+        let membership = Membership::new(
+            slots.len(),
+            geometry.tolerance(),
+            assembly.read_only,
+            assembly.resync_from,
+        );
+        let intent = WriteIntent::new(clean_state, now);
         let mut array = Self {
-            volume,
-            size: assembly.geometry.array_size(),
-            member_size: assembly.geometry.member_size(),
-            members,
-            membership: Membership::new(
-                slots.len(),
-                assembly.geometry.tolerance(),
-                assembly.read_only,
-                assembly.resync_from,
-            ),
+            size: geometry.array_size(),
+            member_size: geometry.member_size(),
             slots,
-            positions: Vec::new(),
             roles,
             bitmap: assembly.bitmap().cloned(),
             events: assembly.events,
             epoch_secs,
-            intent: WriteIntent::new(clean_state, now),
-            updates: SuperblockUpdates::default(),
-            flushes: FlushBatch::default(),
-            flushing: 0,
-            corrections: Corrections::Durable,
-            resyncs_for_space: false,
-            lacked_space_for_discard: false,
+            ..Self::of_members(volume, members, membership, intent)
         };
         array.recount();
         array.index_members();
@@ -142,6 +169,37 @@ impl Array {
             array.intent.state = CleanState::BecomingDirty(number);
         }
         array
+    }
+
+    /// Members of which nothing is outstanding, before it is known how they belong together.
+    fn of_members(
+        volume: VolumeId,
+        members: Vec<Member>,
+        membership: Membership,
+        intent: WriteIntent,
+    ) -> Self {
+        Self {
+            volume,
+            size: Sectors::ZERO,
+            member_size: Sectors::ZERO,
+            request_unit: Bytes(1),
+            members,
+            membership,
+            slots: Vec::new(),
+            positions: Vec::new(),
+            roles: Vec::new(),
+            bitmap: None,
+            events: 0,
+            epoch_secs: 0,
+            intent,
+            updates: SuperblockUpdates::default(),
+            flushes: FlushBatch::default(),
+            flushing: 0,
+            flush_result: Ok(()),
+            corrections: Corrections::Durable,
+            resyncs_for_space: false,
+            lacked_space_for_discard: false,
+        }
     }
 
     #[cfg(feature = "mutants")]

@@ -21,7 +21,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 /// Who is to be told of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Strips of stripes, or sub-requests of chunk-aligned reads: one, and those merged with it.
+    /// Strips of stripes, or sub-requests past the cache: one, and those merged with it.
     Parts(Who, Chain),
     /// Discard of a request.
     Discard(RequestId),
@@ -67,14 +67,14 @@ pub(crate) struct StripRun {
 /// Whose a part of a member request is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
-    Read(ReadPart),
+    Straight(StraightPart),
     Stripe(StripIo),
     Stripes(StripRun),
 }
 
-/// A sub-request of a client's read.
+/// A sub-request that goes past any cache, from the memory of its request or into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReadPart {
+pub(crate) struct StraightPart {
     pub(crate) request: RequestId,
     /// First byte within the volume.
     pub(crate) start: Bytes,

@@ -59,7 +59,7 @@ impl Array {
             .iter()
             .find(|member| !member.is_faulty())
             .ok_or(ReplyError::Io)?
-            .superblock
+            .superblock()
             .clone();
         let taken: Vec<u32> = self.members.iter().map(|member| member.number).collect();
         // As md: the first one past those of the slots. So a member that was removed and comes back
@@ -76,7 +76,7 @@ impl Array {
         if let Some(bitmap) = &self.bitmap {
             room_for_bitmap(&superblock, &info, bitmap)?;
         }
-        let mut member = Member::new(info, superblock, None, MemberState::Spare);
+        let mut member = Member::new(info, Some(superblock), None, MemberState::Spare);
         member.number = number;
         member.lacks_bitmap = self.bitmap.is_some();
         self.members.push(member);

@@ -25,6 +25,7 @@ use super::Array;
 use super::write_intent::CleanState;
 use crate::array::member::{Attempt, Member};
 use crate::array::outbox::{Outbox, Owner};
+use crate::contract::error::ReplyError;
 use crate::contract::input::Fault;
 use crate::contract::member::MemberState;
 use crate::contract::output::{MemberOp, Notice};
@@ -192,7 +193,7 @@ impl Array {
         assert!(!self.membership.broken, "the members of a broken array stay as they are");
         let events = self.events;
         let lags = |member: &Member| {
-            !member.is_faulty() && member.slot.is_some() && member.superblock.events() < events
+            !member.is_faulty() && member.slot.is_some() && member.superblock().events() < events
         };
         self.updates.catching_up = self.members.iter().any(lags);
         if !self.updates.catching_up {
@@ -204,8 +205,8 @@ impl Array {
         let catching_up = self.updates.catching_up;
         let takes_slot = |member: &Member| {
             matches!(member.state, MemberState::Rebuilding { .. })
-                && member.superblock.tells_rebuilding()
-                && !member.superblock.features().contains(Features::RECOVERY)
+                && member.superblock().tells_rebuilding()
+                && !member.superblock().features().contains(Features::RECOVERY)
         };
         self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
         if catching_up {
@@ -258,15 +259,16 @@ impl Array {
         };
         self.write_bitmap(position, out);
         let member = &mut self.members[position];
-        member.superblock.update(&update);
+        member.superblock_mut().update(&update);
         member.attempt = Attempt::First;
         self.send_superblock(position, out);
     }
 
     /// Sends the superblock of a member as it was made last.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
-        let Member { info, superblock, .. } = &self.members[position];
-        let bytes = superblock.encode_for(info.logical_block).into_boxed_slice();
+        let member = &self.members[position];
+        let superblock = member.superblock();
+        let bytes = superblock.encode_for(member.info.logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
         self.submit(position, op, Owner::Superblock, out);
         self.updates.outstanding += 1;
@@ -279,7 +281,7 @@ impl Array {
         if !std::mem::take(&mut member.lacks_bitmap) {
             return;
         }
-        let room = member.superblock.bitmap_room(member.info.size);
+        let room = member.superblock().bitmap_room(member.info.size);
         let (Some(bitmap), Ok(Some(room))) = (&self.bitmap, room) else { return };
         let bytes = bitmap.of_new_member(member.info.logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: room.start, bytes };
@@ -297,7 +299,7 @@ impl Array {
                 role: *role,
                 rebuilding: member.is_some_and(rebuilding),
                 present: member.is_some(),
-                device: member.map(|member| member.superblock.device()).unwrap_or_default(),
+                device: member.map(|member| member.superblock().device()).unwrap_or_default(),
             }
         };
         self.roles.iter().zip(0..).map(standing).collect()
@@ -382,7 +384,7 @@ impl Array {
         }
         if std::mem::take(&mut self.updates.introducing) {
             let events = self.events;
-            self.write_superblocks(|member| member.superblock.events() < events, out);
+            self.write_superblocks(|member| member.superblock().events() < events, out);
             return;
         }
         let recorded_before = self.failures_recorded();
@@ -412,6 +414,7 @@ impl Array {
 
     fn start_flush(&mut self, out: &mut Outbox) {
         assert_eq!(self.flushing, 0, "one flush round at a time");
+        self.flush_result = Ok(());
         let mut slots = self.membership.present();
         if self.is_planted(Mutant::FlushSkipsOneMember) {
             slots.remove(Slot(0));
@@ -431,12 +434,19 @@ impl Array {
         out: &mut Outbox,
     ) -> Vec<RequestId> {
         // What the member held may be lost, and a second try would not bring it back.
-        if let (Some(position), Err(_)) = (position, result) {
-            self.fail(position, out);
+        match (position, result) {
+            (_, Err(_)) if !self.membership.is_redundant => self.flush_result = result,
+            (Some(position), Err(_)) => self.fail(position, out),
+            (None, _) | (_, Ok(())) => {}
         }
         assert!(self.flushing > 0, "a flush is answered once");
         self.flushing -= 1;
         if self.flushing > 0 { Vec::new() } else { self.finish_flush() }
+    }
+
+    /// What the last round of flushes means for those that it served.
+    pub(crate) fn flush_result(&self) -> Result<(), ReplyError> {
+        Ok(self.flush_result?)
     }
 
     fn finish_flush(&mut self) -> Vec<RequestId> {
@@ -448,10 +458,14 @@ impl Array {
         for served in self.flushes.finish() {
             match served {
                 FlushFor::Clean(attempt) => {
-                    if self.intent.state == CleanState::EnteringSafeMode(attempt) {
-                        let number = self.want_update();
-                        self.intent.state = CleanState::BecomingClean(number);
+                    if self.intent.state != CleanState::EnteringSafeMode(attempt) {
+                        continue;
                     }
+                    self.intent.state = if self.membership.is_redundant {
+                        CleanState::BecomingClean(self.want_update())
+                    } else {
+                        CleanState::Clean
+                    };
                 }
                 FlushFor::Corrections => {}
                 FlushFor::Request(request) => requests.push(request),

@@ -4,7 +4,8 @@
 //! about to change, wait until the lease is granted, and give it back after their last member
 //! write. One mark covers the whole array: all leases wait for the same superblock update, and
 //! while one is out the array does not become clean. With a write-intent bitmap there is a mark per
-//! region.
+//! region. Members whose array has no redundancy say nothing: leases are granted at once, and before
+//! the end there is only the flush.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
 
@@ -12,6 +13,7 @@ use weft_units::{ByteRange, Span, Time};
 
 use super::Array;
 use super::superblock_update::FlushFor;
+use crate::contract::error::ReplyError;
 use crate::mutant::Mutant;
 
 /// What the superblocks say, and the leases that are out.
@@ -117,6 +119,7 @@ impl Array {
     pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
         // Parity that was not checked yet keeps the array dirty until it stops.
         let waits = self.intent.state == CleanState::Dirty
+            && self.membership.is_redundant
             && self.intent.leases == 0
             && delay > Span::ZERO
             && self.membership.resync_from.is_none()
@@ -131,6 +134,11 @@ impl Array {
             && (self.intent.state == CleanState::Clean
                 || self.membership.read_only
                 || self.membership.broken)
+    }
+
+    /// Whether the last flush before the end, if there was one, made everything durable.
+    pub(crate) fn stop_result(&self) -> Result<(), ReplyError> {
+        if self.membership.read_only { Ok(()) } else { self.flush_result() }
     }
 
     /// md's word for it.

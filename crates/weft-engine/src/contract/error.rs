@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::input::Fault;
+
 /// Why a request or a command was not done.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -35,6 +37,16 @@ pub enum ReplyError {
     /// The volume was stopped.
     #[error("the volume is stopping")]
     Stopping,
+}
+
+/// A fault of a member that nothing makes up for.
+impl From<Fault> for ReplyError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NoSpace => Self::NoSpace,
+            Fault::Aborted | Fault::Gone | Fault::Io => Self::Io,
+        }
+    }
 }
 
 /// Why an engine cannot be made from a configuration.

@@ -26,6 +26,13 @@ impl Tolerance {
         }
     }
 
+    /// Whether there is a member that an array of so many slots can do without.
+    pub(crate) fn is_redundant(self, slots: usize) -> bool {
+        match self {
+            Self::AnyOf { data_members } => slots > usize::from(data_members),
+        }
+    }
+
     /// Whether the members at these slots know more than every byte once.
     pub(crate) fn has_redundancy(self, slots: SlotSet) -> bool {
         match self {

@@ -3,7 +3,7 @@
 use weft_units::{ByteRange, MemberIndex, Sectors, Slot};
 
 use super::parity::streams::WriteStream;
-use crate::array::outbox::ReadPart;
+use crate::array::outbox::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::{Attr, Fault};
@@ -41,18 +41,20 @@ pub(crate) struct Answer {
 }
 
 /// What the answer for a part means for its request, where the part is one of the request itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Told {
     /// The part belongs to the personality, whose events say what follows.
     Nothing,
     /// One sub-request of the request is done.
     Done(RequestId),
+    /// One sub-request of the request failed, and nothing makes up for it.
+    Failed(RequestId, ReplyError),
     /// One sub-request is over, its client is told that the member stalled, and the request's
     /// memory is pinned.
     GivenUp(RequestId),
     /// The member did not give the data, or was not even asked for it: see
     /// [`super::Personality::read_again`].
-    ReadFailed { part: ReadPart, asked: bool },
+    ReadFailed { part: StraightPart, asked: bool },
 }
 
 /// What a personality has to tell its volume.

@@ -2,7 +2,8 @@
 //!
 //! A volume knows requests, their order and their answers, and no level. Its personality
 //! makes member requests and computations of them, through `Cx`, and answers by `Event`s. A
-//! level is a folder here and a variant of `Personality`.
+//! level is a folder here and a variant of `Personality`. One without a stripe cache sends each
+//! request on as it comes: for what is about stripes that wait it has the answer at `cached!`.
 //!
 //! ```text
 //! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members
@@ -12,6 +13,7 @@
 pub(crate) mod cx;
 pub(crate) mod io;
 pub mod parity;
+mod single;
 
 use weft_units::{ByteRange, Bytes, Sectors, Time, VolumeId};
 
@@ -19,21 +21,24 @@ pub(crate) use self::cx::Cx;
 pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, SPLITTING, Told};
 use self::parity::streams::WriteStream;
 pub(crate) use self::parity::{ParityRaid, StripeMemory};
+use self::single::Single;
 use crate::array::Array;
-use crate::array::outbox::{JobId, ReadPart, Who};
+use crate::array::outbox::{JobId, StraightPart, Who};
 use crate::array::resync_window::Resync;
+use crate::config::{VolumeConfig, VolumeSource};
 use crate::contract::error::ReplyError;
-use crate::contract::input::{ClientRequest, Fault, Value};
+use crate::contract::input::{ClientRequest, Fault, Value, Verb};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
-use crate::layout::geometry::Geometry;
 
 /// What the level of an array does with requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Personality {
     /// RAID 4, 5 and 6.
     Parity(Box<ParityRaid>),
+    /// One member as it is.
+    Single(Single),
 }
 
 /// One method of every personality.
@@ -41,19 +46,53 @@ macro_rules! each {
     ($personality:expr, $raid:ident => $call:expr) => {
         match $personality {
             Personality::Parity($raid) => $call,
+            Personality::Single($raid) => $call,
+        }
+    };
+}
+
+/// One method of personalities that have a stripe cache, and what it comes to without one.
+macro_rules! cached {
+    ($personality:expr, $raid:ident => $call:expr, $without:expr) => {
+        match $personality {
+            Personality::Parity($raid) => $call,
+            Personality::Single(_) => $without,
         }
     };
 }
 
 impl Personality {
-    /// The personality of an array's level.
-    pub(crate) fn new(
-        volume: VolumeId,
-        memory: StripeMemory,
-        geometry: &Geometry,
-        knobs: &Knobs,
-    ) -> Self {
-        Self::Parity(Box::new(ParityRaid::new(volume, memory, geometry, knobs)))
+    /// The personality of a volume's members.
+    pub(crate) fn new(volume: VolumeId, memory: StripeMemory, config: &VolumeConfig) -> Self {
+        match &config.source {
+            VolumeSource::Array(assembly) => {
+                let raid = ParityRaid::new(volume, memory, &assembly.geometry, &config.knobs);
+                Self::Parity(Box::new(raid))
+            }
+            VolumeSource::Single { .. } => Self::Single(Single::default()),
+        }
+    }
+
+    /// Whether requests that overlap are to be taken in order of arrival. A device leaves that to
+    /// its clients.
+    #[inline]
+    pub(crate) fn orders_overlaps(&self) -> bool {
+        cached!(self, _raid => true, false)
+    }
+
+    /// Whether a write may be taken when it arrives, and need not wait for a turn.
+    #[inline]
+    pub(crate) fn takes_at_once(&self) -> bool {
+        cached!(self, _raid => false, true)
+    }
+
+    /// Why a command is refused, if there is nothing that it could change.
+    pub(crate) fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
+        let refused = ReplyError::Invalid("a bare member has no array to administer");
+        match self {
+            Self::Single(_) if !matches!(verb, Verb::Stop) => Some(refused),
+            Self::Parity(_) | Self::Single(_) => None,
+        }
     }
 
     // Requests.
@@ -67,7 +106,7 @@ impl Personality {
         knobs: &Knobs,
         now: Time,
     ) -> WriteStream {
-        each!(self, raid => raid.arrives(range, before_answer, knobs, now))
+        cached!(self, raid => raid.arrives(range, before_answer, knobs, now), WriteStream::default())
     }
 
     /// The part of a request's range that members are told to discard; `None` for no part of it.
@@ -89,28 +128,28 @@ impl Personality {
 
     /// Does without a request that failed before its turn.
     pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
-        each!(self, raid => raid.skip(io, now));
+        cached!(self, raid => raid.skip(io, now), ());
     }
 
     /// Reads another way what a member did not give ([`Told::ReadFailed`]), as a request that is
     /// split once more.
-    pub(crate) fn read_again(&mut self, part: ReadPart, io: &ArrayIo, asked: bool) {
-        each!(self, raid => raid.read_again(part, io, asked));
+    pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
+        cached!(self, raid => raid.read_again(part, io, asked), unreachable!("there is no other way"));
     }
 
     /// A request waits for a write that lies in this range: the write does not wait long for more.
     pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
-        each!(self, raid => raid.hurry(io, now));
+        cached!(self, raid => raid.hurry(io, now), ());
     }
 
     /// A sub-request of a request failed: the rest need not be sent.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
-        each!(self, raid => raid.request_failed(id));
+        cached!(self, raid => raid.request_failed(id), ());
     }
 
     /// A write was answered.
     pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
-        each!(self, raid => raid.answered(stream, len));
+        cached!(self, raid => raid.answered(stream, len), ());
     }
 
     // Answers.
@@ -123,7 +162,7 @@ impl Personality {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        each!(self, raid => raid.member_answered(first, position, result, cx));
+        cached!(self, raid => raid.member_answered(first, position, result, cx), ());
     }
 
     /// A part of a member request is done, or was given up.
@@ -134,7 +173,7 @@ impl Personality {
 
     /// A part that was given up uses memory no more. The request whose memory that is.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
-        each!(self, raid => raid.part_freed(part))
+        cached!(self, raid => raid.part_freed(part), None)
     }
 
     /// A computation is done.
@@ -144,7 +183,7 @@ impl Personality {
         value: &Result<Value, Fault>,
         cx: &mut Cx<'_>,
     ) {
-        each!(self, raid => raid.compute_done(job, value, cx));
+        cached!(self, raid => raid.compute_done(job, value, cx), unreachable!("nothing is computed"));
     }
 
     /// A member has discarded what it was told to for a request, or not.
@@ -168,44 +207,44 @@ impl Personality {
 
     /// Whether anybody gains by giving up a read of a member that does not answer.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
-        each!(self, raid => raid.gains_by_giving_up(part, array))
+        cached!(self, raid => raid.gains_by_giving_up(part, array), false)
     }
 
     /// How often the same was given up before.
     pub(crate) fn given_up(&self, first: Who) -> u8 {
-        each!(self, raid => raid.given_up(first))
+        cached!(self, raid => raid.given_up(first), 0)
     }
 
     /// The parts as they are told that their request was given up, should these be others.
     pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
-        each!(self, raid => raid.parts_given_up(parts))
+        cached!(self, raid => raid.parts_given_up(parts), None)
     }
 
     // Turns.
 
     /// Begins a turn: those who waited are relieved before a resync takes what is free.
     pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
-        each!(self, raid => raid.begin_turn(cx));
+        cached!(self, raid => raid.begin_turn(cx), ());
     }
 
     /// Splits requests that wait; while the volume quiesces only those that were begun.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
-        each!(self, raid => raid.split_waiting(quiesces, cx));
+        cached!(self, raid => raid.split_waiting(quiesces, cx), ());
     }
 
     /// Ends requests of a broken array that would wait for ever.
     pub(crate) fn end_vain_waits(&mut self, now: Time) {
-        each!(self, raid => raid.end_vain_waits(now));
+        cached!(self, raid => raid.end_vain_waits(now), ());
     }
 
     /// Decides for at most `stripes_max` stripes. How many it handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        each!(self, raid => raid.turn(stripes_max, cx))
+        cached!(self, raid => raid.turn(stripes_max, cx), 0)
     }
 
     /// Ends a turn.
     pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
-        each!(self, raid => raid.end_turn(sync, cx));
+        cached!(self, raid => raid.end_turn(sync, cx), ());
     }
 
     /// Whether another turn has something to do already.
@@ -216,48 +255,48 @@ impl Personality {
         (array, knobs): (&Array, &Knobs),
         now: Time,
     ) -> bool {
-        each!(self, raid => raid.has_work(quiesces, sync, (array, knobs), now))
+        cached!(self, raid => raid.has_work(quiesces, sync, (array, knobs), now), false)
     }
 
     /// When something is due though nothing else happens.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
-        each!(self, raid => raid.next_wake(array, knobs))
+        cached!(self, raid => raid.next_wake(array, knobs), None)
     }
 
     // Resync.
 
     /// Data sectors of the members that a resync takes at a time.
     pub(crate) fn resync_unit(&self, knobs: &Knobs) -> Sectors {
-        each!(self, raid => raid.resync_unit(knobs))
+        cached!(self, raid => raid.resync_unit(knobs), unreachable!("there is no redundancy"))
     }
 
     /// Gives a resync its next units.
     pub(crate) fn feed(&mut self, sync: &mut Resync) {
-        each!(self, raid => raid.feed(sync));
+        cached!(self, raid => raid.feed(sync), ());
     }
 
     /// Whether a resync would be given units.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
-        each!(self, raid => raid.would_feed(sync))
+        cached!(self, raid => raid.would_feed(sync), false)
     }
 
     // Space.
 
     /// Whether members had no space for data that is nowhere else.
     pub(crate) fn has_deferred(&self) -> bool {
-        each!(self, raid => raid.has_deferred())
+        cached!(self, raid => raid.has_deferred(), false)
     }
 
     /// Writes again what members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
-        each!(self, raid => raid.write_deferred(cx));
+        cached!(self, raid => raid.write_deferred(cx), ());
     }
 
     // Knobs and states.
 
     /// Whether a knob's new value has to wait until nothing is in use.
     pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
-        each!(self, raid => raid.sets_when_quiet(knob))
+        cached!(self, raid => raid.sets_when_quiet(knob), false)
     }
 
     /// Refuses a knob that is set when nothing is in use; `knobs` are those with its new value.
@@ -265,41 +304,41 @@ impl Personality {
     /// # Errors
     /// The volume is busy, or the value does not fit into the memory of the volume.
     pub(crate) fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
-        each!(self, raid => raid.check(knob, knobs, busy))
+        cached!(self, raid => raid.check(knob, knobs, busy), Ok(()))
     }
 
     /// Sets such a knob. Nothing is in use.
     pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
-        each!(self, raid => raid.apply(knob, array, knobs));
+        cached!(self, raid => raid.apply(knob, array, knobs), ());
     }
 
     /// Whether nothing is in use, and nothing waits that was begun.
     pub(crate) fn is_quiet(&self) -> bool {
-        each!(self, raid => raid.is_quiet())
+        cached!(self, raid => raid.is_quiet(), true)
     }
 
     /// Whether requests wait for memory.
     pub(crate) fn starves(&self) -> bool {
-        each!(self, raid => raid.starves())
+        cached!(self, raid => raid.starves(), false)
     }
 
     /// Whether all memory is in use.
     pub(crate) fn is_full(&self) -> bool {
-        each!(self, raid => raid.is_full())
+        cached!(self, raid => raid.is_full(), false)
     }
 
     /// Counters for people and tests.
     pub(crate) fn snapshot(&self) -> RaidSnapshot {
-        each!(self, raid => raid.snapshot())
+        cached!(self, raid => raid.snapshot(), RaidSnapshot::default())
     }
 
     /// Stripes of the stripe cache in use.
     pub(crate) fn stripe_cache_active(&self) -> u32 {
-        each!(self, raid => raid.stripe_cache_active())
+        cached!(self, raid => raid.stripe_cache_active(), 0)
     }
 
     /// Where the stripes of the stripe cache are.
     pub(crate) fn stripes_in_use(&self) -> StripesInUse {
-        each!(self, raid => raid.stripes_in_use())
+        cached!(self, raid => raid.stripes_in_use(), StripesInUse::default())
     }
 }

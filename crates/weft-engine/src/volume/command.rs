@@ -46,6 +46,9 @@ impl Volume {
         if self.stopping && !matches!(command.verb, Verb::Stop) {
             return Some(Err(ReplyError::Stopping));
         }
+        if let Some(error) = self.raid.refuses(&command.verb) {
+            return Some(Err(error));
+        }
         let until = match &command.verb {
             Verb::Add { member, superblock: _, device_uuid } => {
                 self.recovery_disabled = false;
@@ -175,7 +178,7 @@ impl Volume {
                 Until::Recorded(_) => stuck.then_some(Err(ReplyError::NoSpace)),
                 Until::Set => set.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
-                Until::Stopped => stopped.then_some(Ok(())),
+                Until::Stopped => stopped.then(|| self.array.stop_result()),
                 Until::SyncStopped => sync_stopped.then_some(Ok(())),
             };
             let waits = answer.is_none();

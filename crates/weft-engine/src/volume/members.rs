@@ -14,7 +14,6 @@ use crate::contract::error::ReplyError;
 use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
-use crate::knobs::Knobs;
 use crate::raid::Answer;
 
 impl Volume {
@@ -64,9 +63,18 @@ impl Volume {
         format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
+    /// How long a member is waited for until reads go round it, and until it fails; zero for ever.
+    pub(super) fn patience_with_members(&self) -> (Span, Span) {
+        if self.array.membership.is_redundant {
+            (self.knobs.read_around, self.knobs.member_timeout)
+        } else {
+            (Span::ZERO, Span::ZERO)
+        }
+    }
+
     /// Looks after members that do not answer.
     pub(super) fn watch_members(&mut self, out: &mut Outbox) {
-        let Knobs { read_around, member_timeout, .. } = self.knobs;
+        let (read_around, member_timeout) = self.patience_with_members();
         for position in 0..self.array.members.len() {
             let now = out.now;
             let member = &mut self.array.members[position];

@@ -87,10 +87,10 @@ impl Volume {
         epoch_secs: u64,
         now: Time,
     ) -> Self {
-        let mut array = Array::new(id, &config.assembly, epoch_secs, now);
+        let mut array = Array::new(id, &config.source, epoch_secs, now);
         array.set_queues(QueueSettings::of(&config.knobs), |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
-        let raid = Personality::new(id, memory, &config.assembly.geometry, &config.knobs);
+        let raid = Personality::new(id, memory, config);
         Self {
             id,
             array,
@@ -141,6 +141,9 @@ impl Volume {
         if request.frames.count != needed {
             return Err(ReplyError::Invalid("the frames of the request do not fit its range"));
         }
+        if (range.start.0 | range.len.0) & (self.array.request_unit.0 - 1) != 0 {
+            return Err(ReplyError::Invalid("not whole logical blocks"));
+        }
         let discarded = self.raid.to_discard(request, &self.array);
         let range = match discarded {
             Some(discarded) if trims => discarded,
@@ -156,7 +159,7 @@ impl Volume {
             // Answered in this turn, once it is known who is still there.
             self.active(id).pending = 0;
             self.held.push_back(id);
-        } else if self.ranges.enter(id, range, writes) {
+        } else if !self.raid.orders_overlaps() || self.ranges.enter(id, range, writes) {
             self.start(id, out);
         } else {
             self.hurry_those_before(id, out.now);
@@ -348,7 +351,7 @@ impl Volume {
     pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
         let enter_safe_mode = self.array.safe_mode_wake(self.knobs.safe_mode_delay);
         let enter_safe_mode = enter_safe_mode.filter(|_| self.may_enter_safe_mode());
-        let Knobs { read_around, member_timeout, .. } = self.knobs;
+        let (read_around, member_timeout) = self.patience_with_members();
         let stalls = self.array.members.iter().enumerate().filter_map(|(position, member)| {
             let since = out.oldest(member.info.index).filter(|_| !member.is_faulty())?;
             let around = (read_around > Span::ZERO && !member.stalled).then_some(read_around);

@@ -132,8 +132,14 @@ impl Volume {
         }
         let (range, discards) = (request.range, request.discarded.is_some());
         let lease = self.array.lease(range);
-        let before = self.active(id).lease.replace(lease);
+        let at_once = self.raid.takes_at_once() && self.array.grants(&lease);
+        let request = self.active(id);
+        let before = request.lease.replace(lease);
         assert!(before.is_none(), "a write starts once");
+        if at_once && !request.flags.preflush {
+            self.submit(id, out);
+            return;
+        }
         if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
             self.ready.push_back(id);
             return;
@@ -229,6 +235,7 @@ impl Volume {
         match self.with_raid(out, |raid, cx| raid.part_done(part, answer, cx)) {
             Told::Nothing => {}
             Told::Done(request) => self.sub_request_done(request, Ok(()), out),
+            Told::Failed(request, error) => self.sub_request_done(request, Err(error), out),
             Told::GivenUp(id) => {
                 let request = self.active(id);
                 request.pins += 1;
@@ -361,11 +368,13 @@ impl Volume {
 
     pub(super) fn flushed(&mut self, served: Vec<RequestId>, out: &mut Outbox) {
         for id in served {
+            let result = self.array.flush_result();
             let request = self.active(id);
             if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
-                self.sub_request_done(id, Ok(()), out);
+                self.sub_request_done(id, result, out);
             } else {
                 assert!(request.flushed, "a round serves those who asked for one");
+                request.error = result.err();
                 self.ready.push_back(id);
             }
         }

@@ -7,11 +7,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
+use weft_engine::{Config, Engine};
 use weft_nbd::{
     BlockSizes, ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, Op,
 };
 use weft_runtime::Backend;
-use weft_runtime::bare::Bare;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::driver::DriverParts;
@@ -205,8 +205,9 @@ fn reader_beside(floods: usize) -> Seen {
     let spec = MemberSpec::parse("ram:64M").unwrap();
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
     let slab = Slab::new(1025).unwrap();
+    let config = Config::for_single(member.info().clone(), false);
     let parts = DriverParts {
-        core: Box::new(Bare::new(member.info().clone(), false)),
+        core: Box::new(Engine::new(config, Time(0)).unwrap()),
         ring: Backend::Threads.open(&slab).unwrap(),
         slab,
         pool: Pool::new(1, 1024).with_floors(32),

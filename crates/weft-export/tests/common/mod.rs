@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
-use weft_engine::{Config, Input, Output, Snapshot, Turn};
+use weft_engine::{Config, Engine, Input, Output, Snapshot, Turn};
 use weft_export::client::shake_hands;
 use weft_export::control::{self, Command, Status};
 use weft_export::{
@@ -154,6 +154,11 @@ pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
 pub fn ram(size: &str) -> OpenMember {
     let spec = MemberSpec::parse(&format!("ram:{size}")).unwrap();
     OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap()
+}
+
+/// An engine for one member as it is.
+pub fn engine_of(member: &OpenMember) -> Engine {
+    Engine::new(Config::for_single(member.info().clone(), false), Time(0)).unwrap()
 }
 
 /// A stand-in for the engine.
@@ -351,7 +356,7 @@ pub fn descriptors() -> usize {
 
 /// A core whose outputs pass through the hands of a test.
 pub struct Meddled<F> {
-    pub inner: weft_runtime::bare::Bare,
+    pub inner: Engine,
     pub meddle: F,
 }
 

@@ -103,7 +103,7 @@ impl ParityRaid {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        if !matches!(first, Who::Read(_)) {
+        if !matches!(first, Who::Straight(_)) {
             return;
         }
         match (result, position) {
@@ -119,9 +119,9 @@ impl ParityRaid {
         match part {
             Who::Stripe(part) => self.stripes.done(part, answer, cx),
             Who::Stripes(run) => self.stripes.run_done(run, answer, cx),
-            Who::Read(part) if answer.given_up => return Told::GivenUp(part.request),
-            Who::Read(part) if answer.result.is_ok() => return Told::Done(part.request),
-            Who::Read(part) => {
+            Who::Straight(part) if answer.given_up => return Told::GivenUp(part.request),
+            Who::Straight(part) if answer.result.is_ok() => return Told::Done(part.request),
+            Who::Straight(part) => {
                 return Told::ReadFailed { part, asked: answer.member.is_some() };
             }
         }
@@ -131,7 +131,7 @@ impl ParityRaid {
     /// See [`super::Personality::part_freed`].
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match part {
-            Who::Read(part) => return Some(part.request),
+            Who::Straight(part) => return Some(part.request),
             Who::Stripe(part) => self.stripes.unpin(part),
             Who::Stripes(_) => unreachable!("what is given up is told stripe by stripe"),
         }
@@ -160,7 +160,7 @@ impl ParityRaid {
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
         match part {
             Who::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
-            Who::Read(_) | Who::Stripes(_) => true,
+            Who::Straight(_) | Who::Stripes(_) => true,
         }
     }
 
@@ -168,7 +168,7 @@ impl ParityRaid {
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         match first {
             Who::Stripe(part) => self.stripes.given_up(part.stripe),
-            Who::Read(_) | Who::Stripes(_) => 0,
+            Who::Straight(_) | Who::Stripes(_) => 0,
         }
     }
 
@@ -181,7 +181,7 @@ impl ParityRaid {
         for part in parts {
             match part {
                 Who::Stripes(run) => each.extend(self.stripes.parts_of(*run).map(Who::Stripe)),
-                Who::Read(_) | Who::Stripe(_) => each.push(*part),
+                Who::Straight(_) | Who::Stripe(_) => each.push(*part),
             }
         }
         Some(each)

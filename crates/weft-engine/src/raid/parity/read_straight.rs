@@ -9,7 +9,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Secto
 
 use super::ParityRaid;
 use crate::array::membership::Around;
-use crate::array::outbox::{ReadPart, Who};
+use crate::array::outbox::{StraightPart, Who};
 use crate::knobs::PlanRule;
 use crate::layout::align::whole_blocks;
 use crate::raid::{ArrayIo, Cx, SPLITTING};
@@ -43,7 +43,7 @@ impl ParityRaid {
             );
             let readable = cx.membership().readable(sectors, Around::WhereChecked);
             let place = cx.array.position_at(position.slot);
-            let part = ReadPart { request: io.id, start: Bytes(start), len };
+            let part = StraightPart { request: io.id, start: Bytes(start), len };
             let Some(place) = place.filter(|_| readable.contains(position.slot)) else {
                 self.read_again(part, io, false);
                 sub_requests += SPLITTING - 1;
@@ -62,7 +62,7 @@ impl ParityRaid {
                 kind: MergeKind { fua: false, stripes: false, attr },
             };
             let memory = frames.part(in_frames, whole.len.0);
-            cx.array.stage(place, &read, &[memory], Who::Read(part), cx.out);
+            cx.array.stage(place, &read, &[memory], Who::Straight(part), cx.out);
             start = end;
         }
         sub_requests

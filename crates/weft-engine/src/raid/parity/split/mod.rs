@@ -15,7 +15,7 @@ use super::cache::Acquired;
 use super::streams::WriteStream;
 use super::stripes::arrivals::Arrival;
 use super::{ParityRaid, SubRequest};
-use crate::array::outbox::ReadPart;
+use crate::array::outbox::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::Attr;
@@ -40,7 +40,7 @@ pub(super) struct SplitRequest {
 /// A sub-request of a read that goes through the cache: its member is missing, or did not give it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detour {
-    part: ReadPart,
+    part: StraightPart,
     /// The member was asked.
     asked: bool,
     /// Of its request.
@@ -132,7 +132,7 @@ impl ParityRaid {
 
     /// Reads a sub-request of a read through the cache; `asked`: its member did not give it.
     #[inline(never)]
-    pub(crate) fn read_again(&mut self, part: ReadPart, io: &ArrayIo, asked: bool) {
+    pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         let (frames, start, attr) = (io.frames, io.range.start, io.attr);
         self.detours.push_back(Detour { part, asked, frames, start, attr, sub_requests: 0 });
     }
@@ -451,7 +451,8 @@ impl ParityRaid {
             let position = self.geometry.locate(Bytes(start).sectors_floor());
             let key = position.sector.0 / self.stripes.cache.height().0;
             let Acquired::Stripe(stripe) = self.stripes.cache.acquire(key, &self.geometry) else {
-                detour.part = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
+                detour.part =
+                    StraightPart { start: Bytes(start), len: (end - start) as u32, ..part };
                 return Some(detour);
             };
             let in_frames = start - detour.start.0 / FRAME_BYTES * FRAME_BYTES;
