@@ -114,7 +114,7 @@ pub use contract::snapshot::{
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};
 pub use contract::turn::{Congestion, Turn, Work};
-use weft_units::{Bytes, Time, VolumeId};
+use weft_units::{Bytes, ClientId, Time, VolumeId};
 
 /// The write path of every volume of one process, and what they share, as a deterministic state
 /// machine.
@@ -369,33 +369,40 @@ impl Engine {
     #[inline(always)]
     fn take_in(&mut self, input: Input) {
         match input {
-            Input::Admin(command) => {
-                let reply = match self.volumes.get_mut(command.volume.index()) {
-                    Some(volume) => volume.command(&command, &mut self.out),
-                    None => Some(Err(ReplyError::Invalid("no such volume"))),
-                };
-                if let Some(result) = reply {
-                    self.out.reply(command.client, command.tag, result);
-                }
-            }
+            Input::Admin(command) => self.take_command(&command),
             Input::Client(request) => self.take_request(&request),
-            Input::ClientGone(client) => {
-                self.credit.client_gone(client);
-                self.out.forget_refusals(client);
-                for volume in &mut self.volumes {
-                    volume.client_gone(client);
-                }
-            }
+            Input::ClientGone(client) => self.client_gone(client),
             Input::Done { token, result } => {
                 // A token that is not out is a bug of the driver, not of whoever it serves.
-                let Some(outstanding) = self.out.take(token) else {
+                let taken = self.out.take(token);
+                let Some(outstanding) = &taken else {
                     panic!("{token:?} is done but was not outstanding")
                 };
                 self.out.work.inputs += outstanding.requests - 1;
                 let volume = &mut self.volumes[outstanding.volume.index()];
-                volume.done(&outstanding, &result, &mut self.out);
+                volume.done(outstanding, &result, &mut self.out);
             }
             Input::Wake => {}
+        }
+    }
+
+    #[cold]
+    fn take_command(&mut self, command: &Command) {
+        let reply = match self.volumes.get_mut(command.volume.index()) {
+            Some(volume) => volume.command(command, &mut self.out),
+            None => Some(Err(ReplyError::Invalid("no such volume"))),
+        };
+        if let Some(result) = reply {
+            self.out.reply(command.client, command.tag, result);
+        }
+    }
+
+    #[cold]
+    fn client_gone(&mut self, client: ClientId) {
+        self.credit.client_gone(client);
+        self.out.forget_refusals(client);
+        for volume in &mut self.volumes {
+            volume.client_gone(client);
         }
     }
 

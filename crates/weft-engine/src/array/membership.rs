@@ -198,6 +198,12 @@ impl Membership {
         self.present
     }
 
+    /// Whether every slot has a member that is in sync everywhere.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.in_sync == SlotSet::first(self.seats.len() as u16)
+    }
+
     /// Slots without a member that is in sync everywhere.
     pub(crate) fn degraded(&self) -> usize {
         self.seats.len() - self.in_sync.count() as usize
@@ -215,7 +221,7 @@ impl Membership {
 
     /// Whether a read may go straight to its member.
     pub(crate) fn reads_aligned(&self) -> bool {
-        self.degraded() == 0
+        self.is_whole()
             && (self.stalled.is_empty()
                 || self.readable(SectorRange::new(0, 0), Around::Always) == self.in_sync)
     }

@@ -133,30 +133,31 @@ impl Ranges {
     }
 
     /// Takes a finished request out, if it entered. The requests that may start now, in order of
-    /// arrival.
-    pub(crate) fn leave(&mut self, id: RequestId) -> SmallVec<[RequestId; 2]> {
-        let Some(held) = self.held.get_mut(id.0 as usize) else { return SmallVec::new() };
+    /// arrival; `None` for none.
+    pub(crate) fn leave(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
+        let held = self.held.get_mut(id.0 as usize)?;
         if held.range.len.0 == 0 {
-            return SmallVec::new();
+            return None;
         }
         assert_eq!(held.waits_for, 0, "a request ends after those that it waited for");
         let range = std::mem::take(&mut held.range);
-        let mut waiting = SmallVec::new();
-        if !held.waiting.is_empty() {
-            waiting = std::mem::take(&mut held.waiting);
-        }
         if is_wide(range) {
             self.wide.retain(|other| *other != id);
         } else {
             regions(range).for_each(|region| self.unlink(id, region));
         }
+        let held = &mut self.held[id.0 as usize];
+        if held.waiting.is_empty() {
+            return None;
+        }
+        let mut waiting = std::mem::take(&mut held.waiting);
         waiting.retain(|next| {
             let next = &mut self.held[next.0 as usize];
             assert!(next.waits_for > 0, "a request is told as often as it waits");
             next.waits_for -= 1;
             next.waits_for == 0
         });
-        waiting
+        (!waiting.is_empty()).then_some(waiting)
     }
 
     fn link(&mut self, link: Link) -> u32 {
@@ -253,10 +254,10 @@ mod tests {
         assert!(!ranges.write_ends_at(0) && !ranges.write_ends_at(4096));
         assert!(!ranges.enter(id(3), ByteRange::new(8192, 4096), false));
         assert!(ranges.enter(id(4), ByteRange::new(65_536, 1), true));
-        assert_eq!(ranges.leave(id(1))[..], [id(2)]);
-        assert_eq!(ranges.leave(id(2))[..], [id(3)]);
-        assert!(ranges.leave(id(3)).is_empty());
-        assert!(ranges.leave(id(4)).is_empty());
+        assert_eq!(ranges.leave(id(1)).unwrap()[..], [id(2)]);
+        assert_eq!(ranges.leave(id(2)).unwrap()[..], [id(3)]);
+        assert!(ranges.leave(id(3)).is_none());
+        assert!(ranges.leave(id(4)).is_none());
         assert_eq!(ranges.len(), 0);
     }
 
@@ -267,9 +268,9 @@ mod tests {
         assert!(ranges.enter(id(2), ByteRange::new(0, 4096), false));
         assert!(!ranges.enter(id(3), ByteRange::new(0, 512), true));
         assert!(!ranges.enter(id(4), ByteRange::new(0, 4096), false));
-        assert!(ranges.leave(id(1)).is_empty());
-        assert_eq!(ranges.leave(id(2))[..], [id(3)]);
-        assert_eq!(ranges.leave(id(3))[..], [id(4)]);
+        assert!(ranges.leave(id(1)).is_none());
+        assert_eq!(ranges.leave(id(2)).unwrap()[..], [id(3)]);
+        assert_eq!(ranges.leave(id(3)).unwrap()[..], [id(4)]);
     }
 
     #[test]
@@ -290,12 +291,12 @@ mod tests {
         assert!(!ranges.enter(id(5), ByteRange::new(1 << 45, 512), false));
         assert_eq!(ranges.links.len(), 3);
         assert!(ranges.write_ends_at((1 << 50) + 4096) && !ranges.write_ends_at(1 << 51));
-        assert!(ranges.leave(id(2)).is_empty());
-        assert_eq!(ranges.leave(id(1))[..], [id(3)]);
-        assert_eq!(ranges.leave(id(3))[..], [id(4), id(5)]);
+        assert!(ranges.leave(id(2)).is_none());
+        assert_eq!(ranges.leave(id(1)).unwrap()[..], [id(3)]);
+        assert_eq!(ranges.leave(id(3)).unwrap()[..], [id(4), id(5)]);
         assert!(ranges.enter(id(6), ByteRange::new(0, 512), false), "reads pass each other");
         for last in [4, 5, 6] {
-            assert!(ranges.leave(id(last)).is_empty());
+            assert!(ranges.leave(id(last)).is_none());
         }
         assert!(ranges.wide.is_empty());
     }

@@ -1,5 +1,6 @@
 //! Requests of a volume on their way: through the gates to the personality, and to their answers.
 
+use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Time};
 
 use super::{FULL_RETRY, Volume};
@@ -124,6 +125,7 @@ impl Volume {
     }
 
     /// Nothing that overlaps it is before it.
+    #[inline(always)]
     pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         if !request.writes {
@@ -263,7 +265,7 @@ impl Volume {
     }
 
     /// So many sub-requests of a request are done.
-    #[inline]
+    #[inline(always)]
     pub(super) fn sub_requests_done(
         &mut self,
         id: RequestId,
@@ -282,6 +284,7 @@ impl Volume {
         }
     }
 
+    #[inline(never)]
     pub(super) fn all_done(&mut self, id: RequestId, out: &mut Outbox) {
         let reads = self.active(id).op == RequestOp::Read;
         if reads || self.array.failures_recorded() {
@@ -334,15 +337,20 @@ impl Volume {
         }
         let waiting = self.ranges.leave(id);
         self.forget(id, out);
-        if !waiting.is_empty() {
-            for next in waiting {
-                self.start(next, out);
-            }
+        if let Some(waiting) = waiting {
+            self.start_those(waiting, out);
+        }
+    }
+
+    #[cold]
+    fn start_those(&mut self, waiting: SmallVec<[RequestId; 2]>, out: &mut Outbox) {
+        for id in waiting {
+            self.start(id, out);
         }
     }
 
     /// Gives the frames of an answered request back, once nothing uses them any more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn forget(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         if !request.answered || request.pins > 0 {

@@ -20,8 +20,8 @@ impl Volume {
         if self.sync.is_none() {
             self.choose_sync(out);
         }
-        let redundant = self.array.membership.has_redundancy();
         let Some(sync) = &mut self.sync else { return };
+        let redundant = self.array.membership.has_redundancy();
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
         // Without parity to compare with, it would count nothing and say so.
         let blind = sync.action != SyncAction::Recover && !redundant;
@@ -56,10 +56,10 @@ impl Volume {
             }
             return;
         }
-        if !self.array.membership.has_redundancy() {
+        if self.wanted_sync.is_some() && !self.array.membership.has_redundancy() {
             self.wanted_sync = None;
         }
-        if self.may_recover(out.now) {
+        if !self.array.membership.is_whole() && self.may_recover(out.now) {
             self.array.fill_slots();
         }
         let Some((action, from)) = self.next_sync(out.now) else { return };
@@ -79,7 +79,8 @@ impl Volume {
     /// Recovery before resync, what is needed before what was asked for.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
-        if let Some((_, from)) = self.array.rebuilding()
+        if !self.array.membership.is_whole()
+            && let Some((_, from)) = self.array.rebuilding()
             && self.may_recover(now)
         {
             return Some((SyncAction::Recover, from));

@@ -91,7 +91,7 @@ impl Lists {
         count
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, list: List, stripe: StripeId) {
         assert!(self.of(stripe).is_none(), "a stripe is on one list");
         self.waiting += u32::from(matches!(list, List::Wait));

@@ -273,11 +273,12 @@ impl Stripe {
     }
 
     /// Slots of data and parity in the stripe.
-    pub(crate) fn placement(&self) -> Placement {
-        self.placement.expect("a stripe that is handled stands for a place")
+    pub(crate) fn placement(&self) -> &Placement {
+        self.placement.as_ref().expect("a stripe that is handled stands for a place")
     }
 
     /// A client wants something of one strip.
+    #[inline]
     pub(crate) fn attach(&mut self, sub_request: SubRequest, write: bool, strip_bytes: u64) {
         let SubRequest { offset, len, memory, .. } = sub_request;
         assert!(u64::from(offset) + u64::from(len) <= strip_bytes, "it lies within its strip");

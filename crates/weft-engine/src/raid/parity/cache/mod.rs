@@ -350,24 +350,22 @@ impl Cache {
             return;
         }
         self.lists.remove(id);
-        let stripe = self.stripe_mut(id);
-        if stripe.handle {
-            if stripe.delayed && !stripe.preread {
-                self.newly_delayed = true;
-                self.begins_to_wait(id);
-                self.lists.push(List::Delayed, id);
-            } else {
-                stripe.delayed = false;
-                self.lists.push(List::Handle, id);
-            }
-            return;
-        }
-        assert!(!stripe.has_work(), "a stripe with work is handled: {stripe:?}");
-        let class = stripe.class;
-        self.forbid_preread(id);
-        self.active -= 1;
-        self.inactive += 1;
-        self.lists.push(List::Inactive(class), id);
+        let stripe = &mut self.stripes[id.index()];
+        let list = if stripe.handle && stripe.delayed && !stripe.preread {
+            self.newly_delayed = true;
+            self.begins_to_wait(id);
+            List::Delayed
+        } else if stripe.handle {
+            stripe.delayed = false;
+            List::Handle
+        } else {
+            assert!(!stripe.has_work(), "a stripe with work is handled: {stripe:?}");
+            self.preread_active -= u32::from(std::mem::take(&mut stripe.preread));
+            self.active -= 1;
+            self.inactive += 1;
+            List::Inactive(stripe.class)
+        };
+        self.lists.push(list, id);
     }
 
     /// Takes a stripe out of lookups: its memory is pinned, another stripe will stand for its

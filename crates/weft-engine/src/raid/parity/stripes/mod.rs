@@ -369,7 +369,7 @@ impl Stripes {
     }
 }
 
-fn exponent(placement: Placement, slot: Slot, cx: &Cx<'_>) -> u8 {
+fn exponent(placement: &Placement, slot: Slot, cx: &Cx<'_>) -> u8 {
     let exponent = placement.exponent(slot);
     let wrong = exponent >= 2 && cx.is_planted(Mutant::WrongQExponent);
     exponent + u8::from(wrong)

@@ -67,7 +67,7 @@ impl Stripes {
         };
         *state = ResyncState::Compared;
         let checks_only = *action == SyncAction::Check;
-        let placement = stripe.placement();
+        let placement = *stripe.placement();
         if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
             // md's check of one parity spends the cached copy of it, but not the only one.
             stripe.uptodate.remove(placement.p);
@@ -113,7 +113,7 @@ impl Stripes {
     /// Writes what a sync corrects: parity that disagreed, and the strips of members being rebuilt.
     pub(super) fn sync_correct(&mut self, id: StripeId, differs: Differs, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
-        let placement = stripe.placement();
+        let placement = *stripe.placement();
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
         *state = ResyncState::Compared;
         let mut strips = SlotSet::EMPTY;

@@ -71,7 +71,7 @@ impl Stripes {
         cx: &mut Cx<'_>,
     ) {
         let strip_bytes = self.cache.strip_bytes();
-        let placement = self.cache.stripe(id).placement();
+        let placement = *self.cache.stripe(id).placement();
         let present = cx.membership().present();
         let p = Some(placement.p).filter(|p| present.contains(*p));
         let q = placement.q.filter(|q| present.contains(*q));
@@ -94,7 +94,7 @@ impl Stripes {
                 let here = |slot: Slot| stripe.part(slot, offset, new.len);
                 let to = here(sub_request.slot);
                 if mode == Mode::ReadModifyWrite {
-                    let exponent = exponent(placement, sub_request.slot, cx);
+                    let exponent = exponent(&placement, sub_request.slot, cx);
                     let old = if cx.is_planted(Mutant::RmwNewAsOld) { new } else { to };
                     let (p, q) = (p.map(here), q.map(here));
                     ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
