@@ -25,7 +25,6 @@
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts};
 use weft_sim::workload::dd::Device;
@@ -134,15 +133,12 @@ impl Words {
             self.under("drive:").map(|(key, value)| format!("{key} = {value}\n")).collect();
         let model = Drive::model(self.text("model").unwrap_or("hdd-2007-7200"))
             .and_then(|model| model.with(&drive));
+        let chunk = Bytes::kib(self.number("chunk", 64));
         MachineParts {
-            level: Level::Raid5,
             model: model.unwrap_or_else(|error| panic!("{error}")),
-            members: 4,
-            chunk: Bytes::kib(self.number("chunk", 64)).sectors_floor(),
-            member_size: None,
-            knobs,
             costs: self.costs(),
             seed,
+            ..MachineParts::raid5("null", chunk, knobs)
         }
     }
 }

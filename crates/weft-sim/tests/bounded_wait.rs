@@ -4,15 +4,12 @@
 //! on; a planted bug shows that it sees. The second runs the loads that a review found starved on
 //! simulated drives, for a short simulated time, against md untuned in the same test.
 
-use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{
     Activation, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND, Writes,
 };
 use weft_engine::mutant::Mutant;
 use weft_engine::{Flags, RequestOp};
-use weft_ondisk::Level;
-use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Machine, MachineParts, Pid};
+use weft_sim::machine::{Machine, MachineParts, Pid};
 use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace};
 use weft_sim::{BLOCK, Order, Payload, Rig, Ticket, chunk_kib};
@@ -159,19 +156,6 @@ fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
 
 // Loads on drives.
 
-fn parts(knobs: Knobs) -> MachineParts {
-    MachineParts {
-        level: Level::Raid5,
-        model: Drive::model("ssd-sata-dc-2019").expect("the model exists"),
-        members: 4,
-        chunk: Bytes::kib(512).sectors_floor(),
-        member_size: None,
-        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
-        costs: Costs::ZERO,
-        seed: 1,
-    }
-}
-
 fn stream(len: u64) -> Box<dyn Iterator<Item = Io>> {
     let io = move |n: u64| Io { op: RequestOp::Write, range: ByteRange::new(n * len, len) };
     Box::new((0..).map(io))
@@ -191,7 +175,8 @@ fn random(seed: u64) -> Box<dyn Iterator<Item = Io>> {
 /// Bytes that each client wrote, and the longest that a request waited, answered or not.
 fn run(knobs: Knobs, clients: Vec<(u32, Box<dyn Iterator<Item = Io>>)>) -> (Vec<u64>, Span) {
     const TIME: Span = Span::millis(400);
-    let mut machine = Machine::new(&parts(knobs));
+    let mut machine =
+        Machine::new(&MachineParts::raid5("ssd-sata-dc-2019", Bytes::kib(512), knobs));
     machine.host.watch_requests();
     let pace = |depth| Pace { run_time: Some(TIME), ..Pace::depth(depth) };
     let add = |(depth, asks)| machine.add_with(|pid| Box::new(Job::new(pid, pace(depth), asks)));

@@ -4,18 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
-use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Knobs, StripeSize};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_ondisk::Level;
-use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Seen};
 use weft_sim::workload::dbench::{
     Client, Load, Op, OperationKind, Run, Settings, Synthetic, Table,
 };
 use weft_sim::workload::ext4::Ext4;
 use weft_testing::skip;
-use weft_units::{Sectors, Span};
+use weft_units::{Bytes, Sectors, Span};
 
 /// A call into the kernel and a copy, as on a slow machine.
 const COSTS: Costs = Costs { syscall: 2_000, copy: 200, ..Costs::ZERO };
@@ -29,20 +26,9 @@ struct Bench {
 impl Bench {
     /// A run to its end on ext4 on RAID 5 of four disks, as patch 004 was measured on.
     fn new(model: &str, costs: Costs, settings: &Settings) -> Self {
-        let parts = MachineParts {
-            level: Level::Raid5,
-            model: Drive::model(model).expect("the model exists"),
-            members: 4,
-            chunk: Sectors(1024),
-            member_size: Some(Sectors(1 << 23)),
-            knobs: Knobs {
-                stripe_size: StripeSize::new(4096).unwrap(),
-                scheduler: SchedulerKind::MqDeadline,
-                ..Knobs::md()
-            },
-            costs,
-            seed: 1,
-        };
+        let knobs = Knobs { stripe_size: StripeSize::new(4096).unwrap(), ..Knobs::md() };
+        let (member_size, whole) = (Some(Sectors(1 << 23)), Bytes::kib(512));
+        let parts = MachineParts { member_size, costs, ..MachineParts::raid5(model, whole, knobs) };
         let mut machine = Machine::new(&parts);
         let pool = PoolConfig::new(Kernel::V3_1, 8, 1 << 22, 1 << 22);
         let fs = Ext4::mount(&mut machine, pool);

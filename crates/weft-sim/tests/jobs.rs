@@ -4,10 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
-use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Knobs, StripeSize, Writes};
-use weft_ondisk::Level;
-use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts, Pid};
 use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
@@ -18,16 +15,8 @@ use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 fn parts(model: &str, stripe_size: u64) -> MachineParts {
     let stripe_size = StripeSize::new(stripe_size).expect("a size that md has");
     let knobs = Knobs { stripe_size, safe_mode_delay: Span::ZERO, ..Knobs::md() };
-    MachineParts {
-        level: Level::Raid5,
-        model: Drive::model(model).expect("the model exists"),
-        members: 4,
-        chunk: Sectors(1024),
-        member_size: (model == "null").then_some(Sectors(1 << 21)),
-        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
-        costs: Costs::ZERO,
-        seed: 1,
-    }
+    let member_size = (model == "null").then_some(Sectors(1 << 21));
+    MachineParts { member_size, ..MachineParts::raid5(model, Bytes::kib(512), knobs) }
 }
 
 fn write(start: u64, len: u64) -> Io {

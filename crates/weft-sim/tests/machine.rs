@@ -1,27 +1,17 @@
 //! Tests of time in a simulated machine, against arithmetic.
 
-use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_ondisk::Level;
-use weft_sim::drive::{Drive, Model};
+use weft_sim::drive::Model;
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Sizes};
 use weft_sim::workload::dd::{Dd, Device};
 use weft_units::{Bytes, Sectors, Span, Time};
 
 /// Four disks with chunks of 64 KiB, as patch 000 was measured on.
 fn parts(model: &str, knobs: Knobs) -> MachineParts {
-    MachineParts {
-        level: Level::Raid5,
-        model: Drive::model(model).expect("the model exists"),
-        members: 4,
-        chunk: Sectors(128),
-        member_size: None,
-        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
-        costs: Costs::ZERO,
-        seed: 1,
-    }
+    MachineParts::raid5(model, Bytes::kib(64), knobs)
 }
 
 fn knobs_of_2008(priority: PriorityRule) -> Knobs {

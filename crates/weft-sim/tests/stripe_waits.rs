@@ -3,13 +3,10 @@
 use std::any::Any;
 
 use weft_engine::StripeWaits;
-use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Activation, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_engine::{Flags, RequestOp};
-use weft_ondisk::Level;
-use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Host, Machine, MachineParts, Pid, Process, Woken};
+use weft_sim::machine::{Host, Machine, MachineParts, Pid, Process, Woken};
 use weft_sim::rng::Rng;
 use weft_sim::workload::dd::{Dd, Device};
 use weft_sim::workload::mixed::Mixed;
@@ -55,16 +52,8 @@ impl Process for Arrivals {
 const CHUNK_PAGES: u64 = 16;
 
 fn parts(model: &str, knobs: Knobs) -> MachineParts {
-    MachineParts {
-        level: Level::Raid5,
-        model: Drive::model(model).expect("the model exists"),
-        members: 4,
-        chunk: Bytes(CHUNK_PAGES * 4096).sectors_floor(),
-        member_size: Some(Sectors(1 << 27)),
-        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
-        costs: Costs::ZERO,
-        seed: 1,
-    }
+    let member_size = Some(Sectors(1 << 27));
+    MachineParts { member_size, ..MachineParts::raid5(model, Bytes(CHUNK_PAGES * 4096), knobs) }
 }
 
 fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> StripeWaits {

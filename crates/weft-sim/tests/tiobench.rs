@@ -1,10 +1,7 @@
 //! Tests of the tiobench workload.
 
-use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{InodeId, Kernel, PoolConfig};
-use weft_ondisk::Level;
-use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
 use weft_sim::workload::tiobench::{Phase, Run, Timed, Tiobench};
 use weft_sim::workload::xfs::Xfs;
@@ -20,16 +17,8 @@ fn parts(model: &str, priority: PriorityRule) -> MachineParts {
         writes: Writes::Gather,
         ..Knobs::md()
     };
-    MachineParts {
-        level: Level::Raid5,
-        model: Drive::model(model).expect("the model exists"),
-        members: 4,
-        chunk: CHUNK.sectors_floor(),
-        member_size: (model == "null").then_some(Sectors(1 << 26)),
-        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
-        costs: Costs::ZERO,
-        seed: 1,
-    }
+    let member_size = (model == "null").then_some(Sectors(1 << 26));
+    MachineParts { member_size, ..MachineParts::raid5(model, CHUNK, knobs) }
 }
 
 /// A machine with an XFS on it and a GiB of memory under 2.6.24, and tiobench.

@@ -24,8 +24,8 @@ mod thread;
 
 use std::any::Any;
 
-use weft_engine::knobs::Knobs;
-use weft_units::{Sectors, Time};
+use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_units::{Bytes, Sectors, Time};
 
 pub use cost_table::{CostTable, CostsError};
 pub use costs::Costs;
@@ -36,7 +36,7 @@ pub use member::{Sizes, Traffic};
 pub use probe::{Count, History, Sample, Sums};
 pub use thread::Thread;
 
-use crate::drive::Model;
+use crate::drive::{Drive, Model};
 
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
@@ -58,6 +58,26 @@ pub struct MachineParts {
     pub costs: Costs,
     /// For everything that is drawn.
     pub seed: u64,
+}
+
+impl MachineParts {
+    /// RAID 5 of four whole drives of a named model, served by mq-deadline; CPU work costs nothing.
+    ///
+    /// # Panics
+    /// There is no model of this name.
+    #[must_use]
+    pub fn raid5(model: &str, chunk: Bytes, knobs: Knobs) -> Self {
+        Self {
+            level: weft_ondisk::Level::Raid5,
+            model: Drive::model(model).unwrap_or_else(|error| panic!("{error}")),
+            members: 4,
+            chunk: chunk.sectors_floor(),
+            member_size: None,
+            knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
+            costs: Costs::ZERO,
+            seed: 1,
+        }
+    }
 }
 
 /// Why no machine can be made of its parts.
