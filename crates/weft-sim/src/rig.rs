@@ -164,8 +164,7 @@ impl Rig {
         ticket
     }
 
-    // --- requests that wait
-    // ------------------------------------------------------------------------
+    // --- requests that wait ---------------------------------------------------------------------
 
     /// Fills a block and waits.
     #[must_use]
@@ -224,28 +223,6 @@ impl Rig {
         self
     }
 
-    /// Ends outstanding member requests, the oldest of each disk in this order of disks, until the
-    /// engine has no more.
-    pub fn complete_members(&mut self, order: &[usize]) -> &mut Self {
-        loop {
-            let mut moved = false;
-            for disk in order {
-                let next = self
-                    .outstanding()
-                    .find(|(_, pending)| pending.disk == Some(*disk))
-                    .map(|(token, _)| token);
-                if let Some(token) = next {
-                    self.complete(token);
-                    self.must();
-                    moved = true;
-                }
-            }
-            if !moved {
-                return self;
-            }
-        }
-    }
-
     /// Ends this many requests, as the rig's order says.
     pub fn steps(&mut self, count: usize) -> &mut Self {
         for _ in 0..count {
@@ -258,8 +235,7 @@ impl Rig {
         self
     }
 
-    // --- administration
-    // ------------------------------------------------------------------------------
+    // --- administration -------------------------------------------------------------------------
 
     /// Gives a command and waits for its answer.
     ///
@@ -301,15 +277,16 @@ impl Rig {
 
     /// Compares all parity. Returns `mismatch_cnt` and the stripes looked at.
     pub fn check(&mut self) -> (u64, u64) {
-        self.sync(SyncAction::Check).unwrap_or_else(|error| panic!("check: {error}"));
-        self.until_idle();
-        let volume = self.volume();
-        (volume.mismatch_cnt, volume.sync_stripes)
+        self.compare(SyncAction::Check)
     }
 
     /// Compares all parity and mends it. Returns `mismatch_cnt` and the stripes looked at.
     pub fn repair(&mut self) -> (u64, u64) {
-        self.sync(SyncAction::Repair).unwrap_or_else(|error| panic!("repair: {error}"));
+        self.compare(SyncAction::Repair)
+    }
+
+    fn compare(&mut self, action: SyncAction) -> (u64, u64) {
+        self.sync(action).unwrap_or_else(|error| panic!("{action:?}: {error}"));
         self.until_idle();
         let volume = self.volume();
         (volume.mismatch_cnt, volume.sync_stripes)
@@ -348,8 +325,7 @@ impl Rig {
         self.world.snapshot().volumes.swap_remove(0)
     }
 
-    // --- power
-    // ---------------------------------------------------------------------------------------
+    // --- power ----------------------------------------------------------------------------------
 
     /// The power goes; any subset of what is not durable survives.
     pub fn power_cut(&mut self) -> &mut Self {

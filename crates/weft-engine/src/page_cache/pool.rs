@@ -243,12 +243,6 @@ impl Pool {
         self.bdis[bdi.index()].counts
     }
 
-    /// Pages completed on one device so far: the kernel's `BDI_WRITTEN`.
-    #[must_use]
-    pub fn bdi_written(&self, bdi: BdiId) -> u64 {
-        self.bdis[bdi.index()].written
-    }
-
     /// Write bandwidth of one device.
     #[must_use]
     pub fn bandwidth(&self, bdi: BdiId) -> Bandwidth {

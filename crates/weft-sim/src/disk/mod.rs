@@ -205,21 +205,6 @@ impl Disk {
         self.logical_block
     }
 
-    /// The same content without a cache, on which every write is refused and counted.
-    #[must_use]
-    pub fn read_only_twin(&self) -> Self {
-        let mut twin = Self::new(self.size, self.logical_block);
-        twin.payload = self.payload.clone();
-        twin.stable = self.stable.clone();
-        for (sector, versions) in self.cache.iter() {
-            if let Some(last) = versions.last() {
-                twin.stable.put(sector, &last.bytes[..]);
-            }
-        }
-        twin.read_only = true;
-        twin
-    }
-
     /// Takes a request in.
     pub fn submit(&mut self, token: Token, op: DiskOp) {
         if let DiskOp::Read { at, count } = op {

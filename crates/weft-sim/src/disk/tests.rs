@@ -126,7 +126,7 @@ fn faults_do_what_they_say() {
     disk.faults.schedule.insert(disk.operations() + 1, Planned::Gone);
     assert!(read(&mut disk, 7).is_ok());
     assert_eq!(read(&mut disk, 8), Err(Fault::Gone));
-    let mut twin = disk.read_only_twin();
+    let mut twin = Disk { read_only: true, ..self::disk() };
     write(&mut twin, 9, 8, 1, 1, false);
     assert_eq!(twin.complete(Token(9)), Err(Fault::Io));
     assert_eq!(twin.stats.forbidden_writes, 1);

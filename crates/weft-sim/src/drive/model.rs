@@ -132,14 +132,15 @@ impl Model {
     /// A text that is not TOML, and keys that are missing, unknown or have values which they cannot
     /// have, each with the key, what was found and what is expected.
     pub fn from_toml(text: &str) -> Result<Self, ModelError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            ModelError::Syntax(error.to_string().trim().to_owned())
-        })?;
-        let table = match table.get("base") {
-            None => table,
-            Some(Value::String(name)) => merged(Self::named(name)?.table, &table),
-            Some(value) => return Err(wrong("base", value, "the name of a model")),
-        };
+        let table = parsed(text)?;
+        match table.get("base") {
+            None => Self::of(table),
+            Some(Value::String(name)) => Self::of(merged(Self::named(name)?.table, &table)),
+            Some(value) => Err(wrong("base", value, "the name of a model")),
+        }
+    }
+
+    fn of(table: Table) -> Result<Self, ModelError> {
         let kind = kind(&table)?;
         Ok(Self { table, kind })
     }
@@ -159,15 +160,11 @@ impl Model {
     /// # Errors
     /// As [`Model::from_toml`].
     pub fn with(&self, text: &str) -> Result<Self, ModelError> {
-        let changes: Table = text.parse().map_err(|error: toml::de::Error| {
-            ModelError::Syntax(error.to_string().trim().to_owned())
-        })?;
+        let changes = parsed(text)?;
         if let Some(value) = changes.get("base") {
             return Err(wrong("base", value, "no base: there is one already"));
         }
-        let table = merged(self.table.clone(), &changes);
-        let kind = kind(&table)?;
-        Ok(Self { table, kind })
+        Self::of(merged(self.table.clone(), &changes))
     }
 
     /// Every key with its value, in the order of their names: for reports, and to hash.
@@ -179,6 +176,11 @@ impl Model {
     pub(super) fn kind(&self) -> &DriveKind {
         &self.kind
     }
+}
+
+fn parsed(text: &str) -> Result<Table, ModelError> {
+    let syntax = |error: toml::de::Error| ModelError::Syntax(error.to_string().trim().to_owned());
+    text.parse().map_err(syntax)
 }
 
 /// A table with what another says besides.

@@ -52,12 +52,6 @@ impl Table {
         self.bytes as f64 * 1e3 / measured.0 as f64
     }
 
-    /// The operation that took longest, of whichever kind.
-    #[must_use]
-    pub fn max_latency(&self) -> Span {
-        self.rows.iter().map(|row| row.max).max().unwrap_or(Span::ZERO)
-    }
-
     pub(super) fn count(&mut self, op: &Op, took: Span) {
         let row = &mut self.rows[op.kind() as usize];
         row.count += 1;
