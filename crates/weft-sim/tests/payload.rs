@@ -43,39 +43,24 @@ fn agree(profile: Profile, first: u64) {
     assert_eq!(disagreements(profile, first..first + 200, &|_| ()), [0; 0], "{}", profile.name);
 }
 
-#[test]
-fn tags_and_bytes_agree_on_clients_alone() {
-    agree(Profile::CALM, 40_000);
+/// A test of each profile, so that they run beside each other.
+macro_rules! agree {
+    ($($name:ident: $profile:ident from $first:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            agree(Profile::$profile, $first);
+        }
+    )*};
 }
 
-#[test]
-fn tags_and_bytes_agree_on_power_cuts() {
-    agree(Profile::CUTS, 41_000);
-}
-
-#[test]
-fn tags_and_bytes_agree_on_many_power_cuts() {
-    agree(Profile::MANY_CUTS, 42_000);
-}
-
-#[test]
-fn tags_and_bytes_agree_on_knobs() {
-    agree(Profile::KNOBS, 43_000);
-}
-
-#[test]
-fn tags_and_bytes_agree_on_faults() {
-    agree(Profile::FAULTS, 44_000);
-}
-
-#[test]
-fn tags_and_bytes_agree_on_faults_with_power_cuts() {
-    agree(Profile::FAULTS_AND_CUTS, 45_000);
-}
-
-#[test]
-fn tags_and_bytes_agree_beyond_the_level() {
-    agree(Profile::BEYOND, 46_000);
+agree! {
+    tags_and_bytes_agree_on_clients_alone: CALM from 40_000;
+    tags_and_bytes_agree_on_power_cuts: CUTS from 41_000;
+    tags_and_bytes_agree_on_many_power_cuts: MANY_CUTS from 42_000;
+    tags_and_bytes_agree_on_knobs: KNOBS from 43_000;
+    tags_and_bytes_agree_on_faults: FAULTS from 44_000;
+    tags_and_bytes_agree_on_faults_with_power_cuts: FAULTS_AND_CUTS from 45_000;
+    tags_and_bytes_agree_beyond_the_level: BEYOND from 46_000;
 }
 
 /// A bit of one tag turns over at each start: a resync finds parity wrong, writes it, and says so.
