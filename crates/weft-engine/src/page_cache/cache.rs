@@ -228,6 +228,7 @@ impl PageCache {
         let Some(visit) = &mut state.visit else { return Balance::Continue };
         let bdi = visit.bdi;
         let device = &mut self.bdis[bdi.index()];
+        let mut pages_of_pass = None;
         loop {
             let mut wbc = WritebackControl::new(
                 bdi,
@@ -237,6 +238,9 @@ impl PageCache {
                 &mut device.queues,
                 device.congested,
             );
+            if let Some(pages) = pages_of_pass.take() {
+                visit.pass = Some(Pass::new(&mut wbc, Reason::Writer(writer), pages, None));
+            }
             if let Some(pass) = &mut visit.pass {
                 let out = pass.next(&mut wbc, pages_max);
                 let free = device.flusher.awaited().is_some_and(|id| !self.inodes.is_busy(id));
@@ -271,18 +275,7 @@ impl PageCache {
                     state.waits_for_room = or_uncongested;
                     return Balance::Sleep { until, or_uncongested };
                 }
-                ThrottleStep::WriteBack { pages } => {
-                    let mut wbc = WritebackControl::new(
-                        bdi,
-                        now,
-                        &mut self.pool,
-                        &mut self.inodes,
-                        &mut device.queues,
-                        device.congested,
-                    );
-                    let reason = Reason::Writer(writer);
-                    visit.pass = Some(Pass::new(&mut wbc, reason, pages, None));
-                }
+                ThrottleStep::WriteBack { pages } => pages_of_pass = Some(pages),
             }
         }
     }
