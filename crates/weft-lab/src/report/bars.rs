@@ -1,6 +1,6 @@
 //! Bar charts with intervals and bands, as SVG.
 
-use super::html::{self, drawing, escaped, push};
+use super::html::{self, drawing, escaped};
 use super::scale::Scale;
 use super::style::COLOURS;
 use super::{Bars, Cell, Group, Table, Value, number};
@@ -65,42 +65,33 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     for tick in scale.ticks(5.0) {
         let x = scale.at(tick);
         let anchor = if x == 0.0 { "start" } else { "middle" };
-        push(
-            &mut svg,
-            format_args!(
-                "<line class=\"grid\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"0\" y2=\"{bottom:.1}\"/>\
+        svg += &format!(
+            "<line class=\"grid\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"0\" y2=\"{bottom:.1}\"/>\
                  <text class=\"soft\" x=\"{x:.2}%\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
-                bottom + 17.0,
-                number(tick)
-            ),
+            bottom + 17.0,
+            number(tick)
         );
     }
-    push(
-        &mut svg,
-        format_args!(
-            "<text class=\"soft\" x=\"{LONGEST}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
-            bottom + 34.0,
-            escaped(&bars.unit)
-        ),
+    svg += &format!(
+        "<text class=\"soft\" x=\"{LONGEST}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+        bottom + 34.0,
+        escaped(&bars.unit)
     );
     let mut y = 0.0;
     for group in &bars.groups {
         let rows = shown(group).count() as f64 * (BAR + GAP);
         if let Some((low, high)) = group.band {
             let (from, to) = (scale.at(low), scale.at(high.min(highest)));
-            push(
-                &mut svg,
-                format_args!(
-                    "<rect class=\"band\" x=\"{from:.2}%\" width=\"{:.2}%\" y=\"{:.1}\" height=\"{:.1}\"/>\n",
-                    (to - from).max(0.0),
-                    y + label_height(group) - 2.0,
-                    rows - GAP + 4.0
-                ),
+            svg += &format!(
+                "<rect class=\"band\" x=\"{from:.2}%\" width=\"{:.2}%\" y=\"{:.1}\" height=\"{:.1}\"/>\n",
+                (to - from).max(0.0),
+                y + label_height(group) - 2.0,
+                rows - GAP + 4.0
             );
         }
         for (line, text) in (0u8..).zip(label_lines(&group.label)) {
             let (y, text) = (y + 14.0 + f64::from(line) * LABEL_LINE, escaped(&text));
-            push(&mut svg, format_args!("<text x=\"0\" y=\"{y:.1}\">{text}</text>\n"));
+            svg += &format!("<text x=\"0\" y=\"{y:.1}\">{text}</text>\n");
         }
         y += label_height(group);
         for (series, value) in shown(group) {
@@ -109,10 +100,7 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
                 svg.push_str(&bar(value, runs, series, y, &scale));
             } else {
                 let y = y + BAR - 4.0;
-                push(
-                    &mut svg,
-                    format_args!("<text class=\"soft\" x=\"0\" y=\"{y:.1}\">no number</text>\n"),
-                );
+                svg += &format!("<text class=\"soft\" x=\"0\" y=\"{y:.1}\">no number</text>\n");
             }
             y += BAR + GAP;
         }
@@ -120,11 +108,8 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     }
     if let Some(reference) = bars.reference {
         let x = scale.at(reference);
-        push(
-            &mut svg,
-            format_args!(
-                "<line class=\"mark\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{LABEL}\" y2=\"{bottom:.1}\"/>\n"
-            ),
+        svg += &format!(
+            "<line class=\"mark\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{LABEL}\" y2=\"{bottom:.1}\"/>\n"
         );
     }
     svg.push_str("</svg>\n");
@@ -164,38 +149,26 @@ fn bar(value: Value, runs: &[f64], series: usize, y: f64, scale: &Scale) -> Stri
         let marked = [low, high].map(|end| scale.holds(end));
         let (low, high) = (scale.at(low), scale.at(high));
         end = end.max(high);
-        push(
-            &mut svg,
-            format_args!(
-                "<line class=\"whisker\" x1=\"{low:.2}%\" x2=\"{high:.2}%\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/>"
-            ),
+        svg += &format!(
+            "<line class=\"whisker\" x1=\"{low:.2}%\" x2=\"{high:.2}%\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/>"
         );
         for (x, _) in [low, high].into_iter().zip(marked).filter(|end| end.1) {
-            push(
-                &mut svg,
-                format_args!(
-                    "<line class=\"whisker\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-                    middle - 4.0,
-                    middle + 4.0
-                ),
+            svg += &format!(
+                "<line class=\"whisker\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+                middle - 4.0,
+                middle + 4.0
             );
         }
     }
     for run in runs.iter().filter(|run| run.is_finite()) {
         let x = scale.at(*run);
         end = end.max(x);
-        push(
-            &mut svg,
-            format_args!("<circle class=\"run\" cx=\"{x:.2}%\" cy=\"{below:.1}\" r=\"2.5\"/>"),
-        );
+        svg += &format!("<circle class=\"run\" cx=\"{x:.2}%\" cy=\"{below:.1}\" r=\"2.5\"/>");
     }
-    push(
-        &mut svg,
-        format_args!(
-            "<text x=\"{end:.2}%\" dx=\"7\" y=\"{:.1}\">{}</text>\n",
-            y + BAR - 3.5,
-            number(value.value)
-        ),
+    svg += &format!(
+        "<text x=\"{end:.2}%\" dx=\"7\" y=\"{:.1}\">{}</text>\n",
+        y + BAR - 3.5,
+        number(value.value)
     );
     svg
 }
@@ -203,13 +176,10 @@ fn bar(value: Value, runs: &[f64], series: usize, y: f64, scale: &Scale) -> Stri
 fn legend(bars: &Bars) -> String {
     let mut html = String::from("<ul class=\"legend\">");
     for (at, name) in bars.series.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-        push(
-            &mut html,
-            format_args!(
-                "<li><svg aria-hidden=\"true\"><rect class=\"f{}\" width=\"26\" height=\"12\" rx=\"2\"/></svg>{}</li>",
-                at % COLOURS,
-                escaped(name)
-            ),
+        html += &format!(
+            "<li><svg aria-hidden=\"true\"><rect class=\"f{}\" width=\"26\" height=\"12\" rx=\"2\"/></svg>{}</li>",
+            at % COLOURS,
+            escaped(name)
         );
     }
     if bars.groups.iter().any(|group| group.band.is_some()) {

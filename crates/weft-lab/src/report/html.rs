@@ -2,7 +2,6 @@
 
 use super::{Block, Cell, Report, Section, Table, bars, lines, number, style};
 use crate::statistics::Verdict;
-use std::fmt::Write as _;
 
 /// Text with what HTML would take for its own replaced, and without control characters.
 pub(super) fn escaped(text: &str) -> String {
@@ -31,13 +30,13 @@ pub(super) fn page(report: &Report) -> String {
         style::SHEET
     );
     if !report.summary.is_empty() {
-        push(&mut page, format_args!("<p class=\"summary\">{}</p>\n", escaped(&report.summary)));
+        page += &format!("<p class=\"summary\">{}</p>\n", escaped(&report.summary));
     }
     if !report.facts.is_empty() {
         page.push_str("<dl class=\"facts\">\n");
         for (name, fact) in &report.facts {
             let (name, fact) = (escaped(name), escaped(fact));
-            push(&mut page, format_args!("<dt>{name}</dt><dd>{fact}</dd>\n"));
+            page += &format!("<dt>{name}</dt><dd>{fact}</dd>\n");
         }
         page.push_str("</dl>\n");
     }
@@ -49,19 +48,14 @@ pub(super) fn page(report: &Report) -> String {
     page
 }
 
-/// Appends; a string takes everything.
-pub(super) fn push(to: &mut String, text: std::fmt::Arguments<'_>) {
-    to.write_fmt(text).expect("a string takes everything");
-}
-
 fn written(section: &Section, chart: &mut u32) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escaped(&section.title));
     for block in &section.blocks {
         match block {
-            Block::Text(text) => push(&mut html, format_args!("<p>{}</p>\n", escaped(text))),
+            Block::Text(text) => html += &format!("<p>{}</p>\n", escaped(text)),
             Block::List(points) => {
                 let points = points.iter().map(|point| format!("<li>{}</li>", escaped(point)));
-                push(&mut html, format_args!("<ul>{}</ul>\n", points.collect::<String>()));
+                html += &format!("<ul>{}</ul>\n", points.collect::<String>());
             }
             Block::Table(table) => html.push_str(&self::table(table)),
             Block::Bars(chart_bars) => {
@@ -115,7 +109,7 @@ pub(super) fn table(table: &Table) -> String {
     let cards = if table.columns.len() > CELLS_ABREAST { " class=\"cards\"" } else { "" };
     let mut html = format!("<div class=\"wide\"><table{cards}>");
     if !table.caption.is_empty() {
-        push(&mut html, format_args!("<caption>{}</caption>", escaped(&table.caption)));
+        html += &format!("<caption>{}</caption>", escaped(&table.caption));
     }
     let numeric = |at: usize| {
         let mut cells = table.rows.iter().filter_map(|row| row.get(at));
@@ -124,7 +118,7 @@ pub(super) fn table(table: &Table) -> String {
     html.push_str("<thead><tr>");
     for (at, column) in table.columns.iter().enumerate() {
         let class = if numeric(at) { " class=\"n\"" } else { "" };
-        push(&mut html, format_args!("<th scope=\"col\"{class}>{}</th>", escaped(column)));
+        html += &format!("<th scope=\"col\"{class}>{}</th>", escaped(column));
     }
     html.push_str("</tr></thead>\n<tbody>");
     for row in &table.rows {
@@ -138,11 +132,11 @@ pub(super) fn table(table: &Table) -> String {
             };
             match cell {
                 Cell::Number(text) => {
-                    push(&mut html, format_args!("<td class=\"n\"{label}>{}</td>", escaped(text)));
+                    html += &format!("<td class=\"n\"{label}>{}</td>", escaped(text));
                 }
                 Cell::Noted(text, note) => {
                     let (text, note) = (escaped(text), beneath(&escaped(note)));
-                    push(&mut html, format_args!("<td{label}>{text}{note}</td>"));
+                    html += &format!("<td{label}>{text}{note}</td>");
                 }
                 Cell::Value(value) => {
                     let text = number(value.map_or(f64::NAN, |value| value.value));
@@ -150,22 +144,16 @@ pub(super) fn table(table: &Table) -> String {
                     let ends =
                         interval.map(|(low, high)| format!("[{}, {}]", number(low), number(high)));
                     let ends = beneath(&ends.unwrap_or_default());
-                    push(
-                        &mut html,
-                        format_args!("<td class=\"n\"{label}><span>{text}{ends}</span></td>"),
-                    );
+                    html += &format!("<td class=\"n\"{label}><span>{text}{ends}</span></td>");
                 }
                 Cell::Text(text) => {
-                    push(&mut html, format_args!("<td{label}>{}</td>", escaped(text)));
+                    html += &format!("<td{label}>{}</td>", escaped(text));
                 }
                 Cell::Verdict(verdict) => {
                     let (word, sign) = (verdict.word(), sign(*verdict));
-                    push(
-                        &mut html,
-                        format_args!(
-                            "<td{label}><span class=\"verdict {word}\">\
+                    html += &format!(
+                        "<td{label}><span class=\"verdict {word}\">\
                              <span aria-hidden=\"true\">{sign}</span> {word}</span></td>"
-                        ),
                     );
                 }
             }

@@ -3,7 +3,7 @@
 //! The lines themselves are stretched to the width of the page; strokes, points and text are not.
 
 use super::bars::told;
-use super::html::{self, drawing, escaped, push};
+use super::html::{self, drawing, escaped};
 use super::scale::{Scale, round_step};
 use super::style::COLOURS;
 use super::{Axis, Cell, Lines, Series, Table, number};
@@ -26,20 +26,14 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     let (across, up) = (across(lines), up(lines));
     let mut svg = drawing(chart, ABOVE + PLOT + BELOW, &lines.title, &lines.description);
     let bottom = ABOVE + PLOT;
-    push(
-        &mut svg,
-        format_args!("<text class=\"soft\" x=\"0\" y=\"13\">{}</text>\n", escaped(&lines.up)),
-    );
+    svg += &format!("<text class=\"soft\" x=\"0\" y=\"13\">{}</text>\n", escaped(&lines.up));
     for tick in up.ticks(5.0) {
         let y = up.at(tick);
-        push(
-            &mut svg,
-            format_args!(
-                "<line class=\"grid\" x1=\"{LEFT}%\" x2=\"{RIGHT}%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+        svg += &format!(
+            "<line class=\"grid\" x1=\"{LEFT}%\" x2=\"{RIGHT}%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
                  <text class=\"soft\" x=\"{LEFT}%\" dx=\"-6\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
-                y + 4.0,
-                number(tick)
-            ),
+            y + 4.0,
+            number(tick)
         );
     }
     let crowded = matches!(&lines.axis, Axis::Names(names) if names.len() > 3);
@@ -47,35 +41,26 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
         let x = across.at(place);
         // Every other of many names stands lower, so that they have room on a narrow page.
         let drop = if crowded && at % 2 == 1 { 32.0 } else { 18.0 };
-        push(
-            &mut svg,
-            format_args!(
-                "<line class=\"grid\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{bottom}\" y2=\"{}\"/>\
+        svg += &format!(
+            "<line class=\"grid\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{bottom}\" y2=\"{}\"/>\
                  <text class=\"soft\" x=\"{x:.2}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                bottom + 4.0,
-                bottom + drop,
-                escaped(&label)
-            ),
+            bottom + 4.0,
+            bottom + drop,
+            escaped(&label)
         );
     }
-    push(
-        &mut svg,
-        format_args!(
-            "<text class=\"soft\" x=\"{RIGHT}%\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
-            bottom + 50.0,
-            escaped(&lines.across)
-        ),
+    svg += &format!(
+        "<text class=\"soft\" x=\"{RIGHT}%\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
+        bottom + 50.0,
+        escaped(&lines.across)
     );
     for mark in lines.marks.iter().filter(|mark| mark.value.is_finite()) {
         let y = up.at(mark.value);
-        push(
-            &mut svg,
-            format_args!(
-                "<line class=\"mark\" x1=\"{LEFT}%\" x2=\"{RIGHT}%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+        svg += &format!(
+            "<line class=\"mark\" x1=\"{LEFT}%\" x2=\"{RIGHT}%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
                  <text x=\"{RIGHT}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
-                y - 5.0,
-                escaped(&mark.label)
-            ),
+            y - 5.0,
+            escaped(&mark.label)
         );
     }
     for (at, series) in lines.series.iter().enumerate().filter(|(_, series)| drawn(series)) {
@@ -176,17 +161,11 @@ fn line(series: &Series, colour: usize, across: &Scale, up: &Scale) -> String {
         let (x, y) = (across.at(place), up.at(value.value));
         if let Some((low, high)) = value.interval {
             let (low, high) = (up.at(low), up.at(high));
-            push(
-                &mut svg,
-                format_args!(
-                    "<line class=\"whisker\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>"
-                ),
+            svg += &format!(
+                "<line class=\"whisker\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>"
             );
         }
-        push(
-            &mut svg,
-            format_args!("<circle class=\"f{colour}\" cx=\"{x:.2}%\" cy=\"{y:.1}\" r=\"3.5\"/>\n"),
-        );
+        svg += &format!("<circle class=\"f{colour}\" cx=\"{x:.2}%\" cy=\"{y:.1}\" r=\"3.5\"/>\n");
     }
     svg
 }
@@ -195,13 +174,10 @@ fn legend(lines: &Lines) -> String {
     let mut html = String::from("<ul class=\"legend\">");
     for (at, series) in lines.series.iter().enumerate().filter(|(_, series)| drawn(series)) {
         let colour = colour(lines, at);
-        push(
-            &mut html,
-            format_args!(
-                "<li><svg aria-hidden=\"true\"><path class=\"line l{colour}\" d=\"M0 6H26\"/>\
+        html += &format!(
+            "<li><svg aria-hidden=\"true\"><path class=\"line l{colour}\" d=\"M0 6H26\"/>\
                  <circle class=\"f{colour}\" cx=\"13\" cy=\"6\" r=\"3.5\"/></svg>{}</li>",
-                escaped(&series.name)
-            ),
+            escaped(&series.name)
         );
     }
     html.push_str("</ul>\n");
@@ -234,7 +210,7 @@ fn numbers(lines: &Lines) -> Table {
     });
     let mut caption = lines.up.clone();
     if every > 1 {
-        push(&mut caption, format_args!(", one in {every}"));
+        caption += &format!(", one in {every}");
     }
     Table { caption, columns, rows: rows.collect() }
 }

@@ -2,9 +2,7 @@
 //!
 //! `--sweep` makes one page, with charts and one table.
 
-use super::{
-    Axis, Bars, Block, Cell, Group, Lines, Mark, Report, Section, Series, Table, Value, number,
-};
+use super::{Axis, Bars, Block, Cell, Group, Lines, Report, Section, Series, Table, Value, number};
 
 /// A job or a trace that was run under several settings.
 ///
@@ -124,12 +122,7 @@ impl Sweep {
             description: "Each line is a percentile: so many of a hundred requests took no longer."
                 .to_owned(),
             across: self.knob.clone(),
-            up: "milliseconds".to_owned(),
-            axis: Axis::Names(names),
-            logarithmic: self.all_above_zero(),
-            baseline: false,
-            marks: Vec::<Mark>::new(),
-            series: series.collect(),
+            ..self.milliseconds(names, series.collect())
         })
     }
 
@@ -147,18 +140,16 @@ impl Sweep {
             title: "Latency by percentile".to_owned(),
             description: "Each line is a setting; the lower one answers sooner.".to_owned(),
             across: "of requests".to_owned(),
-            up: "milliseconds".to_owned(),
-            axis: Axis::Names(names),
-            logarithmic: self.all_above_zero(),
-            baseline: false,
-            marks: Vec::<Mark>::new(),
-            series: series.collect(),
+            ..self.milliseconds(names, series.collect())
         })
     }
 
-    fn all_above_zero(&self) -> bool {
+    /// Lines over names, on a logarithmic scale if no percentile is 0.
+    fn milliseconds(&self, names: Vec<String>, series: Vec<Series>) -> Lines {
         let mut values = self.settings.iter().flat_map(|setting| &setting.percentiles);
-        values.all(|(_, value)| value.value > 0.0)
+        let logarithmic = values.all(|(_, value)| value.value > 0.0);
+        let (up, axis) = ("milliseconds".to_owned(), Axis::Names(names));
+        Lines { up, axis, logarithmic, series, ..Lines::default() }
     }
 
     fn table(&self) -> Block {
