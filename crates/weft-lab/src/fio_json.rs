@@ -132,16 +132,6 @@ impl JobResult {
         self.depth_levels[level as usize] += 1;
     }
 
-    /// A batch of so many requests was handed over.
-    pub fn on_submit(&mut self, count: u32) {
-        self.submit_sizes[batch_level(count)] += 1;
-    }
-
-    /// A batch of so many requests completed.
-    pub fn on_complete(&mut self, count: u32) {
-        self.complete_sizes[batch_level(count)] += 1;
-    }
-
     /// So many batches of so many requests were handed over.
     pub fn on_submits(&mut self, size: u32, count: u64) {
         self.submit_sizes[batch_level(size)] += count;

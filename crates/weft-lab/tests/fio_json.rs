@@ -28,8 +28,8 @@ fn run(job: &Job, clone: u32) -> JobResult {
                 direction.record(length, Span(1_000), Span(100_000));
                 direction.runtime = Span(now);
                 result.on_depth(1);
-                result.on_submit(1);
-                result.on_complete(1);
+                result.on_submits(1, 1);
+                result.on_completes(1, 1);
             }
         }
     }
@@ -156,8 +156,8 @@ fn latencies_and_depths_fall_into_the_buckets_of_fio() {
         result.direction(Direction::Write).record(Bytes(4096), Span::ZERO, Span(ns));
         result.on_depth(outstanding);
     }
-    for (count, _) in [(0, ""), (1, ""), (4, ""), (5, ""), (33, ""), (64, ""), (65, ""), (9, "")] {
-        result.on_submit(count);
+    for size in [0, 1, 4, 5, 33, 64, 65, 9] {
+        result.on_submits(size, 1);
     }
     let job = &told(&[result])["jobs"][0];
     let eighth = 12.5;

@@ -10,15 +10,15 @@ use weft_sim::machine::Machine;
 use weft_units::Bytes;
 
 use super::error::ExperimentError;
-use super::ground::Ground;
 use super::load::Load;
+use super::testbed::Testbed;
 use super::text::{Case, PublishedRow, Text};
 use super::{Amount, Experiment};
 
 /// A whole number of a text, and where it has to lie.
 pub(super) struct Bound {
     /// Its key, as `load.block_kib`.
-    pub(super) field: &'static str,
+    pub(super) field: String,
     /// The number that the text has.
     pub(super) found: u64,
     /// The least and the most.
@@ -29,21 +29,20 @@ pub(super) struct Bound {
 
 impl Bound {
     /// A number that may be any in the range.
-    pub(super) fn of(field: &'static str, found: u64, least: u64, most: u64) -> Self {
-        Self { field, found, range: [least, most], step: 1 }
+    pub(super) fn of(field: &str, found: u64, least: u64, most: u64) -> Self {
+        Self { field: field.to_owned(), found, range: [least, most], step: 1 }
     }
 
     /// KiB of whole pages, up to 1 GiB.
-    pub(super) fn pages_kib(field: &'static str, found: u64) -> Self {
-        Self { field, found, range: [4, 1 << 20], step: 4 }
+    pub(super) fn pages_kib(field: &str, found: u64) -> Self {
+        Self { step: 4, ..Self::of(field, found, 4, 1 << 20) }
     }
 
     /// An amount, at each size.
-    pub(super) fn amounts(of: [&'static str; 3], amount: Amount, most: u64) -> [Self; 3] {
+    pub(super) fn amounts(field: &str, amount: Amount, most: u64) -> [Self; 3] {
         let Amount { quick, default, full } = amount;
-        let [first, second, third] = of;
-        [(first, quick), (second, default), (third, full)]
-            .map(|(field, found)| Self::of(field, found, 1, most))
+        [("quick", quick), ("default", default), ("full", full)]
+            .map(|(size, found)| Self::of(&format!("{field}.{size}"), found, 1, most))
     }
 
     fn holds(&self) -> bool {
@@ -99,9 +98,9 @@ impl Experiment {
 
     fn try_column(&self, case: &Case, name: &str) -> Result<(), ExperimentError> {
         let text = &self.text;
-        let ground = Ground::new(text, &self.hardware()?, case, &text.column[name], &[])?;
-        let models = vec![ground.parts.model.clone(); usize::from(ground.parts.members)];
-        let machine = Machine::of_models(&ground.parts, &models).map_err(|source| {
+        let testbed = Testbed::new(text, &self.hardware()?, case, &text.column[name], &[])?;
+        let models = vec![testbed.parts.model.clone(); usize::from(testbed.parts.members)];
+        let machine = Machine::of_models(&testbed.parts, &models).map_err(|source| {
             let (patch, column) = (text.patch.clone(), name.to_owned());
             ExperimentError::Machine { patch, column, source: source.into() }
         })?;

@@ -21,7 +21,7 @@ use weft_sim::drive::Model;
 
 use super::control::sample;
 use super::error::ExperimentError;
-use super::ground::{self, Ground, Hardware};
+use super::testbed::{self, Hardware, Testbed};
 use super::text::PublishedRow;
 use super::{Effort, Experiment, Sample, pool};
 use crate::fit::{Baseline, Figures, Fitted, Range, fit};
@@ -130,7 +130,7 @@ impl Experiment {
         effort: Effort,
         progress: &dyn Fn(&Fit, f64, f64),
     ) -> Result<Vec<Calibrated>, ExperimentError> {
-        let mut model = ground::plain_model(&self.text)?;
+        let mut model = testbed::plain_model(&self.text)?;
         let figures = self.figures();
         let mut calibrated = Vec::new();
         for fit in &self.text.fit {
@@ -187,11 +187,11 @@ impl Experiment {
         let (case, column) = (self.case_of(row), &self.text.column[&row.baseline]);
         let model = self.with(model, &of.line(parameter))?;
         let hardware = Hardware { model, costs: self.costs.costs };
-        let ground = Ground::new(&self.text, &hardware, case, column, &[])?;
-        let runs: Vec<Ground> =
-            (0..effort.runs).map(|run| ground.with_seed(effort.seed.wrapping_add(run))).collect();
-        let values = pool::deal(&runs, &|_, _| (), |ground| {
-            let Sample { values, .. } = sample(case, ground, effort);
+        let testbed = Testbed::new(&self.text, &hardware, case, column, &[])?;
+        let runs: Vec<Testbed> =
+            (0..effort.runs).map(|run| testbed.with_seed(effort.seed.wrapping_add(run))).collect();
+        let values = pool::deal(&runs, &|_, _| (), |testbed| {
+            let Sample { values, .. } = sample(case, testbed, effort);
             values.get(&row.metric).copied().unwrap_or(f64::NAN)
         });
         Ok(values.iter().sum::<f64>() / values.len() as f64)
@@ -216,7 +216,7 @@ impl Experiment {
 
     /// The drive with everything that was fitted.
     pub(super) fn model(&self) -> Result<Model, ExperimentError> {
-        let mut model = ground::plain_model(&self.text)?;
+        let mut model = testbed::plain_model(&self.text)?;
         for fit in &self.text.fit {
             model = self.with(&model, &fit.line(fit.value))?;
         }

@@ -17,8 +17,8 @@
 //! Source   experiments.md §4 (8), statement 31
 
 use super::error::ExperimentError;
-use super::ground::Ground;
 use super::metric::Metric;
+use super::testbed::Testbed;
 use super::text::{PublishedRow, Text};
 use super::{Case, Effort, Experiment, Sample, pool};
 use crate::statistics::{Band, Estimate, is_same, ratio};
@@ -157,29 +157,29 @@ impl Experiment {
         let case = self.case_of(row);
         let hardware = self.hardware()?;
         let (off, patched) = (&self.text.control.off, self.text.control.patched.as_str());
-        let ground = |column: &str, on_top: &[String]| {
-            Ground::new(&self.text, &hardware, case, &self.text.column[column], on_top)
+        let testbed = |column: &str, on_top: &[String]| {
+            Testbed::new(&self.text, &hardware, case, &self.text.column[column], on_top)
         };
-        let baseline = ground(&row.baseline, &[])?;
+        let baseline = testbed(&row.baseline, &[])?;
         let placebo = self.placebo(&baseline);
-        let with_it = ground(patched, &[])?;
+        let with_it = testbed(patched, &[])?;
         let mut jobs = Vec::new();
         for column in Column::ALL {
-            let (ground, seeds) = match column {
+            let (testbed, seeds) = match column {
                 Column::Baseline => (baseline.clone(), Seeds::Own),
                 Column::Patched => (with_it.clone(), Seeds::Own),
                 Column::PatchedOtherSeeds => (with_it.clone(), Seeds::Other),
                 Column::Placebo => (placebo.clone(), Seeds::Own),
-                Column::BaselineOff => (ground(&row.baseline, off)?, Seeds::Own),
-                Column::PatchedOff => (ground(patched, off)?, Seeds::Other),
+                Column::BaselineOff => (testbed(&row.baseline, off)?, Seeds::Own),
+                Column::PatchedOff => (testbed(patched, off)?, Seeds::Other),
             };
             let first = match seeds {
                 Seeds::Own => effort.seed,
                 Seeds::Other => effort.seed.wrapping_add(OTHER_SEEDS),
             };
-            jobs.extend((0..effort.runs).map(|run| ground.with_seed(first.wrapping_add(run))));
+            jobs.extend((0..effort.runs).map(|run| testbed.with_seed(first.wrapping_add(run))));
         }
-        let samples = pool::deal(&jobs, progress, |ground| sample(case, ground, effort));
+        let samples = pool::deal(&jobs, progress, |testbed| sample(case, testbed, effort));
         let samples: Vec<&[Sample]> = samples.chunks(jobs.len() / COLUMNS).collect();
         let control = |name,
                        about: String,
@@ -223,18 +223,18 @@ impl Experiment {
     }
 
     /// The same machine, where each turn takes a little longer.
-    pub(super) fn placebo(&self, ground: &Ground) -> Ground {
-        let mut ground = ground.clone();
-        let turn = &mut ground.parts.costs.turn;
+    pub(super) fn placebo(&self, testbed: &Testbed) -> Testbed {
+        let mut testbed = testbed.clone();
+        let turn = &mut testbed.parts.costs.turn;
         *turn = turn.saturating_add(self.text.control.placebo.turn_ns);
-        ground
+        testbed
     }
 }
 
 /// A run of a case.
-pub(super) fn sample(case: &Case, ground: &Ground, effort: Effort) -> Sample {
+pub(super) fn sample(case: &Case, testbed: &Testbed, effort: Effort) -> Sample {
     let parts = 0..case.load.parts(effort.size);
-    Sample::of(parts.map(|part| case.load.run(ground, effort.size, part)).collect())
+    Sample::of(parts.map(|part| case.load.run(testbed, effort.size, part)).collect())
 }
 
 /// The first row of the case that controls are run in.

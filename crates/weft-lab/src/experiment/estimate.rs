@@ -39,7 +39,7 @@ pub fn estimate(
     let whole = Instant::now();
     let took = pool::deal(&jobs, progress, |job| {
         let began = Instant::now();
-        job.load.run(&job.ground, job.size, job.part);
+        job.load.run(&job.testbed, job.size, job.part);
         began.elapsed()
     });
     let whole = whole.elapsed();

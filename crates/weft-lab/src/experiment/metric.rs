@@ -43,75 +43,53 @@ pub enum Metric {
     EngineBusy,
 }
 
+/// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
+/// of it is better.
+const TABLE: [(Metric, &str, &str, bool); 16] = [
+    (Metric::Throughput, "throughput", "MB/s", true),
+    (Metric::WithoutClose, "without_close", "MB/s", true),
+    (Metric::RandomWrite, "random_write", "MB/s", true),
+    (Metric::AllDone, "all_done", "MB/s", true),
+    (Metric::Latency, "latency", "ms", false),
+    (Metric::LatencyP99, "latency_p99", "ms", false),
+    (Metric::FlushAverage, "flush_average", "ms", false),
+    (Metric::FlushMax, "flush_max", "ms", false),
+    (Metric::WriteAverage, "write_average", "ms", false),
+    (Metric::Prereads, "prereads", "KiB/MiB", false),
+    (Metric::PrereadWaitP999, "preread_wait_p999", "ms", false),
+    (Metric::PrereadWaitMax, "preread_wait_max", "ms", false),
+    (Metric::MemberKibPerWrite, "member_kib_per_write", "KiB", false),
+    (Metric::MemberRequest, "member_request", "KiB", true),
+    (Metric::Commits, "commits", "1/s", true),
+    (Metric::EngineBusy, "engine_busy", "%", false),
+];
+
 impl Metric {
+    fn row(self) -> (Self, &'static str, &'static str, bool) {
+        TABLE[self as usize]
+    }
+
     /// The name in texts and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Throughput => "throughput",
-            Self::WithoutClose => "without_close",
-            Self::RandomWrite => "random_write",
-            Self::AllDone => "all_done",
-            Self::Latency => "latency",
-            Self::LatencyP99 => "latency_p99",
-            Self::FlushAverage => "flush_average",
-            Self::FlushMax => "flush_max",
-            Self::WriteAverage => "write_average",
-            Self::Prereads => "prereads",
-            Self::PrereadWaitP999 => "preread_wait_p999",
-            Self::PrereadWaitMax => "preread_wait_max",
-            Self::MemberKibPerWrite => "member_kib_per_write",
-            Self::MemberRequest => "member_request",
-            Self::Commits => "commits",
-            Self::EngineBusy => "engine_busy",
-        }
+        self.row().1
     }
 
     /// Unit of the values.
     #[must_use]
     pub fn unit(self) -> &'static str {
-        match self {
-            Self::Throughput | Self::WithoutClose | Self::RandomWrite | Self::AllDone => "MB/s",
-            Self::Latency
-            | Self::LatencyP99
-            | Self::FlushAverage
-            | Self::FlushMax
-            | Self::WriteAverage
-            | Self::PrereadWaitP999
-            | Self::PrereadWaitMax => "ms",
-            Self::Prereads => "KiB/MiB",
-            Self::MemberKibPerWrite | Self::MemberRequest => "KiB",
-            Self::Commits => "1/s",
-            Self::EngineBusy => "%",
-        }
-    }
-
-    /// Whether a run may have nothing of it, with nothing wrong.
-    pub(super) fn may_be_none(self) -> bool {
-        matches!(self, Self::Prereads | Self::PrereadWaitP999 | Self::PrereadWaitMax)
+        self.row().2
     }
 
     /// Whether more of it is better.
     #[must_use]
     pub fn higher_is_better(self) -> bool {
-        match self {
-            Self::Throughput
-            | Self::WithoutClose
-            | Self::RandomWrite
-            | Self::AllDone
-            | Self::MemberRequest
-            | Self::Commits => true,
-            Self::Latency
-            | Self::LatencyP99
-            | Self::FlushAverage
-            | Self::FlushMax
-            | Self::WriteAverage
-            | Self::Prereads
-            | Self::PrereadWaitP999
-            | Self::PrereadWaitMax
-            | Self::MemberKibPerWrite
-            | Self::EngineBusy => false,
-        }
+        self.row().3
+    }
+
+    /// Whether a run may have nothing of it, with nothing wrong.
+    pub(super) fn may_be_none(self) -> bool {
+        matches!(self, Self::Prereads | Self::PrereadWaitP999 | Self::PrereadWaitMax)
     }
 }
 
@@ -121,26 +99,10 @@ mod tests {
 
     #[test]
     fn a_text_calls_a_metric_what_json_calls_it() {
-        for metric in [
-            Metric::Throughput,
-            Metric::WithoutClose,
-            Metric::RandomWrite,
-            Metric::AllDone,
-            Metric::Latency,
-            Metric::LatencyP99,
-            Metric::FlushAverage,
-            Metric::FlushMax,
-            Metric::WriteAverage,
-            Metric::Prereads,
-            Metric::PrereadWaitP999,
-            Metric::PrereadWaitMax,
-            Metric::MemberKibPerWrite,
-            Metric::MemberRequest,
-            Metric::Commits,
-            Metric::EngineBusy,
-        ] {
-            let name = format!("\"{}\"", metric.name());
-            assert_eq!(serde_json::from_str::<Metric>(&name).unwrap(), metric);
+        for (metric, name, ..) in TABLE {
+            assert_eq!((metric.row().0, metric.name()), (metric, name), "rows are in order");
+            let read = serde_json::from_str::<Metric>(&format!("\"{name}\""));
+            assert_eq!(read.unwrap(), metric);
         }
     }
 }

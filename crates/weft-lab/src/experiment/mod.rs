@@ -10,7 +10,7 @@
 //! |---|---|
 //! | text of an experiment | `text.rs` |
 //! | bounds of a text, and one from a file | `bounds.rs` |
-//! | machine of a run | `ground.rs` |
+//! | machine of a run | `testbed.rs` |
 //! | loads and their metrics | `load/` |
 //! | metrics | `metric.rs` |
 //! | course of a run over time | `watch.rs` |
@@ -29,7 +29,6 @@ mod calibrate;
 mod control;
 mod error;
 mod estimate;
-mod ground;
 mod load;
 mod measured;
 mod metric;
@@ -37,6 +36,7 @@ mod pool;
 mod ranges;
 mod results;
 mod tally;
+mod testbed;
 mod text;
 mod watch;
 
@@ -59,7 +59,7 @@ pub use text::{Assumed, Case, ClaimKind, Column, Published, PublishedRow};
 pub use watch::{Inside, Series, TICK, Totals};
 
 use crate::statistics::Estimate;
-use ground::{Ground, Hardware};
+use testbed::{Hardware, Testbed};
 use text::Text;
 
 /// The experiments that weft has, by patch.
@@ -131,7 +131,7 @@ pub struct Sample {
 
 /// Unit of work of one thread.
 struct Job {
-    ground: Ground,
+    testbed: Testbed,
     load: Load,
     size: Size,
     part: usize,
@@ -159,7 +159,7 @@ pub fn run_all(
         counts.push(of_it.len());
         jobs.extend(of_it);
     }
-    let parts = pool::deal(&jobs, progress, |job| job.load.run(&job.ground, job.size, job.part));
+    let parts = pool::deal(&jobs, progress, |job| job.load.run(&job.testbed, job.size, job.part));
     let mut found = jobs.into_iter().zip(parts);
     let outcomes = experiments.iter().zip(counts);
     outcomes.map(|(known, count)| known.outcome(found.by_ref().take(count).collect())).collect()
@@ -377,11 +377,11 @@ impl Experiment {
                 if !needed.contains(&(case.name.as_str(), name.as_str())) {
                     continue;
                 }
-                let ground = Ground::new(&self.text, &hardware, case, column, &[])?;
+                let testbed = Testbed::new(&self.text, &hardware, case, column, &[])?;
                 for run in 0..effort.runs {
-                    let ground = ground.with_seed(effort.seed.wrapping_add(run));
+                    let testbed = testbed.with_seed(effort.seed.wrapping_add(run));
                     jobs.extend((0..case.load.parts(effort.size)).map(|part| Job {
-                        ground: ground.clone(),
+                        testbed: testbed.clone(),
                         load: case.load.clone(),
                         size: effort.size,
                         part,
@@ -412,9 +412,9 @@ impl Experiment {
     fn parameters(&self, case: &str, column: &str) -> Result<serde_json::Value, ExperimentError> {
         let case = self.text.case.iter().find(|of| of.name == case);
         let case = case.expect("a text names only cases that it has");
-        let ground =
-            Ground::new(&self.text, &self.hardware()?, case, &self.text.column[column], &[])?;
-        Ok(ground.to_json(case))
+        let testbed =
+            Testbed::new(&self.text, &self.hardware()?, case, &self.text.column[column], &[])?;
+        Ok(testbed.to_json(case))
     }
 
     /// That everything that it names is there, and everything can be run.
@@ -455,7 +455,7 @@ impl Experiment {
         for case in &text.case {
             for column in text.column.values() {
                 for on_top in [&[][..], &text.control.off] {
-                    Ground::new(text, &hardware, case, column, on_top)?;
+                    Testbed::new(text, &hardware, case, column, on_top)?;
                 }
             }
         }

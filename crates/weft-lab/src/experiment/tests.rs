@@ -225,15 +225,15 @@ fn a_placebo_changes_the_order_of_events() {
     let case = known.case_of(&known.control);
     let hardware = known.hardware().unwrap();
     let column = &known.text.column[&known.control.baseline];
-    let ground = Ground::new(&known.text, &hardware, case, column, &[]).unwrap();
-    let commands = |ground: &Ground| {
-        let sample = control::sample(case, &ground.with_seed(1), quick(1, 1));
+    let testbed = Testbed::new(&known.text, &hardware, case, column, &[]).unwrap();
+    let commands = |testbed: &Testbed| {
+        let sample = control::sample(case, &testbed.with_seed(1), quick(1, 1));
         let totals = *sample.parts[0].series.points.last().unwrap();
         (totals.reads, totals.writes)
     };
-    let plain = commands(&ground);
-    assert_ne!(commands(&known.placebo(&ground)), plain, "as many member requests");
-    assert_eq!(commands(&ground), plain, "the same again is the same");
+    let plain = commands(&testbed);
+    assert_ne!(commands(&known.placebo(&testbed)), plain, "as many member requests");
+    assert_eq!(commands(&testbed), plain, "the same again is the same");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn experiments_30_a_fit_does_not_see_what_is_to_be_predicted() {
     known.text.fit[0].loosen();
     let find = |known: &Experiment| {
         let (fit, figures) = (&known.text.fit[0], known.figures());
-        let model = ground::plain_model(&known.text).unwrap();
+        let model = testbed::plain_model(&known.text).unwrap();
         known.find(fit, &model, figures.baseline(), quick(1, 1), &|_, _, _| ()).unwrap().parameter
     };
     let seen = find(&known);

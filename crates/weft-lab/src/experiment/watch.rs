@@ -16,9 +16,6 @@ use crate::statistics::Stationarity;
 /// Of virtual time.
 pub const TICK: Span = Span::millis(100);
 
-/// Between two looks into a machine.
-const LOOK: Span = Span::millis(1);
-
 /// A run that has not settled goes on for so many times as long, at most.
 const EXTENSIONS_MAX: u64 = 4;
 
@@ -57,11 +54,6 @@ pub struct Inside {
     pub waits: StripeWaits,
     /// Requests and bytes of each member.
     pub members: Vec<Traffic>,
-}
-
-/// Looks into a machine from now on.
-pub(super) fn look_into(machine: &mut Machine) {
-    machine.host.watch_over_time(LOOK);
 }
 
 impl Inside {

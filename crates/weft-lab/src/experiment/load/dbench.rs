@@ -4,16 +4,15 @@
 //! disks are `Flush` and, with `-s`, `WriteX`.
 
 use serde::Deserialize;
-use weft_sim::machine::Machine;
 use weft_sim::workload::dbench::{OperationKind, Settings};
 use weft_sim::workload::ext4::Ext4;
 use weft_units::Span;
 
-use super::{Amount, Part, SECONDS_MAX, Size};
-use crate::experiment::bounds::Bound;
-use crate::experiment::ground::Ground;
+use super::{Amount, Measure, Part, SECONDS_MAX, Size};
+use crate::experiment::bounds::{ArrayText, Bound};
 use crate::experiment::metric::Metric;
-use crate::experiment::watch::{Series, longest, look_into, warm_up};
+use crate::experiment::testbed::Testbed;
+use crate::experiment::watch::{Series, longest, warm_up};
 
 /// `dbench CLIENTS`.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,41 +22,42 @@ pub struct Dbench {
     pub(super) seconds: Amount,
 }
 
-impl Dbench {
-    pub(super) const METRICS: &[Metric] = &[
-        Metric::Throughput,
-        Metric::FlushAverage,
-        Metric::FlushMax,
-        Metric::WriteAverage,
-        Metric::Prereads,
-        Metric::PrereadWaitP999,
-        Metric::PrereadWaitMax,
-        Metric::MemberRequest,
-        Metric::Commits,
-        Metric::EngineBusy,
-    ];
+impl Measure for Dbench {
+    fn metrics(&self) -> &'static [Metric] {
+        &[
+            Metric::Throughput,
+            Metric::FlushAverage,
+            Metric::FlushMax,
+            Metric::WriteAverage,
+            Metric::Prereads,
+            Metric::PrereadWaitP999,
+            Metric::PrereadWaitMax,
+            Metric::MemberRequest,
+            Metric::Commits,
+            Metric::EngineBusy,
+        ]
+    }
 
-    pub(super) fn bounds(&self) -> Vec<Bound> {
+    fn amount(&self) -> Amount {
+        self.seconds
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
         let mut bounds = vec![Bound::of("load.clients", self.clients.into(), 1, 256)];
-        bounds.extend(Bound::amounts(
-            ["load.seconds.quick", "load.seconds.default", "load.seconds.full"],
-            self.seconds,
-            SECONDS_MAX,
-        ));
+        bounds.extend(Bound::amounts("load.seconds", self.seconds, SECONDS_MAX));
         bounds
     }
 
     /// The least of an ext4, and more than a client's files of the stock load take.
-    pub(super) fn bytes(&self) -> u128 {
+    fn bytes(&self, _: ArrayText) -> u128 {
         (2 << 30) + u128::from(self.clients) * (128 << 20)
     }
 
-    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
+    fn run(&self, testbed: &Testbed, size: Size, _: usize) -> Part {
         let time = Span::secs(self.seconds.at(size));
-        let mut machine = Machine::new(&ground.parts);
-        look_into(&mut machine);
-        let fs = Ext4::mount(&mut machine, ground.pool);
-        let (warm_up, seed) = (warm_up(time), ground.parts.seed);
+        let mut machine = testbed.machine();
+        let fs = Ext4::mount(&mut machine, testbed.pool);
+        let (warm_up, seed) = (warm_up(time), testbed.parts.seed);
         let settings = Settings { warm_up, seed, ..Settings::new(self.clients, longest(time)) };
         let run = settings.start(&mut machine, &fs);
         let mut series = Series::default();

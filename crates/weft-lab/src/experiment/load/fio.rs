@@ -13,11 +13,11 @@ use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Found, Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Span, Time};
 
-use super::{Amount, Part, SECONDS_MAX, Size};
-use crate::experiment::bounds::Bound;
-use crate::experiment::ground::Ground;
+use super::{Amount, Measure, Part, SECONDS_MAX, Size, TIME_MAX};
+use crate::experiment::bounds::{ArrayText, Bound};
 use crate::experiment::metric::Metric;
-use crate::experiment::watch::{Series, Totals, longest, look_into, warm_up};
+use crate::experiment::testbed::Testbed;
+use crate::experiment::watch::{Series, Totals, longest, warm_up};
 
 /// Clones of a job that writes.
 #[derive(Clone, Debug, Deserialize)]
@@ -50,49 +50,50 @@ pub struct Isolated {
     pub(super) count: Amount,
 }
 
-impl Fio {
-    pub(super) const METRICS: &[Metric] = &[
-        Metric::Throughput,
-        Metric::Latency,
-        Metric::LatencyP99,
-        Metric::Prereads,
-        Metric::PrereadWaitP999,
-        Metric::PrereadWaitMax,
-        Metric::MemberKibPerWrite,
-        Metric::MemberRequest,
-        Metric::EngineBusy,
-    ];
+impl Measure for Fio {
+    fn metrics(&self) -> &'static [Metric] {
+        &[
+            Metric::Throughput,
+            Metric::Latency,
+            Metric::LatencyP99,
+            Metric::Prereads,
+            Metric::PrereadWaitP999,
+            Metric::PrereadWaitMax,
+            Metric::MemberKibPerWrite,
+            Metric::MemberRequest,
+            Metric::EngineBusy,
+        ]
+    }
 
-    pub(super) fn bounds(&self) -> Vec<Bound> {
+    fn amount(&self) -> Amount {
+        self.seconds
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
         let mut bounds = vec![
             Bound::of("load.block_kib", self.block_kib, 1, BLOCK_KIB_MAX),
             Bound::of("load.clones", self.clones, 1, 1024),
             Bound::of("load.depth", self.depth.into(), 1, 1024),
         ];
-        bounds.extend(Bound::amounts(
-            ["load.seconds.quick", "load.seconds.default", "load.seconds.full"],
-            self.seconds,
-            SECONDS_MAX,
-        ));
+        bounds.extend(Bound::amounts("load.seconds", self.seconds, SECONDS_MAX));
         bounds
     }
 
     /// A block for each clone.
-    pub(super) fn bytes(&self) -> u128 {
+    fn bytes(&self, _: ArrayText) -> u128 {
         u128::from(self.clones) * u128::from(self.block_kib << 10)
     }
 
-    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
+    fn run(&self, testbed: &Testbed, size: Size, _: usize) -> Part {
         let time = Span::secs(self.seconds.at(size));
-        let mut machine = Machine::new(&ground.parts);
-        look_into(&mut machine);
+        let mut machine = testbed.machine();
         let pace = Pace {
             plug: Plug::Request,
             warm_up: warm_up(time),
             run_time: Some(longest(time)),
             ..Pace::depth(self.depth)
         };
-        let (volume, seed) = (machine.host.size().0, ground.parts.seed);
+        let (volume, seed) = (machine.host.size().0, testbed.parts.seed);
         let pids: Vec<Pid> = (0..self.clones)
             .map(|clone| {
                 let asks = self.asks(clone, volume, seed);
@@ -119,7 +120,9 @@ impl Fio {
         ];
         Part::of_steady(&machine, &values, &steady, series)
     }
+}
 
+impl Fio {
     #[cfg(test)]
     pub(in crate::experiment) fn shorten(&mut self) {
         self.seconds = Amount { quick: 1, default: 1, full: 1 };
@@ -146,27 +149,28 @@ impl Fio {
     }
 }
 
-impl Isolated {
-    pub(super) const METRICS: &[Metric] = &[Metric::MemberKibPerWrite, Metric::MemberRequest];
+impl Measure for Isolated {
+    fn metrics(&self) -> &'static [Metric] {
+        &[Metric::MemberKibPerWrite, Metric::MemberRequest]
+    }
 
-    pub(super) fn bounds(&self) -> Vec<Bound> {
+    fn amount(&self) -> Amount {
+        self.count
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
         let mut bounds = vec![Bound::of("load.block_kib", self.block_kib, 1, BLOCK_KIB_MAX)];
-        bounds.extend(Bound::amounts(
-            ["load.count.quick", "load.count.default", "load.count.full"],
-            self.count,
-            10_000,
-        ));
+        bounds.extend(Bound::amounts("load.count", self.count, 10_000));
         bounds
     }
 
-    pub(super) fn bytes(&self) -> u128 {
+    fn bytes(&self, _: ArrayText) -> u128 {
         (self.count.most() * u128::from(APART) + 1) * u128::from(self.block_kib << 10)
     }
 
-    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
+    fn run(&self, testbed: &Testbed, size: Size, _: usize) -> Part {
         let count = self.count.at(size);
-        let mut machine = Machine::new(&ground.parts);
-        look_into(&mut machine);
+        let mut machine = testbed.machine();
         let block = self.block_kib << 10;
         let apart = APART * block;
         let asks = (0..=count)
@@ -177,12 +181,12 @@ impl Isolated {
         // With the first write superblocks are written: it is not counted.
         let done = |machine: &Machine| machine.process::<Job>(pid).found(RequestOp::Write).requests;
         let mut answered = Time(0);
-        while done(&machine) == 0 && answered < Time(0) + Span::secs(SECONDS_MAX) {
+        while done(&machine) == 0 && answered < TIME_MAX {
             answered = answered + Span(PAUSE.0 / 2);
             machine.run(answered);
         }
         let before = Totals::of(&machine, block);
-        series.watch(&mut machine, Time(0) + Span::secs(SECONDS_MAX), |m| done(m) * block);
+        series.watch(&mut machine, TIME_MAX, |m| done(m) * block);
         assert_eq!(done(&machine), count + 1, "all were answered");
         let moved = Totals::of(&machine, done(&machine) * block).since(&before);
         let kib = (moved.read + moved.written) as f64 / 1024.0 / count as f64;

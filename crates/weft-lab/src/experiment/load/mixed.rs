@@ -5,16 +5,15 @@
 //! only.
 
 use serde::Deserialize;
-use weft_sim::machine::Machine;
 use weft_sim::workload::dd::Device;
 use weft_sim::workload::mixed;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, Time};
 
-use super::{Amount, Part, SECONDS_MAX, Size};
-use crate::experiment::bounds::Bound;
-use crate::experiment::ground::Ground;
+use super::{Amount, Measure, Part, Size, TIME_MAX};
+use crate::experiment::bounds::{ArrayText, Bound};
 use crate::experiment::metric::Metric;
-use crate::experiment::watch::{Series, Totals, look_into};
+use crate::experiment::testbed::Testbed;
+use crate::experiment::watch::{Series, Totals};
 
 /// `dd`, and writers of single blocks.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,46 +28,45 @@ pub struct Mixed {
     sync_flag: bool,
 }
 
-impl Mixed {
-    pub(super) const METRICS: &[Metric] = &[
-        Metric::Throughput,
-        Metric::AllDone,
-        Metric::Latency,
-        Metric::LatencyP99,
-        Metric::Prereads,
-        Metric::PrereadWaitP999,
-        Metric::PrereadWaitMax,
-        Metric::MemberRequest,
-    ];
+impl Measure for Mixed {
+    fn metrics(&self) -> &'static [Metric] {
+        &[
+            Metric::Throughput,
+            Metric::AllDone,
+            Metric::Latency,
+            Metric::LatencyP99,
+            Metric::Prereads,
+            Metric::PrereadWaitP999,
+            Metric::PrereadWaitMax,
+            Metric::MemberRequest,
+        ]
+    }
 
-    pub(super) fn bounds(&self) -> Vec<Bound> {
-        let writes = ["load.writes.quick", "load.writes.default", "load.writes.full"];
+    fn amount(&self) -> Amount {
+        self.mib
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
         let mut bounds = vec![Bound::of("load.writers", self.writers, 0, 1024)];
-        bounds.extend(Bound::amounts(
-            ["load.mib.quick", "load.mib.default", "load.mib.full"],
-            self.mib,
-            1 << 30,
-        ));
-        bounds.extend(Bound::amounts(writes, self.writes, 1 << 30));
+        bounds.extend(Bound::amounts("load.mib", self.mib, 1 << 30));
+        bounds.extend(Bound::amounts("load.writes", self.writes, 1 << 30));
         bounds
     }
 
     /// `dd` has the front half.
-    pub(super) fn bytes(&self) -> u128 {
+    fn bytes(&self, _: ArrayText) -> u128 {
         self.mib.most() * 2 * (1 << 20) + (8 << 10)
     }
 
-    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
-        let mut machine = Machine::new(&ground.parts);
-        look_into(&mut machine);
-        machine.add_page_cache(ground.pool, Box::new(Device), Bytes::kib(4));
+    fn run(&self, testbed: &Testbed, size: Size, _: usize) -> Part {
+        let mut machine = testbed.machine();
+        machine.add_page_cache(testbed.pool, Box::new(Device), Bytes::kib(4));
         let (mib, writes) = (self.mib.at(size), self.writes.at(size));
         let Self { writers, sync_flag, .. } = *self;
-        let all = mixed::Mixed { mib, writers, writes, sync_flag, seed: ground.parts.seed };
+        let all = mixed::Mixed { mib, writers, writes, sync_flag, seed: testbed.parts.seed };
         let all = all.add_to(&mut machine);
         let mut series = Series::default();
-        let until = Time(0) + Span::secs(SECONDS_MAX);
-        series.watch(&mut machine, until, |machine| all.done(machine).0);
+        series.watch(&mut machine, TIME_MAX, |machine| all.done(machine).0);
         let totals = Totals::of(&machine, all.done(&machine).0);
         let seconds = |at: Option<Time>| at.map_or(f64::INFINITY, |at| at.0 as f64 / 1e9);
         let (closed, over) = (seconds(all.dd(&machine).closed), seconds(all.ended(&machine)));

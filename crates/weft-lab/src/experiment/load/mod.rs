@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;
+use weft_units::Time;
 
 pub use dbench::Dbench;
 pub use dd::Dd;
@@ -30,8 +31,8 @@ pub use mixed::Mixed;
 pub use tiobench::Tiobench;
 
 use super::bounds::{ArrayText, Bound};
-use super::ground::Ground;
 use super::metric::Metric;
+use super::testbed::Testbed;
 use super::watch::{Inside, Series, Steady};
 
 /// Workload that uses the volume.
@@ -139,75 +140,72 @@ impl Part {
     }
 }
 
+/// What an experiment asks of a load.
+trait Measure {
+    /// Metrics that rows may compare.
+    fn metrics(&self) -> &'static [Metric];
+
+    /// Numbers of its text, and where they have to lie.
+    fn bounds(&self) -> Vec<Bound>;
+
+    /// Bytes of a volume on which it has room, at every size. The bounds of its numbers hold.
+    fn bytes(&self, array: ArrayText) -> u128;
+
+    /// How much a part does, in whatever it is counted in.
+    fn amount(&self) -> Amount;
+
+    /// Number of parts.
+    fn parts(&self, _: Size) -> usize {
+        1
+    }
+
+    /// Runs a part on a new machine.
+    fn run(&self, testbed: &Testbed, size: Size, part: usize) -> Part;
+}
+
 impl Load {
+    fn each(&self) -> &dyn Measure {
+        match self {
+            Self::Dbench(load) => load,
+            Self::Dd(load) => load,
+            Self::Fio(load) => load,
+            Self::Isolated(load) => load,
+            Self::Mixed(load) => load,
+            Self::Tiobench(load) => load,
+        }
+    }
+
     /// Metrics that rows may compare.
     #[must_use]
     pub fn metrics(&self) -> &'static [Metric] {
-        match self {
-            Self::Dbench(_) => Dbench::METRICS,
-            Self::Dd(_) => Dd::METRICS,
-            Self::Fio(_) => Fio::METRICS,
-            Self::Isolated(_) => Isolated::METRICS,
-            Self::Mixed(_) => Mixed::METRICS,
-            Self::Tiobench(_) => Tiobench::METRICS,
-        }
+        self.each().metrics()
     }
 
-    /// Numbers of its text, and where they have to lie.
     pub(super) fn bounds(&self) -> Vec<Bound> {
-        match self {
-            Self::Dbench(load) => load.bounds(),
-            Self::Dd(load) => load.bounds(),
-            Self::Fio(load) => load.bounds(),
-            Self::Isolated(load) => load.bounds(),
-            Self::Mixed(load) => load.bounds(),
-            Self::Tiobench(load) => load.bounds(),
-        }
+        self.each().bounds()
     }
 
-    /// Bytes of a volume on which it has room, at every size. The bounds of its numbers hold.
     pub(super) fn bytes(&self, array: ArrayText) -> u128 {
-        match self {
-            Self::Dbench(load) => load.bytes(),
-            Self::Dd(load) => load.bytes(),
-            Self::Fio(load) => load.bytes(),
-            Self::Isolated(load) => load.bytes(),
-            Self::Mixed(load) => load.bytes(),
-            Self::Tiobench(load) => load.bytes(array),
-        }
+        self.each().bytes(array)
     }
 
-    /// Number of parts.
     pub(super) fn parts(&self, size: Size) -> usize {
-        match self {
-            Self::Tiobench(load) => load.parts(size),
-            _ => 1,
-        }
+        self.each().parts(size)
     }
 
-    /// How much all its parts do, in whatever it is counted in.
+    /// How much all its parts do.
     pub(super) fn work(&self, size: Size) -> f64 {
-        let each = match self {
-            Self::Dbench(Dbench { seconds, .. }) | Self::Fio(Fio { seconds, .. }) => seconds,
-            Self::Dd(Dd { count, .. }) | Self::Isolated(Isolated { count, .. }) => count,
-            Self::Mixed(Mixed { mib, .. }) | Self::Tiobench(Tiobench { mib, .. }) => mib,
-        };
-        each.at(size) as f64 * self.parts(size) as f64
+        self.each().amount().at(size) as f64 * self.parts(size) as f64
     }
 
-    /// Runs a part.
-    pub(super) fn run(&self, ground: &Ground, size: Size, part: usize) -> Part {
-        match self {
-            Self::Dbench(load) => load.run(ground, size),
-            Self::Dd(load) => load.run(ground, size),
-            Self::Fio(load) => load.run(ground, size),
-            Self::Isolated(load) => load.run(ground, size),
-            Self::Mixed(load) => load.run(ground, size),
-            Self::Tiobench(load) => load.run(ground, size, part),
-        }
+    pub(super) fn run(&self, testbed: &Testbed, size: Size, part: usize) -> Part {
+        self.each().run(testbed, size, part)
     }
 }
 
 /// A run of something that ends by itself and takes longer is broken; it would take a disk's whole
 /// life to find out how broken.
 const SECONDS_MAX: u64 = 36_000;
+
+/// End of such a run.
+const TIME_MAX: Time = Time(SECONDS_MAX * 1_000_000_000);

@@ -7,16 +7,15 @@
 //! Source   experiments.md §1.1
 
 use serde::Deserialize;
-use weft_sim::machine::Machine;
 use weft_sim::workload::tiobench::{self, Phase, Run};
 use weft_sim::workload::xfs::Xfs;
-use weft_units::{Bytes, Span, Time};
+use weft_units::Bytes;
 
-use super::{Amount, Part, SECONDS_MAX, Size};
+use super::{Amount, Measure, Part, Size, TIME_MAX};
 use crate::experiment::bounds::{ArrayText, Bound};
-use crate::experiment::ground::Ground;
 use crate::experiment::metric::Metric;
-use crate::experiment::watch::{Series, Totals, look_into};
+use crate::experiment::testbed::Testbed;
+use crate::experiment::watch::{Series, Totals};
 
 /// `tiobench --size … --numruns … --block …`.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,41 +28,44 @@ pub struct Tiobench {
 }
 
 impl Tiobench {
-    pub(super) const METRICS: &[Metric] = &[
-        Metric::Throughput,
-        Metric::RandomWrite,
-        Metric::Prereads,
-        Metric::PrereadWaitP999,
-        Metric::PrereadWaitMax,
-        Metric::MemberRequest,
-    ];
-
     /// Whether it has no part.
     pub(in crate::experiment) fn is_empty(&self) -> bool {
         self.threads.is_empty() || self.block_kib.is_empty()
     }
+}
 
-    pub(super) fn bounds(&self) -> Vec<Bound> {
-        let repeats = ["load.repeats.quick", "load.repeats.default", "load.repeats.full"];
+impl Measure for Tiobench {
+    fn metrics(&self) -> &'static [Metric] {
+        &[
+            Metric::Throughput,
+            Metric::RandomWrite,
+            Metric::Prereads,
+            Metric::PrereadWaitP999,
+            Metric::PrereadWaitMax,
+            Metric::MemberRequest,
+        ]
+    }
+
+    fn amount(&self) -> Amount {
+        self.mib
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
         // Each thread has a block at least of the smallest amount.
         let least = [self.mib.quick, self.mib.default, self.mib.full].into_iter().min();
         let block = self.block_kib.iter().max().map_or(1, |kib| kib.saturating_mul(1 << 10).max(1));
         let threads_max = (least.unwrap_or(0).saturating_mul(1 << 20) / block).min(64);
         let mut bounds: Vec<Bound> =
             self.block_kib.iter().map(|kib| Bound::pages_kib("load.block_kib", *kib)).collect();
-        bounds.extend(Bound::amounts(
-            ["load.mib.quick", "load.mib.default", "load.mib.full"],
-            self.mib,
-            1 << 30,
-        ));
-        bounds.extend(Bound::amounts(repeats, self.repeats, 1000));
+        bounds.extend(Bound::amounts("load.mib", self.mib, 1 << 30));
+        bounds.extend(Bound::amounts("load.repeats", self.repeats, 1000));
         let threads = self.threads.iter().copied();
         bounds.extend(threads.map(|it| Bound::of("load.threads", it.into(), 1, threads_max)));
         bounds
     }
 
     /// Sixteen groups, each with the log and as many files as threads share it.
-    pub(super) fn bytes(&self, array: ArrayText) -> u128 {
+    fn bytes(&self, array: ArrayText) -> u128 {
         let chunk = u128::from(array.chunk.0);
         let threads = self.threads.iter().max().copied().unwrap_or(1);
         let files = u128::from(threads / 16 + 2);
@@ -71,32 +73,32 @@ impl Tiobench {
         16 * (group + chunk * u128::from(array.members))
     }
 
-    pub(super) fn parts(&self, size: Size) -> usize {
+    fn parts(&self, size: Size) -> usize {
         let repeats = usize::try_from(self.repeats.at(size)).expect("a few times");
         self.threads.len() * self.block_kib.len() * repeats
     }
 
-    pub(super) fn run(&self, ground: &Ground, size: Size, part: usize) -> Part {
+    fn run(&self, testbed: &Testbed, size: Size, part: usize) -> Part {
         let threads = self.threads[part % self.threads.len()];
         let rest = part / self.threads.len();
         let block = Bytes::kib(self.block_kib[rest % self.block_kib.len()]);
         let repeat = (rest / self.block_kib.len()) as u64;
         // Each of several times that it is called the disks stand elsewhere.
-        let ground = ground.with_seed(ground.parts.seed ^ (repeat << 32));
-        let mut machine = Machine::new(&ground.parts);
-        look_into(&mut machine);
-        let chunk = ground.parts.chunk.bytes();
-        let full_stripe = Bytes(chunk.0 * u64::from(ground.parts.members - 1));
+        let testbed = testbed.with_seed(testbed.parts.seed ^ (repeat << 32));
+        let mut machine = testbed.machine();
+        let chunk = testbed.parts.chunk.bytes();
+        let full_stripe = Bytes(chunk.0 * u64::from(testbed.parts.members - 1));
         let total = Bytes::mib(self.mib.at(size));
         let xfs = Xfs::new(machine.host.size(), chunk, full_stripe, total);
-        machine.add_page_cache(ground.pool, Box::new(xfs), BIO);
-        let published = tiobench::Tiobench::published(threads, block, xfs.log(), ground.parts.seed);
+        machine.add_page_cache(testbed.pool, Box::new(xfs), BIO);
+        let published =
+            tiobench::Tiobench::published(threads, block, xfs.log(), testbed.parts.seed);
         let phases = vec![Phase::Write, Phase::RandomWrite];
         let pid = tiobench::Tiobench { size: total, phases, ..published }.add_to(&mut machine);
         let mut series = Series::default();
         // What members did when the first phase was over, as near as a tick.
         let mut first_phase = None;
-        series.watch(&mut machine, Time(0) + Span::secs(SECONDS_MAX), |machine| {
+        series.watch(&mut machine, TIME_MAX, |machine| {
             let timed = machine.process::<Run>(pid).timed();
             if timed.len() > 1 && first_phase.is_none() {
                 first_phase = Some(Totals::of(machine, timed[0].bytes.0));

@@ -7,11 +7,14 @@ use weft_engine::knobs::{self, Knobs};
 use weft_engine::layout::level::LEVELS;
 use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_sim::drive::{Drive, Model};
-use weft_sim::machine::{Costs, MachineParts};
-use weft_units::Bytes;
+use weft_sim::machine::{Costs, Machine, MachineParts};
+use weft_units::{Bytes, Span};
 
 use super::error::ExperimentError;
 use super::text::{Base, Case, Column, MachineText, Text};
+
+/// Between two looks into a machine.
+const LOOK: Span = Span::millis(1);
 
 /// Drives and costs that all columns share.
 #[derive(Clone, Debug)]
@@ -20,14 +23,14 @@ pub(super) struct Hardware {
     pub(super) costs: Costs,
 }
 
-/// What a run needs apart from its load.
+/// What a run needs apart from its load: machine and page cache.
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
+pub(super) struct Testbed {
     pub(super) parts: MachineParts,
     pub(super) pool: PoolConfig,
 }
 
-impl Ground {
+impl Testbed {
     /// Of a column in a case, with some knobs on top.
     pub(super) fn new(
         text: &Text,
@@ -87,6 +90,13 @@ impl Ground {
             "page_cache": format!("{:?}", self.pool),
             "load": format!("{:?}", case.load),
         })
+    }
+
+    /// A new machine of these parts that is looked into while it runs.
+    pub(super) fn machine(&self) -> Machine {
+        let mut machine = Machine::new(&self.parts);
+        machine.host.watch_over_time(LOOK);
+        machine
     }
 
     /// The same for a run that has this seed.
