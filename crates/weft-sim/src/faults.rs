@@ -63,10 +63,9 @@ pub enum Planned {
 }
 
 impl Faults {
-    /// None.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::default()
+    /// Sectors that cannot be read: for good, or until they are written.
+    pub(crate) fn unreadable(&mut self, for_good: bool) -> &mut BTreeSet<u64> {
+        if for_good { &mut self.dead_reads } else { &mut self.bad_reads }
     }
 
     /// Whether a range has a sector of the set.

@@ -110,7 +110,7 @@ fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
 
 /// The member is well again. If the array failed it, it is removed, joins and is rebuilt.
 fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
-    world.disks[disk].faults = Faults { tears: true, ..Faults::none() };
+    world.disks[disk].faults = Faults { tears: true, ..Faults::default() };
     world.run(order);
     if world.snapshot().volumes[0].degraded > 0 {
         if !world.is_out(disk) {

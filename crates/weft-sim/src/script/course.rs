@@ -1,0 +1,465 @@
+//! Course of a script: its steps carried out in a world, and what has to hold at its end.
+
+use std::collections::BTreeSet;
+
+use weft_engine::assemble;
+use weft_engine::{Flags, ReplyError, RequestOp, SyncAction, Verb};
+use weft_units::{ByteRange, ClientId, Span};
+
+use super::{Plant, Report, Script, ScriptStep};
+use crate::checker::Violation;
+use crate::checker::parity::Bytes;
+use crate::crash::{Coverage, CutMode};
+use crate::driver::Order;
+use crate::faults::Planned;
+use crate::model::Payload;
+use crate::world::{Ticket, World};
+
+/// A script that runs.
+pub(super) struct Course<'a> {
+    script: &'a Script,
+    plant: Plant<'a>,
+    world: World,
+    report: Report,
+    /// A stop that was asked for.
+    stop: Option<Ticket>,
+    /// Disks that something went wrong with.
+    hurt: BTreeSet<usize>,
+}
+
+impl<'a> Course<'a> {
+    /// A script in a new world, before its first step.
+    pub(super) fn new(script: &'a Script, plant: Plant<'a>) -> Self {
+        let (world, report) = (World::new(script.options.clone()), Report::default());
+        Self { script, plant, world, report, stop: None, hurt: BTreeSet::new() }
+    }
+
+    /// Carries out all steps, and what comes at the end.
+    pub(super) fn perform(mut self, at: &mut usize) -> Result<Report, Violation> {
+        (self.plant)(&mut self.world);
+        // A connection's name is not used again.
+        let mut names = [1, 2, 3];
+        for (index, step) in self.script.steps.iter().enumerate() {
+            *at = index;
+            let step = match *step {
+                ScriptStep::Ask { client, op, start, len, flags } => {
+                    ScriptStep::Ask { client: names[client as usize - 1], op, start, len, flags }
+                }
+                ScriptStep::Disconnect(client) => {
+                    names[client as usize - 1] += 3;
+                    ScriptStep::Disconnect(names[client as usize - 1] - 3)
+                }
+                other => other,
+            };
+            self.step(step)?;
+            if let Some(violation) = self.world.failure() {
+                return Err(violation.clone());
+            }
+            self.hurt.extend(step.hurts());
+            self.give_up();
+            // Refused, as it may be beyond the promises.
+            if !self.world.is_running() {
+                break;
+            }
+        }
+        *at = self.script.steps.len();
+        if let Some(ticket) = self.stop.take().filter(|_| self.world.is_running()) {
+            self.stopped(ticket)?;
+        }
+        self.end()?;
+        let Self { world, mut report, .. } = self;
+        world.disks.iter().for_each(|disk| report.io_errors.merge(disk.stats.io_errors));
+        report.coverage = world.coverage;
+        report.excuses = world.excuses();
+        report.requests = world.requests_answered();
+        report.digest = world.digest;
+        Ok(report)
+    }
+
+    /// Clients, administrators and time; faults and ends of the engine have their own.
+    fn step(&mut self, step: ScriptStep) -> Result<(), Violation> {
+        let (script, world) = (self.script, &mut self.world);
+        match step {
+            ScriptStep::Add => {
+                world.add_blank();
+                world.settle();
+            }
+            ScriptStep::Ask { client, op, start, len, flags } => {
+                let range = ByteRange::new(start, len);
+                world.request(ClientId(client), op, range, Payload::Tags, flags);
+                // One in two is seen together with what comes next.
+                if start / 4096 % 2 == 0 {
+                    world.settle();
+                }
+            }
+            ScriptStep::Disconnect(client) => {
+                world.disconnect(ClientId(client));
+                world.settle();
+            }
+            ScriptStep::FailDisk(disk) => {
+                let member = world.member_of(disk);
+                world.admin(Verb::Fail(member));
+                world.settle();
+            }
+            ScriptStep::Finish => {
+                // What can be done without a disk that stalls is done, and then the stall goes on.
+                if stalls(world) {
+                    world.idle(STALL);
+                }
+                if !stalls(world) || world.unanswered() > 0 {
+                    answer_again(world);
+                    world.run(script.order);
+                }
+            }
+            ScriptStep::Return(disk) => {
+                if world.is_out(disk) && !world.disks[disk].faults.gone {
+                    world.add(disk, None);
+                    world.settle();
+                }
+            }
+            ScriptStep::Remove(disk) => {
+                let member = world.member_of(disk);
+                world.admin(Verb::Remove(member));
+                world.settle();
+            }
+            ScriptStep::Set(name, value) => {
+                world.set(name, value);
+                world.settle();
+            }
+            ScriptStep::Sleep(millis) => world.idle(Span::millis(millis)),
+            ScriptStep::Steps(count) => {
+                world.settle();
+                complete(world, script.order, count);
+            }
+            ScriptStep::Sync(action) => {
+                world.admin(Verb::SyncAction(action));
+                world.settle();
+            }
+            ScriptStep::Wait(millis) => world.pass_time(Span::millis(millis)),
+            ScriptStep::Cut(_)
+            | ScriptStep::CutAgain { .. }
+            | ScriptStep::Kill
+            | ScriptStep::Look(_)
+            | ScriptStep::Stop
+            | ScriptStep::Stopped => return self.ending(step),
+            _ => fault(world, step),
+        }
+        Ok(())
+    }
+
+    /// The power goes, the process dies, or an administrator stops the array.
+    fn ending(&mut self, step: ScriptStep) -> Result<(), Violation> {
+        if !matches!(step, ScriptStep::Stop | ScriptStep::Stopped) {
+            self.stop = None;
+        }
+        match step {
+            ScriptStep::Cut(mode) => {
+                self.world.power_cut(mode);
+                self.restart(false)?;
+            }
+            ScriptStep::CutAgain { mode, after, stop } => {
+                self.world.power_cut(mode);
+                self.begin(false)?;
+                if !self.world.is_running() {
+                    return Ok(());
+                }
+                complete(&mut self.world, self.script.order, after);
+                if stop && self.world.failure().is_none() {
+                    let ticket = self.world.admin(Verb::Stop);
+                    self.world.settle();
+                    self.stopped(ticket)?;
+                } else if self.world.failure().is_none() {
+                    self.world.power_cut(mode);
+                    self.restart(false)?;
+                }
+            }
+            ScriptStep::Kill => {
+                self.world.kill();
+                self.report.kills += 1;
+                self.restart(false)?;
+            }
+            ScriptStep::Look(mode) => {
+                self.world.power_cut(mode);
+                self.world.disks.iter_mut().for_each(|disk| disk.read_only = true);
+                self.restart(true)?;
+                if self.world.is_running() {
+                    self.report.looks += 1;
+                    self.try_to_write()?;
+                    self.world.stopped();
+                }
+                self.world.disks.iter_mut().for_each(|disk| disk.read_only = false);
+                if self.world.failure().is_none() {
+                    self.restart(false)?;
+                }
+            }
+            ScriptStep::Stop => {
+                let ticket = self.world.admin(Verb::Stop);
+                self.stop.get_or_insert(ticket);
+                self.world.settle();
+            }
+            _ => {
+                if let Some(ticket) = self.stop.take() {
+                    self.stopped(ticket)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the run if more members are hurt than was drawn, as a cut tore superblocks: it is
+    /// beyond the promises.
+    fn give_up(&mut self) {
+        let torn = self.world.torn_out();
+        let beyond = || self.hurt.union(&torn).count() > self.script.options.parities();
+        if self.script.assembles && !torn.is_empty() && self.world.is_running() && beyond() {
+            self.world.coverage.given_up += 1;
+            self.world.stopped();
+        }
+    }
+
+    /// A stop is answered; then members may be closed, and nothing of the array is in their caches.
+    /// The power goes to see to it.
+    fn stopped(&mut self, ticket: Ticket) -> Result<(), Violation> {
+        answer_again(&mut self.world);
+        self.world.run(self.script.order);
+        if self.world.failure().is_some() {
+            return Ok(());
+        }
+        let answer = self.world.take_answer(ticket);
+        // It may be that it cannot be recorded: without space, or beyond the promises.
+        let refused = matches!(answer, Some(Err(ReplyError::NoSpace)))
+            || matches!(answer, Some(Err(_))) && !self.script.within_promises;
+        if !refused && !matches!(answer, Some(Ok(_))) {
+            let message = format!("stop is answered {answer:?}");
+            return fail(&mut self.world, Violation::new("I11 exactly once", message));
+        }
+        if self.script.within_promises && !refused {
+            let volume = &self.world.snapshot().volumes[0];
+            if volume.resync_from != self.world.record.dirty_from() {
+                let (knows, says) = (volume.resync_from, self.world.record.dirty_from());
+                let message =
+                    format!("stopped; parity is right but for {knows:?}, superblocks say {says:?}");
+                return fail(&mut self.world, Violation::new("I5 dirty before data", message));
+            }
+            let mark = self.world.model.flush_issued();
+            self.world.model.flush_acknowledged(mark);
+        }
+        self.report.stops += u64::from(!refused);
+        // At rest: not one of the cuts that are counted.
+        let (coverage, was_cut) = (self.world.coverage, self.world.was_cut);
+        self.world.power_cut(CutMode::Nothing);
+        self.world.was_cut = was_cut;
+        let judged_partly = self.world.coverage.judged_partly;
+        self.world.coverage = Coverage { judged_partly, ..coverage };
+        self.restart(false)
+    }
+
+    /// A new engine from what is on the media.
+    fn begin(&mut self, read_only: bool) -> Result<(), Violation> {
+        if self.world.failure().is_some() {
+            return Ok(());
+        }
+        have_space(&mut self.world);
+        let how =
+            assemble::Options { read_only, run: true, force_dirty: true, ..Default::default() };
+        if let Err(refused) = self.world.start(&how) {
+            if self.script.assembles && self.world.must_assemble() {
+                let message = format!("refused: {refused}");
+                return fail(&mut self.world, Violation::new("I1 durability", message));
+            }
+            self.world.coverage.refused += u64::from(self.script.assembles);
+            return Ok(());
+        }
+        (self.plant)(&mut self.world);
+        self.give_up();
+        Ok(())
+    }
+
+    /// A new engine from what is on the media, and a look at everything.
+    fn restart(&mut self, read_only: bool) -> Result<(), Violation> {
+        self.begin(read_only)?;
+        if self.world.is_running() && self.world.failure().is_none() {
+            // A disk that stalls does so for the next engine too.
+            if stalls(&self.world) {
+                self.world.idle(STALL);
+            }
+            answer_again(&mut self.world);
+            self.report.verified += self.verify();
+        }
+        Ok(())
+    }
+
+    /// Reads all there is, or all that is left.
+    fn verify(&mut self) -> u64 {
+        match (self.script.within_promises, self.script.assembles) {
+            (true, _) => self.world.verify(self.script.order),
+            (false, false) => self.world.verify_readable(self.script.order),
+            // Disks lie: nothing is known of what they hold.
+            (false, true) => 0,
+        }
+    }
+
+    fn try_to_write(&mut self) -> Result<(), Violation> {
+        let range = ByteRange::new(0, 4096);
+        let sync = Flags { sync: true, ..Flags::NONE };
+        let ticket = self.world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync);
+        self.world.run(self.script.order);
+        match self.world.take_answer(ticket) {
+            Some(Ok(_)) => {
+                fail(&mut self.world, Violation::new("I9 read-only", "a write is acknowledged"))
+            }
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+
+    /// Faults cease; everything finishes; what is there is right.
+    fn end(&mut self) -> Result<(), Violation> {
+        if !self.world.is_running() {
+            return Ok(());
+        }
+        for disk in &mut self.world.disks {
+            disk.faults.stalled = false;
+            disk.faults.no_space = false;
+            disk.faults.schedule.clear();
+        }
+        self.world.run(self.script.order);
+        self.run_syncs();
+        if let Some(violation) = self.world.failure() {
+            return Err(violation.clone());
+        }
+        self.report.verified += self.verify();
+        if let Some(violation) = self.world.failure() {
+            return Err(violation.clone());
+        }
+        if !self.script.within_promises {
+            return Ok(());
+        }
+        let scrub = self.world.scrub(Bytes::Visible);
+        self.report.scrubbed += scrub.written;
+        let dirty = self.world.snapshot().volumes[0].resync_from;
+        let wrong: Vec<u64> = scrub
+            .wrong
+            .iter()
+            .copied()
+            .filter(|column| dirty.is_none_or(|from| *column < from.0))
+            .collect();
+        if let Some(column) = wrong.first() {
+            let count = wrong.len();
+            let message = format!("at rest the parity of {count} columns is wrong, first {column}");
+            return fail(&mut self.world, Violation::new("I6 parity or dirty", message));
+        }
+        Ok(())
+    }
+
+    /// Once members answer, resync that is needed begins and ends (I13).
+    fn run_syncs(&mut self) {
+        let begun = self.world.now;
+        while self.world.failure().is_none() {
+            let volume = &self.world.snapshot().volumes[0];
+            let action = volume.sync_action;
+            let runs = !matches!(action, SyncAction::Idle | SyncAction::Frozen);
+            let waits = volume.resync_from.is_some()
+                && action != SyncAction::Frozen
+                && volume.degraded < self.script.options.parities()
+                && self.script.within_promises;
+            if !runs && !waits {
+                break;
+            }
+            let took = self.world.now.since(begun);
+            if took > SYNCED_WITHIN {
+                let from = volume.resync_from;
+                let message =
+                    format!("{action:?}, parity to check from {from:?}, {took:?} after the end");
+                self.world.fail(Violation::new("I13 liveness", message));
+                break;
+            }
+            self.world.idle(Span::millis(500));
+        }
+        self.world.coverage.longest_sync =
+            self.world.coverage.longest_sync.max(self.world.now.since(begun));
+    }
+}
+
+/// For how long a disk stalls at least, where something could be done without it: longer than
+/// `read_around`.
+const STALL: Span = Span::secs(5);
+
+/// How long resync takes at most once members answer, on arrays as small as scripts have.
+const SYNCED_WITHIN: Span = Span::secs(10);
+
+/// Ends the run, if what the checker says counts.
+fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
+    world.fail(violation);
+    world.failure().map_or(Ok(()), |violation| Err(violation.clone()))
+}
+
+/// Plants a fault of a disk, or takes one away that comes and goes.
+fn fault(world: &mut World, step: ScriptStep) {
+    let first = |disk: usize| world.array.data_offset[disk].0;
+    match step {
+        ScriptStep::FailOperation { disk, after, how } => {
+            if let Some(disk) = world.disks.get_mut(disk) {
+                let number = disk.operations() + after;
+                disk.faults.schedule.insert(number, how);
+            }
+        }
+        ScriptStep::BadRead { disk, column, dead } => {
+            let sector = column + first(disk);
+            world.disks[disk].faults.unreadable(dead).insert(sector);
+        }
+        ScriptStep::BadSuperblock { disk, dead } => {
+            let disk = &mut world.disks[disk];
+            if let Some(at) = world.options.version.position(disk.size()) {
+                disk.faults.unreadable(dead).insert(at.0);
+            }
+        }
+        ScriptStep::BadWrite { disk, column } => {
+            let sector = column + first(disk);
+            world.disks[disk].faults.bad_writes.insert(sector);
+        }
+        ScriptStep::FlushError(disk) => world.disks[disk].faults.flush_error = true,
+        ScriptStep::LyingFlush(disk) => world.disks[disk].faults.lying_flush = true,
+        ScriptStep::Shrink { disk, sectors } => {
+            let ends_at = &mut world.disks[disk].faults.ends_at;
+            *ends_at = Some(ends_at.map_or(sectors, |before| before.min(sectors)));
+        }
+        ScriptStep::NoSpace(disk) => {
+            if let Some(disk) = world.disks.get_mut(disk) {
+                disk.faults.no_space = !disk.faults.no_space;
+            }
+        }
+        ScriptStep::Stall(disk) => {
+            let faults = &mut world.disks[disk].faults;
+            faults.stalled = !faults.stalled;
+        }
+        other => unreachable!("{other:?} is no fault"),
+    }
+}
+
+/// So many requests complete, if there are as many.
+fn complete(world: &mut World, order: Order, count: u32) {
+    for _ in 0..count {
+        if world.failure().is_some() || !world.step(order) {
+            break;
+        }
+    }
+}
+
+/// Whether a disk does not answer.
+fn stalls(world: &World) -> bool {
+    world.disks.iter().any(|disk| !disk.can_complete())
+}
+
+/// Everybody answers, and has space.
+fn answer_again(world: &mut World) {
+    have_space(world);
+    world.disks.iter_mut().for_each(|disk| disk.faults.stalled = false);
+}
+
+/// Everybody has space, and nobody begins to stall.
+fn have_space(world: &mut World) {
+    for disk in &mut world.disks {
+        disk.faults.no_space = false;
+        disk.faults.schedule.retain(|_, planned| *planned != Planned::Silent);
+    }
+}
