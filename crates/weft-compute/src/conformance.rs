@@ -109,7 +109,8 @@ impl<F: Frames> Memory<F> {
         }
     }
 
-    fn operations(&mut self) -> usize {
+    /// Each kind of operation, right and wrong, and with zeros.
+    fn table(&self) -> Vec<Row> {
         let at: Vec<Segment> = (0..STRIPS).map(|strip| self.at(strip)).collect();
         let data: Sources = (0..3).map(|strip| self.source(strip, strip)).collect();
         let (p, q) = (Some(at[P as usize]), Some(at[Q as usize]));
@@ -197,6 +198,11 @@ impl<F: Frames> Memory<F> {
             let ops = vec![ComputeOp::Zero { to: at[1] }, pq(Some(a), Some(b)), same];
             table.push(("a data strip of zeros", ops, agrees, &[]));
         }
+        table
+    }
+
+    fn operations(&mut self) -> usize {
+        let table = self.table();
         for (name, ops, value, same) in &table {
             let of = (self.offset, self.len);
             self.fill();
@@ -207,7 +213,7 @@ impl<F: Frames> Memory<F> {
             }
         }
         self.change(A, |bytes| bytes.fill(0xdb));
-        self.compute(&[ComputeOp::Zero { to: a }]);
+        self.compute(&[ComputeOp::Zero { to: self.at(A) }]);
         assert!(self.bytes(A).iter().all(|byte| *byte == 0));
         1 + table.len()
     }

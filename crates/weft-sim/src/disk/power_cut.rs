@@ -8,6 +8,9 @@ use super::{Disk, DiskOp, Sector, nth};
 use crate::crash::{CutMode, CutReport};
 use crate::rng::Rng;
 
+/// Sectors that survive or not as one: sequence of their write, first sector, contents.
+type Piece = (u64, u64, Vec<Sector>);
+
 impl Disk {
     /// The power goes: what is not durable survives or does not, as `mode` and `rng` choose, and
     /// nothing is outstanding any more.
@@ -40,18 +43,7 @@ impl Disk {
             .filter(|(_, count, _, preflush, _)| *preflush && *count > 0)
             .map(|(at, count, bytes, ..)| (*at, self.peek_stable(*at, *count), bytes.clone()))
             .collect();
-        // Pieces that survive or not as one: (sequence, sector, contents of one atom's sectors).
-        let mut pieces: Vec<(u64, u64, Vec<Sector>)> = Vec::new();
-        let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
-        for (sector, versions) in self.cache.take() {
-            for version in versions {
-                let whole = atoms.entry((version.sequence, sector / atom)).or_default();
-                whole.push(version.bytes);
-            }
-        }
-        for ((sequence, number), contents) in atoms {
-            pieces.push((sequence, number * atom, contents));
-        }
+        let mut pieces = self.pieces_of_cache(atom);
         for (order, (at, count, bytes, _, _)) in in_flight.into_iter().enumerate() {
             let sequence = self.sequence + order as u64;
             let len = self.sector_bytes(at);
@@ -93,6 +85,19 @@ impl Disk {
         self.sequence += 1_000_000;
         self.faults.stalled = false;
         report
+    }
+
+    /// Takes out of the cache what a cut decides of as one, in atoms of so many sectors.
+    fn pieces_of_cache(&mut self, atom: u64) -> Vec<Piece> {
+        let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
+        for (sector, versions) in self.cache.take() {
+            for version in versions {
+                let whole = atoms.entry((version.sequence, sector / atom)).or_default();
+                whole.push(version.bytes);
+            }
+        }
+        let pieces = atoms.into_iter();
+        pieces.map(|((sequence, number), contents)| (sequence, number * atom, contents)).collect()
     }
 
     /// One sector of a superblock that was being written holds a beginning of what was to be there.

@@ -36,20 +36,10 @@ pub struct Silent {
     pub located: u64,
 }
 
-impl Silent {
-    /// Adds what another found.
-    pub fn merge(&mut self, other: Self) {
-        self.lost += other.lost;
-        self.elsewhere += other.elsewhere;
-        self.other_member += other.other_member;
-        self.stale += other.stale;
-        self.counted += other.counted;
-        self.located += other.located;
-    }
-}
+sums!(Silent: lost, elsewhere, other_member, stale, counted, located);
 
 /// Sectors of a stripe on each member.
-const HEIGHT: u64 = 8;
+const STRIPE_SECTORS: u64 = 8;
 
 /// Plants some, in stripes of their own, and looks for them. The disks are as a drive would leave
 /// them that did so with a write of the last pass.
@@ -68,15 +58,16 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut silent = Silent::default();
     // By the first column of each stripe, the disk that is wrong there.
     let mut wrong: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut stripes: Vec<u64> = (0..world.array.geometry.member_size().0 / HEIGHT).collect();
+    let mut stripes: Vec<u64> =
+        (0..world.array.geometry.member_size().0 / STRIPE_SECTORS).collect();
     rng.shuffle(&mut stripes);
-    let mut free = stripes.into_iter().map(|stripe| stripe * HEIGHT);
+    let mut free = stripes.into_iter().map(|stripe| stripe * STRIPE_SECTORS);
     for _ in 0..1 + rng.below(6) {
         let disk = rng.index(members);
         let (Some(column), Some(other)) = (free.next(), free.next()) else { break };
         let offset = |disk: usize| world.array.data_offset[disk].0;
-        let (at, count) = (rng.below(HEIGHT), 1 + rng.below(HEIGHT));
-        let count = count.min(HEIGHT - at);
+        let (at, count) = (rng.below(STRIPE_SECTORS), 1 + rng.below(STRIPE_SECTORS));
+        let count = count.min(STRIPE_SECTORS - at);
         let old = before[disk].peek(offset(disk) + column + at, count);
         let new = world.disks[disk].peek(offset(disk) + column + at, count);
         let place = offset(disk) + column + at;
@@ -107,17 +98,27 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
             wrong.insert(other, stray);
         }
     }
-    let (counted, named) = check(&mut world)?;
-    if counted != wrong.len() as u64 * HEIGHT {
-        let planted = wrong.len() as u64 * HEIGHT;
+    found(&mut world, &wrong, silent)
+}
+
+/// Whether a check counts every stripe that was made wrong, `wrong` by first column and disk, and on
+/// RAID 6 names the disk.
+fn found(
+    world: &mut World,
+    wrong: &BTreeMap<u64, usize>,
+    mut silent: Silent,
+) -> Result<Totals, String> {
+    let (counted, named) = check(world)?;
+    if counted != wrong.len() as u64 * STRIPE_SECTORS {
+        let planted = wrong.len() as u64 * STRIPE_SECTORS;
         return Err(format!(
             "mismatch_cnt is {counted}, planted were {planted} sectors: {wrong:?}"
         ));
     }
     silent.counted = wrong.len() as u64;
     if world.options.parities() > 1 {
-        for (column, disk) in &wrong {
-            let found = culprit(&world, *column);
+        for (column, disk) in wrong {
+            let found = culprit(world, *column);
             if found != Some(*disk) {
                 return Err(format!("stripe at {column}: located {found:?}, planted disk {disk}"));
             }
@@ -174,7 +175,7 @@ fn culprit(world: &World, column: u64) -> Option<usize> {
     let disk = |slot: Slot| world.record.in_sync(slot);
     let read = |slot: Slot| {
         let disk = disk(slot)?;
-        Some(world.disks[disk].peek(column + world.array.data_offset[disk].0, HEIGHT))
+        Some(world.disks[disk].peek(column + world.array.data_offset[disk].0, STRIPE_SECTORS))
     };
     let slots: Vec<Slot> = (0..geometry.members())
         .map(Slot)

@@ -135,7 +135,7 @@ impl World {
         self.checkers.limit(|limits| limits.stripes = most);
     }
 
-    /// Sets a knob by its name.
+    /// An administrator sets a knob by its name.
     ///
     /// # Panics
     /// There is no such knob or value.
@@ -335,27 +335,7 @@ impl World {
                 self.model.write_failed(write);
                 Err(error)
             }
-            (Expected::Read(mark), Ok(())) => {
-                let range = mark.range();
-                let part = issued.frames.part(range.start.0 % FRAME_BYTES, range.len.0);
-                let bytes = self.memory.part(part).to_vec();
-                let beyond = self.interrupted && !self.options.data_promised;
-                let errors = |sector: u64| {
-                    let (column, array) = (self.array.column(sector), &self.array);
-                    match beyond {
-                        true => self.suspects.errors_if_lost(array, column.sector, column.data),
-                        false => self.suspects.errors(array, column.sector, column.data),
-                    }
-                };
-                let mut excuses = self.excuses;
-                let done = self.model.read_done(&mark, &bytes, errors, &mut excuses);
-                self.excuses = excuses;
-                if let Err(violation) = done {
-                    self.fail(violation);
-                }
-                self.memory.give_back(issued.frames);
-                Ok(bytes)
-            }
+            (Expected::Read(mark), Ok(())) => Ok(self.read_done(&mark, issued.frames)),
             (Expected::Read(mark), Err(ReplyError::Stalled)) => {
                 self.model.read_failed();
                 let range = mark.range();
@@ -372,6 +352,29 @@ impl World {
         };
         self.answered += 1;
         self.answers.insert(ticket, answer);
+    }
+
+    /// The bytes of a read that is answered, which the model must allow; its frames are free again.
+    fn read_done(&mut self, mark: &ReadMark, frames: Run) -> Vec<u8> {
+        let range = mark.range();
+        let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
+        let bytes = self.memory.part(part).to_vec();
+        let beyond = self.interrupted && !self.options.data_promised;
+        let errors = |sector: u64| {
+            let (column, array) = (self.array.column(sector), &self.array);
+            match beyond {
+                true => self.suspects.errors_if_lost(array, column.sector, column.data),
+                false => self.suspects.errors(array, column.sector, column.data),
+            }
+        };
+        let mut excuses = self.excuses;
+        let done = self.model.read_done(mark, &bytes, errors, &mut excuses);
+        self.excuses = excuses;
+        if let Err(violation) = done {
+            self.fail(violation);
+        }
+        self.memory.give_back(frames);
+        bytes
     }
 
     /// State of a world in which nothing moves any more.

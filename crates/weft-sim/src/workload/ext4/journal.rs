@@ -124,6 +124,34 @@ impl Journal {
         self.thread.expect("it is mounted")
     }
 
+    /// Whether data that the committing transaction is about is still being written.
+    fn awaits_data(&self, host: &mut Host, pid: Pid) -> bool {
+        let committing = self.committing.as_ref().expect("it commits");
+        committing.ordered.iter().any(|pages| host.awaits_pages(pid, *pages))
+    }
+
+    /// Number of blocks that the committing transaction has, descriptors included.
+    fn begin_blocks(&mut self) -> u64 {
+        let blocks = self.committing.as_ref().expect("it commits").metadata.len() as u64;
+        self.commits.metadata_blocks += blocks;
+        blocks + blocks.div_ceil(TAGS)
+    }
+
+    /// The commit block is durable: tells those who waited for it.
+    fn end_commit(&mut self, host: &mut Host) -> Transaction {
+        let committed = self.committing.take().expect("it commits");
+        self.commits.transactions += 1;
+        let number = self.committed();
+        self.waiters.retain(|(transaction, pid)| {
+            let waits = *transaction > number;
+            if !waits {
+                host.tell(*pid, 0);
+            }
+            waits
+        });
+        committed
+    }
+
     fn due(&self) -> Option<Time> {
         let began = self.running.began?;
         Some(if self.running.asked { began } else { began + INTERVAL })
@@ -199,16 +227,10 @@ impl Jbd2 {
                 self.stage = Stage::Data;
             }
             Stage::Data => {
-                let committing = journal.committing.as_ref().expect("it commits");
-                for pages in &committing.ordered {
-                    if host.awaits_pages(self.thread.pid(), *pages) {
-                        return false;
-                    }
+                if journal.awaits_data(host, self.thread.pid()) {
+                    return false;
                 }
-                let blocks = committing.metadata.len() as u64;
-                journal.commits.metadata_blocks += blocks;
-                let left = blocks + blocks.div_ceil(TAGS);
-                self.stage = Stage::Blocks { left, under_way: 0 };
+                self.stage = Stage::Blocks { left: journal.begin_blocks(), under_way: 0 };
             }
             Stage::Blocks { left: 0, under_way: 0 } => {
                 let flags = Flags { sync: true, preflush: true, fua: true, ..Flags::NONE };
@@ -226,21 +248,8 @@ impl Jbd2 {
             }
             Stage::Commit { answered: false } => return false,
             Stage::Commit { answered: true } => {
-                let committed = journal.committing.take().expect("it commits");
-                journal.commits.transactions += 1;
-                let number = journal.committed();
-                let mut waiters = std::mem::take(&mut journal.waiters);
-                waiters.retain(|(transaction, pid)| {
-                    let waits = *transaction > number;
-                    if !waits {
-                        host.tell(*pid, 0);
-                    }
-                    waits
-                });
-                journal.waiters = waiters;
-                for blocks in committed.freed {
-                    state.space.give(blocks);
-                }
+                let committed = journal.end_commit(host);
+                committed.freed.into_iter().for_each(|blocks| state.space.give(blocks));
                 let blocks = committed.metadata.into_iter().collect();
                 self.stage = Stage::Refile { blocks, balances: false };
             }
