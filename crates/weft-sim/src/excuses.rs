@@ -30,18 +30,7 @@ pub struct Excuses {
     pub too_many: u64,
 }
 
-impl Excuses {
-    /// Adds what another run counted.
-    pub fn merge(&mut self, other: Self) {
-        self.read += other.read;
-        self.read_unsure += other.read_unsure;
-        self.read_wrong += other.read_wrong;
-        self.read_mixed += other.read_mixed;
-        self.read_mixed_bytes += other.read_mixed_bytes;
-        self.written += other.written;
-        self.written_wrong += other.written_wrong;
-        self.measured += other.measured;
-        self.disagreed += other.disagreed;
-        self.too_many += other.too_many;
-    }
-}
+sums!(
+    Excuses: read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, written, written_wrong,
+    measured, disagreed, too_many
+);

@@ -58,6 +58,18 @@ macro_rules! view {
     };
 }
 
+/// Adds what another has counted, field by field.
+macro_rules! sums {
+    ($type:ident: $($field:ident),*) => {
+        impl $type {
+            /// Adds what another has counted.
+            pub fn merge(&mut self, other: Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
+    };
+}
+
 pub mod bugs;
 pub mod checker;
 pub mod crash;

@@ -25,31 +25,3 @@ impl Digest {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
-
-/// Every order of `0..count`, for small counts.
-#[must_use]
-pub fn all_orders(count: usize) -> Vec<Vec<usize>> {
-    if count == 0 {
-        return vec![Vec::new()];
-    }
-    let mut orders = Vec::new();
-    for shorter in all_orders(count - 1) {
-        for place in 0..=shorter.len() {
-            let mut order = shorter.clone();
-            order.insert(place, count - 1);
-            orders.push(order);
-        }
-    }
-    orders
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_orders_are_all_and_differ() {
-        let orders: std::collections::BTreeSet<_> = all_orders(4).into_iter().collect();
-        assert_eq!(orders.len(), 24);
-    }
-}

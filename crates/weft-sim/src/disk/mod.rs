@@ -117,17 +117,7 @@ pub struct IoErrors {
     pub landed: u64,
 }
 
-impl IoErrors {
-    /// Adds what another member counted.
-    pub fn merge(&mut self, other: Self) {
-        self.flushes += other.flushes;
-        self.fua_writes += other.fua_writes;
-        self.reads += other.reads;
-        self.superblocks += other.superblocks;
-        self.writes += other.writes;
-        self.landed += other.landed;
-    }
-}
+sums!(IoErrors: flushes, fua_writes, reads, superblocks, writes, landed);
 
 #[derive(Clone, Debug)]
 struct Outstanding {
@@ -152,7 +142,7 @@ impl Disk {
             sequence: 0,
             operations: 0,
             chance: Rng::new(0),
-            faults: Faults::none(),
+            faults: Faults::default(),
             read_only: false,
             stats: Stats::default(),
         }
