@@ -29,11 +29,12 @@
 //! Source   `experiments.md` §2.2; greedy collection as in every page-level model since
 //!          Hu, Eleftheriou, Haas, Iliadis, Pletka, "Write amplification analysis", SYSTOR 2009
 
+use super::buckets::Buckets;
 use crate::rng::Rng;
 use std::collections::VecDeque;
 
 /// No page, no slot, no row.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 /// Pages of a region: 1 MiB.
 const REGION: u64 = 256;
 /// Rows that collection keeps free, beyond the two that are being filled.
@@ -387,73 +388,6 @@ impl Mapping {
         if self.moved.next.is_multiple_of(self.shape.superpage) && !silent {
             work(Work::Move { die: (self.moved.next - 1) / self.shape.superpage });
         }
-    }
-}
-
-/// Full rows by their number of valid slots: doubly linked lists in tables.
-#[derive(Clone, Debug)]
-struct Buckets {
-    first: Vec<u32>,
-    next: Vec<u32>,
-    before: Vec<u32>,
-    /// The list of each row; [`NONE`] when it is on none.
-    of: Vec<u32>,
-    /// No list before this one has a row.
-    least: u32,
-}
-
-impl Buckets {
-    fn new(rows: u32, row: u32) -> Self {
-        let none = || vec![NONE; rows as usize];
-        let first = vec![NONE; row as usize + 1];
-        Self { first, next: none(), before: none(), of: none(), least: row }
-    }
-
-    fn has(&self, row: u32) -> bool {
-        self.of[row as usize] != NONE
-    }
-
-    fn add(&mut self, row: u32, valid: u32) {
-        let first = std::mem::replace(&mut self.first[valid as usize], row);
-        self.next[row as usize] = first;
-        self.before[row as usize] = NONE;
-        if first != NONE {
-            self.before[first as usize] = row;
-        }
-        self.of[row as usize] = valid;
-        self.least = self.least.min(valid);
-    }
-
-    fn remove(&mut self, row: u32) {
-        let (next, before) = (self.next[row as usize], self.before[row as usize]);
-        if before == NONE {
-            self.first[self.of[row as usize] as usize] = next;
-        } else {
-            self.next[before as usize] = next;
-        }
-        if next != NONE {
-            self.before[next as usize] = before;
-        }
-        self.of[row as usize] = NONE;
-    }
-
-    /// A row has fewer valid slots; nothing happens when it is on no list.
-    fn lower(&mut self, row: u32, valid: u32) {
-        if self.has(row) {
-            self.remove(row);
-            self.add(row, valid);
-        }
-    }
-
-    /// The row with the fewest valid slots, and how many.
-    fn least(&mut self) -> Option<(u32, u32)> {
-        while self.first[self.least as usize] == NONE {
-            if self.least as usize + 1 == self.first.len() {
-                return None;
-            }
-            self.least += 1;
-        }
-        Some((self.first[self.least as usize], self.least))
     }
 }
 

@@ -20,6 +20,7 @@
 //!
 //! Source   `experiments.md` §2.2
 
+mod buckets;
 mod buffer;
 mod flash;
 mod mapping;

@@ -1,0 +1,70 @@
+//! Full rows of the mapping by their number of valid slots, for the choice of what to collect.
+
+use super::mapping::NONE;
+
+/// Full rows by their number of valid slots: doubly linked lists in tables.
+#[derive(Clone, Debug)]
+pub(super) struct Buckets {
+    first: Vec<u32>,
+    next: Vec<u32>,
+    before: Vec<u32>,
+    /// The list of each row; [`NONE`] when it is on none.
+    pub(super) of: Vec<u32>,
+    /// No list before this one has a row.
+    least: u32,
+}
+
+impl Buckets {
+    pub(super) fn new(rows: u32, row: u32) -> Self {
+        let none = || vec![NONE; rows as usize];
+        let first = vec![NONE; row as usize + 1];
+        Self { first, next: none(), before: none(), of: none(), least: row }
+    }
+
+    pub(super) fn has(&self, row: u32) -> bool {
+        self.of[row as usize] != NONE
+    }
+
+    pub(super) fn add(&mut self, row: u32, valid: u32) {
+        let first = std::mem::replace(&mut self.first[valid as usize], row);
+        self.next[row as usize] = first;
+        self.before[row as usize] = NONE;
+        if first != NONE {
+            self.before[first as usize] = row;
+        }
+        self.of[row as usize] = valid;
+        self.least = self.least.min(valid);
+    }
+
+    pub(super) fn remove(&mut self, row: u32) {
+        let (next, before) = (self.next[row as usize], self.before[row as usize]);
+        if before == NONE {
+            self.first[self.of[row as usize] as usize] = next;
+        } else {
+            self.next[before as usize] = next;
+        }
+        if next != NONE {
+            self.before[next as usize] = before;
+        }
+        self.of[row as usize] = NONE;
+    }
+
+    /// A row has fewer valid slots; nothing happens when it is on no list.
+    pub(super) fn lower(&mut self, row: u32, valid: u32) {
+        if self.has(row) {
+            self.remove(row);
+            self.add(row, valid);
+        }
+    }
+
+    /// The row with the fewest valid slots, and how many.
+    pub(super) fn least(&mut self) -> Option<(u32, u32)> {
+        while self.first[self.least as usize] == NONE {
+            if self.least as usize + 1 == self.first.len() {
+                return None;
+            }
+            self.least += 1;
+        }
+        Some((self.first[self.least as usize], self.least))
+    }
+}
