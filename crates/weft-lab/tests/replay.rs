@@ -13,6 +13,11 @@ fn fixture(name: &str) -> String {
     format!("{}/tests/fixture/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// A trace of the fixtures, read with the plain options.
+fn open(name: &str) -> Trace {
+    Trace::open(&[fixture(name)], &ReadOptions::default()).unwrap()
+}
+
 fn read_all(trace: &mut Trace) -> Vec<Record> {
     trace.map(|record| record.unwrap()).collect()
 }
@@ -58,7 +63,7 @@ fn blktrace_of_two_cpus_in_either_byte_order_says_what_blkparse_prints() {
 
 #[test]
 fn flags_of_a_block_trace_are_kept() {
-    let mut trace = Trace::open(&[fixture("sda")], &ReadOptions::default()).unwrap();
+    let mut trace = open("sda");
     let all = read_all(&mut trace);
     let none = Flags::default();
     assert_eq!((all[2].op, all[2].flags), (Op::Read, Flags { ahead: true, ..none }));
@@ -72,14 +77,14 @@ fn flags_of_a_block_trace_are_kept() {
 
 #[test]
 fn logs_that_fio_wrote_are_read() {
-    let mut trace = Trace::open(&[fixture("fio_write.iolog")], &ReadOptions::default()).unwrap();
+    let mut trace = open("fio_write.iolog");
     let all = read_all(&mut trace);
     assert_eq!(trace.devices().names(), ["/dev/md5"]);
     let count = |op| all.iter().filter(|record| record.op == op).count();
     assert_eq!((count(Op::Write), count(Op::Flush), all.len()), (16, 3, 19));
     assert_eq!(brief(&all[0]), (0, Op::Write, 0, 4096));
     assert_eq!(trace.counts().skipped["files added, opened or closed"], 3);
-    let mut trace = Trace::open(&[fixture("fio_mixed.iolog")], &ReadOptions::default()).unwrap();
+    let mut trace = open("fio_mixed.iolog");
     let all = read_all(&mut trace);
     assert_eq!(brief(&all[1]), (215_000, Op::Write, 8192, 8192));
     assert_eq!(all.iter().filter(|record| record.op == Op::Flush).count(), 2);
@@ -90,8 +95,7 @@ fn logs_that_fio_wrote_are_read() {
 fn a_log_says_what_it_lacks() {
     let begin = "fio version 3 iolog\n0 x add\n0 x open\n0 x write 0 512\n5 x read 0 512 lost=7\n";
     let counts = |text: &str| {
-        let mut trace =
-            Trace::of_bytes("t", text.as_bytes().to_vec(), &ReadOptions::default()).unwrap();
+        let mut trace = of_text(text);
         let records = read_all(&mut trace).len();
         (records, trace.counts().clone())
     };
@@ -108,7 +112,7 @@ fn a_log_says_what_it_lacks() {
     assert_eq!((records, short.cut_short), (2, 0));
     // A line was removed.
     let removed = format!("{begin}9 x close requests=3\n");
-    let trace = Trace::of_bytes("t", removed.into_bytes(), &ReadOptions::default()).unwrap();
+    let trace = of_text(&removed);
     let error = trace.filter_map(Result::err).next().expect("a line is missing");
     let text = error.to_string();
     assert!(text.contains("t:6:") && text.contains("2, for as many requests of x"), "{text}");
@@ -143,7 +147,7 @@ fn a_writer_says_what_it_lacks_and_counts_the_rest() {
         "fio version 3 iolog\n0 vol add\n0 vol open\n3 vol write 512 1024 flags=fua\n\
          8 vol write 512 1024 flags=fua lost=5\n8 vol close requests=2 lost=1\n"
     );
-    let mut trace = Trace::of_bytes("t", text.into_bytes(), &ReadOptions::default()).unwrap();
+    let mut trace = of_text(&text);
     assert_eq!(read_all(&mut trace).len(), 2);
     assert_eq!(trace.counts().lost, 6);
 }
@@ -201,7 +205,7 @@ fn writes_are_assumed_sync_only_where_the_format_cannot_say() {
 #[test]
 fn packed_traces_are_unpacked() {
     for (name, skipped) in [("packed.gz", 2), ("packed.zst", 2)] {
-        let mut trace = Trace::open(&[fixture(name)], &ReadOptions::default()).unwrap();
+        let mut trace = open(name);
         assert_eq!(brief(&read_all(&mut trace)[0]), (0, Op::Read, 0, 512), "{name}");
         assert_eq!(trace.counts().skipped.values().sum::<u64>(), skipped);
         let mut bytes = std::fs::read(fixture(name)).unwrap();
@@ -435,7 +439,7 @@ fn a_log_that_weft_wrote_is_one_that_fio_replays() {
         skip("fio is not installed");
         return;
     }
-    let mut trace = Trace::open(&[fixture("sda")], &ReadOptions::default()).unwrap();
+    let mut trace = open("sda");
     let all = read_all(&mut trace);
     let file = std::fs::File::create(folder.path().join("log")).unwrap();
     let mut log = Writer::new(file, Version::Three).unwrap();

@@ -3,7 +3,7 @@
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
 use weft_lab::fio_json::JobResult;
-use weft_lab::job::{Direction, ParseOptions, parse_text};
+use weft_lab::job::{Direction, Job, ParseOptions, parse_text};
 use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, faults, jobs};
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
@@ -28,14 +28,17 @@ fn volume(model: &str) -> Volume {
     }
 }
 
-fn run_on(volume: &Volume, text: &str) -> Outcome {
+fn jobs_of(text: &str) -> Vec<Job> {
     let options = ParseOptions {
         environment: &|_| None,
         include: &|name, _| Err(format!("{name}: none here")),
         extensions: &[],
     };
-    let jobs = parse_text("test.fio", text, &options).unwrap();
-    let outcome = jobs::run(volume, &jobs, &mut |_| true).unwrap();
+    parse_text("test.fio", text, &options).unwrap()
+}
+
+fn run_on(volume: &Volume, text: &str) -> Outcome {
+    let outcome = jobs::run(volume, &jobs_of(text), &mut |_| true).unwrap();
     assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0));
     outcome
 }
@@ -44,14 +47,18 @@ fn run(text: &str) -> Outcome {
     run_on(&volume("null"), text)
 }
 
-fn writes(result: &JobResult) -> (u64, u64) {
-    let of = &result.directions[Direction::Write as usize];
+/// Requests and bytes of a direction.
+fn counts(result: &JobResult, direction: Direction) -> (u64, u64) {
+    let of = &result.directions[direction as usize];
     (of.total.count(), of.bytes.0)
 }
 
+fn writes(result: &JobResult) -> (u64, u64) {
+    counts(result, Direction::Write)
+}
+
 fn reads(result: &JobResult) -> (u64, u64) {
-    let of = &result.directions[Direction::Read as usize];
-    (of.total.count(), of.bytes.0)
+    counts(result, Direction::Read)
 }
 
 #[test]
@@ -187,13 +194,7 @@ fn direct_writes_that_are_to_be_durable_carry_fua_and_trims_are_trims() {
 
 #[test]
 fn a_run_can_be_stopped_and_is_the_same_again() {
-    let options = ParseOptions {
-        environment: &|_| None,
-        include: &|name, _| Err(format!("{name}: none here")),
-        extensions: &[],
-    };
-    let text = "[w]\nrw=randwrite\ndirect=1\ntime_based\nruntime=10\n";
-    let jobs = parse_text("test.fio", text, &options).unwrap();
+    let jobs = jobs_of("[w]\nrw=randwrite\ndirect=1\ntime_based\nruntime=10\n");
     let run = || {
         let mut looks = 0;
         jobs::run(&volume("ssd-sata-dc-2019"), &jobs, &mut |_| {
@@ -214,17 +215,7 @@ fn with_faults(level: Level, plan: &str, text: &str) -> Outcome {
     let mut volume = volume("ssd-sata-dc-2019");
     volume.level = level;
     volume.faults = faults::parse(plan, 4).unwrap();
-    let jobs = jobs_of(text);
-    jobs::run(&volume, &jobs, &mut |_| true).unwrap()
-}
-
-fn jobs_of(text: &str) -> Vec<weft_lab::job::Job> {
-    let options = ParseOptions {
-        environment: &|_| None,
-        include: &|name, _| Err(format!("{name}: none here")),
-        extensions: &[],
-    };
-    parse_text("test.fio", text, &options).unwrap()
+    jobs::run(&volume, &jobs_of(text), &mut |_| true).unwrap()
 }
 
 const READS: &str =
