@@ -48,7 +48,7 @@ pub const FILE_BYTES: Bytes = Bytes(256 << 20);
 /// Bytes of a chunk of a [`FileVolume`].
 pub const CHUNK: Bytes = Bytes(64 << 10);
 
-/// Of each member's share of the cache, whatever the height of a row: 256 rows of 4 KiB.
+/// Bytes of each member's share of the cache, whatever the stripe size: 256 stripes of 4 KiB.
 const CACHE_BYTES: u64 = 256 * 4096;
 
 /// Requests on their way.

@@ -12,7 +12,7 @@ pub enum BenchError {
     /// What was asked for does not exist: a case of this name, instructions of this CPU.
     #[error("{0}")]
     Usage(String),
-    /// Not done for safety; nothing was written.
+    /// A benchmark was refused for safety; nothing was written.
     #[error("{0}")]
     Refused(String),
     /// A volume to be measured could not be served.

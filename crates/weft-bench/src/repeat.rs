@@ -20,10 +20,10 @@ use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
 use crate::session::session;
 
-/// One thing that can be repeated.
+/// Piece of work that can be repeated under a profiler.
 #[derive(Debug)]
 pub struct Repetition {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
     /// What is done each time.
     pub about: &'static str,
@@ -40,7 +40,7 @@ impl Repetition {
     }
 }
 
-/// What can be repeated.
+/// Pieces of work that can be repeated, by name.
 pub static REPETITIONS: &[Repetition] = &[
     Repetition {
         name: "assemble",

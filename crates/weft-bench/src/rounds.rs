@@ -10,12 +10,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::BenchError;
 
-/// How long to measure.
+/// Number of rounds, and how long each is.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Rounds, where the benchmark is not to choose.
     pub rounds: Option<u32>,
-    /// A look, not a record.
+    /// Short rounds for a first look.
     pub quick: bool,
 }
 

@@ -9,27 +9,27 @@ use crate::rounds::{median, median_ratio, quartiles};
 /// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SheetRow {
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub bench: &'static str,
-    /// What was done.
+    /// Case that was measured.
     pub case: String,
-    /// What `value` counts.
+    /// Unit of `value`.
     pub unit: &'static str,
-    /// Of weft.
+    /// Median of weft over the rounds.
     pub value: f64,
-    /// What weft was compared with.
+    /// Name of what weft was compared with.
     pub baseline: Option<String>,
-    /// The same of the baseline.
+    /// Median of the baseline over the rounds.
     pub baseline_value: Option<f64>,
-    /// Above 1 is better for weft.
+    /// Ratio to the baseline; above 1 is better for weft.
     pub ratio: Option<f64>,
-    /// What the ratio must reach.
+    /// Least ratio that is good enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<f64>,
-    /// What `value` must not exceed.
+    /// Largest `value` that is good enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
-    /// The quartiles of all rounds, where they are told.
+    /// First and third quartile over the rounds, where they are told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quartiles: Option<[f64; 2]>,
 }
@@ -118,11 +118,11 @@ pub trait Progress {
 
 /// The rows of one benchmark.
 pub struct Sheet {
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub bench: &'static str,
-    /// Its rows so far.
+    /// Rows so far.
     pub rows: Vec<SheetRow>,
-    /// What is true of all rows: names and texts.
+    /// Notes that hold for all rows: name and text.
     pub notes: Vec<(&'static str, String)>,
     progress: Box<dyn Progress>,
 }

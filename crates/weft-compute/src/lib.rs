@@ -17,7 +17,7 @@ use smallvec::{Array, SmallVec};
 use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;
 
-/// The memory that segments name.
+/// Memory of a driver, in which the segments of the engine lie.
 pub trait Frames {
     /// The bytes of the segments of one operation: those to read and those to write.
     ///
@@ -29,12 +29,12 @@ pub trait Frames {
     fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_>;
 }
 
-/// Bytes of segments.
+/// Slices of the segments of one operation.
 #[derive(Debug, Default)]
 pub struct Split<'a> {
-    /// Of the segments to read, in the order asked for.
+    /// Slices of the segments to read, in the order asked for.
     pub read: SmallVec<[&'a [u8]; 8]>,
-    /// Of the segments to write, in the order asked for.
+    /// Slices of the segments to write, in the order asked for.
     pub write: SmallVec<[&'a mut [u8]; 2]>,
 }
 
@@ -51,7 +51,7 @@ impl Frames for NoPayload {
     }
 }
 
-/// The segments of operations.
+/// Segments that operations read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Those that are only read.

@@ -12,16 +12,16 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use weft_units::{Bytes, Span};
 
-/// What one clone of a job did, or several taken together.
+/// Result of one clone of a job, or of several clones that are reported together.
 #[derive(Clone, Debug)]
 pub struct JobResult {
     /// Name of the job.
     pub name: String,
-    /// Its group.
+    /// Reporting group of the job (`groupid`).
     pub group: u32,
-    /// Its options, as written.
+    /// Options of the job as its section has them: name and value.
     pub options: Vec<(String, String)>,
-    /// Its percentiles.
+    /// Percentiles of latencies that are told, in percent.
     pub percentiles: Vec<f64>,
     /// Percentiles of the whole latency are told.
     pub lat_percentiles: bool,
@@ -29,11 +29,11 @@ pub struct JobResult {
     pub clat_percentiles: bool,
     /// An error number of the system; 0 is none.
     pub error: i32,
-    /// Run time.
+    /// Run time of the job, its warm-up left out.
     pub runtime: Span,
     /// Reads, writes and trims, by [`Direction`].
     pub directions: [DirectionResult; 3],
-    /// Latencies of syncs.
+    /// Latencies of fsync and fdatasync.
     pub syncs: Latencies,
     /// Requests by how many were outstanding when they were handed over: 1, 2–3, 4–7, …, 64 or
     /// more.
@@ -55,7 +55,7 @@ pub struct DirectionResult {
     pub submission: Latencies,
     /// From being handed over to the end.
     pub completion: Latencies,
-    /// Both.
+    /// From being wanted to the end: submission and completion.
     pub total: Latencies,
     /// Bytes per second in equal intervals of the run.
     pub bandwidth: Vec<f64>,
@@ -180,7 +180,7 @@ pub struct Header {
     pub weft_version: String,
     /// Milliseconds since the epoch.
     pub timestamp_ms: u64,
-    /// The same for people.
+    /// The timestamp as text for people.
     pub time: String,
     /// Options of `[global]`.
     pub global_options: Vec<(String, String)>,
@@ -438,15 +438,15 @@ fn latency_shares(result: &JobResult, unit: usize) -> Shares {
     let all: u64 = result.directions.iter().map(|direction| direction.total.count()).sum();
     let names = NAMES.iter().take(if unit == 2 { 12 } else { 10 }).enumerate();
     let shares = names.map(|(at, name)| {
-        let parts = result.directions.iter();
-        let count = parts.map(|part| part.total.levels()[unit * 10 + at]).sum();
+        let directions = result.directions.iter();
+        let count = directions.map(|direction| direction.total.levels()[unit * 10 + at]).sum();
         (*name, percent(count, all))
     });
     Shares(shares.collect())
 }
 
-fn percent(part: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 }
+fn percent(count: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { count as f64 * 100.0 / of as f64 }
 }
 
 /// Smallest, largest, mean and deviation of samples.

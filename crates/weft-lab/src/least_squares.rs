@@ -15,7 +15,7 @@
 pub struct Observation {
     /// One for each kind.
     pub counts: Vec<f64>,
-    /// Above zero.
+    /// Time of the row, above zero.
     pub took: f64,
 }
 

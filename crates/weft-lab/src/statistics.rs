@@ -26,7 +26,7 @@ pub struct Estimate {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatisticsError {
-    /// Too few.
+    /// There are too few samples.
     #[error("samples: found {found}, expected at least {expected}")]
     Count {
         /// Number of samples.
@@ -47,7 +47,7 @@ pub enum StatisticsError {
     /// Not a number that a rate, a time or a count can be.
     #[error("sample {index}: found {found}, expected a finite number above 0")]
     Sample {
-        /// 0-based.
+        /// Index of the sample, 0-based.
         index: usize,
         /// Value that was found.
         found: f64,
@@ -138,7 +138,7 @@ pub enum Band {
     Above(f64),
     /// Below this.
     Below(f64),
-    /// Between these: the size is what was published.
+    /// Between two values: the size is what was published.
     Inside {
         /// Smallest.
         low: f64,
@@ -235,7 +235,7 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     }
 }
 
-/// How far a ratio may lie from 1 that should be 1.
+/// Largest distance from 1 of a ratio that should be 1.
 ///
 /// Source   experiments.md §4 (8)
 pub const SAME_WITHIN: f64 = 0.02;

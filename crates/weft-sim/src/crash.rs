@@ -18,7 +18,7 @@ use crate::checker::parity::Judged;
 pub enum CutMode {
     /// All of it, what is outstanding included: as if the process alone had died late.
     Everything,
-    /// None of it.
+    /// Nothing survives that was not durable.
     Nothing,
     /// What came first, up to a moment that the seed chooses for each member.
     Ordered,

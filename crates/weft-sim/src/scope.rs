@@ -70,7 +70,7 @@ pub struct Search {
     pub data_outstanding: u64,
     /// Scripts in which one of the states that were cut was such.
     pub scripts_with_data: u64,
-    /// Cuts that were the end of the process alone.
+    /// Deaths of the process alone, with the power on.
     pub kills: u64,
     /// Scripts of which every order was tried.
     pub exhausted: u64,

@@ -159,7 +159,7 @@ impl Strips {
         Self { placement, blocks: (0..geometry.members()).map(block).collect(), len }
     }
 
-    /// What a slot holds, if its member is there.
+    /// Sector of a slot at this column; `None` if its member is missing.
     #[must_use]
     pub fn at(&self, slot: Slot) -> Option<&[u8]> {
         self.blocks[slot.index()].as_deref()

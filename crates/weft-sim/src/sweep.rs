@@ -59,7 +59,7 @@ pub struct Totals {
     pub fault_seeds: u64,
     /// Client requests that were answered.
     pub requests: u64,
-    /// Those of steady load.
+    /// Requests of steady load.
     pub steady_requests: u64,
     /// Those of load with faults, and of scripts of profiles in which disks fail.
     pub faulty_requests: u64,
@@ -74,7 +74,7 @@ pub struct Totals {
     /// Power cuts, and what they were. The small scope cuts each of its states several times, or
     /// kills there.
     pub coverage: Coverage,
-    /// What scripts of profiles let pass with an excuse.
+    /// Counts of what checkers let pass with an excuse in scripts.
     pub excuses: Excuses,
     /// Deaths of the process.
     pub kills: u64,
@@ -82,7 +82,7 @@ pub struct Totals {
     pub verified: u64,
     /// Columns whose parity was recomputed and found right, and that held something.
     pub scrubbed: u64,
-    /// What failed, with the command that does it again.
+    /// Failures, each with the command that replays it.
     pub failures: Vec<String>,
 }
 

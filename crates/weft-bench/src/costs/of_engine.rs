@@ -79,7 +79,7 @@ impl Loads {
         Ok(least_squares::costs(&observations))
     }
 
-    /// What a table says that each load takes, as a part of what it took, round by round.
+    /// What a table says that each load takes, as a ratio of what it took, round by round.
     pub(super) fn explained(&self, costs: &Costs) -> Vec<(&'static str, Vec<f64>)> {
         let Costs { turn, input, attach, stripe, follower, merge, operation, .. } = *costs;
         let costs: [u64; KINDS] = [turn, input, attach, stripe, follower, merge, operation];
@@ -138,7 +138,7 @@ mod tests {
             .into_iter()
             .zip(&costs)
             .for_each(|(field, cost)| *field = crate::costs::measure::whole(*cost));
-        let part = explained(&measured);
-        assert!((0.5..2.0).contains(&part), "{part}: {costs:?}");
+        let ratio = explained(&measured);
+        assert!((0.5..2.0).contains(&ratio), "{ratio}: {costs:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::sheet::{Sheet, SheetRow};
 use super::load::{Job, Result as Loaded};
 use super::server::{Server, ServerKind, StartWeft};
 
-/// Which loads are put on servers, and how weft becomes one.
+/// Load on NBD servers: duration, cases, and the command that starts weft as a server.
 #[derive(Clone, Debug)]
 pub struct NbdLoad {
     /// Seconds for each measurement.

@@ -12,7 +12,7 @@ use super::load::{Job, Result as Loaded, load};
 use super::measure::{EXPORT_BYTES, job};
 use crate::BenchError;
 
-/// Who serves [`EXPORT_BYTES`] of memory.
+/// Kind of an NBD server of [`EXPORT_BYTES`] of memory.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerKind {
     /// Weft, a RAID 5 on memory, with this stripe size: [`serve_array`](super::serve_array).

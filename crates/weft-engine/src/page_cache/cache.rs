@@ -67,7 +67,7 @@ pub enum Wake {
     Flusher(BdiId),
     /// Who waits for writes of this file: some are done.
     Inode(InodeId),
-    /// A sync of a whole device is submitted.
+    /// All that a `sync(2)` of a device asked for is submitted.
     Synced(BdiId),
     /// A throttled writer: call [`PageCache::balance`].
     Writer(WriterId),
@@ -346,12 +346,12 @@ impl PageCache {
         page
     }
 
-    /// A process begins to sync pages of a file.
+    /// A process begins an fsync of some pages of a file.
     pub fn fsync(&mut self, inode: InodeId, pages: Range<u64>) -> Fsync {
         Fsync::new(&mut self.inodes, inode, pages)
     }
 
-    /// What a syncing process does next; at most `pages_max` pages at a time.
+    /// Next step of an fsync; at most `pages_max` pages at a time.
     ///
     /// # Panics
     /// `pages_max` is 0.

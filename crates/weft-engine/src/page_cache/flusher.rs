@@ -2,11 +2,11 @@
 //!
 //! Each device has one. Awake, it does three things in turn, then sleeps:
 //!
-//! 1. *sync*: the pages that a sync asked for;
+//! 1. *sync*: the pages that a `sync(2)` asked for;
 //! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are
 //!    written as were dirty when it began;
 //! 3. *background*: everything, oldest file first, while more is dirty than the background
-//!    threshold; 3.1 stops for a sync that arrives.
+//!    threshold; 3.1 stops for a `sync(2)` that arrives.
 //!
 //! Throttled writers and syncs wake it, and 5 s after the last periodic work it wakes by itself: it
 //! answers until when it sleeps, and its owner calls again.
@@ -41,13 +41,13 @@ pub enum Flush {
 pub(crate) struct Flusher {
     stage: Stage,
     run: Option<Run>,
-    /// Ticks in which syncs were asked for.
+    /// Ticks in which `sync(2)` was asked for.
     syncs: Vec<u64>,
     /// A throttled writer wants background work.
     kicked: bool,
     /// The tick of the last periodic work.
     last_periodic: u64,
-    /// Syncs that are done and not yet told of.
+    /// Calls of `sync(2)` that are done and not yet told of.
     syncs_done: u64,
 }
 
@@ -130,7 +130,7 @@ impl Flusher {
         }
     }
 
-    /// How many syncs were done since this was last asked.
+    /// How many calls of `sync(2)` were done since this was last asked.
     pub(crate) const fn take_syncs_done(&mut self) -> u64 {
         std::mem::replace(&mut self.syncs_done, 0)
     }

@@ -2,7 +2,7 @@
 //!
 //! Two facts per page of 4 KiB: *dirty* (newer here than on the device) and *under writeback* (a
 //! write of it is on its way). A page that is written to while under writeback is both, and will be
-//! written once more. A third mark says which pages a sync has to write, namely those that were
+//! written once more. A third mark says which pages an fsync has to write, namely those that were
 //! dirty when it was called, so that a writer in front of it cannot keep it going for ever.
 //!
 //! ```text
@@ -46,7 +46,7 @@ pub struct Discarded {
     pub under_writeback: u64,
 }
 
-/// Next pages that a sync may write.
+/// Next pages that an fsync may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
     /// These, now under writeback.
@@ -178,7 +178,7 @@ impl Pages {
         count
     }
 
-    /// The next run that a sync has to write.
+    /// The next run that an fsync has to write.
     pub(crate) fn take_marked(&mut self, within: Range<u64>, pages_max: u64) -> Marked {
         let Some(first) = self.first(within.clone(), |word| word.marked) else {
             return Marked::Nothing;

@@ -29,9 +29,9 @@ impl Fraction {
     #[must_use]
     pub fn of(self, whole: u64) -> u64 {
         // In 128 bits: counts of pages times counts of events.
-        let part =
+        let share =
             u128::from(whole) * u128::from(self.numerator) / u128::from(self.denominator.max(1));
-        u64::try_from(part).unwrap_or(u64::MAX)
+        u64::try_from(share).unwrap_or(u64::MAX)
     }
 }
 

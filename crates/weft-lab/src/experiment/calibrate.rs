@@ -31,7 +31,7 @@ use crate::statistics::{Estimate, is_same, mean};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
-    /// The key of the drive's model.
+    /// Key of the drive's model that is fitted.
     pub parameter: String,
     /// Meaning of the parameter.
     pub about: String,
@@ -51,7 +51,7 @@ pub struct Calibrated {
     pub fit: Fit,
     /// Results, fit by fit.
     pub found: Vec<Fitted>,
-    /// The parameters that were found, in the mean.
+    /// Mean of the fitted parameter over the seeds, with its interval.
     pub scatter: Estimate,
 }
 

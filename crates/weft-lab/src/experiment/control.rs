@@ -36,7 +36,7 @@ pub struct Control {
     pub must_be: MustBe,
 }
 
-/// What the ratio of a control has to be.
+/// Requirement on the ratio of a control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MustBe {
     /// 1, as far as runs tell, of runs that differ: equal runs compare nothing.
@@ -46,7 +46,7 @@ pub enum MustBe {
     },
     /// Not 1.
     Apart,
-    /// In a band.
+    /// The ratio has to lie in a band.
     In(Band),
 }
 

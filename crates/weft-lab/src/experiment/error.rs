@@ -20,7 +20,7 @@ pub enum ExperimentError {
         /// Names that there are.
         expected: String,
     },
-    /// Its text is not understood.
+    /// The text of an experiment is not TOML of this form.
     #[error("experiment: {0}")]
     Text(String),
     /// The file of an experiment cannot be read.
@@ -40,13 +40,13 @@ pub enum ExperimentError {
     File {
         /// The file.
         path: String,
-        /// What is wrong with its text.
+        /// Error in the text of the file.
         source: Box<ExperimentError>,
     },
     /// A field has a value of which no run can be made.
     #[error("experiment {patch}: {field}: found {found}, expected {expected}")]
     Value {
-        /// Which experiment.
+        /// Patch number of the experiment.
         patch: String,
         /// The field, as `case[2].load.count.quick`; lists count from 0.
         field: String,
@@ -58,11 +58,11 @@ pub enum ExperimentError {
     /// Of its machine none can be made.
     #[error("experiment {patch}: machine, column {column}: {source}")]
     Machine {
-        /// Which experiment.
+        /// Patch number of the experiment.
         patch: String,
         /// Column whose machine it is.
         column: String,
-        /// What does not fit.
+        /// Error of the machine.
         source: Box<PartsError>,
     },
     /// It names something that it does not have.
@@ -123,7 +123,7 @@ pub enum ExperimentError {
         /// Error of the fit.
         source: FitError,
     },
-    /// Its runs say nothing.
+    /// The samples of its runs cannot be compared.
     #[error("experiment: {0}")]
     Statistics(#[from] StatisticsError),
 }

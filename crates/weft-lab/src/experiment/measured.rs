@@ -14,17 +14,17 @@ use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 pub struct Measured {
     /// The published row.
     pub row: PublishedRow,
-    /// Before the patch.
+    /// Runs before the patch.
     pub baseline: Side,
-    /// With it.
+    /// Runs with the patch.
     pub patched: Side,
-    /// Patched against baseline.
+    /// Ratio of patched to baseline, of paired runs.
     pub ratio: Estimate,
-    /// weft's own answer.
+    /// weft's own column, where the row names one.
     pub beyond: Option<Beyond>,
     /// Factor on the machine's CPU costs.
     pub costs_times: u64,
-    /// Against the band.
+    /// Verdict of the ratio against the band.
     pub verdict: Verdict,
     /// Runs that had not settled when they had gone on for as long as they may.
     pub unsettled: usize,
@@ -35,22 +35,22 @@ pub struct Measured {
 /// One of the two things that a row compares.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Which column, or for a row of two cases which case.
+    /// Name of the column, or for a row of two cases of the case.
     pub name: String,
-    /// Run by run. For a row of two cases, the ratios there.
+    /// Values run by run; for a row of two cases the ratios in one of them.
     pub runs: Vec<f64>,
-    /// Of all runs.
+    /// Mean of all runs, with its interval.
     pub mean: Estimate,
 }
 
-/// What weft's own answer makes of a row.
+/// weft's own column beside baseline and patched in a row.
 #[derive(Clone, Debug)]
 pub struct Beyond {
-    /// Its column, and what that found.
+    /// Name and runs of that column.
     pub side: Side,
-    /// Against the baseline.
+    /// Ratio of that column to the baseline.
     pub ratio: Estimate,
-    /// Against the better of baseline and patched, and which that is.
+    /// Better of baseline and patched, and the ratio of that column to it.
     pub to_better: (String, Estimate),
 }
 
@@ -117,7 +117,7 @@ impl Measured {
         }
     }
 
-    /// Why it does not agree; empty if it does.
+    /// Reason why the row does not agree; empty if it does.
     #[must_use]
     pub fn reason(&self) -> String {
         if self.verdict == Verdict::Agrees {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Something that is measured.
+/// Metric of a run.
 ///
 /// Order    what users see, then why
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
@@ -11,15 +11,15 @@ pub enum Metric {
     /// Throughput as the load itself defines it.
     #[default]
     Throughput,
-    /// Of `dd`, before it closes the device.
+    /// Throughput of `dd` before it closes the device.
     WithoutClose,
-    /// Of the phase that writes here and there.
+    /// Throughput of the phase of random writes of `tiobench`.
     RandomWrite,
-    /// Of `dd` and those beside it, until the last of them is done.
+    /// Throughput of `dd` and the writers beside it, until the last of them is done.
     AllDone,
-    /// How long a request took, in the mean.
+    /// Mean latency of requests.
     Latency,
-    /// How long 99 % of requests took at most.
+    /// Latency that 99 % of requests do not exceed.
     LatencyP99,
     /// Mean latency of dbench's `Flush`.
     FlushAverage,
@@ -27,19 +27,19 @@ pub enum Metric {
     FlushMax,
     /// Mean latency of dbench's `WriteX`.
     WriteAverage,
-    /// What members read, for what the load wrote.
+    /// KiB that members read for each MiB that the load wrote.
     Prereads,
-    /// How long 99.9 % of the stripes that had to be preread waited for that, at most.
+    /// Wait that 99.9 % of prereads do not exceed.
     PrereadWaitP999,
-    /// How long the stripe waited that waited longest for its preread.
+    /// Longest wait of a stripe for its preread.
     PrereadWaitMax,
-    /// What members read and write for one write of the load.
+    /// KiB that members read and write for one write of the load.
     MemberKibPerWrite,
-    /// Bytes of one request to a member, after merging.
+    /// Mean size of a request to a member after merging, KiB.
     MemberRequest,
-    /// Commits of the journal.
+    /// Commits of the journal per second.
     Commits,
-    /// The part of the time that the engine's thread works.
+    /// Share of the time in which the engine's thread works.
     EngineBusy,
 }
 

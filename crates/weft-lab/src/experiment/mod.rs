@@ -79,7 +79,7 @@ pub struct Experiment {
     costs: CostTable,
     /// Lines of the drive's model on top of what the text says.
     drive: String,
-    /// SHA-256 of its text, in hexadecimal digits.
+    /// SHA-256 of the text of the experiment, in hexadecimal digits.
     pub hash: String,
     /// Its text, as it was read.
     source: String,
@@ -92,9 +92,9 @@ pub struct Experiment {
 pub struct Effort {
     /// Runs of each column; two at least.
     pub runs: u64,
-    /// The first run's seed.
+    /// Seed of the first run; run `r` has `seed + r`.
     pub seed: u64,
-    /// How much each run does; limits and caches stay.
+    /// Amount of work of each run; limits and caches stay.
     pub size: Size,
 }
 
@@ -123,9 +123,9 @@ pub struct CaseRuns {
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// What was measured: the mean of its parts.
+    /// Values of the metrics, each the mean over the parts.
     pub values: BTreeMap<Metric, f64>,
-    /// The parts that its load has.
+    /// Parts of the load, in order.
     pub parts: Vec<Part>,
 }
 
@@ -166,7 +166,7 @@ pub fn run_all(
 }
 
 impl Experiment {
-    /// All that there are.
+    /// Experiments that weft has, by patch.
     ///
     /// # Errors
     /// A text is not understood; a test reads all of them.
@@ -174,7 +174,7 @@ impl Experiment {
         TEXTS.iter().map(|text| Self::of(text)).collect()
     }
 
-    /// By the number of its patch or by its name.
+    /// The experiment with this patch number or name.
     ///
     /// # Errors
     /// There is none.
@@ -187,7 +187,7 @@ impl Experiment {
         )
     }
 
-    /// From its text.
+    /// Parses the TOML text of an experiment.
     ///
     /// # Errors
     /// The text is not understood.
@@ -211,13 +211,13 @@ impl Experiment {
         Ok(known)
     }
 
-    /// Its patch's number.
+    /// Number of the patch, such as `000`.
     #[must_use]
     pub fn patch(&self) -> &str {
         &self.text.patch
     }
 
-    /// Its patch's name.
+    /// Name of the patch, such as `priority`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.text.name
@@ -256,18 +256,18 @@ impl Experiment {
         self
     }
 
-    /// Its rows, as the text has them.
+    /// Rows of published figures, in the order of the text.
     #[must_use]
     pub fn rows(&self) -> &[PublishedRow] {
         &self.text.row
     }
 
-    /// Its columns by name.
+    /// Columns of the experiment, by name.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Column)> {
         self.text.column.iter().map(|(name, column)| (name.as_str(), column))
     }
 
-    /// Its cases, as the text has them.
+    /// Cases of the experiment, in the order of the text.
     #[must_use]
     pub fn cases(&self) -> &[Case] {
         &self.text.case
@@ -473,12 +473,12 @@ pub struct Curve {
     /// From how many times the costs on the ratio is below 1, between two points as if it were
     /// straight there.
     pub below_one_from: Option<f64>,
-    /// Whether it falls from point to point.
+    /// Whether the ratio falls from point to point.
     pub falls: bool,
 }
 
 impl Outcome {
-    /// What has to be known of rows whatever their verdicts are.
+    /// Rows that have a note, with the note.
     pub fn notes(&self) -> impl Iterator<Item = (&PublishedRow, &str)> {
         let rows = self.rows.iter().chain(&self.beside).map(|measured| &measured.row);
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
@@ -518,7 +518,7 @@ impl CaseRuns {
         self.columns.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// What was measured of a column, in the mean of its runs.
+    /// Mean of a metric over the runs of a column; `None` without runs.
     #[must_use]
     pub fn mean(&self, column: &str, metric: Metric) -> Option<f64> {
         let values: Vec<f64> = self

@@ -17,7 +17,7 @@ use crate::statistics::{Estimate, gain_percent};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Circumstance {
-    /// What is other than assumed, in a few words.
+    /// Assumption that is changed, in a few words.
     pub name: String,
     /// The table of CPU costs, if it is that.
     #[serde(default)]
@@ -27,7 +27,7 @@ pub struct Circumstance {
     drive: String,
 }
 
-/// What a row's magnitude is under each circumstance.
+/// Gain of a row under each circumstance of the experiment.
 #[derive(Clone, Debug)]
 pub struct Ranged {
     /// The published row.

@@ -12,15 +12,15 @@ use crate::statistics::Verdict;
 /// Number of cells with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Agree.
+    /// Cells whose whole interval lies in the band.
     pub agree: usize,
-    /// Agree, by another mechanism.
+    /// Cells in the band by another mechanism than the published one.
     pub otherwise: usize,
-    /// Have the direction only.
+    /// Cells outside of the band, in the published direction.
     pub direction: usize,
-    /// Are undecided: more runs would tell.
+    /// Cells whose interval lies across an edge: more runs would tell.
     pub undecided: usize,
-    /// Differ.
+    /// Cells outside of the band, and not in the published direction.
     pub differ: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct Tally {
 }
 
 impl Counts {
-    /// All together.
+    /// Sum of all verdicts.
     #[must_use]
     pub fn all(&self) -> usize {
         self.agree + self.otherwise + self.direction + self.undecided + self.differ
@@ -65,7 +65,7 @@ impl std::fmt::Display for Counts {
 }
 
 impl Tally {
-    /// Of the rows of several experiments.
+    /// Counts over the rows of several experiments.
     #[must_use]
     pub fn of<'a>(experiments: impl IntoIterator<Item = &'a [Measured]>) -> Self {
         let mut tally = Self::default();

@@ -73,7 +73,7 @@ pub(super) enum Base {
     /// md untuned.
     #[default]
     Md,
-    /// weft untuned.
+    /// Knobs of weft untuned (`Knobs::default`).
     Weft,
 }
 
@@ -122,7 +122,7 @@ pub struct Case {
 pub struct PublishedRow {
     /// Name of the published workload.
     pub experiment: String,
-    /// What distinguishes it from the workload's other rows.
+    /// Case of the row: what tells it from the workload's other rows.
     pub case: String,
     /// The case that is run.
     pub of: String,
@@ -170,32 +170,32 @@ pub struct PublishedRow {
     pub assumed: Option<Assumed>,
     #[serde(default)]
     band: BandText,
-    /// Why it does not agree, as far as is known.
+    /// Known reason why the row does not agree; may be empty.
     #[serde(default)]
     pub reason: String,
-    /// What has to be known of it whatever its verdict is.
+    /// Note about the row that is told whatever its verdict is; may be empty.
     #[serde(default)]
     pub note: String,
 }
 
-/// How far a magnitude hangs on what is assumed.
+/// Range of a gain over assumed parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
     /// The smallest and the largest gain that was found, percent.
     pub gain_pct: [f64; 2],
-    /// Over which parameters.
+    /// Names of the parameters that were varied.
     pub over: String,
 }
 
-/// What kind of a claim a row is.
+/// Kind of a claim: size, direction or mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimKind {
     /// No claim.
     #[default]
     Beside,
-    /// Only the direction: which of two is larger.
+    /// Claim of a direction: which of two columns is larger.
     Direction,
     /// The magnitude: how much larger.
     Magnitude,
@@ -204,7 +204,7 @@ pub enum ClaimKind {
 }
 
 impl ClaimKind {
-    /// The word in JSON and in reports.
+    /// Word for the kind in JSON and in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -216,7 +216,7 @@ impl ClaimKind {
     }
 }
 
-/// What was published, as far as it was.
+/// Published figures of a row, as far as there are any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -272,13 +272,13 @@ impl PublishedRow {
         self.published.gain_percent().is_some()
     }
 
-    /// What it is counted as: its published cell, or itself.
+    /// Key under which verdicts are counted: the published cell, or the row itself.
     #[must_use]
     pub fn counted_as(&self) -> String {
         self.cell.clone().unwrap_or_else(|| self.to_string())
     }
 
-    /// Where the ratio of patched to baseline has to lie.
+    /// Band in which the ratio of patched to baseline has to lie.
     #[must_use]
     pub fn band(&self) -> Band {
         match self.band {

@@ -13,7 +13,7 @@ use weft_units::{Span, Time};
 use super::metric::Metric;
 use crate::statistics::Stationarity;
 
-/// Of virtual time.
+/// Length of a tick, in virtual time.
 pub const TICK: Span = Span::millis(100);
 
 /// A run that has not settled goes on for so many times as long, at most.
@@ -22,7 +22,7 @@ const EXTENSIONS_MAX: u64 = 4;
 /// Totals, tick by tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// At the end of each [`TICK`].
+    /// Totals at the end of each [`TICK`].
     pub points: Vec<Totals>,
 }
 
@@ -45,12 +45,12 @@ pub struct Totals {
     pub engine: u64,
 }
 
-/// What was inside a machine, over all of its run.
+/// Inside of a machine over all of its run: lists, waits and member traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
     /// Its lists, disks and engine over time.
     pub history: Option<History>,
-    /// How long stripes waited to be read or filled.
+    /// Waits of stripes until they were read or filled.
     pub waits: StripeWaits,
     /// Requests and bytes of each member.
     pub members: Vec<Traffic>,

@@ -42,8 +42,8 @@ impl Draw {
             Distribution::Normal(percent) => {
                 Kind::Normal { deviation: percent / 100.0 * count as f64 }
             }
-            Distribution::Pareto(part) => {
-                Kind::Power { exponent: libm::log(*part) / libm::log(1.0 - part) }
+            Distribution::Pareto(share) => {
+                Kind::Power { exponent: libm::log(*share) / libm::log(1.0 - share) }
             }
             Distribution::Uniform => Kind::Uniform,
             Distribution::Zipf(theta) => Kind::Zipf(Zipf::new(count, *theta)),
@@ -242,11 +242,11 @@ mod tests {
     fn zones_get_their_shares_in_their_places() {
         let zones = Distribution::Zoned(vec![(50, 10), (30, 20), (20, 70)]);
         let counts = counts(&zones, 1000, 100_000);
-        let part =
+        let share =
             |from: usize, to: usize| f64::from(counts[from..to].iter().sum::<u32>()) / 100_000.0;
-        close(part(0, 100), 0.5, 0.01);
-        close(part(100, 300), 0.3, 0.01);
-        close(part(300, 1000), 0.2, 0.01);
+        close(share(0, 100), 0.5, 0.01);
+        close(share(100, 300), 0.3, 0.01);
+        close(share(300, 1000), 0.2, 0.01);
         let tiny = Distribution::Zoned(vec![(50, 1), (50, 99)]);
         let draw = Draw::new(&tiny, 3, 1);
         let mut rng = Rng::new(1);

@@ -47,7 +47,7 @@ pub struct Job {
     pub pattern: Pattern,
     /// Way in which requests are handed over.
     pub submission: Submission,
-    /// Syncs that the job makes.
+    /// When the job calls fsync or fdatasync.
     pub durability: Durability,
     /// Rate and pauses.
     pub pace: Pace,
@@ -78,7 +78,7 @@ pub struct Target {
     pub io_size: Option<Size>,
     /// First byte of the region.
     pub offset: Option<Size>,
-    /// How much later it begins for each further clone.
+    /// Offset added for each further clone (`offset_increment`).
     pub offset_increment: Option<Size>,
     /// Size of a file: the region, where it is given.
     pub file_size: Option<Bytes>,
@@ -100,7 +100,7 @@ pub enum Direction {
 pub struct Pattern {
     /// The directions that occur: one, or read and write.
     pub directions: Vec<Direction>,
-    /// Offsets are random.
+    /// Whether offsets are random.
     pub random: bool,
     /// `rw=…:n`. Random: so many requests follow each other before the next random offset.
     /// Sequential: so many bytes are left out between requests. 0 is neither.
@@ -196,7 +196,7 @@ pub struct Submission {
     pub depth_low: u32,
     /// Past the page cache.
     pub direct: bool,
-    /// Writes are durable when they complete.
+    /// Durability of writes at their completion (`sync`).
     pub sync: Sync,
     /// A request waits for those that it overlaps.
     pub serialize_overlap: bool,
@@ -224,7 +224,7 @@ pub enum Sync {
     Whole,
 }
 
-/// Syncs of a job, and when they come.
+/// When a job calls fsync, fdatasync or `sync_file_range`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
     /// fsync after so many writes; 0 is never.
@@ -244,7 +244,7 @@ pub struct Durability {
 pub struct Pace {
     /// Pause after a request that completed.
     pub think_time: Span,
-    /// How much of the pause is spent working.
+    /// Part of each pause that is spent working, not asleep (`thinktime_spin`).
     pub think_time_spin: Span,
     /// Requests before a pause.
     pub think_blocks: u64,
@@ -299,7 +299,7 @@ pub struct Report {
     pub lat_percentiles: bool,
     /// Percentiles of the latency from handing over.
     pub clat_percentiles: bool,
-    /// Log of bandwidth.
+    /// Name of the bandwidth log (`write_bw_log`), empty for the default one.
     pub write_bw_log: Option<String>,
     /// Log of latencies.
     pub write_lat_log: Option<String>,

@@ -379,8 +379,8 @@ fn distribution(text: &str) -> Result<Distribution, &'static str> {
             deviation.map(Distribution::Normal).ok_or("normal:PERCENT, 0 to 100")
         }
         "pareto" => {
-            let part = number().filter(|part| *part > 0.0 && *part < 1.0);
-            part.map(Distribution::Pareto).ok_or("pareto:PART, between 0 and 1")
+            let share = number().filter(|share| *share > 0.0 && *share < 1.0);
+            share.map(Distribution::Pareto).ok_or("pareto:PART, between 0 and 1")
         }
         "zipf" => {
             let theta = number().filter(|theta| *theta > 0.0 && *theta <= 10.0);

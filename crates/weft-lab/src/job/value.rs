@@ -18,8 +18,8 @@ impl Size {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Percent(percent) => {
-                let part = u128::from(whole.0) * u128::from(percent) / 100;
-                Bytes(u64::try_from(part).expect("a part of 64 bits"))
+                let bytes = u128::from(whole.0) * u128::from(percent) / 100;
+                Bytes(u64::try_from(bytes).expect("a share of 64 bits"))
             }
         }
     }

@@ -57,7 +57,7 @@ impl Format {
         Self::Tencent,
     ];
 
-    /// Its name on the command line.
+    /// Name of the format on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -176,7 +176,7 @@ impl LineFormat for Iolog {
         let offset = Bytes(fields.next("offset")?.number()?);
         let size = fields.next("length")?;
         let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
-        // fio writes the place of the last request beside a sync; it means nothing.
+        // fio writes the place of the last request beside an fsync; it means nothing.
         let (offset, length) =
             if op == Op::Flush { (Bytes::ZERO, Bytes::ZERO) } else { (offset, length) };
         let time = Time(self.clock_us * 1000);
@@ -267,7 +267,7 @@ impl<W: Write> Writer<W> {
     /// Begins a log.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// I/O errors of `to`.
     pub fn new(mut to: W, version: Version) -> io::Result<Self> {
         writeln!(to, "{}", version.header())?;
         Ok(Self { to, version, clock_us: 0, open: BTreeMap::new(), lost: 0 })
@@ -303,7 +303,7 @@ impl<W: Write> Writer<W> {
     /// The lines of the latest requests of a device were not kept: they are lost as well.
     ///
     /// # Panics
-    /// When there were not so many.
+    /// The log has fewer requests of the device.
     pub fn retract(&mut self, device: super::DeviceIndex, requests: u64) {
         let written = self.open.entry(device).or_default();
         *written = written.checked_sub(requests).expect("as many as were written");

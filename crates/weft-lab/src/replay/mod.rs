@@ -44,7 +44,7 @@ pub const DEVICE_COUNT_MAX: usize = 1 << 16;
 /// One request as a trace tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was asked for, since the first record of the trace.
+    /// Time of the request since the first record of the trace.
     pub time: Time,
     /// Device of the request.
     pub device: DeviceIndex,
@@ -58,7 +58,7 @@ pub struct Record {
     pub length: Bytes,
     /// The process that asked, where the trace knows it.
     pub pid: Option<u32>,
-    /// How long it took then, where the trace knows it.
+    /// Latency of the request where the trace was recorded, if known.
     pub latency: Option<Span>,
 }
 
@@ -75,7 +75,7 @@ pub enum Op {
     Write,
 }
 
-/// What is said of a request beside its range.
+/// Flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
     /// Someone waits for it.
@@ -86,11 +86,11 @@ pub struct Flags {
     pub fua: bool,
     /// Make durable first what completed before it.
     pub preflush: bool,
-    /// It reads ahead of need.
+    /// Readahead.
     pub ahead: bool,
 }
 
-/// Which device of a trace, in order of first appearance.
+/// Index of a device of a trace, in order of first appearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceIndex(pub u32);
 
@@ -136,7 +136,7 @@ impl Devices {
     }
 }
 
-/// What was read, and what of it became no record.
+/// Counts of lines and records that were read or left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lines of text formats, records of binary ones.
@@ -150,7 +150,7 @@ pub struct Counts {
     pub lost: u64,
     /// Files that end before they should: whoever recorded them was killed.
     pub cut_short: u64,
-    /// What was understood and left out, by kind.
+    /// Lines that were understood and are no requests, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 

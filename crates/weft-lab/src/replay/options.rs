@@ -8,13 +8,13 @@ use weft_units::{Bytes, Time};
 pub struct ReadOptions {
     /// The format, where it is not to be found out from the contents.
     pub format: Option<Format>,
-    /// Which events of a block trace are its requests.
+    /// Events of a block trace that count as its requests.
     pub event: Event,
-    /// What is assumed of writes in formats that do not say it.
+    /// Assumption about the flags of writes in formats that have no flags.
     pub assume: Assume,
 }
 
-/// Which of a request's events stands for it.
+/// Event of a request that stands for the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
     /// It was handed to the block layer: a workload above weft.

@@ -23,7 +23,7 @@ pub enum Pace {
 /// Place of the trace's devices on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All begin at byte 0.
+    /// All devices begin at byte 0 of the volume.
     Overlaid,
     /// Only this one is replayed.
     Only(DeviceIndex),
@@ -172,7 +172,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         &self.options
     }
 
-    /// What is read from: its devices and counts.
+    /// The trace that is read from, with its devices and counts.
     #[must_use]
     pub fn from(&self) -> &I {
         &self.from

@@ -119,7 +119,7 @@ impl Trace {
         &self.context.devices
     }
 
-    /// What was read and left out so far.
+    /// Counts of what was read and left out so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.context.counts

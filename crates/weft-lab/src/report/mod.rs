@@ -18,10 +18,10 @@ use crate::statistics::Verdict;
 
 pub use sweep::{Setting, Sweep};
 
-/// A page.
+/// A report page: heading, summary, facts and sections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Its heading.
+    /// Heading of the page.
     pub title: String,
     /// One or two sentences that say what came out.
     pub summary: String,
@@ -34,7 +34,7 @@ pub struct Report {
 /// A part of a page, with a heading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// Its heading.
+    /// Heading of the section.
     pub title: String,
     /// Blocks of the section, in order.
     pub blocks: Vec<Block>,
@@ -71,9 +71,9 @@ pub struct Table {
 pub enum Cell {
     /// Words, and beneath them what is to be said of them.
     Noted(String, String),
-    /// A number as it is to be read, set to the right.
+    /// A number as text, set to the right.
     Number(String),
-    /// Words.
+    /// Words, set to the left.
     Text(String),
     /// A number with its interval beneath it, if it has one; none where nothing was measured.
     Value(Option<Value>),
@@ -109,11 +109,11 @@ impl From<crate::statistics::Estimate> for Value {
 pub struct Bars {
     /// Title of the chart.
     pub title: String,
-    /// What to see in it, for those who do not see it.
+    /// Text for screen readers: what the chart shows.
     pub description: String,
     /// Unit of the values.
     pub unit: String,
-    /// What each bar of a group is, in order.
+    /// Names of the bars of each group, in order.
     pub series: Vec<String>,
     /// A value to mark across all groups, such as a ratio of 1.
     pub reference: Option<f64>,
@@ -140,7 +140,7 @@ pub struct Group {
 pub struct Lines {
     /// Title of the chart.
     pub title: String,
-    /// What to see in it, for those who do not see it.
+    /// Text for screen readers: what the chart shows.
     pub description: String,
     /// Label of the horizontal axis, with its unit.
     pub across: String,
@@ -172,7 +172,7 @@ pub struct Mark {
 pub enum Axis {
     /// Names, evenly; places are 0, 1, ….
     Names(Vec<String>),
-    /// Numbers, evenly.
+    /// Numbers on a linear scale.
     #[default]
     Linear,
     /// Numbers, doubling; all are above 0.

@@ -27,13 +27,13 @@ impl Scale {
 
     /// The percentage of a value, within the length.
     pub(super) fn at(&self, value: f64) -> f64 {
-        let part = if self.logarithmic {
+        let fraction = if self.logarithmic {
             libm::log(value.max(self.low) / self.low) / libm::log(self.high / self.low)
         } else {
             (value - self.low) / (self.high - self.low)
         };
-        let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };
-        self.from + part * (self.to - self.from)
+        let fraction = if fraction.is_finite() { fraction.clamp(0.0, 1.0) } else { 0.0 };
+        self.from + fraction * (self.to - self.from)
     }
 
     /// Whether a value lies on it.

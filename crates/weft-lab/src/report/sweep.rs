@@ -32,9 +32,9 @@ pub struct Sweep {
     pub summary: String,
     /// Facts by name: seed, runs, model, where costs are from.
     pub facts: Vec<(String, String)>,
-    /// What differs: a knob, or several joined by a comma.
+    /// Name of the knob that is swept, or several joined by a comma.
     pub knob: String,
-    /// What was run, in the order in which it is shown.
+    /// Settings that were run, in the order in which they are shown.
     pub settings: Vec<Setting>,
     /// Assumptions, in words.
     pub assumptions: Vec<String>,
@@ -55,12 +55,12 @@ pub struct Setting {
     pub mean: Option<Value>,
     /// Percentiles of latency: percent and milliseconds. Of every setting the same ones.
     pub percentiles: Vec<(f64, Value)>,
-    /// What else there is to say of it, such as that it is the best.
+    /// Remark about this setting, such as that it is the best; may be empty.
     pub remark: String,
 }
 
 impl Sweep {
-    /// The page.
+    /// The report as a page of two charts for throughput and latency, and a table.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut sections = vec![Section {

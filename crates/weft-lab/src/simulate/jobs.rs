@@ -316,11 +316,11 @@ const SAMPLES_MAX: usize = 1 << 20;
 impl Run<'_> {
     /// The part of its work that is done.
     fn done(&self, now: Time) -> f64 {
-        let part = match self.goal {
+        let fraction = match self.goal {
             Goal::Bytes(bytes) => self.bytes.get() as f64 / bytes.max(1) as f64,
             Goal::Time(time) => now.since(self.started).0 as f64 / time.0.max(1) as f64,
         };
-        part.min(1.0)
+        fraction.min(1.0)
     }
 
     fn result(&self, machine: &Machine, stop: Stop) -> JobResult {

@@ -45,7 +45,7 @@ pub struct Outcome {
     pub recovered: Bytes,
     /// Reads of members that failed.
     pub unreadable: u64,
-    /// What became of members, and when, in words.
+    /// Events of members with their times: failures, stalls, members without space, in words.
     pub events: Vec<(Time, String)>,
     /// Pages of the page cache that were dirty at the end.
     pub dirty: Bytes,

@@ -39,7 +39,7 @@ impl Load {
     }
 }
 
-/// What one run of one job, all its clones together, came to.
+/// Figures of one run of one job, all its clones together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// MB/s, of 10^6 bytes.
@@ -67,7 +67,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All of them.
+    /// Every metric, in the order in which they are told.
     pub const ALL: [Self; 5] = [
         Self::Throughput,
         Self::Mean,
@@ -86,7 +86,7 @@ impl Metric {
         }
     }
 
-    /// Its value in a sample.
+    /// Value of this metric in a sample.
     #[must_use]
     pub fn of(self, sample: &Sample) -> f64 {
         match self {

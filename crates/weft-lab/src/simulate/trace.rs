@@ -24,7 +24,7 @@ use crate::replay::{Assume, Counts, Format, Op, ReadOptions, Record, ReplayError
 /// A trace, and how it is to be replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Its files.
+    /// Files of the trace.
     pub paths: Vec<PathBuf>,
     /// Options for reading.
     pub read: ReadOptions,
@@ -50,7 +50,7 @@ pub struct Replay {
 pub struct Shape {
     /// Formats of its files.
     pub formats: Vec<&'static str>,
-    /// What was read, and what of it became no request.
+    /// Counts of lines that were read, and of those that became no request.
     pub counts: Counts,
     /// Requests and bytes: reads, writes, discards, flushes.
     pub reads: Requests,
@@ -76,7 +76,7 @@ pub struct Shape {
 pub struct Requests {
     /// Number of requests.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub bytes: u64,
 }
 
@@ -92,7 +92,7 @@ impl Requests {
 pub struct Replayed {
     /// As of jobs.
     pub outcome: Outcome,
-    /// What became of requests that did not fit.
+    /// Counts of requests that did not fit the volume and were dropped, cut or split.
     pub changes: Changes,
     /// Times at which requests were handed over.
     pub pace: Pace,

@@ -17,13 +17,13 @@ pub struct Volume {
     pub level: Level,
     /// A drive for each member, by the name of its model.
     pub members: Vec<(String, Model)>,
-    /// Of the array.
+    /// Size of a chunk of the array.
     pub chunk: Bytes,
-    /// How much of each member is used; `None` is all of the smallest.
+    /// Bytes of each member that are used; `None` is the size of the smallest member.
     pub member_size: Option<Bytes>,
     /// Knobs of the volume.
     pub knobs: Knobs,
-    /// Of CPU work.
+    /// Costs of CPU work.
     pub costs: CostTable,
     /// Memory of the host: of its page cache, for jobs that are buffered.
     pub memory: Bytes,

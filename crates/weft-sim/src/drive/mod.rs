@@ -85,7 +85,7 @@ pub struct Command {
 /// A command has been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The command's.
+    /// Tag of the command that ended.
     pub tag: u64,
 }
 
@@ -162,7 +162,7 @@ impl Drive {
         matches!(self, Self::Hdd(_))
     }
 
-    /// Its size.
+    /// Size of the drive.
     #[must_use]
     pub fn capacity(&self) -> Sectors {
         each!(self, it => it.capacity())
@@ -187,7 +187,7 @@ impl Drive {
         each!(self, it => it.submit(now, command));
     }
 
-    /// When something happens next without a new command.
+    /// Time of the next event inside the drive if no command comes; `None` when it is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         each!(self, it => it.next_event())

@@ -68,7 +68,7 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// What a drive is made of: everything but its seed.
+/// Parameters of a drive: everything but its seed.
 #[derive(Clone, Debug)]
 pub struct Model {
     table: Table,
@@ -89,9 +89,9 @@ pub enum ModelError {
     /// There is no model of this name.
     #[error("model: found {found:?}, expected one of {known}")]
     Name {
-        /// The name.
+        /// Name that was asked for.
         found: String,
-        /// Those that there are.
+        /// Names that are known, joined by commas.
         known: String,
     },
     /// The text is not TOML.
@@ -120,7 +120,7 @@ pub enum ModelError {
     Unknown {
         /// The key.
         key: String,
-        /// Those that there are.
+        /// Names that are known, joined by commas.
         expected: String,
     },
 }

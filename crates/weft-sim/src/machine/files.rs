@@ -113,12 +113,12 @@ impl Host {
         balance
     }
 
-    /// Begins to sync a file.
+    /// Begins an fsync of a file.
     pub fn fsync(&mut self, inode: InodeId) -> Fsync {
         self.files_mut().cache.fsync(inode, 0..u64::MAX)
     }
 
-    /// What a syncing process does next: as [`PageCache::fsync_step`]. If that is to wait, it is
+    /// Next step of an fsync: as [`PageCache::fsync_step`]. If that is to wait, it is
     /// woken.
     pub fn fsync_step(&mut self, pid: Pid, fsync: &mut Fsync) -> SyncStep {
         let files = self.files_mut();

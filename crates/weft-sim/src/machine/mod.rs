@@ -47,16 +47,16 @@ pub struct MachineParts {
     pub model: Model,
     /// Number of members.
     pub members: u16,
-    /// Of the array.
+    /// Size of a chunk.
     pub chunk: Sectors,
-    /// How much of each disk is used; `None` is all of it.
+    /// Sectors of each disk that are used; `None` is all of it.
     pub member_size: Option<Sectors>,
-    /// Of the volume, and of its members' queues: without a scheduler disks are served in the order
-    /// in which they are asked.
+    /// Knobs of the volume and of its members' queues: without a scheduler disks are served in the
+    /// order in which they are asked.
     pub knobs: Knobs,
-    /// Of CPU work.
+    /// Costs of CPU work.
     pub costs: Costs,
-    /// For everything that is drawn.
+    /// Seed of everything that is drawn.
     pub seed: u64,
 }
 

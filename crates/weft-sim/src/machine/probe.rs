@@ -9,7 +9,7 @@ use weft_units::{Bytes, Span, Time};
 
 use super::member::Traffic;
 
-/// What was seen of a machine over time.
+/// Samples of a machine over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// Between two looks.

@@ -300,7 +300,7 @@ impl Model {
     /// reconstructed from members that disagreed. What needed an excuse is counted.
     ///
     /// # Errors
-    /// What was read is not allowed.
+    /// The bytes that were read are no content that the model allows.
     pub fn read_done(
         &mut self,
         mark: &ReadMark,
@@ -417,13 +417,13 @@ impl Model {
         self.reads_outstanding = 0;
     }
 
-    /// What a write that is not answered is about.
+    /// Byte range of a write that is not answered; `None` once it is.
     #[must_use]
     pub fn range_of(&self, write: WriteId) -> Option<ByteRange> {
         self.writes.get(&write).map(|issued| issued.range)
     }
 
-    /// What writes that are not answered are about.
+    /// Byte ranges of writes that are not answered.
     #[must_use]
     pub fn in_flight_ranges(&self) -> Vec<ByteRange> {
         self.writes.values().map(|issued| issued.range).collect()

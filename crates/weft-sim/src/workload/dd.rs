@@ -23,7 +23,7 @@ impl Place for Device {
     }
 }
 
-/// A `dd`.
+/// Process `dd if=/dev/zero of=/dev/mdX`.
 #[derive(Debug)]
 pub struct Dd {
     thread: Thread,

@@ -16,11 +16,11 @@ use crate::rng::Rng;
 /// Sizes, numbers and times of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
-    /// Of `dd`, in blocks of 1 MiB.
+    /// MiB that `dd` writes, in blocks of 1 MiB.
     pub mib: u64,
-    /// Beside it.
+    /// Number of writers of single blocks.
     pub writers: u64,
-    /// Of each writer.
+    /// Writes of each writer.
     pub writes: u64,
     /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's
     /// stripe is read for at once. The md of 2008 knew no such flag.
@@ -29,7 +29,7 @@ pub struct Mixed {
     pub seed: u64,
 }
 
-/// All of them on a machine.
+/// The processes of the workload on a machine.
 #[derive(Clone, Debug)]
 pub struct Running {
     dd: Pid,
@@ -39,9 +39,9 @@ pub struct Running {
 /// Latencies of the writers' requests.
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// The mean.
+    /// Mean latency.
     pub mean: Span,
-    /// What 99 % of them took at most.
+    /// Latency that 99 % of requests do not exceed.
     pub p99: Span,
 }
 
@@ -69,7 +69,7 @@ impl Mixed {
 }
 
 impl Running {
-    /// The `dd`.
+    /// The process `dd`, with its times.
     #[must_use]
     pub fn dd<'a>(&self, machine: &'a Machine) -> &'a Dd {
         machine.process(self.dd)

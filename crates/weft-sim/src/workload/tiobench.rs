@@ -2,13 +2,13 @@
 //!
 //! Some threads, each with a file of its own; four phases, in each of which all threads do the
 //! same: write from front to back, write here and there, read from front to back, read here and
-//! there. Each thread syncs and closes its file at the end of a phase. A phase takes from the start
-//! of all threads to the end of the last: syncs are inside.
+//! there. Each thread fsyncs and closes its file at the end of a phase. A phase takes from the start
+//! of all threads to the end of the last: the fsyncs are inside.
 //!
 //! Nothing of a file stays in memory once it is written: every read goes to the volume. The files
 //! are twice as large as the memory was, so of reading from front to back nothing would have been
 //! found; of reading here and there up to half. Reading from front to back is ahead by a window of
-//! 128 KiB. A sync ends with a record of 32 KiB in the file system's log, if anything was written.
+//! 128 KiB. An fsync ends with a record of 32 KiB in the file system's log, if anything was written.
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
@@ -51,13 +51,13 @@ pub struct Tiobench {
 /// Phase that all threads are in together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// From front to back.
+    /// Sequential writes of each thread to its own file.
     Write,
-    /// Here and there.
+    /// Random writes of each thread to its own file.
     RandomWrite,
-    /// From front to back.
+    /// Sequential reads of each thread from its own file.
     Read,
-    /// Here and there.
+    /// Random reads of each thread from its own file.
     RandomRead,
 }
 
@@ -211,7 +211,7 @@ const OPERATED: u64 = u64::MAX;
 /// How far reading from front to back is ahead.
 const WINDOW: u64 = 128 << 10;
 
-/// Bytes that a sync writes to the log.
+/// Bytes that an fsync writes to the log.
 const LOG_RECORD: u64 = 32 << 10;
 
 /// The name of a write to the log; reads have the number of their window.

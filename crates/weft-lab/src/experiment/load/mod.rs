@@ -56,15 +56,15 @@ pub enum Load {
 /// Amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// For a first look.
+    /// Short runs for a first look.
     Quick,
-    /// Enough for narrow intervals.
+    /// Runs long enough for narrow intervals.
     Default,
-    /// As much as was published.
+    /// Runs as long as the published ones.
     Full,
 }
 
-/// How much of something, by the size of the whole.
+/// Amount of work at each [`Size`]: seconds, MiB or requests, as the load says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amount {
@@ -91,7 +91,7 @@ impl Amount {
         self.quick.max(self.default).max(self.full).into()
     }
 
-    /// At a size.
+    /// Amount of work at a size.
     #[must_use]
     pub fn at(&self, size: Size) -> u64 {
         match size {
@@ -105,9 +105,9 @@ impl Amount {
 /// Result of a part of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What it is called, if there are several.
+    /// Name of the part; empty where a load has one part.
     pub name: String,
-    /// Values of the metrics.
+    /// Values of the metrics that the load measures.
     pub values: BTreeMap<Metric, f64>,
     /// How long the measured part was, seconds of virtual time.
     pub seconds: f64,
@@ -120,7 +120,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Of a machine that is done.
+    /// Part of a machine that is done.
     fn of(machine: &Machine, values: &[(Metric, f64)], seconds: f64, series: Series) -> Self {
         assert_eq!(machine.host.answered().1, 0, "nothing fails on these disks");
         let inside = Inside::of(machine);
@@ -128,7 +128,7 @@ impl Part {
         Self { name: String::new(), values, seconds, settled: None, series, inside }
     }
 
-    /// Of a run that could go on for ever.
+    /// Part of a run that could go on for ever, measured once it was steady.
     fn of_steady(
         machine: &Machine,
         values: &[(Metric, f64)],

@@ -290,8 +290,8 @@ fn where_below_one(points: &[(f64, Value)]) -> String {
     let mut pairs = points.windows(2).map(|pair| (pair[0], pair[1]));
     let crossing = pairs.find(|(_, after)| after.1.value < 1.0);
     crossing.map_or(String::new(), |((x0, y0), (x1, y1))| {
-        let part = (y0.value - 1.0) / (y0.value - y1.value);
-        format!("It falls below 1 at about × {}.", number(x0 + part * (x1 - x0)))
+        let fraction = (y0.value - 1.0) / (y0.value - y1.value);
+        format!("It falls below 1 at about × {}.", number(x0 + fraction * (x1 - x0)))
     })
 }
 

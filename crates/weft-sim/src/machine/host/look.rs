@@ -30,7 +30,7 @@ impl Host {
         self.seen.as_ref().map_or(&[], |(_, seen)| seen)
     }
 
-    /// Of what was asked for since somebody watches, the ranges.
+    /// Byte ranges of the requests since [`Host::watch_requests`], in order.
     #[must_use]
     pub fn requests_seen(&self) -> Vec<ByteRange> {
         self.watched().iter().map(|seen| seen.range).collect()

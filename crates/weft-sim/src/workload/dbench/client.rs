@@ -79,7 +79,7 @@ impl Settings {
 }
 
 impl Run {
-    /// End of the run.
+    /// Time at which the run ends.
     #[must_use]
     pub fn until(&self) -> Time {
         self.until

@@ -162,7 +162,7 @@ struct Session {
 }
 
 impl Synthetic {
-    /// Of a client.
+    /// Generator of the load of one client (1-based).
     #[must_use]
     pub fn new(seed: u64, client: u32) -> Self {
         let mut names = Names::default();

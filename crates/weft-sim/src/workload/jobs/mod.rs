@@ -19,7 +19,7 @@ pub use buffered::{Buffered, Device};
 pub use direct::Job;
 pub use ledger::{Found, Watcher};
 
-/// Something that a clone asks for.
+/// Request of a clone: operation and range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Operation.
@@ -28,14 +28,14 @@ pub struct Io {
     pub range: ByteRange,
 }
 
-/// Something that a clone asks for, how, and when.
+/// Request of a clone with its flags and the time at which it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Operation and range.
     pub io: Io,
     /// Flags of the request.
     pub flags: Flags,
-    /// Not before so long after the clone began: a rate, or the times of a trace.
+    /// Earliest time of the request, since the clone began: from a rate, or a trace.
     pub due: Span,
 }
 
@@ -61,7 +61,7 @@ pub struct Pace {
     pub low: u32,
     /// A request waits for those in flight that it overlaps (`serialize_overlap`).
     pub apart: bool,
-    /// It begins so late (`startdelay`).
+    /// Delay before the clone begins (`startdelay`).
     pub delay: Span,
     /// Length of each pause (`thinktime`). In a pause nothing is in flight.
     pub think: Span,
