@@ -133,6 +133,11 @@ impl<F: Frames> Memory<F> {
             ComputeOp::UpdatePq { exponent, old, new, p, q }
         };
         let copy = |from, to| ComputeOp::Copy { from, to };
+        // Then P and Q are compared, whichever of them was updated.
+        let updated = |strip: u32, new, of_p, of_q| {
+            let update = update(strip, new, of_p, of_q);
+            vec![update, copy(new, at[strip as usize]), compare(p, q)]
+        };
         let zeros = Segment::at(Frame(0), 0, self.len);
         let differs = |p, q| Value::Differs(Differs { p, q });
         let agrees = differs(false, false);
@@ -168,28 +173,12 @@ impl<F: Frames> Memory<F> {
                 located(Located::Unknown),
                 &[],
             ),
-            (
-                "update",
-                vec![update(1, a, p, q), copy(a, at[1]), compare(p, q)],
-                agrees.clone(),
-                &[(1, A)],
-            ),
-            (
-                "update of P",
-                vec![update(0, a, p, None), copy(a, at[0]), compare(p, q)],
-                differs(false, true),
-                &[],
-            ),
-            (
-                "update of Q",
-                vec![update(2, a, None, q), copy(a, at[2]), compare(p, q)],
-                differs(true, false),
-                &[],
-            ),
+            ("update", updated(1, a, p, q), agrees.clone(), &[(1, A)]),
+            ("update of P", updated(0, a, p, None), differs(false, true), &[]),
+            ("update of Q", updated(2, a, None, q), differs(true, false), &[]),
         ];
         if self.len <= 4096 {
-            let zeroed = vec![update(2, zeros, p, q), copy(zeros, at[2]), compare(p, q)];
-            table.push(("update with zeros", zeroed, agrees.clone(), &[]));
+            table.push(("update with zeros", updated(2, zeros, p, q), agrees.clone(), &[]));
             let same = vec![copy(zeros, a), ComputeOp::Zero { to: b }];
             table.push(("copy of zeros", same, nothing(), &[(A, B)]));
             let mut sources = data.clone();

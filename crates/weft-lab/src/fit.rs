@@ -60,7 +60,7 @@ pub struct Range {
     pub low: f64,
     /// Largest.
     pub high: f64,
-    /// Good enough: the model's answer is this close to the figure, as a part of it.
+    /// Largest distance of the model's answer from the figure, as a share of the figure.
     pub tolerance: f64,
     /// Most evaluations of the model.
     pub steps: u32,

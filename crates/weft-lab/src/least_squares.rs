@@ -58,7 +58,7 @@ pub fn costs(observations: &[Observation]) -> Vec<f64> {
     costs
 }
 
-/// What costs say that an observation takes, as a part of what it took.
+/// Time of an observation by these costs, as a share of the time that it took.
 #[must_use]
 pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
     let said: f64 = costs.iter().zip(&observation.counts).map(|(cost, count)| cost * count).sum();

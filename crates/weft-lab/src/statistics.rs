@@ -148,7 +148,7 @@ pub enum Band {
 }
 
 impl Band {
-    /// Whether a ratio lies in it.
+    /// Whether a ratio lies in the band.
     #[must_use]
     pub fn has(self, ratio: f64) -> bool {
         match self {

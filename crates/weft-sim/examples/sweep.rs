@@ -107,7 +107,9 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     let cuts = totals.coverage;
     let (errors, silent) = (totals.io_errors, totals.silent);
     let of_members = format!("{} failed writes left something", errors.landed);
-    let of_cuts = |count: u64| format!("{count} of {} cuts", cuts.points);
+    let of_cuts = |name, count: u64, floor| {
+        Gate(name, cuts.percent(count), floor, format!("{count} of {} cuts", cuts.points))
+    };
     vec![
         Gate("simulated I/Os", totals.requests, 5_000_000, {
             let verified = totals.verified;
@@ -127,20 +129,10 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
             let (states, kills) = (totals.scope_states, totals.kills);
             format!("{states} sampled states of short scripts; {kills} deaths of the process alone")
         }),
-        Gate(
-            "% half-written stripes",
-            cuts.percent(cuts.half_written_stripe),
-            30,
-            of_cuts(cuts.half_written_stripe),
-        ),
-        Gate("% strict subsets", cuts.percent(cuts.strict_subset), 20, of_cuts(cuts.strict_subset)),
-        Gate(
-            "% inside metadata",
-            cuts.percent(cuts.inside_metadata),
-            10,
-            of_cuts(cuts.inside_metadata),
-        ),
-        Gate("% during resync", cuts.percent(cuts.during_sync), 5, of_cuts(cuts.during_sync)),
+        of_cuts("% half-written stripes", cuts.half_written_stripe, 30),
+        of_cuts("% strict subsets", cuts.strict_subset, 20),
+        of_cuts("% inside metadata", cuts.inside_metadata, 10),
+        of_cuts("% during resync", cuts.during_sync, 5),
         Gate("% judged by I6", cuts.percent(cuts.judged), 25, {
             let (columns, degraded) = (cuts.judged_columns, cuts.judged_degraded);
             format!(

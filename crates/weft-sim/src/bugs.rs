@@ -24,8 +24,8 @@ pub const CHECKERS: [&str; 15] = [
     "I19", "P5 ",
 ];
 
-/// Who must see which bug, each with all others off. There are more who see them; here are those
-/// that do so within few scripts.
+/// Checkers that must report each planted bug, each with all others off: those that see it within
+/// few scripts.
 pub const SEEN_BY: [(Mutant, &[&str]); 22] = [
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -51,7 +51,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 22] = [
     (Mutant::WrongQExponent, &["I6 "]),
 ];
 
-/// Those that take too many scripts for that: whoever sees them first.
+/// Bugs that need more scripts than the table allows: any checker may report them.
 pub const RARE: [Mutant; 2] = [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly];
 
 /// Checkers that no bug of the table needs, and who shows that they see.

@@ -20,9 +20,9 @@ pub enum CutMode {
     Everything,
     /// Nothing survives that was not durable.
     Nothing,
-    /// What came first, up to a moment that the seed chooses for each member.
+    /// Writes survive in order, up to a moment that the seed chooses for each member.
     Ordered,
-    /// Any part of it.
+    /// Any subset of the sectors that were not durable survives.
     #[default]
     Subset,
     /// Any part of it, and of a superblock that is outstanding also a beginning of a sector (F2):
@@ -41,7 +41,7 @@ pub struct CutReport {
     pub settled: BTreeSet<u64>,
     /// Writes that were outstanding.
     pub writes_in_flight: usize,
-    /// Whether one of them was a metadata write.
+    /// Whether a metadata write was outstanding.
     pub metadata_in_flight: bool,
     /// Whether one of those is there in part, and is neither what was there before nor what was
     /// written.
@@ -106,7 +106,7 @@ pub struct Coverage {
     pub given_up: u64,
     /// Sectors that were predicted to be possibly wrong (write hole) and looked at.
     pub hole_predicted: u64,
-    /// Those of them that were.
+    /// Predicted sectors that were wrong.
     pub hole_wrong: u64,
 }
 

@@ -74,7 +74,7 @@ impl Rig {
         Self::of(Options { layout, ..Options::new(level, members, chunk) })
     }
 
-    /// From options.
+    /// A rig with these options.
     #[must_use]
     pub fn of(options: Options) -> Self {
         Self { world: World::new(options), order: Order::Fifo, last: None }.checked()

@@ -81,11 +81,11 @@ pub struct Outcome {
 /// Whether a parity is that of some choice of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explained {
-    /// It is.
+    /// Some choice of versions explains the parity.
     Yes,
     /// There are too many choices to try.
     TooMany,
-    /// It is not.
+    /// No choice of versions explains the parity.
     No,
 }
 

@@ -53,7 +53,7 @@ pub enum Work {
 /// Counts of what was simulated.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Scripts.
+    /// Scripts of profiles that were run.
     pub seeds: u64,
     /// Those of profiles in which disks fail.
     pub fault_seeds: u64,
@@ -65,7 +65,7 @@ pub struct Totals {
     pub faulty_requests: u64,
     /// Requests of members that failed with an I/O error.
     pub io_errors: IoErrors,
-    /// Silent faults.
+    /// Counts of silent faults that were planted and found.
     pub silent: Silent,
     /// Arrays that were stopped and were found clean and durable.
     pub stops: u64,
@@ -98,7 +98,7 @@ impl Work {
         scopes.chain(loads).chain(tenths.map(Self::Silent)).chain(scripts).collect()
     }
 
-    /// Does it.
+    /// Carries out this piece of work.
     #[must_use]
     pub fn run(self) -> Totals {
         match catch_unwind(AssertUnwindSafe(|| self.perform())) {

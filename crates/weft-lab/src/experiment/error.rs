@@ -77,7 +77,7 @@ pub enum ExperimentError {
         /// Names that would be valid.
         expected: String,
     },
-    /// It has a knob that does not exist, or a value that it does not take.
+    /// A column or case names a knob that does not exist, or a value that it does not take.
     #[error("experiment {patch}: {source}")]
     Knob {
         /// Name of the experiment.

@@ -23,7 +23,7 @@ use super::{Effort, Experiment, Outcome, Part, Sample, TICK};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResultsError {
-    /// There is something already.
+    /// The directory is not empty.
     #[error("{0}: found something in it, expected an empty or a new directory; name another one")]
     Taken(PathBuf),
     /// The directory cannot be made or read.

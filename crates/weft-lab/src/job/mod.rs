@@ -53,7 +53,7 @@ pub struct Job {
     pub pace: Pace,
     /// As whom.
     pub class: Class,
-    /// From a trace, or into one.
+    /// Trace that the job replays, or that it is recorded into.
     pub replay: Replay,
     /// Settings of the report.
     pub report: Report,
@@ -273,7 +273,7 @@ pub struct Class {
     pub cgroup_weight: Option<u32>,
 }
 
-/// From a trace, or into one.
+/// Trace that the job replays, or that it is recorded into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// The trace to replay instead of a pattern.

@@ -78,13 +78,13 @@ pub enum Op {
 /// Flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// Someone waits for it.
+    /// REQ_SYNC: someone waits for it.
     pub sync: bool,
-    /// It carries metadata of a file system.
+    /// Metadata of a file system.
     pub meta: bool,
-    /// It is durable when it completes.
+    /// FUA: durable when it completes.
     pub fua: bool,
-    /// Make durable first what completed before it.
+    /// Preflush: what completed before is made durable first.
     pub preflush: bool,
     /// Readahead.
     pub ahead: bool,

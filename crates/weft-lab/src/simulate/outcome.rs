@@ -18,7 +18,7 @@ pub enum Stop {
     Failed(Time),
     /// Somebody wanted it to.
     Interrupted(Time),
-    /// It had taken more virtual time than is ever looked for.
+    /// The limit of virtual time was reached.
     Limit(Time),
 }
 

@@ -278,7 +278,7 @@ fn by_job(results: &[JobResult]) -> Vec<JobResult> {
 }
 
 impl Sample {
-    /// Of all directions of a job.
+    /// Sample of all directions of a job together.
     #[must_use]
     pub fn of(result: &JobResult) -> Self {
         let mut latencies = Latencies::default();

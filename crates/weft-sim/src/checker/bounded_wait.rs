@@ -29,7 +29,7 @@ const SERVICE: Span = Span::secs(1);
 /// So many others are answered meanwhile.
 const OTHERS: u64 = 16;
 
-/// Watches who waits since when.
+/// Checker I19: requests that wait, and since when.
 #[derive(Clone, Debug)]
 pub struct BoundedWait {
     wait_max: Span,

@@ -13,7 +13,7 @@ use super::Violation;
 
 const NAME: &str = "I11 exactly once";
 
-/// Counts in and out.
+/// Checker I11: requests, answers, frames, credit and tokens, counted in and out.
 #[derive(Clone, Debug, Default)]
 pub struct ExactlyOnce {
     newest: Option<Token>,

@@ -179,7 +179,7 @@ pub struct View<'a> {
     pub array: &'a Array,
     /// Content of the durable superblocks.
     pub record: &'a Record,
-    /// What they say as they were written, also where they can never be read again.
+    /// Content of the superblocks as they were written, also where they can never be read again.
     pub written: &'a Record,
     /// Model of what clients wrote.
     pub model: &'a Model,

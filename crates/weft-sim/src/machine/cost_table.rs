@@ -46,7 +46,7 @@ pub enum CostsError {
         /// The name.
         found: String,
     },
-    /// It is the name of a file that cannot be read.
+    /// The argument names a file that cannot be read.
     #[error("costs: {path}: {why}")]
     File {
         /// The file.

@@ -15,7 +15,7 @@ use weft_units::Span;
 /// Nanoseconds, and picoseconds a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Of the engine's thread: a turn by itself, ns.
+    /// A turn of the engine's thread by itself, ns.
     pub turn: u64,
     /// An input, ns: a request or a completion.
     pub input: u64,

@@ -114,10 +114,10 @@ pub enum Woken {
     Told(u64),
 }
 
-/// Somebody who uses a volume. A process is woken, does what it can, and says nothing; what it
+/// Simulated process that uses a volume. It is woken, does what it can, and says nothing; what it
 /// waits for it has asked the [`Host`] for.
 pub trait Process {
-    /// Goes on.
+    /// Runs until it has to wait, after `woken` happened.
     fn run(&mut self, host: &mut Host, woken: Woken);
 
     /// Whether nobody waits for it any more. The machine stops when nobody waits for anyone.

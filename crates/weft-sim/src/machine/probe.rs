@@ -49,7 +49,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sum: u64,
-    /// At most.
+    /// Largest number that was seen.
     pub most: u32,
 }
 

@@ -97,7 +97,7 @@ pub enum Why {
     Mixed,
     /// The same, byte for byte, as there were too many parts to try which of them are there.
     MixedBytes,
-    /// It may have been reconstructed from members that disagreed.
+    /// The content may have been reconstructed from members that disagreed.
     Reconstructed,
 }
 

@@ -169,11 +169,12 @@ impl Profile {
     pub const KNOBS: Self = Self { name: "knobs", cuts: 4, knobs: 20, ..Self::CALM };
     /// Faults and administrators.
     pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
-    /// All of these.
+    /// Faults, administrators and power cuts.
     pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
     /// More than the level survives.
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
-    /// The same while the power stays on: what is read and what is acknowledged is right.
+    /// More than the level survives while the power stays on: what is read and what is
+    /// acknowledged is right.
     pub const BEYOND_POWERED: Self = Self { name: "beyond-powered", cuts: 0, ..Self::BEYOND };
 
     /// Disks that lie about flushes.
@@ -183,7 +184,7 @@ impl Profile {
     pub const QUEUES: Self =
         Self { name: "queues", knobs: 3, queues: true, ..Self::FAULTS_AND_CUTS };
 
-    /// All of them.
+    /// Every profile.
     pub const ALL: [Self; 10] = [
         Self::CALM,
         Self::CUTS,

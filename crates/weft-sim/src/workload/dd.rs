@@ -73,7 +73,7 @@ impl Dd {
         Bytes(self.block * self.count * PAGE_BYTES)
     }
 
-    /// What of it is in the page cache so far.
+    /// Bytes that are in the page cache so far.
     #[must_use]
     pub fn done(&self) -> Bytes {
         Bytes(self.at * PAGE_BYTES)

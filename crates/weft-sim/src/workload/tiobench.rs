@@ -32,7 +32,7 @@ pub struct Tiobench {
     pub threads: u32,
     /// `--size`: of all files together.
     pub size: Bytes,
-    /// `--block`.
+    /// Bytes of a request (`--block`).
     pub block: Bytes,
     /// `--random`: operations of all threads in a phase that goes here and there.
     pub random: u64,

@@ -19,7 +19,7 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, Totals, longest, warm_up};
 
-/// Clones of a job that writes.
+/// Load of clones of an fio job that writes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fio {
@@ -36,13 +36,13 @@ pub struct Fio {
 pub enum Pattern {
     /// From front to back, each in a part of its own (`offset_increment`).
     Disjoint,
-    /// Anywhere (`rw=randwrite`).
+    /// Random offsets (`rw=randwrite`).
     Random,
     /// From front to back, all over the same blocks (`rw=write`).
     Same,
 }
 
-/// Isolated writes.
+/// Load of writes one after the other, each in stripes that were not touched before.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Isolated {

@@ -80,16 +80,13 @@ fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
         OperationKind::Deltree => Op::Deltree(names.path(fields.path()?)),
         OperationKind::FindFirst => {
             fields.path()?;
-            for expected in ["a level", "the most names to find", "how many names were found"] {
-                fields.number(expected)?;
-            }
+            fields.skip(&["a level", "the most names to find", "how many names were found"])?;
             Op::Other(kind)
         }
         OperationKind::Flush => Op::Flush(fields.handle()?),
         OperationKind::LockX | OperationKind::UnlockX => {
             fields.handle()?;
-            fields.number("an offset")?;
-            fields.number("a length")?;
+            fields.skip(&["an offset", "a length"])?;
             Op::Other(kind)
         }
         OperationKind::Mkdir => Op::Mkdir(names.path(fields.path()?)),
@@ -111,12 +108,10 @@ fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
             fields.number("a level")?;
             Op::Other(kind)
         }
-        OperationKind::QueryFs => {
-            fields.number("a level")?;
-            Op::Other(kind)
-        }
-        OperationKind::QueryPath => {
-            fields.path()?;
+        OperationKind::QueryFs | OperationKind::QueryPath => {
+            if kind == OperationKind::QueryPath {
+                fields.path()?;
+            }
             fields.number("a level")?;
             Op::Other(kind)
         }
@@ -196,6 +191,11 @@ impl<'a> Fields<'a> {
         };
         self.at += path.len() + 2;
         Ok(path)
+    }
+
+    /// Numbers that mean nothing here, each named for an error.
+    fn skip(&mut self, expected: &[&'static str]) -> Result<(), Error> {
+        expected.iter().try_for_each(|expected| self.number(expected).map(drop))
     }
 
     fn number(&mut self, expected: &'static str) -> Result<u64, Error> {

@@ -238,7 +238,7 @@ impl Jbd2 {
                 self.thread.submit(host, 0, RequestOp::Write, range, flags);
                 self.stage = Stage::Commit { answered: false };
             }
-            Stage::Blocks { left: 0, .. } => return false,
+            Stage::Blocks { left: 0, .. } | Stage::Commit { answered: false } => return false,
             Stage::Blocks { left, under_way } => {
                 let flags = Flags { sync: true, meta: true, ..Flags::NONE };
                 let range = journal.next_block();
@@ -246,7 +246,6 @@ impl Jbd2 {
                 *left -= 1;
                 *under_way += 1;
             }
-            Stage::Commit { answered: false } => return false,
             Stage::Commit { answered: true } => {
                 let committed = journal.end_commit(host);
                 committed.freed.into_iter().for_each(|blocks| state.space.give(blocks));

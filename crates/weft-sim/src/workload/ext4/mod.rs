@@ -187,7 +187,7 @@ impl Ext4 {
         })
     }
 
-    /// The file's pages in the page cache.
+    /// Inode of the page cache that has the file's pages.
     #[must_use]
     pub fn pages(&self, inode: Inode) -> InodeId {
         self.state.borrow().files[&inode].pages
