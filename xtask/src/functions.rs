@@ -9,22 +9,7 @@ use crate::tree::{rust_files, shown};
 const LINES_MAX: usize = 80;
 
 /// Longer functions that stay: file, name and reason.
-const LONG: &[(&str, &str, &str)] = &[
-    ("crates/weft-compute/src/conformance.rs", "operations", "to be split"),
-    ("crates/weft-lab/examples/report.rs", "main", "to be split"),
-    ("crates/weft-sim/src/script/mod.rs", "step", "to be split"),
-    ("crates/weft-sim/examples/sweep.rs", "gate", "to be split"),
-    ("crates/weft-sim/src/workload/ext4/journal.rs", "step", "to be split"),
-    (
-        "crates/weft-sim/src/checker/tests.rs",
-        "i11_what_ends_twice_or_never_is_caught",
-        "to be split",
-    ),
-    ("crates/weft-sim/src/workload/dbench/load_file.rs", "operation", "to be split"),
-    ("crates/weft-sim/src/world/clients.rs", "reply", "to be split"),
-    ("crates/weft-sim/src/disk/power_cut.rs", "power_cut", "to be split"),
-    ("crates/weft-sim/src/sweep/silent.rs", "silent", "to be split"),
-];
+const LONG: &[(&str, &str, &str)] = &[];
 
 /// A function of a Rust text.
 #[derive(Debug, PartialEq, Eq)]
