@@ -16,11 +16,10 @@ fn line(lines: &[(String, String)], name: &str) -> Option<String> {
     value
 }
 
-fn reshaping(it: &mut Super1) {
-    it.feature_map.insert(Features::RESHAPE);
-    it.reshape.new_level = it.level.code();
-    it.reshape.new_layout = it.layout;
-    it.reshape.new_chunk = it.chunk;
+/// A superblock of version 1.0, 100 sectors behind the data.
+fn at_the_end(it: &mut Super1) {
+    it.minor = Minor::V1_0;
+    it.super_offset = Sectors(it.data_offset.0 + it.size.0 + 100);
 }
 
 type Case<T> = (fn(&mut T), &'static str, Option<&'static str>);
@@ -110,8 +109,7 @@ const NEW: &[Case<Super1>] = &[
     ),
     (
         |it| {
-            it.minor = Minor::V1_0;
-            it.super_offset = Sectors(it.data_offset.0 + it.size.0 + 100);
+            at_the_end(it);
             (it.bblog_size, it.bblog_offset) = (8, -8);
         },
         "Unused Space",
@@ -119,8 +117,7 @@ const NEW: &[Case<Super1>] = &[
     ),
     (
         |it| {
-            it.minor = Minor::V1_0;
-            it.super_offset = Sectors(it.data_offset.0 + it.size.0 + 100);
+            at_the_end(it);
             it.feature_map.insert(Features::BITMAP);
             it.bitmap_offset_raw = (-16_i32).to_le_bytes();
         },
@@ -129,8 +126,7 @@ const NEW: &[Case<Super1>] = &[
     ),
     (
         |it| {
-            it.minor = Minor::V1_0;
-            it.super_offset = Sectors(it.data_offset.0 + it.size.0 + 100);
+            at_the_end(it);
             it.data_offset = Sectors(0);
             it.size = it.super_offset;
             (it.bblog_size, it.bblog_offset) = (0, 0);
@@ -172,21 +168,12 @@ fn a_superblock_of_version_1_reads_as_its_fields_are() {
         let mut superblock = fixture.parse();
         assert_eq!((superblock.data_offset, superblock.chunk), (Sectors(2048), Sectors(128)));
         if index >= NEW.len() {
-            reshaping(&mut superblock);
+            fixture::reshaping(&mut superblock);
         }
         change(&mut superblock);
         let lines = superblock.describe(fixture.member_size);
         assert_eq!(line(&lines, name).as_deref(), *expected, "case {index}");
     }
-}
-
-/// 0.90 in the middle of a reshape that changes nothing.
-fn reshaping_old(it: &mut Super090) {
-    it.minor_version = 91;
-    it.reshape.position = 0;
-    it.reshape.new_level = it.level.code().cast_unsigned();
-    it.reshape.new_layout = it.layout;
-    it.reshape.new_chunk_bytes = it.chunk_bytes;
 }
 
 const OLD: &[Case<Super090>] = &[
@@ -254,7 +241,7 @@ fn an_old_superblock_reads_as_its_fields_are() {
         let mut superblock = area.super090();
         assert_eq!((superblock.chunk_bytes, superblock.raid_disks), (65_536, 4));
         if index >= OLD.len() {
-            reshaping_old(&mut superblock);
+            area::reshaping(&mut superblock);
         }
         change(&mut superblock);
         let lines = superblock.describe();

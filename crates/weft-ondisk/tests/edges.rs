@@ -22,13 +22,6 @@ fn small<T: TryFrom<i64>>(number: i64) -> T {
     T::try_from(number).ok().expect("the table's numbers fit their fields")
 }
 
-fn reshaping(it: &mut Super1) {
-    it.feature_map.insert(Features::RESHAPE);
-    it.reshape.new_level = it.level.code();
-    it.reshape.new_layout = it.layout;
-    it.reshape.new_chunk = it.chunk;
-}
-
 /// Puts the superblock behind the data, this many sectors.
 fn at_the_end(it: &mut Super1, gap: i64) {
     it.minor = Minor::V1_0;
@@ -220,7 +213,7 @@ fn version_1_is_believed_up_to_each_edge_and_not_beyond() {
             (it.size, it.data_size) = (Sectors(10_240), Sectors(10_240));
             assert_eq!((it.data_offset, it.roles.len()), (Sectors(2048), 128));
             if index >= NEW.len() {
-                reshaping(&mut it);
+                fixture::reshaping(&mut it);
             }
             change(&mut it, number);
             it.validate(MEMBER).map_or_else(|error| error.to_string(), |()| "legal".to_owned())
@@ -228,13 +221,6 @@ fn version_1_is_believed_up_to_each_edge_and_not_beyond() {
         assert_eq!(said(*legal), "legal", "{what}: {legal}");
         assert_ne!(said(*illegal), "legal", "{what}: {illegal}");
     }
-}
-
-fn reshaping_old(it: &mut Super090) {
-    it.minor_version = 91;
-    it.reshape.new_level = it.level.code().cast_unsigned();
-    it.reshape.new_layout = it.layout;
-    it.reshape.new_chunk_bytes = it.chunk_bytes;
 }
 
 const OLD: &[Edge<Super090>] = &[
@@ -277,7 +263,7 @@ fn version_0_90_is_believed_up_to_each_edge_and_not_beyond() {
         let said = |number| {
             let mut it = area.super090();
             if index >= OLD.len() {
-                reshaping_old(&mut it);
+                area::reshaping(&mut it);
             }
             change(&mut it, number);
             it.validate().map_or_else(|error| error.to_string(), |()| "legal".to_owned())

@@ -5,7 +5,7 @@ mod fixture;
 
 use fixture::Fixture;
 use std::collections::BTreeMap;
-use weft_ondisk::{Features, Minor, NewArray, NewMember, Super1, layout_id};
+use weft_ondisk::{Features, Minor, NewArray, NewMember, Super1, Superblock, Version, layout_id};
 use weft_units::Sectors;
 
 #[test]
@@ -29,9 +29,10 @@ fn the_superblock_is_found_among_all_places() {
         let nothing = [0; 4096];
         let blocks = Minor::ALL.map(|minor| {
             let block: &[u8] = if minor == fixture.minor { &fixture.block } else { &nothing };
-            (minor, block)
+            (Version::from(minor), block)
         });
-        assert_eq!(Super1::find(&blocks, fixture.member_size), Ok(fixture.parse()));
+        let found = Superblock::find(&blocks, fixture.member_size);
+        assert_eq!(found, Ok(fixture.parse().into()));
     }
 }
 

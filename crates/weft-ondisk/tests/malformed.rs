@@ -8,7 +8,8 @@ mod fixture;
 
 use fixture::Fixture;
 use weft_ondisk::{
-    Features, Minor, ResyncOffset, Role, SUPER_BYTES, Super1, SuperblockError, csum_v1,
+    Features, Minor, ResyncOffset, Role, SUPER_BYTES, Super1, Superblock, SuperblockError, Uuid,
+    Version, csum_v1,
 };
 use weft_units::{Sectors, Slot};
 
@@ -351,31 +352,35 @@ fn a_member_of_another_size_is_refused() {
 }
 
 #[test]
-fn two_superblocks_on_one_member_are_refused() {
+fn superblocks_of_two_arrays_on_one_member_are_refused() {
     let new = fixture::member("raid5-4x64k-ls", 0);
     let size = new.member_size;
     let mut at_start = new.parse();
     at_start.minor = Minor::V1_1;
     at_start.super_offset = Sectors(0);
+    let find = |blocks: &[(Version, &[u8])]| Superblock::find(blocks, size);
+    let newer: (Version, &[u8]) = (Version::V1_2, &new.block);
+    let same = at_start.encode();
+    assert_eq!(find(&[(Version::V1_1, &same), newer]), Ok(at_start.clone().into()));
+    at_start.set_uuid = Uuid([7; 16]);
     let block = at_start.encode();
-    let both: [(Minor, &[u8]); 2] = [(Minor::V1_1, &block), (Minor::V1_2, &new.block)];
-    let found = Super1::find(&both, size).unwrap_err();
+    let found = find(&[(Version::V1_1, &block), newer]).unwrap_err();
     assert!(matches!(found, SuperblockError::Ambiguous { .. }), "{found}");
 
     // A stale one that is damaged does not count, unless there is no other.
     let mut stale = block;
     stale[200] ^= 1;
-    let stale: (Minor, &[u8]) = (Minor::V1_1, &stale);
-    assert_eq!(Super1::find(&[stale, (Minor::V1_2, &new.block)], size), Ok(new.parse()));
-    let found = Super1::find(&[stale, (Minor::V1_2, &[0; 4096])], size).unwrap_err();
+    let stale: (Version, &[u8]) = (Version::V1_1, &stale);
+    assert_eq!(find(&[stale, newer]), Ok(new.parse().into()));
+    let found = find(&[stale, (Version::V1_2, &[0; 4096])]).unwrap_err();
     assert!(matches!(found, SuperblockError::Checksum { .. }), "{found}");
-    let found = Super1::find(&[(Minor::V1_1, &[0; 4096]), (Minor::V1_2, &[0; 4096])], size);
+    let found = find(&[(Version::V1_1, &[0; 4096]), (Version::V1_2, &[0; 4096])]);
     assert_eq!(
         found.unwrap_err().to_string(),
         "no md superblock found (looked at sectors 0, 8); \
          name a member of an array, or create one first"
     );
-    let found = Super1::find(&[], Sectors(23)).unwrap_err();
+    let found = Superblock::find(&[], Sectors(23)).unwrap_err();
     assert!(matches!(found, SuperblockError::TooSmall { .. }), "{found}");
 }
 

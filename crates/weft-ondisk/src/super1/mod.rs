@@ -207,48 +207,6 @@ impl Super1 {
         Ok(parsed)
     }
 
-    /// Reads the one superblock of a member from the blocks at all its possible places.
-    ///
-    /// Shape    `blocks` holds, for each minor the member is large enough for, the 4096 bytes there
-    ///
-    /// # Errors
-    ///
-    /// With none legal, what is wrong with the first that has the magic, else `Absent`. With
-    /// several, `Ambiguous`: the user has to say which, to [`Super1::parse`].
-    pub fn find(blocks: &[(Minor, &[u8])], member_size: Sectors) -> Result<Self, SuperblockError> {
-        if member_size < MEMBER_SECTORS_MIN {
-            return Err(SuperblockError::TooSmall {
-                found: member_size,
-                expected: MEMBER_SECTORS_MIN,
-            });
-        }
-        let mut found: Option<Self> = None;
-        let mut damaged = None;
-        for (minor, bytes) in blocks {
-            match Self::parse(bytes, *minor, member_size) {
-                Ok(second) => {
-                    if let Some(first) = found {
-                        let newer = if second.ctime > first.ctime { &second } else { &first };
-                        return Err(SuperblockError::Ambiguous {
-                            newest: newer.minor.into(),
-                            first: first.minor.into(),
-                            first_uuid: first.set_uuid,
-                            second: second.minor.into(),
-                            second_uuid: second.set_uuid,
-                        });
-                    }
-                    found = Some(second);
-                }
-                Err(SuperblockError::Magic { .. }) => {}
-                Err(error) => damaged = damaged.or(Some(error)),
-            }
-        }
-        let positions = blocks.iter().filter_map(|(minor, _)| minor.position(member_size));
-        found.ok_or_else(|| {
-            damaged.unwrap_or_else(|| SuperblockError::Absent { looked: positions.collect() })
-        })
-    }
-
     /// Reads a superblock and checks only that it is one, undamaged and of a known format: magic,
     /// version, size of the role table, sum, features, level.
     ///

@@ -87,3 +87,12 @@ fn read(line: &str) -> Area {
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/md-meta")
 }
+
+/// Says that a reshape goes on, which changes nothing.
+pub(crate) fn reshaping(it: &mut Super090) {
+    it.minor_version = 91;
+    it.reshape.position = 0;
+    it.reshape.new_level = it.level.code().cast_unsigned();
+    it.reshape.new_layout = it.layout;
+    it.reshape.new_chunk_bytes = it.chunk_bytes;
+}
