@@ -15,7 +15,7 @@ pub struct Config {
     pub cache_frames: u32,
     /// Frames after those are the driver's, for payload of requests.
     pub client_frames: u32,
-    /// How much payload a client may have outstanding; see [`crate::ClientRequest::payload`].
+    /// Payload that a client may have outstanding; see [`crate::ClientRequest::payload`].
     pub client_credit: Bytes,
     /// Stripes decided per turn (md: `MAX_STRIPE_BATCH`, 8).
     pub turn_stripes_max: u32,

@@ -69,7 +69,7 @@ impl Credit {
         with_credit.map(|account| (account.client, Bytes(account.bytes))).collect()
     }
 
-    /// Where the account of a client is, or would be.
+    /// Place of a client's account, or the place where it would be.
     fn find(&self, client: ClientId) -> Result<usize, usize> {
         self.accounts.binary_search_by_key(&client, |account| account.client)
     }

@@ -318,7 +318,7 @@ impl Engine {
         self.volumes.iter().filter_map(|volume| volume.array.queue_wake(self.out.now)).min()
     }
 
-    /// How hard it is to get a stripe of a volume's stripe cache.
+    /// Congestion of a volume's stripe cache.
     ///
     /// # Panics
     /// There is no such volume.
@@ -327,7 +327,7 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// How many stripes of a volume's stripe cache are in use: of a snapshot, what is asked for
+    /// Number of stripes of a volume's stripe cache in use: of a snapshot, what is asked for
     /// often.
     ///
     /// # Panics
@@ -337,7 +337,7 @@ impl Engine {
         self.volumes[volume.index()].raid().stripe_cache_active()
     }
 
-    /// Where the stripes of a volume's stripe cache are. It counts them: for those who look now and
+    /// Stripes of a volume's stripe cache by state. They are counted: for those who look now and
     /// then.
     ///
     /// # Panics

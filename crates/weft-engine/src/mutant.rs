@@ -22,7 +22,7 @@ pub enum Mutant {
     ChunkEdgeOffByOne,
     /// The credit of requests of a client that left is not given back.
     CreditLostOnDisconnect,
-    /// What is discarded does not wait for the dirty state.
+    /// Discards do not wait for the dirty state.
     DiscardBeforeDirty,
     /// Stripes of the cache are kept though their strips are discarded.
     DiscardKeepsStripes,
@@ -38,7 +38,7 @@ pub enum Mutant {
     FrameReusedInFlight,
     /// A full-stripe write forgets the last strip of its parity.
     FullStripeWriteWithoutTail,
-    /// What a member had no space for is not copied from the zero-copy pages of its client.
+    /// Strips that a member had no space for are not copied from the zero-copy pages of a client.
     ZeroCopyNotSaved,
     /// A zero-copy page goes back to its client while a member that stalls may still use it.
     ZeroCopyNotPinned,
@@ -64,11 +64,11 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Those that random runs miss: they take so rare an order of things that few seeds have it.
+    /// Planted bugs that random runs miss: they take an order of events that few seeds have.
     /// The small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
     pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
-    /// Those that scripts show.
+    /// Planted bugs that scripts show.
     pub const ALL: [Self; 24] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,

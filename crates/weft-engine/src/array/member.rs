@@ -28,7 +28,7 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) info: MemberInfo,
-    /// What its superblock said when it came; the template of what is written to it. `None` for a
+    /// Superblock as it was when the member came; the template of those written. `None` for a
     /// member without metadata.
     superblock: Option<Superblock>,
     /// First sector of its data.
@@ -37,20 +37,20 @@ pub(crate) struct Member {
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
     pub(crate) state: MemberState,
-    /// It has a request outstanding for longer than `read_around`.
+    /// A request has been outstanding for longer than `read_around`.
     pub(crate) stalled: bool,
     /// When the oldest read that it was sent shortly before it stalled is to be given up.
     pub(crate) gives_up_at: Option<Time>,
     /// Sectors of its data that hold nothing. Only members of arrays that are read-only have any.
     pub(crate) bad: BadBlocks,
-    /// It was said once that it has not answered for a long time.
+    /// A notice has said that the member has not answered for a long time.
     pub(crate) warned: bool,
     /// Since when it has had no space for blocks, and for its superblock.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
     /// To write its superblock in this update.
     pub(crate) attempt: Attempt,
-    /// It came without the bitmap that the members of the array have.
+    /// The member came without the bitmap that the members of the array have.
     pub(crate) lacks_bitmap: bool,
     /// Read errors in a row.
     pub(crate) read_errors: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Member {
     pub(crate) to_give_up: bool,
 }
 
-/// What a member has done since the start.
+/// Counters of a member since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reads: u64,

@@ -9,7 +9,7 @@ use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 use crate::mutant::{self, Mutant};
 
-/// What stripes have to know of an array.
+/// Members of an array that can be read and written, and where parity may be wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) read_only: bool,
@@ -55,16 +55,16 @@ pub(crate) enum Around {
     WhereChecked,
 }
 
-/// What stripes have to say of a member.
+/// Findings of a personality about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// A strip is about to be written again that could not be read.
     Correcting { slot: Slot },
     /// A strip was written again, and read back.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
-    /// It takes writes that it cannot read back: not one to trust, if there is a choice.
+    /// The member takes writes that it cannot read back: it is failed if the others suffice.
     Suspect { slot: Slot },
-    /// It did not do what it was told to: it has failed, whatever follows from that.
+    /// The member did not do what it was told to: it has failed, whatever follows from that.
     Failed { slot: Slot },
     /// A read failed; of more than so many in a row it is failed, if there is a choice.
     ReadFailed { slot: Slot, most: u32 },

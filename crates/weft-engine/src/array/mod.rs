@@ -43,9 +43,9 @@ use crate::sched::request::MemberRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) volume: VolumeId,
-    /// What clients see.
+    /// Size that clients see.
     pub(crate) size: Sectors,
-    /// What is used of each member.
+    /// Data sectors used of each member.
     pub(crate) member_size: Sectors,
     /// Unit of requests, a power of two: their first byte and their length are whole ones.
     pub(crate) request_unit: Bytes,
@@ -55,7 +55,7 @@ pub(crate) struct Array {
     slots: Vec<Option<usize>>,
     /// Position in `members` per [`MemberIndex`].
     positions: Vec<Option<usize>>,
-    /// What each number of a member stands for.
+    /// Role of each member number, as superblocks have it.
     roles: Vec<Role>,
     /// The bitmap that members have, as it was found; it is not kept up to date.
     bitmap: Option<Bitmap>,
@@ -219,7 +219,7 @@ impl Array {
         self.slots[slot.index()].map(|position| &self.members[position])
     }
 
-    /// Where the member at a slot is in `members`, unless it is faulty.
+    /// Position in `members` of the member at a slot, unless it is faulty.
     pub(crate) fn position_at(&self, slot: Slot) -> Option<usize> {
         self.slots[slot.index()]
     }
@@ -461,7 +461,7 @@ impl Array {
     }
 }
 
-/// What a coordinator's own member request is for.
+/// Attributes of the array's own member requests.
 const fn metadata_attr() -> Attr {
     Attr { class: crate::contract::input::Class::None, weight: 0, origin: Origin::Metadata }
 }

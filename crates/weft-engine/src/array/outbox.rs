@@ -18,7 +18,7 @@ use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Who is to be told of a `Done`.
+/// Receiver of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     /// Strips of stripes, or sub-requests past the cache: one, and those merged with it.
@@ -33,7 +33,7 @@ pub(crate) enum Owner {
     Compute(JobId),
 }
 
-/// What a computation is for: a number that its personality understands.
+/// Purpose of a computation: a number that its personality understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
@@ -59,12 +59,12 @@ pub(crate) struct StripIo {
 pub(crate) struct StripRun {
     pub(crate) head: StripeId,
     pub(crate) slot: Slot,
-    /// Which stripe of the batch, counted from its head, and how many.
+    /// Place in the batch of the first stripe, counted from the head, and number of stripes.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-/// Whose a part of a member request is.
+/// Owner of a part of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Straight(StraightPart),
@@ -135,7 +135,7 @@ pub(crate) struct Outbox {
     /// Counts turns, for merging.
     turn: u64,
     tokens: Vec<Entry>,
-    /// What each member has outstanding, in order of issue.
+    /// Outstanding requests of each member, in order of issue.
     of_members: Vec<Chain>,
     free: Vec<u32>,
     sequence: u64,
@@ -314,7 +314,7 @@ impl Outbox {
         Some((outstanding, scheduled))
     }
 
-    /// How many requests take room at a member; they are no scheduler's from now on.
+    /// Number of requests that take room at a member; they are no scheduler's from now on.
     pub(crate) fn unschedule(&mut self, member: MemberIndex) -> u32 {
         let mut count = 0;
         for token in self.tokens_of(member) {
@@ -500,7 +500,7 @@ impl Outbox {
         self.tokens.get(first as usize)?.outstanding.as_ref().map(|request| request.issued)
     }
 
-    /// What a member has outstanding, in order of issue.
+    /// Outstanding requests of a member, in order of issue.
     pub(crate) fn tokens_of(&self, member: MemberIndex) -> Vec<Token> {
         let first = self.of_members.get(member.index()).map(|of_member| of_member.first);
         let entry = |place: u32| self.tokens.get(place as usize);
@@ -549,7 +549,7 @@ impl Outbox {
         place
     }
 
-    /// Which request of a member was the last one before.
+    /// Appends a request to those of its member, and returns the one before it.
     #[inline]
     fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
         if self.of_members.len() <= member.index() {

@@ -64,14 +64,14 @@ pub(super) struct SuperblockUpdates {
     pub(super) outstanding: u32,
     /// A member had no space for its superblock: the update is repeated then.
     pub(super) not_before: Option<Time>,
-    /// What is outstanding brings members that lag by one up to the others, before an update would
-    /// make it two: then a crash in its middle could not tell them from stale ones.
+    /// The writes outstanding bring members that lag by one up to the others, before an update
+    /// would make it two: then a crash in its middle could not tell them from stale ones.
     catching_up: bool,
-    /// What is outstanding are the members that just took a slot, before any other says so: then no
-    /// crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md
+    /// The writes outstanding are of members that just took a slot, before any other says so: then
+    /// no crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md
     /// takes the role of a member that lags by one from the others.)
     introducing: bool,
-    /// What was written last says that writes may be in flight.
+    /// The superblocks written last say that writes may be in flight.
     said_in_use: bool,
     /// A superblock update is under way, and nothing of it is outstanding: what it writes next says
     /// clean and waits until the members are flushed, as strips were corrected since it began.
@@ -275,7 +275,7 @@ impl Array {
     }
 
     /// Gives a new member a bitmap, in the superblock update in which it is first told who it is.
-    /// What was there is nobody's, and md would refuse the array or believe it.
+    /// Bytes found there are of no bitmap of this array; md would refuse the array or believe them.
     fn write_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         if !std::mem::take(&mut member.lacks_bitmap) {
@@ -359,8 +359,8 @@ impl Array {
         }
     }
 
-    /// What was outstanding of a superblock update was answered: on to the rest of it, if there is
-    /// any.
+    /// All writes outstanding of a superblock update were answered: on to the rest of it, if there
+    /// is any.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "every member has answered");
         if self.members.iter().any(Member::is_to_try_again) {
@@ -444,7 +444,7 @@ impl Array {
         if self.flushing > 0 { Vec::new() } else { self.finish_flush() }
     }
 
-    /// What the last round of flushes means for those that it served.
+    /// Result of the last round of flushes, for the requests that it served.
     pub(crate) fn flush_result(&self) -> Result<(), ReplyError> {
         Ok(self.flush_result?)
     }
@@ -478,5 +478,5 @@ impl Array {
 /// A superblock update that does not come.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// How long after a superblock found no space the update is repeated.
+/// Time from a superblock that found no space to the next attempt at the update.
 const UPDATE_RETRY: Span = Span::secs(1);

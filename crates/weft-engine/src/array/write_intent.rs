@@ -16,7 +16,7 @@ use super::superblock_update::FlushFor;
 use crate::contract::error::ReplyError;
 use crate::mutant::Mutant;
 
-/// What the superblocks say, and the leases that are out.
+/// Clean state of the superblocks, and the leases that are out.
 #[derive(Clone, Debug)]
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
@@ -31,7 +31,7 @@ pub(super) struct WriteIntent {
 #[must_use]
 pub(crate) struct Lease(());
 
-/// What the superblocks say, and are about to say.
+/// Clean state that the superblocks say, or are about to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CleanState {
     /// The superblock update of this number will say clean.

@@ -59,7 +59,7 @@ struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Those that have a superblock at all.
+    /// Devices that have a superblock at all.
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
@@ -82,7 +82,7 @@ impl Decision<'_> {
         pool
     }
 
-    /// Those of one array: the one asked for, or the only one.
+    /// Keeps the members of one array: the one asked for, or the only one.
     fn select(&mut self, pool: &mut Vec<Member>) -> Result<(), Refused> {
         let options = self.options;
         let wanted = |superblock: &Superblock| {

@@ -23,7 +23,7 @@ pub struct Frame(pub u32);
 pub struct Run {
     /// The first frame.
     pub first: Frame,
-    /// How many; zero for a request without payload.
+    /// Number of frames; zero for a request without payload.
     pub count: u32,
 }
 

@@ -54,14 +54,14 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// What it takes of its client's credit, until it is answered.
+    /// Bytes of its client's credit that the request takes until it is answered.
     #[must_use]
     pub fn payload(&self) -> Bytes {
         if self.frames.count > 0 { self.range.len } else { Bytes::ZERO }
     }
 }
 
-/// What is to be done to the range.
+/// Operation on the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOp {
     /// Make earlier acknowledged writes durable.
@@ -77,7 +77,7 @@ pub enum RequestOp {
     WriteZeroes,
 }
 
-/// How a request is to be done; the block layer's own flags.
+/// Flags of a request, as the block layer has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
     /// Somebody waits for it: do not delay it for more of its stripe (`REQ_SYNC`).
@@ -157,7 +157,7 @@ pub enum Origin {
 /// Value of a `Submit` or `Compute` that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// It is done; there is nothing more to say.
+    /// Done, without a result.
     Nothing,
     /// Of `Compare`: which of the stored parities disagree with the data.
     Differs(Differs),
@@ -196,7 +196,7 @@ pub enum Fault {
 /// An administrator's command. Answered by a reply like a request.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// Who asks; any client id, also one that never sent a request.
+    /// Client that asks; any id, also one that never sent a request.
     pub client: ClientId,
     /// The asker's name for it.
     pub tag: Tag,

@@ -2,7 +2,7 @@
 
 use weft_units::{MemberIndex, Sectors};
 
-/// What is known of a member that was opened.
+/// Facts about a member that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberInfo {
     /// Its name within the engine. Unique, chosen by the driver.
@@ -13,7 +13,7 @@ pub struct MemberInfo {
     pub size: Sectors,
     /// Unit of its I/O in bytes: a power of two, 512 to 4096.
     pub logical_block: u32,
-    /// What it takes its space from, a file system as a rule: members with the same number run full
+    /// Source of its space, a file system as a rule: members with the same number run full
     /// together. None: from nothing that another member takes it from.
     pub space: Option<u64>,
     /// Whether it gives up what it stores for a range that is discarded, and the range reads as
@@ -34,7 +34,7 @@ impl MemberInfo {
     }
 }
 
-/// What is known of the device behind a member.
+/// Facts about the device behind a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceTraits {
     /// Number of commands that the device takes at once. `None`: not known, as of files.

@@ -103,7 +103,7 @@ pub enum MemberOp {
 /// The exponent of a data strip is that of the generator in Q (md-raid.md §5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ComputeOp {
-    /// Which of the stored parities disagree with the data. Answers [`crate::Value::Differs`].
+    /// Comparison of stored parity with the data. Answers [`crate::Value::Differs`].
     Compare {
         /// Every data strip.
         data: Sources,

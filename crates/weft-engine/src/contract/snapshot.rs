@@ -39,11 +39,11 @@ pub struct VolumeSnapshot {
     pub sync_stripes: u64,
     /// md's `mismatch_cnt`, in sectors.
     pub mismatch_cnt: u64,
-    /// Where that is, as far as the running or last sync is a check.
+    /// Places of the mismatches that the running or last check found.
     pub mismatches: Mismatches,
     /// There is no space behind a member: writes are refused until there is.
     pub no_space: bool,
-    /// Where parity may be wrong from; `None` when it is right everywhere.
+    /// First data sector of the members from where parity may be wrong; `None` if there is none.
     pub resync_from: Option<Sectors>,
     /// Counters of the array's level.
     pub raid: RaidSnapshot,
@@ -60,7 +60,7 @@ pub struct VolumeSnapshot {
 pub struct RaidSnapshot {
     /// Stripes of the cache in use.
     pub stripe_cache_active: u32,
-    /// How long stripes waited to be read or filled.
+    /// Waits of stripes until they were read or filled.
     pub stripe_waits: StripeWaits,
 }
 
@@ -148,17 +148,17 @@ pub struct MemberSnapshot {
     pub in_flight: u32,
 }
 
-/// Where the stripes of a stripe cache are, at one moment.
+/// Stripes of a stripe cache by state, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StripesInUse {
-    /// All that are in use: on a list below, or with something in flight.
+    /// Stripes in use: on a list below, or with something in flight.
     pub active: u32,
-    /// That wait for a permission to preread.
+    /// Delayed stripes: they wait for a permission to preread.
     pub delayed: u32,
-    /// That may be handled.
+    /// Stripes on the handle list.
     pub ready: u32,
-    /// That may preread, and that stripes which are ready go before.
+    /// Stripes on the hold list: they may preread, and stripes on the handle list go before them.
     pub held: u32,
-    /// That may preread or do, held ones among them.
+    /// Stripes with a permission to preread, used or not: those on the hold list and others.
     pub prereading: u32,
 }

@@ -9,7 +9,7 @@
 
 use weft_units::{Span, Time};
 
-/// How long stripes of one volume waited, since it was started.
+/// Waits of the stripes of one volume since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StripeWaits {
     /// Stripes that had to be preread after all.
@@ -39,8 +39,8 @@ impl Waits {
         self.longest
     }
 
-    /// What so many of a thousand did not exceed: 999 is the 99.9th percentile. Zero if there was
-    /// none.
+    /// Value that so many of a thousand did not exceed: 999 is the 99.9th percentile. Zero if there
+    /// was none.
     #[must_use]
     pub fn permille(&self, permille: u64) -> Span {
         let wanted = (self.count * permille.min(1000)).div_ceil(1000).max(1);

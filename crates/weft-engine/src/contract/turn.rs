@@ -11,7 +11,7 @@ pub struct Turn {
     pub more: bool,
 }
 
-/// How hard it is to get a stripe of the cache. md tells the page cache so, and blocks who asks for
+/// Congestion of the stripe cache. md tells the page cache of it, and blocks who asks for
 /// one; whoever stands for the page cache asks here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {

@@ -36,7 +36,7 @@ pub struct Knobs {
     pub plan_rule: PlanRule,
     /// Number of ready stripes that may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
-    /// How long a stripe waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is
+    /// Longest wait of a stripe to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is
     /// md's: for as long as other stripes are preread, or filled stripes are written.
     pub preread_wait_max: Span,
     /// Rule that picks the next stripe (patch 000).

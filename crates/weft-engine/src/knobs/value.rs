@@ -108,7 +108,7 @@ impl StripeSize {
     /// Checks a size.
     ///
     /// # Errors
-    /// It is not a power of two in 4096..=65536.
+    /// Not a power of two in 4096..=65536.
     pub fn new(bytes: u64) -> Result<Self, KnobError> {
         match u32::try_from(bytes) {
             Ok(bytes) if (MIN..=MAX).contains(&bytes) && bytes.is_power_of_two() => {
@@ -224,11 +224,11 @@ impl SchedulerKind {
 /// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MqDeadlineKnobs {
-    /// How long after its arrival a read has its deadline.
+    /// Time from the arrival of a read to its deadline.
     pub read_expire: Span,
-    /// How long after its arrival a write has its deadline.
+    /// Time from the arrival of a write to its deadline.
     pub write_expire: Span,
-    /// How many batches of reads go before a batch of writes that waits.
+    /// Batches of reads that go before a batch of writes that waits.
     pub writes_starved: u32,
     /// Requests in a batch.
     pub fifo_batch: u32,

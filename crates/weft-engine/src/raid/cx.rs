@@ -10,7 +10,7 @@ use crate::knobs::Knobs;
 use crate::mutant::Mutant;
 use crate::sched::request::MemberRequest;
 
-/// What a personality needs of the world while it works.
+/// Array, knobs and outbox that a personality works with.
 pub(crate) struct Cx<'a> {
     pub(crate) array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,

@@ -9,7 +9,7 @@ use crate::contract::frame::Run;
 use crate::contract::input::{Attr, Fault};
 use crate::contract::token::RequestId;
 
-/// What a personality has to know of a request for a range of the volume.
+/// A request for a range of the volume, as a personality sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayIo {
     pub(crate) id: RequestId,
@@ -30,7 +30,7 @@ pub(crate) struct ArrayIo {
     pub(crate) waited_for: bool,
 }
 
-/// How a member answered for a part of a member request.
+/// Answer of a member for a part of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Result<(), Fault>,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) given_up: bool,
 }
 
-/// What the answer for a part means for its request, where the part is one of the request itself.
+/// Outcome for a request, where a part that was answered is one of the request itself.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     /// The part belongs to the personality, whose events say what follows.
@@ -57,7 +57,7 @@ pub(crate) enum Told {
     ReadFailed { part: StraightPart, asked: bool },
 }
 
-/// What a personality has to tell its volume.
+/// Events that a personality tells its volume.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A member had no space; parity may be wrong from this data sector of the members on.

@@ -32,7 +32,7 @@ use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
 
-/// What the level of an array does with requests.
+/// Personality of a volume: the rules of its level for requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Personality {
     /// RAID 4, 5 and 6.
@@ -210,7 +210,7 @@ impl Personality {
         cached!(self, raid => raid.gains_by_giving_up(part, array), false)
     }
 
-    /// How often the same was given up before.
+    /// Number of times that the same was given up before.
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         cached!(self, raid => raid.given_up(first), 0)
     }
@@ -337,7 +337,7 @@ impl Personality {
         cached!(self, raid => raid.stripe_cache_active(), 0)
     }
 
-    /// Where the stripes of the stripe cache are.
+    /// Number of stripes of the stripe cache in use, by state.
     pub(crate) fn stripes_in_use(&self) -> StripesInUse {
         cached!(self, raid => raid.stripes_in_use(), StripesInUse::default())
     }

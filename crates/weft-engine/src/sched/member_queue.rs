@@ -36,7 +36,7 @@ use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
 use crate::knobs::{CacheForm, Knobs, MqDeadlineKnobs, SchedulerKind};
 
-/// How the queues of a volume's members are set.
+/// Settings of the queues of a volume's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,

@@ -39,8 +39,8 @@ impl Last {
         place: 0,
     };
 
-    /// Which request the next one, to `at`, goes to the end of. `None`: it goes on its own, to
-    /// `place` among the outputs, and is the last one now.
+    /// Place of the request to whose end the next one, to `at`, goes. `None`: it goes on its own,
+    /// to `place` among the outputs, and is the last one now.
     #[inline]
     pub(crate) fn merge(
         &mut self,
@@ -60,7 +60,7 @@ impl Last {
         None
     }
 
-    /// How long the next request may be without being taken apart.
+    /// Longest next request that need not be taken apart.
     pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
         if self.fits(turn, at, next) { self.max.min(next.max.0) - self.bytes } else { next.max.0 }
     }

@@ -76,7 +76,7 @@ impl Scheduler {
         }
     }
 
-    /// How many requests wait; what was merged is a part of one.
+    /// Number of requests that wait; one that was merged is a part of another.
     fn waiting(&self) -> usize {
         match self {
             Self::None(fifo) => fifo.waiting(),

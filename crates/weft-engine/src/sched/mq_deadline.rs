@@ -48,7 +48,7 @@ struct Queues {
 struct Queue {
     /// By where they begin; the arrival tells those apart that begin at one place.
     sorted: BTreeMap<(Sectors, u64), Queued>,
-    /// Where a mergeable request ends: its key in `sorted`.
+    /// Keys in `sorted` of mergeable requests, by the sector behind each.
     ends: BTreeMap<Sectors, (Sectors, u64)>,
     /// By deadline, then by arrival.
     fifo: BTreeMap<(Time, u64), (Sectors, u64)>,

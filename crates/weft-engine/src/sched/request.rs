@@ -17,7 +17,7 @@ pub(crate) struct MemberRequest {
     pub(crate) kind: MergeKind,
 }
 
-/// What two requests of one member and direction have in common if one goes to the end of the
+/// Attributes that two requests of one member and direction share if one goes to the end of the
 /// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MergeKind {

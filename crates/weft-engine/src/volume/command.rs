@@ -135,7 +135,7 @@ impl Volume {
         }
     }
 
-    /// What a member had no space for is not written any more, and stays in memory.
+    /// Whether a knob waits for strips that stay in memory: the array broke before there was space.
     pub(super) fn can_never_set(&self) -> bool {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }

@@ -63,7 +63,7 @@ impl Volume {
         format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
-    /// How long a member is waited for until reads go round it, and until it fails; zero for ever.
+    /// Time until reads go round a member that does not answer, and until it fails; zero for ever.
     pub(super) fn patience_with_members(&self) -> (Span, Span) {
         if self.array.membership.is_redundant {
             (self.knobs.read_around, self.knobs.member_timeout)
@@ -213,7 +213,7 @@ impl Volume {
         }
     }
 
-    /// How long a read is waited for: twice as long as the last time for one that was given up
+    /// Time until a read is given up: twice as long as the last time for one that was given up
     /// before, or one that takes longer than `after` would be given up for ever.
     fn patience(&self, first: Who, after: Span) -> Span {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))

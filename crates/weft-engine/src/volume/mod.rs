@@ -259,7 +259,7 @@ impl Volume {
         }
     }
 
-    /// What was given up is done at last: parts of it use memory no more.
+    /// A member request that was given up is done at last: its parts use memory no more.
     #[cold]
     fn freed(&mut self, owner: Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = owner else { return };
@@ -326,7 +326,8 @@ impl Volume {
             || (!self.held.is_empty() && self.array.is_known())
     }
 
-    /// What a member had no space for is written to it later, and that is for a dirty array.
+    /// Whether the array may become clean: strips that a member had no space for are written later,
+    /// while the array is dirty.
     fn may_enter_safe_mode(&self) -> bool {
         self.stopping || !self.has_deferred()
     }

@@ -390,7 +390,7 @@ impl Volume {
 }
 
 impl Active {
-    /// What its personality has to know of it.
+    /// The request as its personality sees it.
     #[inline(always)]
     pub(super) fn io(&self, id: RequestId) -> ArrayIo {
         ArrayIo {

@@ -79,7 +79,7 @@ impl Lists {
         self.waiting
     }
 
-    /// How many stripes are on a list: they are counted, so this is for those who look on.
+    /// Number of stripes on a list: they are counted one by one, so this is for those who look on.
     pub(crate) fn count(&self, list: List) -> u32 {
         let end = self.end(list);
         let mut at = self.links[end as usize].after;

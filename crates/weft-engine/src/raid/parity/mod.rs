@@ -164,7 +164,7 @@ impl ParityRaid {
         }
     }
 
-    /// How often a read of the same stripe was given up since it has been worked on.
+    /// Number of reads of the same stripe that were given up since it has been worked on.
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         match first {
             Who::Stripe(part) => self.stripes.given_up(part.stripe),
@@ -355,7 +355,7 @@ impl StripeMemory {
     }
 }
 
-/// How long a stripe waits at most to be filled, by a rule that has no bound of its own, and a
+/// Longest wait of a stripe to be filled, by a rule that has no bound of its own, and of a
 /// request for a stripe.
 #[inline]
 fn wait_max(knobs: &Knobs, array: &Array) -> Span {

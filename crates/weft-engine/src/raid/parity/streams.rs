@@ -46,12 +46,12 @@ struct End {
     /// Zero: none. No write ends there.
     at: u64,
     moved: bool,
-    /// How sure it is that the client does not wait for answers.
+    /// Confidence that the client does not wait for answers.
     score: u8,
     stream: u32,
     /// Bytes that came without a pause: each write before the answer to the last.
     run: u64,
-    /// Where the stripes end that its writes have reached. Between that and `at` writes wait for
+    /// End of the stripes that its writes have reached. Between that and `at` writes wait for
     /// stripes.
     attached: u64,
     /// When a write came or reached its stripes.
@@ -140,7 +140,7 @@ impl Streams {
         stream.window == 0 || stream.window >= bytes + bytes / 4
     }
 
-    /// How much of a stream came without a pause.
+    /// Bytes of a stream that came without a pause.
     pub(crate) fn run(&self, id: StreamId) -> Bytes {
         let stream = &self.ends[usize::from(id.place)];
         Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })

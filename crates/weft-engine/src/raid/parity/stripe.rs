@@ -71,7 +71,7 @@ pub(crate) enum Operation {
     Writing,
 }
 
-/// How far a sync is with a stripe.
+/// Progress of a sync with a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResyncState {
     /// Wanted; begins at the next handling.
@@ -85,9 +85,9 @@ pub(crate) enum ResyncState {
 /// Stripes that are written as one because they lie side by side and are full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Batch {
-    /// It leads these, ascending.
+    /// First of a batch, with the stripes that it leads, ascending.
     Head(Vec<StripeId>),
-    /// It goes with that one.
+    /// Led by that stripe.
     Follower(StripeId),
     /// On its own.
     #[default]
@@ -136,8 +136,8 @@ pub(crate) struct Stripe {
     pub(crate) uncorrectable: SlotSet,
     /// Strips whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
-    /// How often a read of it was given up, its member being slow. The next one is waited for twice
-    /// as long.
+    /// Number of reads of it that were given up as their member was slow. The next is waited for
+    /// twice as long.
     pub(crate) given_up: u8,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,
@@ -335,7 +335,7 @@ impl Stripe {
         self.covered = SlotSet::EMPTY;
     }
 
-    /// Those whom the operation serves.
+    /// Sub-requests that the operation serves.
     pub(crate) fn taken(&self) -> &[SubRequest] {
         &self.taken
     }
@@ -414,7 +414,7 @@ impl Stripe {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Who is being written, of the strips that are zero-copy pages.
+    /// Sub-request that is being written from a zero-copy page.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
     }
@@ -425,7 +425,7 @@ impl Stripe {
         self.taken.iter().find(|sub_request| sub_request.slot == slot)
     }
 
-    /// Where a strip of the write in flight is, and the request whose zero-copy page it is.
+    /// Memory of a strip of the write in flight, and the request whose zero-copy page it is.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Segment, Option<RequestId>) {
         match self.zero_copy_from(slot) {
             Some(sub_request) => (

@@ -66,7 +66,7 @@ pub(crate) struct Cache {
     bounds: Bounds,
     /// Requests have found no stripe since then.
     starved_since: Option<Time>,
-    /// That has been for too long: what is not in use is for them, whoever might find it.
+    /// A request has waited for too long: stripes that are not in use are kept for it.
     reserved: bool,
     /// A stripe was put on the delayed list since stripes were last put behind the plug.
     newly_delayed: bool,
@@ -192,7 +192,7 @@ impl Cache {
         self.active
     }
 
-    /// Where the stripes are that are not inactive.
+    /// Number of stripes in use, by state.
     pub(crate) fn stripes_in_use(&self) -> StripesInUse {
         StripesInUse {
             active: self.active,
@@ -311,7 +311,7 @@ impl Cache {
         }
     }
 
-    /// They try again, if they may.
+    /// Lets those who found no stripe try again, if enough stripes are free. Whether they may.
     pub(crate) fn relieve(&mut self) -> bool {
         let relieved = self.is_relieved();
         if relieved {

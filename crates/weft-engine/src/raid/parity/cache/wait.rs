@@ -14,7 +14,7 @@ use weft_units::{Span, StripeId, Time};
 use super::{Cache, List, Patience, PrioritySettings, Stripe};
 use crate::knobs::WAITS_WITHOUT_BOUND;
 
-/// What is known of the stripes that wait.
+/// Facts about the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
     /// The first time that one of them may have come to, while disks are idle and while they are

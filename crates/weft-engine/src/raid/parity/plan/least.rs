@@ -82,7 +82,7 @@ impl Facts {
         Fetch { reads, lost }
     }
 
-    /// How parity is computed, and what that takes.
+    /// Mode in which parity is computed, and the strips that it takes.
     fn write(&self, uptodate: SlotSet) -> (Mode, Fetch) {
         let parity = self.parity().and(self.writable);
         if parity.is_empty() {
@@ -109,7 +109,7 @@ impl Facts {
 }
 
 impl Fetch {
-    /// What comes first, if there is anything to do.
+    /// First step, if there is anything to do.
     fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
             return Some(StripeStep::Read { strips: self.reads, delay: false });

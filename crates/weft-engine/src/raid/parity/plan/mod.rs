@@ -22,7 +22,7 @@ use weft_units::Slot;
 use crate::knobs::{PlanRule, RmwLevel};
 use crate::layout::slot_set::SlotSet;
 
-/// What is known of a stripe's strips when nothing of it is in flight.
+/// Facts about a stripe's strips when nothing of it is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Every slot.
@@ -41,7 +41,7 @@ pub struct Facts {
     pub to_read: SlotSet,
     /// Strips with a writer.
     pub to_write: SlotSet,
-    /// Those of them that are written from end to end.
+    /// Strips that are written from end to end.
     pub overwrite: SlotSet,
     /// A sync wants every strip.
     pub syncing: bool,
@@ -142,7 +142,7 @@ impl Facts {
         self.dirty(reads)
     }
 
-    /// Which strips a reader, a partial write or a sync needs, and how to come by them.
+    /// Step that brings the strips which a reader, a partial write or a sync needs.
     fn fill(&self, partial: SlotSet) -> Fill {
         let failed = self.failed();
         let missing = self.all.without(self.uptodate);

@@ -62,7 +62,7 @@ pub(crate) struct PrioritySettings {
 }
 
 impl PrioritySettings {
-    /// What the knobs say. `bound` is the longest wait of a stripe.
+    /// Settings as the knobs say. `bound` is the longest wait of a stripe.
     #[inline]
     pub(crate) fn new(knobs: &Knobs, bound: Span) -> Self {
         let settings = Self {
@@ -111,7 +111,7 @@ pub(crate) enum Pick {
     Ready,
 }
 
-/// How often the head of the held list was bypassed.
+/// Number of times that the head of the hold list was bypassed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     bypass_count: u32,

@@ -46,7 +46,7 @@ pub(crate) fn has_batches_and_classes(form: CacheForm) -> bool {
     form == CacheForm::Today
 }
 
-/// What the plug is told, read at one moment.
+/// Facts that the plug decides by, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pressure {
     /// Stripes of the last generation are not through with their reads.

@@ -28,7 +28,7 @@ impl Priority {
     }
 }
 
-/// How long a stripe waits by weft's own rule.
+/// Wait of a stripe by weft's own rule.
 ///
 /// While full-stripe writes are in flight a preread takes the arms of the disks away from them, so
 /// every stripe waits; while none are, only a stripe that a stream will fill does, for as long as
@@ -93,7 +93,7 @@ impl Patience {
     }
 }
 
-/// How long a stripe waits to be filled, by whatever rule, when a request waits for what it has
+/// Longest wait of a stripe to be filled, by whatever rule, when a request waits for what it has
 /// been given: who is to fill it may wait behind that one. As long as a few prereads take, which
 /// was measured or is guessed.
 #[must_use]
@@ -105,7 +105,7 @@ pub(crate) fn patience_for_others(preread: Option<Span>) -> Span {
 /// Held stripes that have waited and go before a ready one.
 const HELD_TOGETHER: u32 = 64;
 
-/// How many prereads long a stripe that no stream will fill waits for full-stripe writes: it and
+/// Wait for full-stripe writes, in prereads, of a stripe that no stream will fill: it and
 /// those that go with it take a part of the disks' time from them, and none of it often.
 const ALONE_PREREADS: u64 = 16;
 

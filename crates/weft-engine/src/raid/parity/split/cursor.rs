@@ -10,7 +10,7 @@ use weft_units::{Bytes, Slot};
 
 use crate::layout::geometry::Geometry;
 
-/// How far a long request is attached: which units of the present sub-request of at most 256 are
+/// Progress of a long request: the units of its present sub-request, of at most 256, that are
 /// done.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
@@ -30,7 +30,7 @@ pub(super) struct Cursor {
 /// data chunks in each.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Where the cursor was: one of the units of the lowest stripe.
+    /// Unit at which the cursor was: one of the lowest stripe.
     pub(super) first: u64,
     pub(super) stripes: u64,
     /// Stripes that the request needs of this chunk.

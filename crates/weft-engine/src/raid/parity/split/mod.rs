@@ -60,7 +60,7 @@ struct Attaching {
     off_by_one: bool,
 }
 
-/// How an attempt to attach a request ended.
+/// Outcome of an attempt to attach a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attached {
     /// With all of it.
@@ -530,7 +530,7 @@ fn attaching(cx: &Cx<'_>, frozen: bool) -> Attaching {
     }
 }
 
-/// How many bytes from the start of a write to the end of the last one that fills its stripes.
+/// Bytes from the start of a write to the end of the last one that fills its stripes.
 fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     let (chunk, full_stripe) = (geometry.chunk().bytes().0, geometry.full_stripe_bytes());
     let last = range.end().0 - 1;
@@ -544,7 +544,7 @@ fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     begins + of_stripes - range.start.0
 }
 
-/// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs
+/// Range that a request attaches next when it goes on at a byte: the part that is discarded needs
 /// no stripes of the cache.
 fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {

@@ -51,7 +51,7 @@ pub(crate) struct Stripes {
     /// Work of retired stripes, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
     pub(crate) waits: StripeWaits,
-    /// How long prereads take, once one was measured.
+    /// Duration of a preread, once one was measured.
     preread: Option<Span>,
     /// For the volume.
     pub(crate) events: Vec<Event>,
@@ -74,7 +74,7 @@ impl Stripes {
         }
     }
 
-    /// How often a read of a stripe was given up since it has been worked on.
+    /// Number of reads of a stripe that were given up since it has been worked on.
     pub(crate) fn given_up(&self, id: StripeId) -> u8 {
         self.cache.stripe(id).given_up
     }

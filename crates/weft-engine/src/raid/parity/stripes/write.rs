@@ -147,7 +147,7 @@ impl Stripes {
         }
     }
 
-    /// What is written and its parity are in the stripe.
+    /// New data and its parity are in the stripe.
     fn begin_writing(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         stripe.uptodate =
@@ -309,7 +309,7 @@ impl Stripes {
         true
     }
 
-    /// What members had no space for is in the stripes.
+    /// The strips that members had no space for are in the stripes.
     pub(super) fn saved(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
