@@ -23,24 +23,16 @@
 //! Source   spec reliability.md §3 (P5), §5 (I1, I2, I6, I7); H. P. Anvin, "The mathematics of
 //!          RAID-6", §4
 
+mod strips;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::layout::geometry::Placement;
-use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
 use crate::checker::Array;
-use crate::disk::Disk;
 use crate::model::Model;
-
-/// What disagrees with the members' data: P ⊕ P′ and Q ⊕ Q′, zeros for a parity that is not there.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Syndrome {
-    /// Of P.
-    pub p: Vec<u8>,
-    /// Of Q; nothing where there is none.
-    pub q: Vec<u8>,
-}
+pub use strips::{Outcome, Strips, Syndrome};
+use strips::{add_multiple, closure, data_slots, errors_by};
 
 /// Columns whose members do not agree, or did not until shortly.
 #[derive(Clone, Debug, Default)]
@@ -60,24 +52,6 @@ struct Suspect {
     dormant: bool,
 }
 
-/// Content of one column on every member.
-#[derive(Clone, Debug)]
-pub struct Strips {
-    placement: Placement,
-    /// By slot; none where a member is missing.
-    blocks: Vec<Option<Vec<u8>>>,
-    len: usize,
-}
-
-/// Values that reconstruction may give for one column.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Of each data slot that is missing, all that it may be reconstructed as.
-    pub values: Vec<(Slot, Vec<u8>)>,
-    /// What disagrees once missing slots are one of these. None of it is zero.
-    pub syndromes: BTreeSet<Syndrome>,
-}
-
 /// Whether a parity is that of some choice of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explained {
@@ -92,172 +66,8 @@ pub enum Explained {
 /// Choices that are tried of one column, and errors of one slot that are allowed.
 const CHOICES_MAX: usize = 4096;
 
-fn zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
-}
-
 fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
     a.iter().zip(b).map(|(a, b)| a ^ b).collect()
-}
-
-/// Adds gᵏ times a strip.
-fn add_multiple(exponent: u8, strip: &[u8], to: &mut [u8]) {
-    let zeros = vec![0; strip.len()];
-    Parity::detect().update_pq(exponent, &zeros, strip, None, Some(to));
-}
-
-impl Syndrome {
-    fn is_zero(&self) -> bool {
-        zero(&self.p) && zero(&self.q)
-    }
-
-    /// What is left of it once the data of a slot is off by an error.
-    fn after(&self, exponent: u8, error: &[u8]) -> Self {
-        let mut after = self.clone();
-        after.take_away(exponent, error);
-        after
-    }
-
-    fn take_away(&mut self, exponent: u8, data: &[u8]) {
-        Parity::detect().xor_into(&mut self.p, data);
-        if !self.q.is_empty() {
-            add_multiple(exponent, data, &mut self.q);
-        }
-    }
-
-    /// The error of a slot that is reconstructed from Q.
-    fn by_q(&self, exponent: u8) -> Vec<u8> {
-        let mut error = vec![0; self.q.len()];
-        Parity::detect().recover_data_from_q(&[], &self.q, exponent, &mut error);
-        error
-    }
-
-    /// The errors of two slots that are reconstructed together.
-    fn of_two(&self, a: u8, b: u8) -> (Vec<u8>, Vec<u8>) {
-        let (mut of_a, mut of_b) = (vec![0; self.p.len()], vec![0; self.p.len()]);
-        Parity::detect().recover_two(&[], &self.p, &self.q, a, b, &mut of_a, &mut of_b);
-        (of_a, of_b)
-    }
-}
-
-impl Strips {
-    /// What these disks return of a column, errors aside.
-    #[must_use]
-    pub fn read(
-        array: &Array,
-        disks: &[Disk],
-        column: u64,
-        disk_of: impl Fn(Slot) -> Option<usize>,
-    ) -> Self {
-        let geometry = &array.geometry;
-        let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
-        let block = |slot: u16| {
-            let disk = disk_of(Slot(slot))?;
-            Some(disks[disk].peek(column + array.data_offset[disk].0, 1))
-        };
-        let len = disks.first().map_or(0, |disk| disk.sector_bytes(array.data_offset[0].0));
-        Self { placement, blocks: (0..geometry.members()).map(block).collect(), len }
-    }
-
-    /// Sector of a slot at this column; `None` if its member is missing.
-    #[must_use]
-    pub fn at(&self, slot: Slot) -> Option<&[u8]> {
-        self.blocks[slot.index()].as_deref()
-    }
-
-    fn data_slots(&self) -> Vec<Slot> {
-        data_slots(&self.placement, self.blocks.len() as u16)
-    }
-
-    /// What may be reconstructed of what is missing. Where too much is, nothing.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        let (has_p, q) = (self.at(self.placement.p).is_some(), self.placement.q);
-        let has_q = q.is_some_and(|q| self.at(q).is_some());
-        let parity = |slot: Option<Slot>| {
-            let block = slot.and_then(|slot| self.at(slot));
-            block.map_or_else(|| vec![0; self.len], <[u8]>::to_vec)
-        };
-        let q_block = if q.is_some() { parity(q) } else { Vec::new() };
-        let mut rest = Syndrome { p: parity(Some(self.placement.p)), q: q_block };
-        let (mut missing, exponent) = (Vec::new(), |slot| self.placement.exponent(slot));
-        for slot in self.data_slots() {
-            match self.at(slot) {
-                Some(block) => rest.take_away(exponent(slot), block),
-                None => missing.push(slot),
-            }
-        }
-        let known = |mut syndrome: Syndrome| {
-            if !has_p {
-                syndrome.p.fill(0);
-            }
-            if !has_q {
-                syndrome.q.fill(0);
-            }
-            syndrome
-        };
-        let mut outcome = Outcome::default();
-        match missing[..] {
-            [] => outcome.syndromes.extend([known(rest)]),
-            [slot] => {
-                let by_p = has_p.then(|| rest.p.clone());
-                let by_q = has_q.then(|| rest.by_q(exponent(slot)));
-                for value in by_p.into_iter().chain(by_q) {
-                    outcome.syndromes.insert(known(rest.after(exponent(slot), &value)));
-                    outcome.values.push((slot, value));
-                }
-            }
-            [a, b] if has_p && has_q => {
-                let (of_a, of_b) = rest.of_two(exponent(a), exponent(b));
-                outcome.values.extend([(a, of_a), (b, of_b)]);
-            }
-            _ => {}
-        }
-        outcome.syndromes.retain(|syndrome| !syndrome.is_zero());
-        outcome
-    }
-}
-
-fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
-    (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
-}
-
-/// All that is left of syndromes when one parity is written anew, or when one slot was
-/// reconstructed and stays so.
-fn closure(
-    placement: &Placement,
-    members: u16,
-    syndromes: &BTreeSet<Syndrome>,
-) -> BTreeSet<Syndrome> {
-    let mut states = syndromes.clone();
-    if placement.q.is_none() {
-        return states;
-    }
-    for syndrome in syndromes {
-        let nothing = vec![0; syndrome.p.len()];
-        states.insert(Syndrome { q: nothing.clone(), ..syndrome.clone() });
-        states.insert(Syndrome { p: nothing, ..syndrome.clone() });
-        for slot in data_slots(placement, members) {
-            for error in errors_by(placement, members, syndrome, slot) {
-                states.insert(syndrome.after(placement.exponent(slot), &error));
-            }
-        }
-    }
-    states.retain(|syndrome| !syndrome.is_zero());
-    states
-}
-
-/// Errors that the syndrome can cause in a slot.
-fn errors_by(placement: &Placement, members: u16, syndrome: &Syndrome, slot: Slot) -> Vec<Vec<u8>> {
-    let mut errors = vec![syndrome.p.clone()];
-    if placement.q.is_some() {
-        let own = placement.exponent(slot);
-        errors.push(syndrome.by_q(own));
-        let others = data_slots(placement, members).into_iter().filter(|other| *other != slot);
-        errors.extend(others.map(|other| syndrome.of_two(own, placement.exponent(other)).0));
-    }
-    errors.retain(|error| !zero(error));
-    errors
 }
 
 impl Suspects {
@@ -466,6 +276,7 @@ mod tests {
     use weft_engine::layout::geometry::Geometry;
     use weft_ondisk::Level;
 
+    use super::strips::zero;
     use super::*;
     use crate::rng::Rng;
 
