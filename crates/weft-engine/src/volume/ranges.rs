@@ -51,6 +51,7 @@ impl Default for Ranges {
 
 impl Ranges {
     /// Enters a request. Whether it may start at once.
+    #[inline]
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         assert!(range.len.0 > 0, "a request for nothing waits for nobody");
         let is_wide = is_wide(range);

@@ -120,6 +120,7 @@ impl Volume {
         }
     }
 
+    #[inline(always)]
     pub(super) fn active(&mut self, id: RequestId) -> &mut Active {
         self.requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
     }
@@ -211,6 +212,7 @@ impl Volume {
         self.ready.extend(later);
     }
 
+    #[inline(always)]
     pub(super) fn submit(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(!request.writes || request.lease.is_some(), "a write has a lease");
@@ -224,6 +226,7 @@ impl Volume {
     }
 
     /// All of a request is split into sub-requests.
+    #[inline]
     pub(super) fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
             let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);

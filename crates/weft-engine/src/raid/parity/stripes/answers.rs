@@ -222,6 +222,7 @@ impl Stripes {
     }
 
     /// Handles a stripe again if somebody waits, or if a correction may be due.
+    #[inline]
     pub(super) fn rest_or_continue(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         stripe.handle |= !stripe.correctable().is_empty();

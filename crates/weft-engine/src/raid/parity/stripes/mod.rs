@@ -86,7 +86,7 @@ impl Stripes {
 
     /// The full stripe in which a stripe lies.
     pub(crate) fn full_stripe_of(&self, key: u64) -> u64 {
-        key / self.stripes_per_chunk
+        key >> self.stripes_per_chunk.ilog2()
     }
 
     // Handling.

@@ -265,6 +265,7 @@ impl Stripes {
     }
 
     /// Ends the operation of a stripe for those whose data it took in, or whom it served.
+    #[inline]
     pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
         let Self { cache, events, .. } = self;
         let stripe = cache.stripe_mut(id);
@@ -322,14 +323,22 @@ impl Stripes {
 
     /// Remembers a stripe that a member had no space for, forgets one that it has by now. Whether
     /// it has not.
+    #[inline]
     fn defer(&mut self, id: StripeId) -> bool {
-        assert!(self.cache.stripe(id).hashed, "a deferred write is found by its place");
+        let stripe = self.cache.stripe(id);
+        assert!(stripe.hashed, "a deferred write is found by its place");
+        if stripe.deferred.is_empty() && self.with_deferred.is_empty() {
+            return false;
+        }
+        self.defer_or_forget(id)
+    }
+
+    #[inline(never)]
+    fn defer_or_forget(&mut self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
         let deferred = stripe.deferred;
         if deferred.is_empty() {
-            if !self.with_deferred.is_empty() {
-                self.with_deferred.retain(|other| *other != id);
-            }
+            self.with_deferred.retain(|other| *other != id);
             return false;
         }
         let sector = stripe.sector(self.cache.height());
