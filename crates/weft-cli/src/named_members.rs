@@ -41,9 +41,10 @@ pub(crate) fn run(
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let members = named(&target.name, volume, &arguments.members)?;
-    target.ask(command(indices(&members)))?;
-    let members = labels(&members);
+    let each = arguments.members.iter().map(|argument| one(&target.name, volume, argument));
+    let members = each.collect::<Result<Vec<_>, _>>()?;
+    target.ask(command(members.iter().map(|member| member.index.clone()).collect()))?;
+    let members: Vec<&str> = members.iter().map(|member| member.label.as_str()).collect();
     if arguments.json {
         print_json(&json!({"schema": schema, "volume": volume.name, "members": members}))?;
     } else {
@@ -65,24 +66,10 @@ struct Named {
     index: String,
 }
 
-/// The members that were named.
+/// The member that an argument names.
 ///
 /// # Errors
 /// An argument names none, or several.
-fn named(target: &str, volume: &VolumeStatus, arguments: &[String]) -> Result<Vec<Named>, Failure> {
-    arguments.iter().map(|argument| one(target, volume, argument)).collect()
-}
-
-/// The members as the server takes them.
-fn indices(members: &[Named]) -> Vec<String> {
-    members.iter().map(|member| member.index.clone()).collect()
-}
-
-/// The members as people read them.
-fn labels(members: &[Named]) -> Vec<&str> {
-    members.iter().map(|member| member.label.as_str()).collect()
-}
-
 fn one(target: &str, volume: &VolumeStatus, argument: &str) -> Result<Named, Failure> {
     let members = &volume.members;
     let absolute = std::path::absolute(argument).ok();
