@@ -18,7 +18,7 @@ use weft_runtime::Backend;
 use crate::outcome::Failure;
 use crate::volume::Volume;
 
-/// A volume served by a thread.
+/// A volume served by a thread of this process.
 pub(crate) struct Inside {
     /// URI that clients connect to.
     pub(crate) uri: String,

@@ -122,7 +122,7 @@ impl Looked {
         self.start
     }
 
-    /// Fills `into` from a byte of it.
+    /// Reads bytes of the member from `at` on until `into` is full.
     pub(crate) fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(into, self.start + at)
     }

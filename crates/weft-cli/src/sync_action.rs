@@ -188,7 +188,7 @@ const PLACES: usize = 8;
 
 /// Stripes are 4 KiB high.
 pub(crate) const STRIPE_SECTORS: u64 = 8;
-/// Small arrays are done in a moment.
+/// Shortest pause between two questions for the status: small arrays are done in a moment.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(2);
 /// Longest pause between two questions for the status, while a bar is shown.
 pub(crate) const POLL_MAX: Duration = Duration::from_millis(100);

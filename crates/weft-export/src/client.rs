@@ -162,7 +162,7 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Does one thing and waits for it.
+    /// Waits for the answer to one request, and returns its data.
     ///
     /// # Errors
     /// The session is over, or the server could not do it.

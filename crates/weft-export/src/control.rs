@@ -144,7 +144,7 @@ pub struct VolumeStatus {
     pub level: String,
     /// Bytes.
     pub size: u64,
-    /// Slots, if it is an array.
+    /// Number of slots, if it is an array.
     pub slots: usize,
     /// Facts of the superblocks that do not change while it runs, if it is an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +155,7 @@ pub struct VolumeStatus {
     pub events: u64,
     /// Resync, recovery, check or repair that runs, md's `sync_action`.
     pub sync_action: String,
-    /// Sectors passed and sectors in all, of each member.
+    /// Sectors of each member that the resync or check has passed, and of how many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
     /// Stripes of the cache that the running or last resync or check has looked at.
@@ -172,7 +172,7 @@ pub struct VolumeStatus {
     /// Whether writes are refused for want of space behind a member.
     #[serde(default)]
     pub no_space: bool,
-    /// Stripes in use.
+    /// Stripes of the stripe cache that are in use.
     pub stripe_cache_active: u32,
     /// Requests not answered yet.
     pub requests_active: usize,
@@ -257,17 +257,17 @@ pub struct MemberStatus {
     pub recovery_offset: Option<u64>,
     /// `direct` or `buffered`.
     pub mode: String,
-    /// Requests.
+    /// Requests of this kind since the start.
     pub reads: u64,
-    /// Requests.
+    /// Requests of this kind since the start.
     pub writes: u64,
-    /// Requests.
+    /// Requests of this kind since the start.
     pub flushes: u64,
-    /// Sectors.
+    /// Sectors moved by these requests since the start.
     pub sectors_read: u64,
-    /// Sectors.
+    /// Sectors moved by these requests since the start.
     pub sectors_written: u64,
-    /// Sectors read wrong and written again.
+    /// Sectors that could not be read and were written again.
     pub corrected: u64,
     /// Requests that the member has not answered yet.
     pub in_flight: u32,

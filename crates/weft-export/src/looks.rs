@@ -51,7 +51,7 @@ impl Looks {
         self.left = self.left.saturating_sub(count);
     }
 
-    /// A client is gone.
+    /// Forgets a client that is gone.
     pub(crate) fn leave(&mut self, client: ClientId) {
         self.line.retain(|other| *other != client);
     }

@@ -130,8 +130,8 @@ pub struct ServeOptions {
 /// Time limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
-    /// Until a client has chosen an export. 10 s: a client that is there takes milliseconds, one
-    /// that is not holds a place.
+    /// Longest handshake, until a client has chosen an export. 10 s: a client that is there takes
+    /// milliseconds, one that is not holds a place.
     pub handshake: Span,
     /// Longest handshake while another client waits for a place. 1 s: three round trips around the
     /// earth.

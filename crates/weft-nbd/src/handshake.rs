@@ -386,12 +386,12 @@ pub(crate) fn parse_name(bytes: &[u8]) -> Result<&str, &'static str> {
     Ok(name)
 }
 
-/// Writes one reply to an option, its data given in parts.
+/// Writes one reply to an option, its data given in slices.
 pub(crate) fn push_option_reply(out: &mut Outbox, option: u32, kind: u32, data: &[&[u8]]) {
-    let len = len_u32(data.iter().map(|part| part.len()).sum());
+    let len = len_u32(data.iter().map(|slice| slice.len()).sum());
     out.push(&OptionReplyHeader { option, kind, len }.encode());
-    for part in data {
-        out.push(part);
+    for slice in data {
+        out.push(slice);
     }
 }
 

@@ -117,7 +117,8 @@ impl Op {
 /// A request a server is to carry out; keep it until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdRequest {
-    /// The client's name for it; goes back with the reply. Clients may reuse one that is answered.
+    /// Cookie: the client's name for the request, which goes back with the reply. Clients may reuse
+    /// one that is answered.
     pub cookie: u64,
     /// Operation that is asked for, with its range.
     pub op: Op,
@@ -248,11 +249,11 @@ impl ReplyHeader {
     /// A chunk that is its whole reply: the header, and the first `prefix_len` bytes of `prefix`.
     /// `data_len` bytes are sent after it by someone else.
     fn chunk(kind: u16, to: To, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
-        Self::part(chunk::DONE, kind, to, &prefix[..usize::from(prefix_len)], data_len)
+        Self::chunk_start(chunk::DONE, kind, to, &prefix[..usize::from(prefix_len)], data_len)
     }
 
     /// A chunk of a reply: the header and the fixed first part of its payload.
-    fn part(flags: u16, kind: u16, to: To, prefix: &[u8], data_len: u32) -> Self {
+    fn chunk_start(flags: u16, kind: u16, to: To, prefix: &[u8], data_len: u32) -> Self {
         let prefix_len = u8::try_from(prefix.len()).expect("at most 12");
         let len = data_len.checked_add(u32::from(prefix_len)).expect("longer reads are refused");
         let mut header = to.chunk(flags, kind, len);
@@ -267,7 +268,7 @@ impl ReplyHeader {
         let mut prefix = [0; 12];
         prefix[..8].copy_from_slice(&offset.to_be_bytes());
         prefix[8..].copy_from_slice(&len.to_be_bytes());
-        Self::part(flags, chunk::OFFSET_HOLE, to, &prefix, 0)
+        Self::chunk_start(flags, chunk::OFFSET_HOLE, to, &prefix, 0)
     }
 
     /// One piece of a read in several: data, which follows, or zeroes, which do not.
@@ -277,7 +278,7 @@ impl ReplyHeader {
         if extent.zero {
             Self::hole(flags, to, offset, len)
         } else {
-            Self::part(flags, chunk::OFFSET_DATA, to, &offset.to_be_bytes(), len)
+            Self::chunk_start(flags, chunk::OFFSET_DATA, to, &offset.to_be_bytes(), len)
         }
     }
 }
@@ -335,7 +336,7 @@ impl Extent {
         bytes
     }
 
-    /// The same with extended headers.
+    /// The extent as extended headers have it: length and flags of 64 bits each.
     pub(crate) fn encode_extended(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.len.to_be_bytes());
@@ -347,7 +348,7 @@ impl Extent {
         Self::of(wire::u32_at(bytes, 0).into(), wire::u32_at(bytes, 4).into())
     }
 
-    /// The same with extended headers.
+    /// The extent as extended headers have it: length and flags of 64 bits each.
     pub(crate) fn parse_extended(bytes: &[u8; 16]) -> Self {
         Self::of(wire::u64_at(bytes, 0), wire::u64_at(bytes, 8))
     }

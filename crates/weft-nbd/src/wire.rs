@@ -138,7 +138,7 @@ pub mod option_reply {
     pub const ERR_BLOCK_SIZE_REQD: u32 = ERROR_BIT + 8;
     /// The option is too long to be processed.
     pub const ERR_TOO_BIG: u32 = ERROR_BIT + 9;
-    /// Only for those who use extended headers, or not for them.
+    /// The option needs extended headers, or goes without them only.
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT + 10;
 }
 
@@ -247,23 +247,23 @@ impl TransmissionFlags {
     pub const HAS_FLAGS: Self = Self(1 << 0);
     /// Writes fail with `EPERM`.
     pub const READ_ONLY: Self = Self(1 << 1);
-    /// `NBD_CMD_FLUSH` works.
+    /// The export takes `NBD_CMD_FLUSH`.
     pub const SEND_FLUSH: Self = Self(1 << 2);
-    /// `NBD_CMD_FLAG_FUA` works.
+    /// The export takes `NBD_CMD_FLAG_FUA`.
     pub const SEND_FUA: Self = Self(1 << 3);
     /// Seeks cost time.
     pub const ROTATIONAL: Self = Self(1 << 4);
-    /// `NBD_CMD_TRIM` works.
+    /// The export takes `NBD_CMD_TRIM`.
     pub const SEND_TRIM: Self = Self(1 << 5);
     /// `NBD_CMD_WRITE_ZEROES` and `NBD_CMD_FLAG_NO_HOLE` work.
     pub const SEND_WRITE_ZEROES: Self = Self(1 << 6);
-    /// `NBD_CMD_FLAG_DF` works; only together with structured replies.
+    /// The export takes `NBD_CMD_FLAG_DF`; only together with structured replies.
     pub const SEND_DF: Self = Self(1 << 7);
     /// A flush on one connection covers the writes completed on all.
     pub const CAN_MULTI_CONN: Self = Self(1 << 8);
-    /// `NBD_CMD_CACHE` works.
+    /// The export takes `NBD_CMD_CACHE`.
     pub const SEND_CACHE: Self = Self(1 << 10);
-    /// `NBD_CMD_FLAG_FAST_ZERO` works.
+    /// The export takes `NBD_CMD_FLAG_FAST_ZERO`.
     pub const SEND_FAST_ZERO: Self = Self(1 << 11);
 
     /// Whether every flag of `other` is set.
@@ -293,7 +293,7 @@ impl std::ops::BitOr for TransmissionFlags {
     }
 }
 
-/// Why a request failed, as far as the protocol can say it.
+/// Errors of requests, as the protocol names them.
 ///
 /// Units    the discriminant is the number on the wire
 /// Source   proto.md "Error values"
@@ -583,7 +583,7 @@ impl OptionHeader {
 /// Source   proto.md "Fixed newstyle negotiation"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReplyHeader {
-    /// The option this answers.
+    /// Number of the option that is answered.
     pub option: u32,
     /// Type of the reply, of [`option_reply`].
     pub kind: u32,

@@ -25,7 +25,7 @@ pub struct BadBlockContext {
     pub shift: u8,
     /// Sector of the member at which data begins.
     pub data_offset: Sectors,
-    /// Sectors of data.
+    /// Sectors of data on the member.
     pub used_size: Sectors,
     /// All sectors of the member.
     pub member_size: Sectors,
@@ -38,7 +38,7 @@ pub struct BadBlocks {
     ///
     /// Units    sectors of the member's data
     ranges: Vec<SectorRange>,
-    /// Entries that the log was read from or has room for are all in use.
+    /// Whether all entries are in use that the log was read from or has room for.
     pub full: bool,
     /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,

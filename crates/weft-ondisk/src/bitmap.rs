@@ -120,7 +120,7 @@ pub struct Bitmap {
     pub chunk: Sectors,
     /// Sectors that chunks cover.
     pub sync_size: Sectors,
-    /// Trust in the bits.
+    /// Whether the bits can be believed, and why not.
     pub trust: Trust,
     /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,

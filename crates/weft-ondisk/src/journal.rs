@@ -50,7 +50,7 @@ const _: () = assert!(HEADER_BYTES == 32);
 /// A meta block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaBlock {
-    /// One more than that of the block before it. Byte 16.
+    /// Sequence number, one more than that of the block before. Byte 16.
     pub seq: u64,
     /// Sector of the ring at which the block is. Byte 24.
     pub position: Sectors,

@@ -10,7 +10,7 @@ use crate::Level;
 /// RAID4/5/6 without a choice: left-symmetric.
 pub const LEFT_SYMMETRIC: u32 = 2;
 
-/// RAID10 without a choice: two near copies.
+/// mdadm's default layout of RAID10: two near copies.
 pub const NEAR_2: u32 = 0x102;
 
 /// RAID0 layout "original": later zones count chunks from the start of the array.
@@ -64,7 +64,7 @@ pub struct Raid10 {
 }
 
 impl Raid10 {
-    /// Takes a layout number apart. `None` when bits above 18 are set.
+    /// Fields of a RAID10 layout number. `None` when bits above 18 are set.
     #[must_use]
     pub const fn from_code(code: u32) -> Option<Self> {
         if code >> 19 != 0 {

@@ -16,7 +16,7 @@ use weft_units::{Bytes, Sectors};
 /// All that a member says.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    /// The member and its array.
+    /// Superblock of the member.
     pub superblock: Superblock,
     /// Bitmap and logs.
     pub logs: Logs,

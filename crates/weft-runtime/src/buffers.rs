@@ -361,7 +361,7 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) }
     }
 
-    /// Stores `from` at `at`.
+    /// Copies `from` to byte `at` of the mapping.
     ///
     /// # Panics
     /// Outside the mapping.

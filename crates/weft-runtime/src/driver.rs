@@ -108,7 +108,7 @@ impl Event {
     }
 }
 
-/// Parts of a driver.
+/// Engine, ring, memory and members that a driver is made of.
 pub struct DriverParts {
     /// The engine, or a stand-in for it.
     pub core: Box<dyn Core>,
@@ -267,7 +267,7 @@ impl Driver {
         &self.io
     }
 
-    /// Takes a member in, before the engine is told of it.
+    /// Adds a member to the driver, before the engine is told of it.
     ///
     /// # Errors
     /// Its file cannot be registered.

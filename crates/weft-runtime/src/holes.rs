@@ -55,8 +55,8 @@ impl OpenMember {
         Stretch { hole: false, len: Bytes(position.min(start + len.0) - start) }
     }
 
-    /// Whether holes can be made in it. Tried behind its end, where there is nothing to lose. Block
-    /// devices promise too little: what they discard may read as anything.
+    /// Whether holes can be made in the member. Tried behind its end, where there is nothing to
+    /// lose. Block devices promise too little: what they discard may read as anything.
     #[must_use]
     pub fn can_discard(&self) -> bool {
         let Ok(stat) = fstat(self) else { return false };

@@ -60,7 +60,7 @@ pub struct RingDone {
     pub op: RingOp,
     /// Bytes moved, or why none were.
     pub result: Result<usize, Errno>,
-    /// Whether the code that did it panicked.
+    /// Whether the code that carried the operation out panicked.
     pub panicked: bool,
 }
 

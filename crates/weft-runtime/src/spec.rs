@@ -37,7 +37,7 @@ pub(crate) enum Place {
     Ram { bytes: u64 },
 }
 
-/// Part of a file.
+/// Byte range of a file that is a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     Area { offset: u64, len: Option<u64> },

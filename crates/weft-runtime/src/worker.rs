@@ -151,7 +151,7 @@ impl<'h> Worker<'h> {
         epoll::add(&self.epoll, fd, data(port, 0), EventFlags::IN).map_err(failed("epoll_ctl"))
     }
 
-    /// Lets the ports begin.
+    /// Starts the ports of the worker.
     pub(crate) fn start(&mut self) -> std::io::Result<()> {
         let mut driver = self.hub.hold(self.index);
         (0..self.ports.len())

@@ -35,7 +35,7 @@ struct Settings {
     volumes: Vec<Volume>,
 }
 
-/// Runs under every setting, and tells what came out.
+/// Simulates every setting, and prints how they compare.
 pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> Ending {
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;

@@ -65,7 +65,8 @@ impl Connection {
         Ok((direct, count - direct, asked))
     }
 
-    /// Looks at bytes until they are used up or something has to be waited for. How many are left.
+    /// Parses bytes until they are used up or something has to be waited for. Returns how many are
+    /// left.
     pub(super) fn parse(
         &mut self,
         driver: &mut Driver,
@@ -133,7 +134,7 @@ impl Connection {
         (ConnectionStep::Open, rest.len())
     }
 
-    /// Takes frames for what of a long write comes next, as far as there are some.
+    /// Takes frames for the next sub-requests of a long write, as far as frames are free.
     pub(super) fn reserve(&mut self, driver: &mut Driver) {
         let Some(slot) = self.receiving else { return };
         let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");

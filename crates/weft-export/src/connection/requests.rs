@@ -379,7 +379,7 @@ impl Connection {
 }
 
 impl SubRequest {
-    /// Whether its read has to be asked for again.
+    /// Whether the member stalled, so that the read has to be asked for again.
     pub(super) fn is_stalled(&self) -> bool {
         self.at == At::Nobody && self.run.count == 0
     }

@@ -59,7 +59,7 @@ pub struct Features(pub u32);
 /// Seconds and microseconds since 1970, as a superblock keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MdTime {
-    /// Seconds, 40 bits.
+    /// Seconds since 1970, 40 bits.
     pub secs: u64,
     /// Microseconds, 24 bits. Usually 0.
     pub micros: u32,
@@ -104,7 +104,8 @@ pub struct Reshape {
     pub new_level: i32,
     /// Array sector that the reshape has reached.
     pub position: u64,
-    /// `raid_disks`, which is the number afterwards, less the number before.
+    /// Change of the number of members: `raid_disks`, the number afterwards, less the number
+    /// before.
     pub delta_disks: i32,
     /// Layout afterwards.
     pub new_layout: u32,
@@ -487,7 +488,7 @@ impl Features {
     pub const NEW_OFFSET: Self = Self(0x0040);
     /// Only chunks set in the bitmap have to be recovered.
     pub const RECOVERY_BITMAP: Self = Self(0x0080);
-    /// Several hosts use the array at once.
+    /// The array is clustered: several hosts use it at once.
     pub const CLUSTERED: Self = Self(0x0100);
     /// The array has a RAID4/5/6 journal.
     pub const JOURNAL: Self = Self(0x0200);

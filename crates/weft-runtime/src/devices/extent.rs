@@ -18,7 +18,7 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// The file system that it takes its space from. A device has its own.
+    /// Number of the file system that a file takes its space from. A device has its own.
     pub(super) fn space(self) -> Option<u64> {
         match self {
             Self::Block { .. } => None,

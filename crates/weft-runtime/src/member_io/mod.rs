@@ -110,7 +110,7 @@ impl<R: Ring> MemberIo<R> {
         self
     }
 
-    /// Takes a member in, under the index it carries.
+    /// Adds a member under the index that it carries.
     ///
     /// # Errors
     /// The ring has no room for its file.
