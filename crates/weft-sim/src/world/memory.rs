@@ -97,9 +97,10 @@ impl Frames for Memory {
     fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_> {
         assert!(write.iter().all(|to| !to.is_zero()), "the frame of zeros is never written");
         let place = |segment: &Segment| self.payload.part(*segment);
-        let places: [SmallVec<[Range<usize>; 8]>; 2] =
-            [read, write].map(|segments| segments.iter().map(place).collect());
-        let mut split = split_slice(&mut self.slab, &places[0], &places[1]);
+        // One after the other: mapped as an array, the two lists are moved four times.
+        let reads: SmallVec<[Range<usize>; 8]> = read.iter().map(place).collect();
+        let writes: SmallVec<[Range<usize>; 8]> = write.iter().map(place).collect();
+        let mut split = split_slice(&mut self.slab, &reads, &writes);
         // A strip may begin within a sector and the frame of zeros does not, so what stands for
         // them may differ by a byte: zeros are as long as the strips.
         let mut strips = read.iter().zip(&split.read).filter(|it| !it.0.is_zero());
