@@ -354,7 +354,8 @@ impl Engine {
             volumes: self.volumes.iter().map(Volume::snapshot).collect(),
             clients: self.credit.outstanding(),
             tokens_outstanding: self.out.outstanding(),
-            frames_held: self.volumes.iter().map(Volume::frames_held).sum(),
+            frames_held: self.volumes.iter().map(Volume::frames_held).sum::<u32>()
+                + self.out.frames_passed(),
         }
     }
 
@@ -401,6 +402,8 @@ impl Engine {
     fn client_gone(&mut self, client: ClientId) {
         self.credit.client_gone(client);
         self.out.forget_refusals(client);
+        let passed = self.out.passed().filter(|request| request.client == client);
+        passed.for_each(|request| request.gone = true);
         for volume in &mut self.volumes {
             volume.client_gone(client);
         }

@@ -18,8 +18,9 @@ mod spare;
 pub(crate) mod superblock_update;
 pub(crate) mod write_intent;
 
+use smallvec::smallvec;
 use weft_ondisk::{Bitmap, Role};
-use weft_units::{Bytes, MemberIndex, Sectors, Slot, Time, VolumeId};
+use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, Slot, Time, VolumeId};
 
 use self::superblock_update::{Corrections, FlushFor, NEVER, SuperblockUpdates};
 use self::write_intent::{CleanState, WriteIntent};
@@ -27,11 +28,11 @@ use self::write_intent::{CleanState, WriteIntent};
 use crate::array::flush::flush_batch::FlushBatch;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
-use crate::array::outbox::{Outbox, Owner, Who};
+use crate::array::outbox::{Outbox, Owner, PassedRequest, Who};
 use crate::assemble::{Assembly, SlotState};
 use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, Fault, Origin};
+use crate::contract::input::{Attr, ClientRequest, Fault, Origin, RequestOp};
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
 use crate::layout::tolerance::Tolerance;
@@ -398,6 +399,39 @@ impl Array {
             Some(bytes) => member.sent(true, bytes.sectors_floor()),
             None => member.sent_flush(),
         }
+    }
+
+    /// Whether a request to a member goes out as it is, and waits in no queue.
+    #[inline]
+    pub(crate) fn passes(&self, position: usize) -> bool {
+        self.members[position].queue.passes()
+    }
+
+    /// Sends a client's read or write on to a member as it is.
+    #[inline]
+    pub(crate) fn pass(
+        &mut self,
+        position: usize,
+        sector: Sectors,
+        request: &ClientRequest,
+        out: &mut Outbox,
+    ) {
+        let ClientRequest { client, tag, frames, attr, range, .. } = *request;
+        let (write, length) = (request.op == RequestOp::Write, range.len.sectors_floor());
+        assert!(sector + length <= self.member_size, "a request lies within the member's data");
+        assert!(!write || !self.membership.read_only, "no write while read-only");
+        let member = &mut self.members[position];
+        let at = member.data_sector(sector);
+        let parts = smallvec![frames.part(range.start.0 % FRAME_BYTES, range.len.0)];
+        let op = if write {
+            MemberOp::Write { at, from: parts, fua: request.flags.fua }
+        } else {
+            MemberOp::Read { at, into: parts }
+        };
+        let passed = PassedRequest { client, tag, frames, len: range.len, gone: false };
+        assert!(member.queue.passes(), "it waits in no queue");
+        out.submit(self.volume, member, op, attr, Owner::Passed(passed));
+        member.sent(write, length);
     }
 
     /// Sends a read or write of these parts, which may be merged with others.

@@ -7,7 +7,7 @@ use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, Vo
 
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
-use crate::contract::frame::{Segment, Segments};
+use crate::contract::frame::{Run, Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::contract::token::RequestId;
@@ -23,6 +23,8 @@ use crate::sched::request::{MemberRequest, MergeKind};
 pub(crate) enum Owner {
     /// Strips of stripes, or sub-requests past the cache: one, and those merged with it.
     Parts(Who, Chain),
+    /// A client's read or write that went on as it was.
+    Passed(PassedRequest),
     /// Discard of a request.
     Discard(RequestId),
     /// The running flush round.
@@ -79,6 +81,17 @@ pub(crate) struct StraightPart {
     /// First byte within the volume.
     pub(crate) start: Bytes,
     pub(crate) len: u32,
+}
+
+/// A client's read or write of which no more is to be known until its member has answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PassedRequest {
+    pub(crate) client: ClientId,
+    pub(crate) tag: Tag,
+    pub(crate) frames: Run,
+    pub(crate) len: Bytes,
+    /// The client is there no more.
+    pub(crate) gone: bool,
 }
 
 /// Record of an outstanding token.
@@ -452,6 +465,33 @@ impl Outbox {
 
     pub(crate) fn give_credit(&mut self, client: ClientId, bytes: u64) {
         self.credit.push((client, bytes));
+    }
+
+    /// The same, told to the client in one with what it gets back in this turn already.
+    #[inline]
+    pub(crate) fn add_credit(&mut self, client: ClientId, bytes: u64) {
+        match self.credit.iter_mut().find(|(to, _)| *to == client) {
+            Some((_, sum)) => *sum += bytes,
+            None => self.give_credit(client, bytes),
+        }
+    }
+
+    /// Requests that went on to members as they were.
+    pub(crate) fn passed(&mut self) -> impl Iterator<Item = &mut PassedRequest> {
+        self.tokens.iter_mut().filter_map(|entry| match &mut entry.outstanding {
+            Some(Outstanding { owner: Owner::Passed(request), .. }) => Some(request),
+            _ => None,
+        })
+    }
+
+    /// Frames that they use.
+    pub(crate) fn frames_passed(&self) -> u32 {
+        let outstanding = self.tokens.iter().filter_map(|entry| entry.outstanding.as_ref());
+        let frames = outstanding.map(|outstanding| match &outstanding.owner {
+            Owner::Passed(request) => request.frames.count,
+            _ => 0,
+        });
+        frames.sum()
     }
 
     /// Nobody is there any more to be told that something failed.

@@ -4,7 +4,7 @@
 //! about to change, wait until the lease is granted, and give it back after their last member
 //! write. One mark covers the whole array: all leases wait for the same superblock update, and
 //! while one is out the array does not become clean. With a write-intent bitmap there is a mark per
-//! region. Members whose array has no redundancy say nothing: leases are granted at once, and
+//! region. Members of an array without redundancy say nothing: leases are granted at once, and
 //! before the end there is only the flush.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)

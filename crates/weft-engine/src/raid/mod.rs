@@ -73,19 +73,6 @@ impl Personality {
         }
     }
 
-    /// Whether requests that overlap are to be taken in order of arrival. A device leaves that to
-    /// its clients.
-    #[inline]
-    pub(crate) fn orders_overlaps(&self) -> bool {
-        cached!(self, _raid => true, false)
-    }
-
-    /// Whether a write may be taken when it arrives, and need not wait for a turn.
-    #[inline]
-    pub(crate) fn takes_at_once(&self) -> bool {
-        cached!(self, _raid => false, true)
-    }
-
     /// Why a command is refused, if there is nothing that it could change.
     pub(crate) fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
         let refused = ReplyError::Invalid("a bare member has no array to administer");
@@ -97,6 +84,16 @@ impl Personality {
 
     // Requests.
 
+    /// Where a read or write goes on as it is, if it is one request of one member, and nothing has
+    /// to be known, ordered or kept for it: the position of the member, and a sector of its data.
+    #[inline]
+    pub(crate) fn passes(&self, range: ByteRange) -> Option<(usize, Sectors)> {
+        match self {
+            Self::Parity(_) => None,
+            Self::Single(_) => Some((0, range.start.sectors_floor())),
+        }
+    }
+
     /// The stream of a write that arrives. `before_answer`: it begins where a write ends that is
     /// not answered.
     pub(crate) fn arrives(
@@ -106,7 +103,8 @@ impl Personality {
         knobs: &Knobs,
         now: Time,
     ) -> WriteStream {
-        cached!(self, raid => raid.arrives(range, before_answer, knobs, now), WriteStream::default())
+        let none = WriteStream::default();
+        cached!(self, raid => raid.arrives(range, before_answer, knobs, now), none)
     }
 
     /// The part of a request's range that members are told to discard; `None` for no part of it.
@@ -117,7 +115,7 @@ impl Personality {
     /// Sends a read to its members without waiting for a turn, if nothing has to be known for it
     /// but where it lies. Its sub-requests.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
-        each!(self, raid => raid.read_straight(io, cx))
+        cached!(self, raid => raid.read_straight(io, cx), None)
     }
 
     /// Takes a request whose turn has come. Sub-requests that are pending of it, or [`SPLITTING`]
@@ -134,7 +132,7 @@ impl Personality {
     /// Reads another way what a member did not give ([`Told::ReadFailed`]), as a request that is
     /// split once more.
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
-        cached!(self, raid => raid.read_again(part, io, asked), unreachable!("there is no other way"));
+        cached!(self, raid => raid.read_again(part, io, asked), unreachable!("read once"));
     }
 
     /// A request waits for a write that lies in this range: the write does not wait long for more.
@@ -183,7 +181,7 @@ impl Personality {
         value: &Result<Value, Fault>,
         cx: &mut Cx<'_>,
     ) {
-        cached!(self, raid => raid.compute_done(job, value, cx), unreachable!("nothing is computed"));
+        cached!(self, raid => raid.compute_done(job, value, cx), unreachable!("not computed"));
     }
 
     /// A member has discarded what it was told to for a request, or not.

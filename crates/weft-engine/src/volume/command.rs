@@ -157,7 +157,9 @@ impl Volume {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.requests.iter().flatten().all(|request| request.answered) && self.sync.is_none()
+        self.passing == 0
+            && self.requests.iter().flatten().all(|request| request.answered)
+            && self.sync.is_none()
     }
 
     pub(super) fn answer_commands(&mut self, out: &mut Outbox) {

@@ -152,6 +152,7 @@ impl Volume {
             let fault = Err(Fault::Aborted);
             match owner {
                 Owner::Compute(_) => unreachable!("members have nothing to do with it"),
+                Owner::Passed(_) => unreachable!("without redundancy nothing is given up"),
                 Owner::Discard(request) => {
                     self.with_raid(out, |raid, cx| {
                         raid.discard_done(request, Some(position), fault, cx);

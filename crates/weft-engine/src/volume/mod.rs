@@ -52,6 +52,8 @@ pub(crate) struct Volume {
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
+    /// Requests that went on to a member as they were, and are in no table but that of tokens.
+    passing: u32,
     ranges: Ranges,
     /// Writes whose lease is not granted yet.
     before_lease: VecDeque<RequestId>,
@@ -98,6 +100,7 @@ impl Volume {
             knobs: config.knobs,
             requests: Vec::new(),
             free: Vec::new(),
+            passing: 0,
             ranges: Ranges::default(),
             before_lease: VecDeque::new(),
             ready: VecDeque::new(),
@@ -144,6 +147,15 @@ impl Volume {
         if (range.start.0 | range.len.0) & (self.array.request_unit.0 - 1) != 0 {
             return Err(ReplyError::Invalid("not whole logical blocks"));
         }
+        if needed > 0
+            && !request.flags.preflush
+            && let Some((position, sector)) = self.raid.passes(range)
+            && self.array.passes(position)
+        {
+            self.passing += 1;
+            self.array.pass(position, sector, request, out);
+            return Ok(());
+        }
         let discarded = self.raid.to_discard(request, &self.array);
         let range = match discarded {
             Some(discarded) if trims => discarded,
@@ -159,7 +171,7 @@ impl Volume {
             // Answered in this turn, once it is known who is still there.
             self.active(id).pending = 0;
             self.held.push_back(id);
-        } else if !self.raid.orders_overlaps() || self.ranges.enter(id, range, writes) {
+        } else if self.ranges.enter(id, range, writes) {
             self.start(id, out);
         } else {
             self.hurry_those_before(id, out.now);
@@ -228,6 +240,7 @@ impl Volume {
             Owner::Discard(request) => {
                 self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
             }
+            Owner::Passed(request) => self.passed(request, outstanding.write, result, out),
             Owner::Flush => self.flush_done(position, result, out),
             Owner::Superblock => {
                 self.array.superblock_done(position, result, out);
@@ -386,7 +399,8 @@ impl Volume {
             no_space: self.full_since.is_some() || self.array.update_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             raid: self.raid.snapshot(),
-            requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
+            requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count()
+                + self.passing as usize,
             knobs: self.knobs,
             members: self
                 .array

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Time};
 
 use super::{FULL_RETRY, Volume};
-use crate::array::outbox::{Outbox, Who};
+use crate::array::outbox::{Outbox, PassedRequest, Who};
 use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
@@ -68,6 +68,28 @@ impl Volume {
             }
             None => Ok(()),
         }
+    }
+
+    /// Answers a request that went on to a member as it was.
+    #[inline]
+    pub(super) fn passed(
+        &mut self,
+        request: PassedRequest,
+        write: bool,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        let PassedRequest { client, tag, frames, len, gone } = request;
+        assert!(self.passing > 0, "a request that passes is answered once");
+        self.passing -= 1;
+        if !gone {
+            out.reply(client, tag, result.map_err(ReplyError::from));
+        }
+        // Those of a read go back with the reply.
+        if write || gone || result.is_err() {
+            out.push(Output::Release(frames));
+        }
+        out.add_credit(client, len.0);
     }
 
     /// Takes a request of a client in, for a range that may be other than its own.
@@ -135,14 +157,8 @@ impl Volume {
         }
         let (range, discards) = (request.range, request.discarded.is_some());
         let lease = self.array.lease(range);
-        let at_once = self.raid.takes_at_once() && self.array.grants(&lease);
-        let request = self.active(id);
-        let before = request.lease.replace(lease);
+        let before = self.active(id).lease.replace(lease);
         assert!(before.is_none(), "a write starts once");
-        if at_once && !request.flags.preflush {
-            self.submit(id, out);
-            return;
-        }
         if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
             self.ready.push_back(id);
             return;

@@ -1,9 +1,10 @@
 //! Single: one member as it is, without metadata (`--bare`).
 //!
-//! Each request becomes member requests of its own when it arrives; nothing is cached, merged or
-//! ordered, as on the device itself. Zeroes that need not be stored become a hole where the member
-//! can have one; others are written in steps, one after the other. What the member cannot do is
-//! told to the client, and the member stays in use.
+//! Nothing is cached or merged. Reads and writes go on as they are, and their order is left to
+//! clients, as by the device itself ([`super::Personality::passes`]). Here are the requests that
+//! take more: zeroes that need not be stored become a hole where the member can have one, others
+//! are written in steps, one after the other; a write may wait for a flush, or for room in the
+//! queue of the member. An error of the member is told to the client, and the member stays in use.
 
 use weft_units::{ByteRange, FRAME_BYTES};
 
@@ -43,14 +44,7 @@ impl Single {
         (wanted && array.can_discard()).then_some(request.range)
     }
 
-    /// See [`super::Personality::read_straight`].
-    #[inline]
-    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
-        Some(self.submit(io, cx))
-    }
-
     /// See [`super::Personality::submit`]: one sub-request.
-    #[inline]
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             self.begin_clear(io, cx);
@@ -96,7 +90,6 @@ impl Single {
     }
 
     /// See [`super::Personality::part_done`].
-    #[inline]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         let Who::Straight(StraightPart { request, .. }) = part else {
             unreachable!("there are no stripes")
@@ -146,7 +139,6 @@ impl Clear {
 }
 
 /// Reads or writes a range of a request. Neighbours are not merged: one error is one client's.
-#[inline]
 fn stage(io: &ArrayIo, range: ByteRange, parts: &[Segment], cx: &mut Cx<'_>) {
     let kind = MergeKind { fua: io.fua, stripes: false, attr: io.attr };
     let (sector, bytes) = (range.start.sectors_floor(), range.len);

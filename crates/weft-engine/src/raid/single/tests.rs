@@ -9,6 +9,7 @@ use weft_units::{
 };
 
 use crate::contract::frame::{Run, Segments, ZERO_FRAME, frames_needed};
+use crate::knobs::SchedulerKind;
 use crate::{
     Attr, ClientRequest, Command, Config, Engine, Fault, Flags, Input, MemberInfo, MemberOp,
     MemberState, Notice, Output, ReplyError, RequestOp, SyncAction, Tag, Token, Value, Verb,
@@ -19,6 +20,7 @@ const SIZE: u64 = 16 << 20;
 
 /// An engine of one member, and what it has said.
 struct Rig {
+    config: Config,
     engine: Engine,
     now: Time,
     tag: u64,
@@ -42,7 +44,8 @@ impl Rig {
         let config = Config::for_single(member, read_only);
         let frame = config.client_frames_first();
         Self {
-            engine: Engine::new(config, Time(0)).unwrap(),
+            engine: Engine::new(config.clone(), Time(0)).unwrap(),
+            config,
             now: Time(0),
             tag: 0,
             frame,
@@ -128,17 +131,17 @@ fn each_request_is_one_of_the_member_and_is_there_at_once() {
     // A neighbour, which is not merged: one error would be that of both.
     let (next, after) = rig.ask(RequestOp::Write, 5120, 512, fua());
     let (trim, _) = rig.ask(RequestOp::Trim, 4608, 1024, Flags::NONE);
-    let (zeroes, _) = rig.ask(RequestOp::WriteZeroes, 4608, 1024, holes());
+    let (zeroes, _) = rig.ask(RequestOp::WriteZeroes, 8192, 1024, holes());
     let (flush, _) = rig.ask(RequestOp::Flush, 0, 0, Flags::NONE);
     let part = |run: Run, len| Segments::from_slice(&[run.part(512, len)]);
-    let hole = MemberOp::Discard { at, len: Sectors(2), fua: false };
+    let hole = |at| MemberOp::Discard { at, len: Sectors(2), fua: false };
     let after = Segments::from_slice(&[after.part(1024, 512)]);
     let expected = [
         (read, MemberOp::Read { at, into: part(into, 9216) }),
         (write, MemberOp::Write { at, from: part(from, 512), fua: false }),
         (next, MemberOp::Write { at: Sectors(10), from: after, fua: true }),
-        (trim, hole.clone()),
-        (zeroes, hole),
+        (trim, hole(at)),
+        (zeroes, hole(Sectors(16))),
         (flush, MemberOp::Flush),
     ];
     assert_eq!(rig.engine.snapshot().volumes[0].requests_active, 6);
@@ -276,6 +279,56 @@ fn member_that_cannot_have_holes_after_all_stores_zeroes_from_then_on() {
 }
 
 #[test]
+fn write_with_preflush_waits_for_a_flush_and_ends_with_its_error() {
+    let flags = Flags { preflush: true, fua: true, ..Flags::NONE };
+    for fault in [None, Some(Fault::Io)] {
+        let mut rig = Rig::new(|_| ());
+        let (tag, frames) = rig.ask(RequestOp::Write, 4096, 4096, flags);
+        assert_eq!(rig.done(fault.map_or(Ok(()), Err)), MemberOp::Flush);
+        if fault.is_none() {
+            let from = Segments::from_slice(&[frames.part(0, 4096)]);
+            let write = MemberOp::Write { at: Sectors(8), from, fua: true };
+            assert_eq!((rig.reply(tag), rig.done(Ok(()))), (None, write));
+        }
+        assert_eq!(rig.reply(tag), Some(fault.map_or(Ok(()), |_| Err(ReplyError::Io))));
+        assert_eq!((&rig.released[..], rig.asked.len()), (&[frames][..], 0));
+    }
+}
+
+/// A member that takes one command at a time: requests wait in its queue, with `none` and with
+/// `mq-deadline`, which merges those that wait.
+#[test]
+fn requests_that_wait_in_the_queue_of_the_member_are_all_answered() {
+    for scheduler in [SchedulerKind::None, SchedulerKind::MqDeadline] {
+        for fault in [None, Some(Fault::NoSpace)] {
+            let mut rig = Rig::new(|member| member.device.depth = Some(1));
+            let mut config = rig.config.clone();
+            config.volumes[0].knobs.scheduler = scheduler;
+            rig.engine = Engine::new(config, Time(0)).unwrap();
+            let mut tags = Vec::new();
+            for number in 0..8 {
+                let op = [RequestOp::Write, RequestOp::Read][number as usize / 4];
+                tags.push(rig.ask(op, number * 4096, 4096, Flags::NONE).0);
+                assert_eq!(rig.asked.len(), 1, "one at a time");
+            }
+            let mut commands = 0;
+            while !rig.asked.is_empty() {
+                rig.done(fault.map_or(Ok(()), Err));
+                commands += 1;
+            }
+            assert!(if scheduler == SchedulerKind::None { commands <= 8 } else { commands < 8 });
+            for tag in tags {
+                let expected = fault.map_or(Ok(()), |fault| Err(fault.into()));
+                assert_eq!(rig.reply(tag), Some(expected), "{scheduler:?} {fault:?}");
+            }
+            let snapshot = rig.engine.snapshot();
+            assert_eq!((snapshot.tokens_outstanding, snapshot.frames_held), (0, 0));
+            assert_eq!(snapshot.volumes[0].members[0].in_flight, 0);
+        }
+    }
+}
+
+#[test]
 fn stop_waits_for_what_is_under_way_and_flushes_what_was_written() {
     for result in [Ok(()), Err(Fault::Io)] {
         let mut rig = Rig::new(|_| ());
@@ -304,6 +357,8 @@ fn client_that_is_gone_is_not_answered_and_its_frames_come_back() {
     let (_, read) = rig.ask(RequestOp::Read, 0, 4096, Flags::NONE);
     let (_, write) = rig.ask(RequestOp::Write, 0, 4096, Flags::NONE);
     rig.ask(RequestOp::WriteZeroes, 0, 3 << 20, Flags::NONE);
+    let snapshot = rig.engine.snapshot();
+    assert_eq!((snapshot.frames_held, snapshot.volumes[0].requests_active), (2, 3));
     rig.engine.handle(rig.now, Input::ClientGone(CLIENT));
     rig.run();
     while !rig.asked.is_empty() {
@@ -313,6 +368,24 @@ fn client_that_is_gone_is_not_answered_and_its_frames_come_back() {
     assert!(rig.replies.is_empty() && rig.credit == 0);
     let snapshot = rig.engine.snapshot();
     assert_eq!((snapshot.frames_held, snapshot.clients.len()), (0, 0));
+}
+
+#[test]
+fn credit_of_one_turn_comes_back_in_one() {
+    let mut rig = Rig::new(|_| ());
+    rig.ask(RequestOp::Read, 0, 4096, Flags::NONE);
+    rig.ask(RequestOp::Write, 4096, 8192, Flags::NONE);
+    for (token, _) in std::mem::take(&mut rig.asked) {
+        let result = Ok(Value::Nothing);
+        rig.engine.handle(rig.now, Input::Done { token, result });
+    }
+    let mut outputs = VecDeque::new();
+    rig.engine.run(rig.now, 64, &mut outputs);
+    let credit = outputs.iter().filter_map(|output| match output {
+        Output::Credit { client, bytes } => Some((*client, bytes.0)),
+        _ => None,
+    });
+    assert_eq!(credit.collect::<Vec<_>>(), [(CLIENT, 12_288)]);
 }
 
 #[test]
