@@ -101,8 +101,8 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     found(&mut world, &wrong, silent)
 }
 
-/// Whether a check counts every stripe that was made wrong, `wrong` by first column and disk, and on
-/// RAID 6 names the disk.
+/// Whether a check counts every stripe that was made wrong, `wrong` by first column and disk, and
+/// on RAID 6 names the disk.
 fn found(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,

@@ -2,13 +2,14 @@
 //!
 //! Some threads, each with a file of its own; four phases, in each of which all threads do the
 //! same: write from front to back, write here and there, read from front to back, read here and
-//! there. Each thread fsyncs and closes its file at the end of a phase. A phase takes from the start
-//! of all threads to the end of the last: the fsyncs are inside.
+//! there. Each thread fsyncs and closes its file at the end of a phase. A phase takes from the
+//! start of all threads to the end of the last: the fsyncs are inside.
 //!
 //! Nothing of a file stays in memory once it is written: every read goes to the volume. The files
 //! are twice as large as the memory was, so of reading from front to back nothing would have been
 //! found; of reading here and there up to half. Reading from front to back is ahead by a window of
-//! 128 KiB. An fsync ends with a record of 32 KiB in the file system's log, if anything was written.
+//! 128 KiB. An fsync ends with a record of 32 KiB in the file system's log, if anything was
+//! written.
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
