@@ -1,9 +1,8 @@
 //! Performance simulator: an engine over drive models, with processes, in virtual time.
 //!
-//! A [`Machine`] is an engine over [`Drive`](crate::drive::Drive)s, with processes that use it, in
-//! virtual time. It moves no payload: frames are numbers. It is what experiments, `weft sim` and
-//! `weft replay` run; what happens when things go wrong is the business of a
-//! [`World`](crate::World).
+//! A [`Machine`] is an engine over [`Drive`]s, with processes that use it, in virtual time. It
+//! moves no payload: frames are numbers. It is what experiments, `weft sim` and `weft replay` run;
+//! what happens when things go wrong is the business of a [`World`](crate::World).
 //!
 //! ```text
 //! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ disk of each member (member.rs)
