@@ -3,5 +3,7 @@
 pub(crate) mod align;
 pub mod geometry;
 pub mod level;
+pub mod mirrors;
 pub mod slot_set;
+pub mod striped;
 pub(crate) mod tolerance;

@@ -1,0 +1,382 @@
+//! Mirrored layouts: RAID 1, and RAID 10 with near, far and offset copies.
+//!
+//! ```text
+//! near=2 on 3 members   far=2, S = stride   offset=2
+//!   0  0  1                0  1  2           0  1  2
+//!   1  2  2                3  4  5           2  0  1
+//!   3  3  4             S  2  0  1           3  4  5
+//!   4  5  5                5  3  4           5  3  4
+//! ```
+//!
+//! RAID 1 is near copies on all members, of one chunk that is the whole array.
+//!
+//! Source   md-raid.md §5.4 and §5.5; each row of its table was compared with Linux 6.12 there
+
+use smallvec::SmallVec;
+use weft_ondisk::layout_id::Raid10;
+use weft_units::{Sectors, Slot};
+
+use crate::layout::slot_set::SlotSet;
+
+/// Places of the copies of each chunk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mirrors {
+    members: u16,
+    near: u16,
+    far: u16,
+    /// Far copies lie in the rows that follow, instead of `stride` chunks further on.
+    offset: bool,
+    /// Members of a far set; the last one takes the remainder as well.
+    far_set: u16,
+    chunk: Sectors,
+    /// Chunks of a member from a copy to the next far one.
+    stride: u64,
+    size: Sectors,
+    member_size: Sectors,
+}
+
+/// Place of one copy of an array sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// The slot that holds it.
+    pub slot: Slot,
+    /// Sector on the member, counted from its data offset.
+    pub sector: Sectors,
+}
+
+/// The copies of an array sector, in md's order: near copies, each followed by its far ones.
+pub type Copies = SmallVec<[Copy; 4]>;
+
+impl Mirrors {
+    /// RAID 1: every member holds the whole array.
+    #[must_use]
+    pub fn raid1(members: u16, member_size: Sectors) -> Self {
+        Self {
+            members,
+            near: members,
+            far: 1,
+            offset: false,
+            far_set: members,
+            chunk: member_size,
+            stride: 1,
+            size: member_size,
+            member_size,
+        }
+    }
+
+    /// RAID 10 with md's layout number. `None` if there is no such layout of so many members, if
+    /// two copies of a chunk would lie on one member, or if the members are too small.
+    ///
+    /// Shapes   `chunk` a power of two; `member_size` is what the superblock says is used
+    #[must_use]
+    pub fn raid10(layout: u32, members: u16, chunk: Sectors, member_size: Sectors) -> Option<Self> {
+        let parts = Raid10::from_code(layout)?;
+        let far_set = parts.far_set_size(members.into())?;
+        let (near, far) = (u64::from(parts.near), u64::from(parts.far));
+        // A near copy that wraps goes one row on, where offset copies of others lie.
+        if parts.offset && parts.near > 1 && !u32::from(members).is_multiple_of(parts.near) {
+            return None;
+        }
+        let rows = member_size.0 / chunk.0 / far;
+        let chunks = rows.checked_mul(u64::from(members))? / near;
+        let size = chunks.checked_mul(chunk.0)?;
+        if size == 0 || size.checked_mul(512).is_none_or(|bytes| bytes > i64::MAX as u64) {
+            return None;
+        }
+        Some(Self {
+            members,
+            near: parts.near as u16,
+            far: parts.far as u16,
+            offset: parts.offset,
+            far_set: far_set as u16,
+            chunk,
+            stride: if parts.offset { 1 } else { rows },
+            size: Sectors(size),
+            member_size: Sectors(rows * far * chunk.0),
+        })
+    }
+
+    /// Slots.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        self.members
+    }
+
+    /// Unit in which the array is spread over members; all of it for RAID 1.
+    #[must_use]
+    pub fn chunk(&self) -> Sectors {
+        self.chunk
+    }
+
+    /// Sectors of the array.
+    #[must_use]
+    pub fn array_size(&self) -> Sectors {
+        self.size
+    }
+
+    /// Sectors used of each member.
+    #[must_use]
+    pub fn member_size(&self) -> Sectors {
+        self.member_size
+    }
+
+    /// Sectors from an array sector to the end of its chunk.
+    #[must_use]
+    pub fn left_in_chunk(&self, sector: Sectors) -> Sectors {
+        Sectors(self.chunk.0 - sector.0 % self.chunk.0)
+    }
+
+    /// The copies of an array sector.
+    #[must_use]
+    pub fn copies(&self, sector: Sectors) -> Copies {
+        debug_assert!(sector < self.size, "an array sector");
+        let in_chunk = sector.0 % self.chunk.0;
+        let members = u64::from(self.members);
+        let first = sector.0 / self.chunk.0 * u64::from(self.near);
+        let rows = if self.offset { u64::from(self.far) } else { 1 };
+        let (mut row, mut slot) = (first / members * rows, (first % members) as u16);
+        let mut copies = Copies::new();
+        for _ in 0..self.near {
+            let (mut at, mut position) = (slot, row);
+            for far in 0..self.far {
+                if far > 0 {
+                    at = self.moved(at, self.near, true);
+                    position += self.stride;
+                }
+                let sector = Sectors(position * self.chunk.0 + in_chunk);
+                copies.push(Copy { slot: Slot(at), sector });
+            }
+            slot += 1;
+            if slot == self.members {
+                (slot, row) = (0, row + 1);
+            }
+        }
+        copies
+    }
+
+    /// The array sector of which a member sector is a copy; `None` past the end of the array.
+    #[must_use]
+    pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
+        let position = member_sector.0 / self.chunk.0;
+        let (copy, row) = if self.offset {
+            (position % u64::from(self.far), position / u64::from(self.far))
+        } else {
+            (position / self.stride, position % self.stride)
+        };
+        if copy >= u64::from(self.far) {
+            return None;
+        }
+        let first = (0..copy).fold(slot.0, |slot, _| self.moved(slot, self.near, false));
+        let strip = row * u64::from(self.members) + u64::from(first);
+        let chunk = strip / u64::from(self.near);
+        let sector = Sectors(chunk * self.chunk.0 + member_sector.0 % self.chunk.0);
+        (sector < self.size).then_some(sector)
+    }
+
+    /// The slot so many further or back within its far set.
+    fn moved(&self, slot: u16, by: u16, forward: bool) -> u16 {
+        let sets = self.members / self.far_set;
+        let set = (slot / self.far_set).min(sets - 1);
+        let first = set * self.far_set;
+        let len = if set == sets - 1 { self.members - first } else { self.far_set };
+        let by = if forward { by % len } else { len - by % len };
+        first + (slot - first + by) % len
+    }
+
+    /// Whether a member of these slots holds every chunk of the array.
+    ///
+    /// Source   md: `_enough` of raid10, which counts near copies only; each chunk is asked here
+    #[must_use]
+    pub fn suffices(&self, slots: SlotSet) -> bool {
+        self.holders().all(|holders| !holders.and(slots).is_empty())
+    }
+
+    /// The slots that hold a chunk together, of all chunks: the row of a chunk does not matter.
+    fn holders(&self) -> impl Iterator<Item = SlotSet> + '_ {
+        let chunks = (self.size.0 / self.chunk.0).min(self.members.into());
+        (0..chunks).map(|chunk| {
+            let copies = self.copies(Sectors(chunk * self.chunk.0));
+            copies.into_iter().map(|copy| copy.slot).collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: Sectors = Sectors(8);
+
+    fn mirrors(layout: u32, members: u16, rows: u64) -> Mirrors {
+        Mirrors::raid10(layout, members, CHUNK, Sectors(rows * CHUNK.0 + 3)).unwrap()
+    }
+
+    /// Slots and chunk positions of a chunk's copies.
+    fn places(mirrors: &Mirrors, chunk: u64) -> Vec<(u16, u64)> {
+        let copies = mirrors.copies(Sectors(chunk * CHUNK.0 + 5));
+        let place = |copy: &Copy| {
+            assert_eq!(copy.sector.0 % CHUNK.0, 5);
+            (copy.slot.0, copy.sector.0 / CHUNK.0)
+        };
+        copies.iter().map(place).collect()
+    }
+
+    /// md-raid.md §5.4: the table, whose rows were verified with the kernel.
+    #[test]
+    fn copies_lie_where_the_kernel_puts_them() {
+        let s = 5;
+        let rows: [(u32, u16, [&[(u16, u64)]; 4]); 8] = [
+            (
+                0x102,
+                4,
+                [&[(0, 0), (1, 0)], &[(2, 0), (3, 0)], &[(0, 1), (1, 1)], &[(2, 1), (3, 1)]],
+            ),
+            (
+                0x102,
+                3,
+                [&[(0, 0), (1, 0)], &[(2, 0), (0, 1)], &[(1, 1), (2, 1)], &[(0, 2), (1, 2)]],
+            ),
+            (
+                0x102,
+                5,
+                [&[(0, 0), (1, 0)], &[(2, 0), (3, 0)], &[(4, 0), (0, 1)], &[(1, 1), (2, 1)]],
+            ),
+            (
+                0x103,
+                5,
+                [
+                    &[(0, 0), (1, 0), (2, 0)],
+                    &[(3, 0), (4, 0), (0, 1)],
+                    &[(1, 1), (2, 1), (3, 1)],
+                    &[(4, 1), (0, 2), (1, 2)],
+                ],
+            ),
+            (
+                0x201,
+                4,
+                [&[(0, 0), (1, s)], &[(1, 0), (2, s)], &[(2, 0), (3, s)], &[(3, 0), (0, s)]],
+            ),
+            (
+                0x201,
+                3,
+                [&[(0, 0), (1, s)], &[(1, 0), (2, s)], &[(2, 0), (0, s)], &[(0, 1), (1, s + 1)]],
+            ),
+            (
+                0x10201,
+                4,
+                [&[(0, 0), (1, 1)], &[(1, 0), (2, 1)], &[(2, 0), (3, 1)], &[(3, 0), (0, 1)]],
+            ),
+            (
+                0x10201,
+                3,
+                [&[(0, 0), (1, 1)], &[(1, 0), (2, 1)], &[(2, 0), (0, 1)], &[(0, 2), (1, 3)]],
+            ),
+        ];
+        for (layout, members, expected) in rows {
+            let mirrors = mirrors(layout, members, 2 * s);
+            for (copies, chunk) in expected.into_iter().zip(0..) {
+                assert_eq!(places(&mirrors, chunk), copies, "{layout:#x} on {members}: {chunk}");
+            }
+        }
+    }
+
+    /// Layouts that are served, with the members that each is tried with.
+    const LAYOUTS: [(u32, std::ops::RangeInclusive<u16>); 9] = [
+        (0x102, 2..=7),
+        (0x103, 3..=8),
+        (0x201, 2..=7),
+        (0x301, 3..=7),
+        (0x202, 4..=9),
+        (0x1_0201, 2..=7),
+        (0x2_0201, 4..=9),
+        (0x4_0201, 2..=9),
+        (0x5_0201, 4..=9),
+    ];
+
+    #[test]
+    fn every_copy_has_a_place_of_its_own_on_another_member_and_is_found_from_there() {
+        let mut seen = 0;
+        for (layout, members) in LAYOUTS {
+            for members in members {
+                for rows in [2, 7, 12] {
+                    let Some(mirrors) =
+                        Mirrors::raid10(layout, members, CHUNK, Sectors(rows * CHUNK.0))
+                    else {
+                        continue;
+                    };
+                    let mut taken = std::collections::BTreeSet::new();
+                    for chunk in 0..mirrors.array_size().0 / CHUNK.0 {
+                        let copies = mirrors.copies(Sectors(chunk * CHUNK.0 + 1));
+                        let slots: SlotSet = copies.iter().map(|copy| copy.slot).collect();
+                        assert_eq!(slots.count() as usize, copies.len(), "{layout:#x}: {copies:?}");
+                        for copy in copies {
+                            assert!(copy.sector < mirrors.member_size());
+                            assert!(
+                                taken.insert((copy.slot, copy.sector)),
+                                "{layout:#x}: {copy:?}"
+                            );
+                            let back = mirrors.array_sector(copy.slot, copy.sector);
+                            assert_eq!(back, Some(Sectors(chunk * CHUNK.0 + 1)), "{layout:#x}");
+                            seen += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(seen > 5_000, "{seen} copies were looked at");
+    }
+
+    #[test]
+    fn members_suffice_by_which_they_are_and_not_by_their_number() {
+        let mut asked = 0;
+        for (layout, members) in LAYOUTS {
+            for members in members {
+                let Some(mirrors) = Mirrors::raid10(layout, members, CHUNK, Sectors(96)) else {
+                    continue;
+                };
+                for left in 0..1_u32 << members {
+                    let slots = (0..members).filter(|slot| left >> slot & 1 == 1);
+                    let slots: SlotSet = slots.map(Slot).collect();
+                    let reads = (0..mirrors.array_size().0 / CHUNK.0).all(|chunk| {
+                        let copies = mirrors.copies(Sectors(chunk * CHUNK.0));
+                        copies.iter().any(|copy| slots.contains(copy.slot))
+                    });
+                    assert_eq!(mirrors.suffices(slots), reads, "{layout:#x} {members}: {left:b}");
+                    asked += 1;
+                }
+            }
+        }
+        assert!(asked > 2_000, "{asked} sets were asked for");
+        let near = mirrors(0x102, 4, 8);
+        let set = |slots: &[u16]| slots.iter().map(|slot| Slot(*slot)).collect::<SlotSet>();
+        assert!(near.suffices(set(&[0, 2])) && near.suffices(set(&[1, 3])));
+        assert!(!near.suffices(set(&[0, 1])) && !near.suffices(set(&[2, 3])));
+    }
+
+    #[test]
+    fn raid1_is_the_same_everywhere_on_every_member() {
+        let mirror = Mirrors::raid1(3, Sectors(1001));
+        let slots = [Slot(0), Slot(1), Slot(2)];
+        for sector in [Sectors(0), Sectors(999), Sectors(1000)] {
+            let copies = mirror.copies(sector);
+            assert!(copies.iter().map(|copy| copy.slot).eq(slots), "{copies:?}");
+            assert!(copies.iter().all(|copy| copy.sector == sector), "{copies:?}");
+            assert_eq!(mirror.array_sector(Slot(2), sector), Some(sector));
+            assert_eq!(mirror.left_in_chunk(sector), Sectors(1001 - sector.0));
+        }
+        assert!(slots.into_iter().all(|slot| mirror.suffices(SlotSet::only(slot))));
+        assert!(!mirror.suffices(SlotSet::EMPTY));
+    }
+
+    #[test]
+    fn layouts_that_the_kernel_refuses_or_that_lose_a_copy_are_refused() {
+        let made = |layout, members| Mirrors::raid10(layout, members, CHUNK, Sectors(96)).is_some();
+        assert!(made(0x102, 2) && made(0x4_0201, 5));
+        for (layout, members) in
+            [(0x6_0102, 4), (0x8_0102, 4), (0x105, 4), (0x101, 4), (0x2_0302, 6), (0x1_0202, 5)]
+        {
+            assert!(!made(layout, members), "{layout:#x} on {members}");
+        }
+        assert!(Mirrors::raid10(0x102, 4, CHUNK, Sectors(7)).is_none(), "no chunk fits");
+    }
+}

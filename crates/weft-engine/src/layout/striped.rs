@@ -1,0 +1,223 @@
+//! Striped layouts without redundancy: RAID 0 with zones for members of unequal size, and linear.
+//!
+//! ```text
+//! RAID 0 on members of 1, 3 and 2 chunks     linear
+//! zone 0   0  1  2                            0  1  4
+//! zone 1      3  4                               2  5
+//! zone 2      5                                  3
+//! ```
+//!
+//! In the *original* layout the member of a chunk follows from the chunk's number in the array, in
+//! the *alternate* one from its number in the zone: they differ from zone 1 on.
+//!
+//! Source   md-raid.md §5.3 (md: `create_strip_zones`, `map_sector`)
+
+use weft_units::{Sectors, Slot};
+
+/// Places of array sectors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Striped {
+    chunk: Sectors,
+    zones: Vec<Zone>,
+    members: u16,
+}
+
+/// A range of the array on members that go on equally far.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Zone {
+    /// First sector of the array.
+    first: Sectors,
+    /// First sector behind it.
+    end: Sectors,
+    /// First sector on its members.
+    member_first: Sectors,
+    slots: Vec<Slot>,
+    alternate: bool,
+}
+
+/// Where a range of the array begins on its member, and how far it goes on there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The slot that holds it.
+    pub slot: Slot,
+    /// Sector on the member, counted from its data offset.
+    pub sector: Sectors,
+    /// Sectors to the end of the chunk, or of the member.
+    pub len: Sectors,
+}
+
+/// Rule by which chunks go to members beyond the first zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raid0Layout {
+    /// By the number of the chunk in the array: kernels before 3.14.
+    Original,
+    /// By its number in the zone.
+    Alternate,
+}
+
+impl Striped {
+    /// RAID 0 on members of these data sizes. `None` without a chunk on each of them.
+    ///
+    /// Shapes   `chunk` any multiple of 4 KiB; sizes in order of slots
+    #[must_use]
+    pub fn raid0(layout: Raid0Layout, chunk: Sectors, sizes: &[Sectors]) -> Option<Self> {
+        let sizes: Vec<Sectors> = sizes.iter().map(|size| size.round_down(chunk)).collect();
+        let mut ends = sizes.clone();
+        ends.sort_unstable();
+        ends.dedup();
+        if *ends.first()? == Sectors::ZERO {
+            return None;
+        }
+        let (mut first, mut member_first) = (Sectors::ZERO, Sectors::ZERO);
+        let mut zones = Vec::new();
+        for member_end in ends {
+            let slots: Vec<Slot> =
+                (0..).zip(&sizes).filter(|it| *it.1 > member_first).map(|it| Slot(it.0)).collect();
+            let rows = member_end.0 - member_first.0;
+            let end = Sectors(first.0.checked_add(rows.checked_mul(slots.len() as u64)?)?);
+            let alternate = layout == Raid0Layout::Alternate;
+            zones.push(Zone { first, end, member_first, slots, alternate });
+            (first, member_first) = (end, member_end);
+        }
+        Self::of(chunk, zones, sizes.len())
+    }
+
+    /// Linear: one member after the other. `None` without a chunk on each of them.
+    ///
+    /// Shapes   `rounding` is what the superblock calls the chunk: members are rounded down to it
+    #[must_use]
+    pub fn linear(rounding: Sectors, sizes: &[Sectors]) -> Option<Self> {
+        let mut first = Sectors::ZERO;
+        let mut zones = Vec::new();
+        for (size, slot) in sizes.iter().zip(0..) {
+            let size = if rounding == Sectors::ZERO { *size } else { size.round_down(rounding) };
+            if size == Sectors::ZERO {
+                return None;
+            }
+            let end = first.checked_add(size)?;
+            let (slots, alternate) = (vec![Slot(slot)], true);
+            zones.push(Zone { first, end, member_first: Sectors::ZERO, slots, alternate });
+            first = end;
+        }
+        let longest = sizes.iter().max().copied()?;
+        Self::of(longest, zones, sizes.len())
+    }
+
+    fn of(chunk: Sectors, zones: Vec<Zone>, members: usize) -> Option<Self> {
+        let size = zones.last()?.end;
+        let fits = size.0.checked_mul(512).is_some_and(|bytes| bytes <= i64::MAX as u64);
+        fits.then_some(Self { chunk, zones, members: members as u16 })
+    }
+
+    /// Slots.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        self.members
+    }
+
+    /// Sectors of the array.
+    #[must_use]
+    pub fn array_size(&self) -> Sectors {
+        self.zones.last().map_or(Sectors::ZERO, |zone| zone.end)
+    }
+
+    /// Place of an array sector.
+    #[must_use]
+    pub fn locate(&self, sector: Sectors) -> Extent {
+        debug_assert!(sector < self.array_size(), "an array sector");
+        let zone = match self.zones.as_slice() {
+            [zone] => zone,
+            zones => &zones[zones.partition_point(|zone| zone.end <= sector)],
+        };
+        let chunk = self.chunk.0;
+        let (in_zone, count) = (sector.0 - zone.first.0, zone.slots.len() as u64);
+        if count == 1 {
+            let len = (zone.end.0 - sector.0).min(chunk - in_zone % chunk);
+            let sector = Sectors(zone.member_first.0 + in_zone);
+            return Extent { slot: zone.slots[0], sector, len: Sectors(len) };
+        }
+        let number = if zone.alternate { in_zone / chunk } else { sector.0 / chunk };
+        let in_chunk = sector.0 % chunk;
+        let row = in_zone / (chunk * count);
+        Extent {
+            slot: zone.slots[(number % count) as usize],
+            sector: Sectors(zone.member_first.0 + row * chunk + in_chunk),
+            len: Sectors(chunk - in_chunk),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: Sectors = Sectors(8);
+
+    fn sizes(chunks: &[u64]) -> Vec<Sectors> {
+        chunks.iter().map(|chunks| Sectors(chunks * CHUNK.0 + 3)).collect()
+    }
+
+    /// Slot and chunk of the member, by chunk of the array.
+    fn places(striped: &Striped) -> Vec<(u16, u64)> {
+        let chunks = striped.array_size().0 / CHUNK.0;
+        let place = |chunk: u64| {
+            let extent = striped.locate(Sectors(chunk * CHUNK.0 + 3));
+            assert_eq!((extent.sector.0 % CHUNK.0, extent.len), (3, Sectors(5)));
+            (extent.slot.0, extent.sector.0 / CHUNK.0)
+        };
+        (0..chunks).map(place).collect()
+    }
+
+    #[test]
+    fn chunks_of_unequal_members_lie_where_either_layout_puts_them() {
+        // Members of 1, 3 and 3 chunks: zone 1 begins with chunk 3, on slot 2 by its number in the
+        // array (3 mod 2 = 1) and on slot 1 by its number in the zone.
+        let made = |layout| Striped::raid0(layout, CHUNK, &sizes(&[1, 3, 3])).unwrap();
+        let zone_0 = [(0, 0), (1, 0), (2, 0)];
+        let original = places(&made(Raid0Layout::Original));
+        assert_eq!(original[..3], zone_0);
+        assert_eq!(original[3..], [(2, 1), (1, 1), (2, 2), (1, 2)]);
+        let alternate = places(&made(Raid0Layout::Alternate));
+        assert_eq!(alternate[..3], zone_0);
+        assert_eq!(alternate[3..], [(1, 1), (2, 1), (1, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn every_chunk_of_every_member_is_one_of_the_array() {
+        let mut seen = 0;
+        for members in [&[1, 3, 2][..], &[4], &[2, 2], &[5, 1, 5, 2, 9], &[3, 3, 3, 1]] {
+            for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
+                let striped = Striped::raid0(layout, CHUNK, &sizes(members)).unwrap();
+                let mut found = places(&striped);
+                found.sort_unstable();
+                let all = (0u16..)
+                    .zip(members)
+                    .flat_map(|(slot, chunks)| (0..*chunks).map(move |chunk| (slot, chunk)));
+                assert!(found.iter().copied().eq(all), "{members:?}: {found:?}");
+                seen += found.len();
+            }
+        }
+        assert_eq!(seen, 2 * (6 + 4 + 4 + 22 + 10));
+    }
+
+    #[test]
+    fn linear_members_follow_each_other() {
+        let linear = Striped::linear(CHUNK, &sizes(&[2, 1, 3])).unwrap();
+        assert_eq!(linear.array_size(), Sectors(48));
+        let extent = |slot, sector, len| Extent { slot: Slot(slot), sector, len };
+        assert_eq!(linear.locate(Sectors(15)), extent(0, Sectors(15), Sectors(1)));
+        assert_eq!(linear.locate(Sectors(16)), extent(1, Sectors(0), Sectors(8)));
+        assert_eq!(linear.locate(Sectors(24)), extent(2, Sectors(0), Sectors(24)));
+        let unrounded = Striped::linear(Sectors::ZERO, &sizes(&[2, 1])).unwrap();
+        assert_eq!(unrounded.array_size(), Sectors(19 + 11));
+    }
+
+    #[test]
+    fn members_without_a_chunk_make_no_array() {
+        assert!(Striped::raid0(Raid0Layout::Original, CHUNK, &sizes(&[2, 0])).is_none());
+        assert!(Striped::raid0(Raid0Layout::Original, CHUNK, &[]).is_none());
+        assert!(Striped::linear(CHUNK, &sizes(&[2, 0])).is_none());
+        let huge = [Sectors(1 << 62), Sectors(1 << 62)];
+        assert!(Striped::raid0(Raid0Layout::Original, CHUNK, &huge).is_none());
+    }
+}
