@@ -107,7 +107,7 @@ impl Alone {
     /// An engine for `depth` requests of `bytes` at a time.
     pub(crate) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
-        let size = assembly.geometry.array_size();
+        let size = assembly.layout.array_size();
         Self::with(Config::for_volume(assembly, knobs), size, bytes, depth)
     }
 

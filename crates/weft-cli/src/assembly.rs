@@ -165,7 +165,7 @@ fn standing(
             }
             SlotState::Rebuilding { member, recovery_offset } if member.info.index == index => {
                 let good = size::human(recovery_offset.bytes());
-                let all = size::human(assembly.geometry.member_size().bytes());
+                let all = size::human(assembly.layout.member_size().bytes());
                 return Some((Some(slot), "rebuilding", format!("good up to {good} of {all}")));
             }
             SlotState::InSync(_) | SlotState::Missing | SlotState::Rebuilding { .. } => {}
@@ -177,17 +177,17 @@ fn standing(
 
 /// Description of what would be served, in a sentence.
 pub(crate) fn title(assembly: &Assembly) -> String {
-    let geometry = &assembly.geometry;
-    let (all, missing) = (usize::from(geometry.members()), assembly.degraded());
-    let layout = layout_id::name(geometry.level(), geometry.layout());
+    let array = &assembly.layout;
+    let (all, missing) = (usize::from(array.members()), assembly.degraded());
+    let layout = layout_id::name(array.level(), array.number());
     format!(
         "{} ({}): {}, {}, {} of {all} members in sync, chunk {}{}, events {}{}",
         assembly.name,
         assembly.uuid,
-        geometry.level(),
-        size::human(geometry.array_size().bytes()),
+        array.level(),
+        size::human(array.array_size().bytes()),
         all - missing,
-        size::human(geometry.chunk().bytes()),
+        size::human(array.chunk().bytes()),
         layout.map(|layout| format!(", {layout}")).unwrap_or_default(),
         assembly.events,
         match assembly.resync_from {
@@ -213,17 +213,17 @@ pub(crate) fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refu
         .collect();
     match decision {
         Ok(assembly) => {
-            let geometry = &assembly.geometry;
+            let array = &assembly.layout;
             json!({
                 "schema": "weft.assemble/1",
                 "decision": "serve",
                 "name": assembly.name,
                 "uuid": assembly.uuid.to_string(),
-                "level": geometry.level().name(),
-                "layout": layout_id::name(geometry.level(), geometry.layout()),
-                "chunk_bytes": geometry.chunk().bytes().0,
-                "array_size_bytes": geometry.array_size().bytes().0,
-                "raid_devices": geometry.members(),
+                "level": array.level().name(),
+                "layout": layout_id::name(array.level(), array.number()),
+                "chunk_bytes": array.chunk().bytes().0,
+                "array_size_bytes": array.array_size().bytes().0,
+                "raid_devices": array.members(),
                 "degraded": assembly.degraded(),
                 "missing_slots": missing(assembly).map(|(slot, _)| slot).collect::<Vec<_>>(),
                 "events": assembly.events,

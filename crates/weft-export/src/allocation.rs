@@ -41,13 +41,14 @@ pub(crate) struct FullStripes {
 
 impl Allocation {
     pub(crate) fn of_array(assembly: &Assembly) -> Self {
+        let Some(geometry) = assembly.layout.parity() else { return Self::Unknown };
         let members = assembly.slots.iter().filter_map(|slot| match slot {
             SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => Some(member),
             SlotState::Missing => None,
         });
         Self::Array(FullStripes {
-            chunk: assembly.geometry.chunk().bytes().0,
-            data_members: u64::from(assembly.geometry.data_members()),
+            chunk: geometry.chunk().bytes().0,
+            data_members: u64::from(geometry.data_members()),
             starts: members
                 .map(|member| (member.info.index, member.superblock.data_offset().bytes().0))
                 .collect(),

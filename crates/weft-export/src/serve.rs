@@ -306,16 +306,16 @@ impl Shape {
     }
 
     fn of_array(assembly: &Assembly) -> Self {
-        let geometry = &assembly.geometry;
-        let level = geometry.level();
+        let layout = &assembly.layout;
+        let level = layout.level();
         let array = assembly.members().next().map(|(_, member)| ArrayStatus {
             uuid: assembly.uuid.to_string(),
             name: assembly.name.clone(),
             metadata: member.superblock.version().to_string(),
             level: level.code(),
-            layout: geometry.layout(),
-            chunk: geometry.chunk().bytes().0,
-            member_size: geometry.member_size().bytes().0,
+            layout: layout.number(),
+            chunk: layout.chunk().bytes().0,
+            member_size: layout.member_size().bytes().0,
             created_secs: member.superblock.ctime().secs,
         });
         Self { level: level.to_string(), slots: assembly.slots.len(), array }

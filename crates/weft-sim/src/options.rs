@@ -113,7 +113,7 @@ impl Options {
     /// Members that the level can do without.
     #[must_use]
     pub fn parities(&self) -> usize {
-        LevelRow::of(self.level).map_or(0, |row| row.parities.into())
+        LevelRow::of(self.level).parities.into()
     }
 }
 

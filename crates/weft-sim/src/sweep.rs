@@ -265,7 +265,7 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
 
 /// Fewest members of an array of a level in a sweep: with two of data at least.
 fn members_min(level: Level) -> usize {
-    LevelRow::of(level).map_or(3, |row| row.members_min.max(3).into())
+    LevelRow::of(level).members_min.max(3).into()
 }
 
 /// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all

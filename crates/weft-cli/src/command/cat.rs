@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     for note in &assembly.notes {
         complain(&format!("note: {note}"));
     }
-    let all = assembly.geometry.array_size().bytes().0;
+    let all = assembly.layout.array_size().bytes().0;
     let range = range(arguments, all)?;
     let directory = terminal::scratch()?;
     terminal::remove_when_interrupted(&[directory.path().to_owned()])?;

@@ -240,7 +240,8 @@ fn to_text(
             "Array State" => 14,
             _ => 15,
         };
-        if name == "Layout" || (name == "Chunk Size" && !has_layout) {
+        let is_old = matches!(superblock, Superblock::V0_90(_));
+        if is_old && (name == "Layout" || (name == "Chunk Size" && !has_layout)) {
             text.push('\n');
         }
         let host = if name == "Name" { local_to(&value) } else { String::new() };
@@ -248,7 +249,7 @@ fn to_text(
         let _ = writeln!(text, "{name:>width$} : {value}{host}");
         let ends_group = match superblock {
             Superblock::V0_90(_) => name == "Preferred Minor",
-            Superblock::V1(_) => matches!(name.as_str(), "Raid Devices" | "Device UUID"),
+            Superblock::V1(_) => matches!(name.as_str(), "Raid Devices" | "Device UUID" | "Events"),
         };
         if ends_group {
             text.push('\n');

@@ -62,7 +62,8 @@ pub(crate) struct NewArrayOptions {
 
 /// The new array that the options describe, without members.
 pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure> {
-    let Some(row) = arguments.level.parse().ok().and_then(LevelRow::of) else {
+    let row = arguments.level.parse().ok().map(LevelRow::of).filter(|row| row.writes);
+    let Some(row) = row else {
         return Err(Failure::usage(format!(
             "--level: found {}, expected {}; this release creates no others",
             arguments.level,

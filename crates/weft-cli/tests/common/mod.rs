@@ -138,6 +138,34 @@ impl Fixture {
         if self.level == 6 { 2 } else { 1 }
     }
 
+    /// Most members that the array can ever do without.
+    pub(crate) fn survives_at_most(&self) -> usize {
+        match self.level {
+            0 => 0,
+            1 | 10 => self.images - 1,
+            _ => self.parities(),
+        }
+    }
+
+    /// Whether the others know every byte without these members.
+    pub(crate) fn tolerates(&self, lost: &[usize]) -> bool {
+        let members = self.images;
+        match (self.level, self.name.as_str()) {
+            (0, _) => lost.is_empty(),
+            (1, _) => lost.len() < members,
+            // Each chunk is on members that follow each other: where it begins is the rule.
+            (10, name) => (0..members).all(|chunk| {
+                let (first, copies) = match name.rsplit_once('-').map(|(_, layout)| layout) {
+                    Some("f2" | "o2") => (chunk, 2),
+                    Some("n3") => (chunk * 3, 3),
+                    _ => (chunk * 2, 2),
+                };
+                (first..first + copies).any(|member| !lost.contains(&(member % members)))
+            }),
+            _ => lost.len() <= self.parities(),
+        }
+    }
+
     /// What mdadm or the kernel said of it.
     pub(crate) fn text(&self, file: &str) -> String {
         std::fs::read_to_string(fixtures().join(&self.name).join(file)).unwrap()

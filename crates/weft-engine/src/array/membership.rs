@@ -100,8 +100,8 @@ impl Membership {
             with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
             seats: vec![Seat::default(); slots],
-            tolerance,
             is_redundant: tolerance.is_redundant(slots),
+            tolerance,
             planted: None,
         }
     }

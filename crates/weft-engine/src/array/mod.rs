@@ -144,17 +144,17 @@ impl Array {
         }
         let clean_state =
             if assembly.resync_from.is_some() { CleanState::Dirty } else { CleanState::Clean };
-        let geometry = &assembly.geometry;
+        let layout = &assembly.layout;
         let membership = Membership::new(
             slots.len(),
-            geometry.tolerance(),
+            layout.tolerance(),
             assembly.read_only,
             assembly.resync_from,
         );
         let intent = WriteIntent::new(clean_state, now);
         let mut array = Self {
-            size: geometry.array_size(),
-            member_size: geometry.member_size(),
+            size: layout.array_size(),
+            member_size: layout.member_size(),
             slots,
             roles,
             bitmap: assembly.bitmap().cloned(),

@@ -7,13 +7,19 @@
 
 use weft_ondisk::{
     DeviceIdentity, Features, JournalState, Level, PplContext, Role, Superblock, Uuid, Version,
+    layout_id,
 };
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
 use super::states::AssemblyState;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
 use crate::contract::member::MemberInfo;
-use crate::layout::geometry::Geometry;
+use crate::layout::Layout;
+use crate::layout::geometry::{Geometry, GeometryError, MEMBERS_MAX};
+use crate::layout::level::LevelRow;
+use crate::layout::mirrors::Mirrors;
+use crate::layout::slot_set::SlotSet;
+use crate::layout::striped::{Raid0Layout, Striped};
 
 /// Decides; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
@@ -473,6 +479,75 @@ impl Decision<'_> {
         Ok(())
     }
 
+    /// Number of slots, if arrays of the level can have so many and are served as asked.
+    fn slots(&self, reference: &Member) -> Result<u16, Refused> {
+        let freshest = &reference.superblock;
+        let (level, found) = (freshest.level(), freshest.raid_disks());
+        let label = &reference.info.label;
+        let row = LevelRow::of(level);
+        let min = u32::from(row.members_min);
+        if !(min..=MEMBERS_MAX).contains(&found) {
+            let error = GeometryError::Members { level, found, min };
+            return Err(
+                self.refused(AssemblyState::Unsupported, format!("{label}: superblock {error}"))
+            );
+        }
+        if !row.writes && !self.options.read_only {
+            let found = format!(
+                "{label}: superblock level: found {level}, which this release serves for reading only; \
+                 use --read-only"
+            );
+            return Err(self.refused(AssemblyState::Unsupported, found));
+        }
+        Ok(found as u16)
+    }
+
+    /// Level, layout and sizes as the reference has them, and for levels to which each member adds
+    /// what it has, as the members do.
+    fn layout(&self, reference: &Member, slots: &[SlotState]) -> Result<Layout, Refused> {
+        let freshest = &reference.superblock;
+        let (level, members) = (freshest.level(), slots.len() as u16);
+        let (number, chunk, size) = (freshest.layout(), freshest.chunk(), freshest.size());
+        let unsupported = |why: String| {
+            let found = format!("{}: superblock {why}", reference.info.label);
+            self.refused(AssemblyState::Unsupported, found)
+        };
+        let layout = match level {
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                let geometry = Geometry::new(level, number, members.into(), chunk, size);
+                return geometry
+                    .map(Layout::Parity)
+                    .map_err(|error| unsupported(error.to_string()));
+            }
+            Level::Linear | Level::Raid0 => {
+                let size = |state: &SlotState| match state {
+                    SlotState::InSync(member) => Some(member.superblock.used_size()),
+                    SlotState::Missing | SlotState::Rebuilding { .. } => None,
+                };
+                let sizes: Option<Vec<Sectors>> = slots.iter().map(size).collect();
+                let Some(sizes) = sizes else {
+                    return Err(self.too_few("all members", slots));
+                };
+                let striped = match number {
+                    _ if level == Level::Linear => Striped::linear(chunk, &sizes),
+                    layout_id::RAID0_ALTERNATE => {
+                        Striped::raid0(Raid0Layout::Alternate, chunk, &sizes)
+                    }
+                    _ => Striped::raid0(Raid0Layout::Original, chunk, &sizes),
+                };
+                striped.map(Layout::Striped)
+            }
+            Level::Raid1 => Mirrors::raid1(members, size).map(Layout::Mirrors),
+            Level::Raid10 => Mirrors::raid10(number, members, chunk, size).map(Layout::Mirrors),
+        };
+        layout.ok_or_else(|| {
+            unsupported(format!(
+                "layout {number:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
+                 members"
+            ))
+        })
+    }
+
     /// Puts members into slots and counts what is missing.
     fn place(
         mut self,
@@ -481,18 +556,7 @@ impl Decision<'_> {
     ) -> Result<Assembly, Refused> {
         let freshest = &reference.superblock;
         self.raid0_layout(&current, reference)?;
-        let geometry = Geometry::new(
-            freshest.level(),
-            freshest.layout(),
-            freshest.raid_disks(),
-            freshest.chunk(),
-            freshest.size(),
-        )
-        .map_err(|error| {
-            let found = format!("{}: superblock {error}", reference.info.label);
-            self.refused(AssemblyState::Unsupported, found)
-        })?;
-        let mut found = Placed::new(geometry.members());
+        let mut found = Placed::new(self.slots(reference)?);
         for (member, role) in current {
             match role {
                 Role::Active(slot) => self.fill(&mut found, member, slot)?,
@@ -501,6 +565,7 @@ impl Decision<'_> {
             }
         }
         let Placed { slots, mut spares, journals, dirty_from, bitmap_events } = found;
+        let layout = self.layout(reference, &slots)?;
         for spare in number_spares(&mut spares, &slots, freshest) {
             let number = spare.superblock.dev_number();
             let reason = format!(
@@ -516,7 +581,7 @@ impl Decision<'_> {
             events: freshest.events().max(bitmap_events),
             resync_from: dirty_from,
             read_only: self.options.read_only,
-            geometry,
+            layout,
             slots,
             spares,
             dropped: Vec::new(),
@@ -596,14 +661,19 @@ impl Decision<'_> {
 
     /// Whether enough members are there to know every byte.
     fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
-        let geometry = &assembly.geometry;
-        let missing = assembly.degraded();
-        let total = usize::from(geometry.members());
-        if missing <= usize::from(geometry.parities()) {
+        let slots = &assembly.slots;
+        let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
+        let in_sync: SlotSet = in_sync.map(|(_, slot)| Slot(slot)).collect();
+        if assembly.layout.tolerance().suffices(in_sync) {
             return Ok(());
         }
-        let list: Vec<_> = assembly
-            .slots
+        Err(self.too_few(&assembly.layout.needs(), slots))
+    }
+
+    /// The refusal of an array that needs members which are not there.
+    fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
+        let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
+        let list: Vec<_> = slots
             .iter()
             .enumerate()
             .filter_map(|(slot, state)| match state {
@@ -615,13 +685,8 @@ impl Decision<'_> {
                 )),
             })
             .collect();
-        let found = format!(
-            "need {} of {total} members in sync, have {}: {}",
-            geometry.data_members(),
-            total - missing,
-            list.join(", ")
-        );
-        Err(self.refused(AssemblyState::TooFewMembers, found))
+        let found = format!("need {needs}, have {in_sync}: {}", list.join(", "));
+        self.refused(AssemblyState::TooFewMembers, found)
     }
 
     /// The write hole: parity of stripes that were in flight may be wrong, and a missing block
@@ -632,7 +697,7 @@ impl Decision<'_> {
         assembly: &mut Assembly,
         reference: &Member,
     ) -> Result<(), Refused> {
-        let geometry = &assembly.geometry;
+        let Some(geometry) = assembly.layout.parity() else { return Ok(()) };
         let data_lost = assembly.slots.iter().zip(0u16..).any(|(state, slot)| {
             !matches!(state, SlotState::InSync(_)) && !geometry.only_parity(Slot(slot))
         });
@@ -728,14 +793,19 @@ impl Decision<'_> {
                 );
                 return Err(self.refused(AssemblyState::Misaligned, found));
             }
-            let needed = superblock.data_offset().checked_add(assembly.geometry.member_size());
+            let used = match assembly.layout {
+                // Each member adds what it has.
+                Layout::Striped(_) => superblock.used_size(),
+                Layout::Mirrors(_) | Layout::Parity(_) => assembly.layout.member_size(),
+            };
+            let needed = superblock.data_offset().checked_add(used);
             if slot.is_some() && needed.is_none_or(|needed| needed > member.info.size) {
                 let found = format!(
                     "{}: superblock data_offset {} and size {}: found a member of {}, expected one \
                      that has them all",
                     member.info.label,
                     superblock.data_offset(),
-                    assembly.geometry.member_size(),
+                    used,
                     member.info.size
                 );
                 return Err(self.refused(AssemblyState::Truncated, found));
@@ -790,7 +860,7 @@ impl Described {
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
-    let geometry = &assembly.geometry;
+    let Some(geometry) = assembly.layout.parity() else { return Ok(None) };
     let mut stripes = Vec::new();
     for (state, slot) in assembly.slots.iter().zip(0u16..) {
         let SlotState::InSync(member) = state else {

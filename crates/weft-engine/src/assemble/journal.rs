@@ -60,7 +60,7 @@ struct Stripe {
 impl Stripes {
     /// `None` if there is something in it that is not understood or not of this array.
     fn of<'a>(payloads: impl Iterator<Item = &'a Payload>, assembly: &Assembly) -> Option<Self> {
-        let geometry = &assembly.geometry;
+        let geometry = assembly.layout.parity()?;
         let mut stripes = Self::default();
         for payload in payloads {
             match payload {

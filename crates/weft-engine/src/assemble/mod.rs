@@ -17,7 +17,7 @@ use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
 
 use crate::contract::member::MemberInfo;
 use crate::knobs::StripeSize;
-use crate::layout::geometry::Geometry;
+use crate::layout::Layout;
 
 pub use states::AssemblyState;
 
@@ -165,7 +165,7 @@ pub struct Dropped {
 #[derive(Clone, Debug)]
 pub struct Assembly {
     /// Level, layout, chunk and sizes.
-    pub geometry: Geometry,
+    pub layout: Layout,
     /// Content of each slot.
     pub slots: Vec<SlotState>,
     /// Members without a slot.
@@ -227,10 +227,12 @@ impl Assembly {
         self.slots.iter().filter(|slot| !matches!(slot, SlotState::InSync(_))).count()
     }
 
-    /// Frames that one stripe of the stripe cache takes.
+    /// Frames that one stripe of the stripe cache takes; 0 for a level without a stripe cache.
     #[must_use]
     pub fn stripe_frames(&self, stripe_size: StripeSize) -> u32 {
-        stripe_size.stripe_frames(self.geometry.members(), self.geometry.chunk().bytes())
+        self.layout.parity().map_or(0, |geometry| {
+            stripe_size.stripe_frames(geometry.members(), geometry.chunk().bytes())
+        })
     }
 
     /// Every member in use, with its slot.

@@ -211,7 +211,8 @@ impl Knobs {
         if self.stripe_size != StripeSize::AUTO || self.stripe_cache_bytes == Bytes::ZERO {
             return self.stripe_cache_size;
         }
-        u32::try_from(self.stripe_cache_bytes.0 / (u64::from(stripe_frames) * FRAME_BYTES))
+        let stripe_bytes = u64::from(stripe_frames.max(1)) * FRAME_BYTES;
+        u32::try_from(self.stripe_cache_bytes.0 / stripe_bytes)
             .map_or(u32::MAX, |stripes| stripes.max(17))
     }
 }

@@ -127,7 +127,10 @@ impl Geometry {
         chunk: Sectors,
         member_size: Sectors,
     ) -> Result<Self, GeometryError> {
-        let row = LevelRow::of(level).ok_or(GeometryError::Level(level))?;
+        let row = LevelRow::of(level);
+        if row.parities == 0 {
+            return Err(GeometryError::Level(level));
+        }
         let min = u32::from(row.members_min);
         if !(min..=MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });

@@ -1,4 +1,4 @@
-//! Table of levels: the RAID levels that are served, with their members, layouts and parities.
+//! Table of levels: the RAID levels, with their members, layouts and parities.
 //!
 //! Geometry, `weft create`, the lab, the simulator and error texts read it.
 //!
@@ -6,7 +6,7 @@
 
 use weft_ondisk::Level;
 
-/// A level that is served.
+/// A level.
 #[derive(Debug)]
 pub struct LevelRow {
     /// The level.
@@ -15,27 +15,44 @@ pub struct LevelRow {
     pub members_min: u16,
     /// Parity strips per full stripe: members that an array can do without.
     pub parities: u16,
-    /// md's numbers of its layouts; empty where the kernel ignores the number.
+    /// md's numbers of its layouts with parity; empty where the kernel ignores the number.
     pub layouts: &'static [u32],
+    /// Whether this release makes and writes arrays of it; it reads those of every level.
+    pub writes: bool,
 }
 
-/// Every level that is served, in order.
+const RAID5: &[u32] = &[0, 1, 2, 3, 4, 5];
+const RAID6: &[u32] = &[0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
+
+/// Every level, in order.
 pub static LEVELS: &[LevelRow] = &[
-    LevelRow { level: Level::Raid4, members_min: 2, parities: 1, layouts: &[] },
-    LevelRow { level: Level::Raid5, members_min: 2, parities: 1, layouts: &[0, 1, 2, 3, 4, 5] },
-    LevelRow {
-        level: Level::Raid6,
-        members_min: 4,
-        parities: 2,
-        layouts: &[0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20],
-    },
+    without_parity(Level::Linear, 1),
+    without_parity(Level::Raid0, 1),
+    without_parity(Level::Raid1, 1),
+    with_parity(Level::Raid4, 2, 1, &[]),
+    with_parity(Level::Raid5, 2, 1, RAID5),
+    with_parity(Level::Raid6, 4, 2, RAID6),
+    without_parity(Level::Raid10, 2),
 ];
 
+const fn without_parity(level: Level, members_min: u16) -> LevelRow {
+    LevelRow { level, members_min, parities: 0, layouts: &[], writes: false }
+}
+
+const fn with_parity(
+    level: Level,
+    members_min: u16,
+    parities: u16,
+    layouts: &'static [u32],
+) -> LevelRow {
+    LevelRow { level, members_min, parities, layouts, writes: true }
+}
+
 impl LevelRow {
-    /// The row of a level; `None` if this release does not serve it.
+    /// The row of a level.
     #[must_use]
-    pub fn of(level: Level) -> Option<&'static Self> {
-        LEVELS.iter().find(|row| row.level == level)
+    pub fn of(level: Level) -> &'static Self {
+        LEVELS.iter().find(|row| row.level == level).expect("every level has a row")
     }
 
     /// Whether arrays of this level may have a layout of md's number.
@@ -45,10 +62,15 @@ impl LevelRow {
     }
 }
 
-/// The levels that are served, as an error text lists them: `raid4, raid5 or raid6` with the
+/// Rows of the levels that are written.
+pub fn written() -> impl Iterator<Item = &'static LevelRow> {
+    LEVELS.iter().filter(|row| row.writes)
+}
+
+/// The levels that are written, as an error text lists them: `raid4, raid5 or raid6` with the
 /// levels' names and `or`.
 pub fn listed<T: ToString>(name: impl Fn(Level) -> T, last: &str) -> String {
-    let names: Vec<String> = LEVELS.iter().map(|row| name(row.level).to_string()).collect();
+    let names: Vec<String> = written().map(|row| name(row.level).to_string()).collect();
     match names.split_last() {
         Some((end, others)) if !others.is_empty() => {
             format!("{} {last} {end}", others.join(", "))
@@ -67,8 +89,8 @@ mod tests {
         assert!(LEVELS.iter().all(|row| row.members_min > row.parities));
         assert_eq!(listed(Level::name, "and"), "raid4, raid5 and raid6");
         assert_eq!(listed(Level::code, "or"), "4, 5 or 6");
-        assert!(LevelRow::of(Level::Raid1).is_none());
-        let legal = |level, layout| LevelRow::of(level).unwrap().has_layout(layout);
+        assert!(!LevelRow::of(Level::Raid1).writes);
+        let legal = |level, layout| LevelRow::of(level).has_layout(layout);
         assert!(legal(Level::Raid4, 77) && legal(Level::Raid6, 20));
         assert!(!legal(Level::Raid5, 6) && !legal(Level::Raid6, 11));
     }

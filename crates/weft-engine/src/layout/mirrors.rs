@@ -13,14 +13,18 @@
 //! Source   md-raid.md §5.4 and §5.5; each row of its table was compared with Linux 6.12 there
 
 use smallvec::SmallVec;
+use weft_ondisk::Level;
 use weft_ondisk::layout_id::Raid10;
 use weft_units::{Sectors, Slot};
 
 use crate::layout::slot_set::SlotSet;
+use crate::layout::tolerance::Tolerance;
 
 /// Places of the copies of each chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mirrors {
+    level: Level,
+    layout: u32,
     members: u16,
     near: u16,
     far: u16,
@@ -48,10 +52,13 @@ pub struct Copy {
 pub type Copies = SmallVec<[Copy; 4]>;
 
 impl Mirrors {
-    /// RAID 1: every member holds the whole array.
+    /// RAID 1: every member holds the whole array. `None` if that is nothing, or too much.
     #[must_use]
-    pub fn raid1(members: u16, member_size: Sectors) -> Self {
-        Self {
+    pub fn raid1(members: u16, member_size: Sectors) -> Option<Self> {
+        let fits = member_size.0.checked_mul(512).is_some_and(|bytes| bytes <= i64::MAX as u64);
+        (fits && member_size > Sectors::ZERO).then_some(Self {
+            level: Level::Raid1,
+            layout: 0,
             members,
             near: members,
             far: 1,
@@ -61,7 +68,7 @@ impl Mirrors {
             stride: 1,
             size: member_size,
             member_size,
-        }
+        })
     }
 
     /// RAID 10 with md's layout number. `None` if there is no such layout of so many members, if
@@ -84,6 +91,8 @@ impl Mirrors {
             return None;
         }
         Some(Self {
+            level: Level::Raid10,
+            layout,
             members,
             near: parts.near as u16,
             far: parts.far as u16,
@@ -94,6 +103,18 @@ impl Mirrors {
             size: Sectors(size),
             member_size: Sectors(rows * far * chunk.0),
         })
+    }
+
+    /// RAID 1 or RAID 10.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// md's layout number; 0 for RAID 1, which has none.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        self.layout
     }
 
     /// Slots.
@@ -183,12 +204,12 @@ impl Mirrors {
         first + (slot - first + by) % len
     }
 
-    /// Whether a member of these slots holds every chunk of the array.
-    ///
-    /// Source   md: `_enough` of raid10, which counts near copies only; each chunk is asked here
-    #[must_use]
-    pub fn suffices(&self, slots: SlotSet) -> bool {
-        self.holders().all(|holders| !holders.and(slots).is_empty())
+    /// Which members the array can do without.
+    pub(crate) fn tolerance(&self) -> Tolerance {
+        let mut sets: Vec<SlotSet> = self.holders().collect();
+        sets.sort_unstable();
+        sets.dedup();
+        Tolerance::OneOfEach(sets.into())
     }
 
     /// The slots that hold a chunk together, of all chunks: the row of a chunk does not matter.
@@ -334,6 +355,7 @@ mod tests {
                 let Some(mirrors) = Mirrors::raid10(layout, members, CHUNK, Sectors(96)) else {
                     continue;
                 };
+                let tolerance = mirrors.tolerance();
                 for left in 0..1_u32 << members {
                     let slots = (0..members).filter(|slot| left >> slot & 1 == 1);
                     let slots: SlotSet = slots.map(Slot).collect();
@@ -341,13 +363,13 @@ mod tests {
                         let copies = mirrors.copies(Sectors(chunk * CHUNK.0));
                         copies.iter().any(|copy| slots.contains(copy.slot))
                     });
-                    assert_eq!(mirrors.suffices(slots), reads, "{layout:#x} {members}: {left:b}");
+                    assert_eq!(tolerance.suffices(slots), reads, "{layout:#x} {members}: {left:b}");
                     asked += 1;
                 }
             }
         }
         assert!(asked > 2_000, "{asked} sets were asked for");
-        let near = mirrors(0x102, 4, 8);
+        let near = mirrors(0x102, 4, 8).tolerance();
         let set = |slots: &[u16]| slots.iter().map(|slot| Slot(*slot)).collect::<SlotSet>();
         assert!(near.suffices(set(&[0, 2])) && near.suffices(set(&[1, 3])));
         assert!(!near.suffices(set(&[0, 1])) && !near.suffices(set(&[2, 3])));
@@ -355,7 +377,8 @@ mod tests {
 
     #[test]
     fn raid1_is_the_same_everywhere_on_every_member() {
-        let mirror = Mirrors::raid1(3, Sectors(1001));
+        let mirror = Mirrors::raid1(3, Sectors(1001)).unwrap();
+        assert!(Mirrors::raid1(3, Sectors::ZERO).is_none());
         let slots = [Slot(0), Slot(1), Slot(2)];
         for sector in [Sectors(0), Sectors(999), Sectors(1000)] {
             let copies = mirror.copies(sector);
@@ -364,8 +387,9 @@ mod tests {
             assert_eq!(mirror.array_sector(Slot(2), sector), Some(sector));
             assert_eq!(mirror.left_in_chunk(sector), Sectors(1001 - sector.0));
         }
-        assert!(slots.into_iter().all(|slot| mirror.suffices(SlotSet::only(slot))));
-        assert!(!mirror.suffices(SlotSet::EMPTY));
+        let tolerance = mirror.tolerance();
+        assert!(slots.into_iter().all(|slot| tolerance.suffices(SlotSet::only(slot))));
+        assert!(!tolerance.suffices(SlotSet::EMPTY));
     }
 
     #[test]

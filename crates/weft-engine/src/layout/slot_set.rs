@@ -3,7 +3,7 @@
 use weft_units::Slot;
 
 /// A set of slots below 64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotSet(u64);
 
 impl SlotSet {

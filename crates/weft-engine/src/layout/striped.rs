@@ -12,11 +12,16 @@
 //!
 //! Source   md-raid.md §5.3 (md: `create_strip_zones`, `map_sector`)
 
+use weft_ondisk::{Level, layout_id};
 use weft_units::{Sectors, Slot};
+
+use crate::layout::tolerance::Tolerance;
 
 /// Places of array sectors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Striped {
+    level: Level,
+    layout: u32,
     chunk: Sectors,
     zones: Vec<Zone>,
     members: u16,
@@ -79,7 +84,11 @@ impl Striped {
             zones.push(Zone { first, end, member_first, slots, alternate });
             (first, member_first) = (end, member_end);
         }
-        Self::of(chunk, zones, sizes.len())
+        let number = match layout {
+            Raid0Layout::Original => layout_id::RAID0_ORIGINAL,
+            Raid0Layout::Alternate => layout_id::RAID0_ALTERNATE,
+        };
+        Self::of(Level::Raid0, number, chunk, zones, sizes.len())
     }
 
     /// Linear: one member after the other. `None` without a chunk on each of them.
@@ -100,19 +109,58 @@ impl Striped {
             first = end;
         }
         let longest = sizes.iter().max().copied()?;
-        Self::of(longest, zones, sizes.len())
+        Self::of(Level::Linear, 0, longest, zones, sizes.len())
     }
 
-    fn of(chunk: Sectors, zones: Vec<Zone>, members: usize) -> Option<Self> {
+    fn of(
+        level: Level,
+        layout: u32,
+        chunk: Sectors,
+        zones: Vec<Zone>,
+        members: usize,
+    ) -> Option<Self> {
         let size = zones.last()?.end;
         let fits = size.0.checked_mul(512).is_some_and(|bytes| bytes <= i64::MAX as u64);
-        fits.then_some(Self { chunk, zones, members: members as u16 })
+        fits.then_some(Self { level, layout, chunk, zones, members: members as u16 })
+    }
+
+    /// RAID 0 or linear.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// md's layout number; 0 for linear, which has none.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        self.layout
     }
 
     /// Slots.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.members
+    }
+
+    /// Unit in which the array is spread over members; the longest member for linear.
+    #[must_use]
+    pub fn chunk(&self) -> Sectors {
+        self.chunk
+    }
+
+    /// Sectors used of the member that is used most.
+    #[must_use]
+    pub fn member_size(&self) -> Sectors {
+        let end = |zone: &Zone| {
+            let rows = (zone.end.0 - zone.first.0) / zone.slots.len() as u64;
+            Sectors(zone.member_first.0 + rows)
+        };
+        self.zones.iter().map(end).max().unwrap_or(Sectors::ZERO)
+    }
+
+    /// Which members the array can do without: none.
+    pub(crate) fn tolerance(&self) -> Tolerance {
+        Tolerance::AnyOf { data_members: self.members }
     }
 
     /// Sectors of the array.

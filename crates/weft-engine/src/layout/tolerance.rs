@@ -8,35 +8,40 @@
 use super::slot_set::SlotSet;
 
 /// Sets of members that an array can do without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
     /// Parity: any members suffice that are as many as a full stripe has data strips.
     AnyOf {
         /// Data strips of a full stripe.
         data_members: u16,
     },
+    /// Mirrors: one member of each of these sets, which hold the same chunks.
+    OneOfEach(Box<[SlotSet]>),
 }
 
 impl Tolerance {
     /// Whether every byte is known from the members at these slots.
     #[inline]
-    pub(crate) fn suffices(self, slots: SlotSet) -> bool {
+    pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         match self {
-            Self::AnyOf { data_members } => slots.count() >= u32::from(data_members),
+            Self::AnyOf { data_members } => slots.count() >= u32::from(*data_members),
+            Self::OneOfEach(sets) => sets.iter().all(|set| !set.and(slots).is_empty()),
         }
     }
 
     /// Whether there is a member that an array of so many slots can do without.
-    pub(crate) fn is_redundant(self, slots: usize) -> bool {
+    pub(crate) fn is_redundant(&self, slots: usize) -> bool {
         match self {
-            Self::AnyOf { data_members } => slots > usize::from(data_members),
+            Self::AnyOf { data_members } => slots > usize::from(*data_members),
+            Self::OneOfEach(sets) => sets.iter().any(|set| set.count() > 1),
         }
     }
 
     /// Whether the members at these slots know more than every byte once.
-    pub(crate) fn has_redundancy(self, slots: SlotSet) -> bool {
+    pub(crate) fn has_redundancy(&self, slots: SlotSet) -> bool {
         match self {
-            Self::AnyOf { data_members } => slots.count() > u32::from(data_members),
+            Self::AnyOf { data_members } => slots.count() > u32::from(*data_members),
+            Self::OneOfEach(sets) => sets.iter().any(|set| set.and(slots).count() > 1),
         }
     }
 }

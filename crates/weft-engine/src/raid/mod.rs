@@ -12,16 +12,21 @@
 
 pub(crate) mod cx;
 pub(crate) mod io;
+mod mirror;
 pub mod parity;
 mod single;
+mod straight;
+mod striped;
 
 use weft_units::{ByteRange, Bytes, Sectors, Time, VolumeId};
 
 pub(crate) use self::cx::Cx;
 pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, SPLITTING, Told};
+use self::mirror::Mirror;
 use self::parity::streams::WriteStream;
 pub(crate) use self::parity::{ParityRaid, StripeMemory};
 use self::single::Single;
+use self::striped::Striped;
 use crate::array::Array;
 use crate::array::outbox::{JobId, StraightPart, Who};
 use crate::array::resync_window::Resync;
@@ -31,22 +36,29 @@ use crate::contract::input::{ClientRequest, Fault, Value, Verb};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
+use crate::layout::Layout;
 
 /// Personality of a volume: the rules of its level for requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Personality {
+    /// RAID 1 and 10.
+    Mirror(Mirror),
     /// RAID 4, 5 and 6.
     Parity(Box<ParityRaid>),
     /// One member as it is.
     Single(Single),
+    /// RAID 0 and linear.
+    Striped(Striped),
 }
 
 /// One method of every personality.
 macro_rules! each {
     ($personality:expr, $raid:ident => $call:expr) => {
         match $personality {
+            Personality::Mirror($raid) => $call,
             Personality::Parity($raid) => $call,
             Personality::Single($raid) => $call,
+            Personality::Striped($raid) => $call,
         }
     };
 }
@@ -56,7 +68,7 @@ macro_rules! cached {
     ($personality:expr, $raid:ident => $call:expr, $without:expr) => {
         match $personality {
             Personality::Parity($raid) => $call,
-            Personality::Single(_) => $without,
+            Personality::Mirror(_) | Personality::Single(_) | Personality::Striped(_) => $without,
         }
     };
 }
@@ -65,10 +77,14 @@ impl Personality {
     /// The personality of a volume's members.
     pub(crate) fn new(volume: VolumeId, memory: StripeMemory, config: &VolumeConfig) -> Self {
         match &config.source {
-            VolumeSource::Array(assembly) => {
-                let raid = ParityRaid::new(volume, memory, &assembly.geometry, &config.knobs);
-                Self::Parity(Box::new(raid))
-            }
+            VolumeSource::Array(assembly) => match &assembly.layout {
+                Layout::Mirrors(places) => Self::Mirror(Mirror::new(places.clone())),
+                Layout::Parity(geometry) => {
+                    let raid = ParityRaid::new(volume, memory, geometry, &config.knobs);
+                    Self::Parity(Box::new(raid))
+                }
+                Layout::Striped(places) => Self::Striped(Striped::new(places.clone())),
+            },
             VolumeSource::Single { .. } => Self::Single(Single::default()),
         }
     }
@@ -78,7 +94,7 @@ impl Personality {
         let refused = ReplyError::Invalid("a bare member has no array to administer");
         match self {
             Self::Single(_) if !matches!(verb, Verb::Stop) => Some(refused),
-            Self::Parity(_) | Self::Single(_) => None,
+            _ => None,
         }
     }
 
@@ -89,7 +105,7 @@ impl Personality {
     #[inline]
     pub(crate) fn passes(&self, range: ByteRange) -> Option<(usize, Sectors)> {
         match self {
-            Self::Parity(_) => None,
+            Self::Mirror(_) | Self::Parity(_) | Self::Striped(_) => None,
             Self::Single(_) => Some((0, range.start.sectors_floor())),
         }
     }
@@ -109,19 +125,32 @@ impl Personality {
 
     /// The part of a request's range that members are told to discard; `None` for no part of it.
     pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
-        each!(self, raid => raid.to_discard(request, array))
+        match self {
+            Self::Parity(raid) => raid.to_discard(request, array),
+            Self::Single(raid) => raid.to_discard(request, array),
+            Self::Mirror(_) | Self::Striped(_) => None,
+        }
     }
 
     /// Sends a read to its members without waiting for a turn, if nothing has to be known for it
     /// but where it lies. Its sub-requests.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
-        cached!(self, raid => raid.read_straight(io, cx), None)
+        match self {
+            Self::Mirror(raid) => Some(raid.read_straight(io, cx)),
+            Self::Parity(raid) => raid.read_straight(io, cx),
+            Self::Single(_) => None,
+            Self::Striped(raid) => Some(raid.read_straight(io, cx)),
+        }
     }
 
     /// Takes a request whose turn has come. Sub-requests that are pending of it, or [`SPLITTING`]
     /// more while it waits to be split: an [`Event::Split`] says when it is.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        each!(self, raid => raid.submit(io, cx))
+        match self {
+            Self::Parity(raid) => raid.submit(io, cx),
+            Self::Single(raid) => raid.submit(io, cx),
+            Self::Mirror(_) | Self::Striped(_) => unreachable!("it is read-only"),
+        }
     }
 
     /// Does without a request that failed before its turn.
@@ -132,7 +161,11 @@ impl Personality {
     /// Reads another way what a member did not give ([`Told::ReadFailed`]), as a request that is
     /// split once more.
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
-        cached!(self, raid => raid.read_again(part, io, asked), unreachable!("read once"));
+        match self {
+            Self::Mirror(raid) => raid.read_again(part, io),
+            Self::Parity(raid) => raid.read_again(part, io, asked),
+            Self::Single(_) | Self::Striped(_) => unreachable!("nobody else has it"),
+        }
     }
 
     /// A request waits for a write that lies in this range: the write does not wait long for more.
@@ -160,18 +193,31 @@ impl Personality {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        cached!(self, raid => raid.member_answered(first, position, result, cx), ());
+        match self {
+            Self::Mirror(raid) => raid.member_answered(position, result, cx),
+            Self::Parity(raid) => raid.member_answered(first, position, result, cx),
+            Self::Single(_) | Self::Striped(_) => {}
+        }
     }
 
     /// A part of a member request is done, or was given up.
     #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
-        each!(self, raid => raid.part_done(part, answer, cx))
+        match self {
+            Self::Mirror(raid) => raid.part_done(part, answer, cx),
+            Self::Parity(raid) => raid.part_done(part, answer, cx),
+            Self::Single(raid) => raid.part_done(part, answer, cx),
+            Self::Striped(raid) => raid.part_done(part, answer),
+        }
     }
 
     /// A part that was given up uses memory no more. The request whose memory that is.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
-        cached!(self, raid => raid.part_freed(part), None)
+        match (self, part) {
+            (Self::Parity(raid), part) => raid.part_freed(part),
+            (_, Who::Straight(part)) => Some(part.request),
+            (_, Who::Stripe(_) | Who::Stripes(_)) => unreachable!("there are no stripes"),
+        }
     }
 
     /// A computation is done.
@@ -192,7 +238,11 @@ impl Personality {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        each!(self, raid => raid.discard_done(request, position, result, cx));
+        match self {
+            Self::Parity(raid) => raid.discard_done(request, position, result, cx),
+            Self::Single(raid) => raid.discard_done(request, position, result, cx),
+            Self::Mirror(_) | Self::Striped(_) => unreachable!("it is read-only"),
+        }
     }
 
     /// Events since they were last taken.
@@ -205,7 +255,11 @@ impl Personality {
 
     /// Whether anybody gains by giving up a read of a member that does not answer.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
-        cached!(self, raid => raid.gains_by_giving_up(part, array), false)
+        match self {
+            Self::Mirror(_) => true,
+            Self::Parity(raid) => raid.gains_by_giving_up(part, array),
+            Self::Single(_) | Self::Striped(_) => false,
+        }
     }
 
     /// Number of times that the same was given up before.
@@ -227,7 +281,11 @@ impl Personality {
 
     /// Splits requests that wait; while the volume quiesces only those that were begun.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
-        cached!(self, raid => raid.split_waiting(quiesces, cx), ());
+        match self {
+            Self::Mirror(raid) => raid.split_waiting(cx),
+            Self::Parity(raid) => raid.split_waiting(quiesces, cx),
+            Self::Single(_) | Self::Striped(_) => {}
+        }
     }
 
     /// Ends requests of a broken array that would wait for ever.
@@ -253,7 +311,11 @@ impl Personality {
         (array, knobs): (&Array, &Knobs),
         now: Time,
     ) -> bool {
-        cached!(self, raid => raid.has_work(quiesces, sync, (array, knobs), now), false)
+        match self {
+            Self::Mirror(raid) => raid.has_work(),
+            Self::Parity(raid) => raid.has_work(quiesces, sync, (array, knobs), now),
+            Self::Single(_) | Self::Striped(_) => false,
+        }
     }
 
     /// When something is due though nothing else happens.

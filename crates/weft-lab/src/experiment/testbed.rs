@@ -4,7 +4,7 @@
 
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{self, Knobs};
-use weft_engine::layout::level::LEVELS;
+use weft_engine::layout::level;
 use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, Machine, MachineParts};
@@ -54,9 +54,9 @@ impl Testbed {
                 .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
             knobs.set(knob);
         }
-        let level = LEVELS.iter().map(|row| row.level).find(|known| known.name() == level);
+        let level = level::written().map(|row| row.level).find(|known| known.name() == level);
         let level = level.ok_or_else(|| {
-            let names: Vec<_> = LEVELS.iter().map(|row| row.level.name()).collect();
+            let names: Vec<_> = level::written().map(|row| row.level.name()).collect();
             unknown(text, "machine.level", &text.machine.level, &names.join(", "))
         })?;
         let parts = MachineParts {

@@ -124,7 +124,7 @@ pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<Planned
     let slow = planned(0, early, FaultKind::Slow { factor });
     let fails = planned(1, late, FaultKind::Gone);
     let media = planned(2, early, FaultKind::Media { one_in: 200 });
-    let two_may_fail = LevelRow::of(level).is_some_and(|row| row.parities > 1);
+    let two_may_fail = LevelRow::of(level).parities > 1;
     match (two_may_fail, fails_or_not) {
         (true, _) => vec![slow, fails, media],
         (false, 0) => vec![slow, fails],

@@ -96,7 +96,7 @@ impl Volume {
     /// # Errors
     /// There is no such volume.
     pub fn machine(&self) -> Result<Machine, SimulateError> {
-        if LevelRow::of(self.level).is_none() {
+        if !LevelRow::of(self.level).writes {
             return Err(VolumeError::Level { found: self.level }.into());
         }
         let Bytes(chunk) = self.chunk;

@@ -113,7 +113,7 @@ impl Host {
         let size = parts.member_size.unwrap_or(smallest);
         let assembly = new_array(parts, &drives, size)?;
         let stripes = Stripes::new(parts, &assembly);
-        let volume_size = assembly.geometry.array_size().bytes();
+        let volume_size = assembly.layout.array_size().bytes();
         let mut config = Config::for_volume(assembly, parts.knobs);
         // Frames are numbers here, so there may be as many as there are numbers.
         config.client_frames = u32::MAX / 2;

@@ -97,6 +97,10 @@ impl Array {
         let assembly = assemble(&candidates, &options)
             .map_err(|refused| refusal(&refused, candidates.len()))?;
         tell_dropped(&assembly.dropped);
+        let geometry = assembly.layout.parity().cloned().ok_or_else(|| {
+            let level = assembly.layout.level();
+            Failure::failed(format!("{}: {level} has no stripes to explain", assembly.name))
+        })?;
         let slots = assembly
             .slots
             .iter()
@@ -104,7 +108,7 @@ impl Array {
                 SlotState::InSync(member) => Held {
                     label: Some(member.info.label.clone()),
                     data_offset: Some(member.superblock.data_offset()),
-                    recovery_offset: assembly.geometry.member_size(),
+                    recovery_offset: geometry.member_size(),
                 },
                 SlotState::Missing => Held::nobody(),
                 SlotState::Rebuilding { member, recovery_offset } => Held {
@@ -116,7 +120,7 @@ impl Array {
             .collect();
         Ok(Self {
             name: assembly.name.clone(),
-            geometry: assembly.geometry.clone(),
+            geometry,
             slots,
             resync_from: assembly.resync_from,
             knobs: Knobs::default(),

@@ -612,7 +612,10 @@ fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
                     assert_eq!(told(superblock), told(used[0]), "round {round}");
                     assert!(superblock.refuses_writing().is_empty(), "round {round}");
                 }
-                assert!(assembly.degraded() <= usize::from(assembly.geometry.parities()));
+                assert!(
+                    assembly.degraded()
+                        <= usize::from(assembly.layout.parity().unwrap().parities())
+                );
             }
             Ok(_) => accepted += 1,
             Err(_) => refused += 1,

@@ -361,15 +361,16 @@ const CASES: &[Case] = &[
         says: &["m3 role 7 of 4"],
     },
     Case {
-        what: "RAID 0 of equal members is a level that is not served",
+        what: "RAID 0 of equal members is served for reading only",
         level: Level::Raid5,
         spoil: |set| each(set, |it| it.level = Level::Raid0),
         options: run,
-        is: "unsupported: m0: superblock level: raid0 is not supported",
+        is: "unsupported: m0: superblock level: found raid0, which this release serves for reading \
+             only; use --read-only",
         says: &[],
     },
     Case {
-        what: "RAID 0 of several zones with its layout too",
+        what: "RAID 0 of several zones with its layout is too",
         level: Level::Raid5,
         spoil: |set| {
             each(set, |it| {
@@ -379,7 +380,8 @@ const CASES: &[Case] = &[
             edit(&mut set[1], |it| it.data_size = Sectors(10_000));
         },
         options: run,
-        is: "unsupported: m0: superblock level: raid0 is not supported",
+        is: "unsupported: m0: superblock level: found raid0, which this release serves for reading \
+             only; use --read-only",
         says: &[],
     },
     Case {

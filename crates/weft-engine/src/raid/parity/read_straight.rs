@@ -5,15 +5,13 @@
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`)
 
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
+use weft_units::{ByteRange, Bytes};
 
 use super::ParityRaid;
 use crate::array::membership::Around;
-use crate::array::outbox::{StraightPart, Who};
+use crate::array::outbox::StraightPart;
 use crate::knobs::PlanRule;
-use crate::layout::align::whole_blocks;
-use crate::raid::{ArrayIo, Cx, SPLITTING};
-use crate::sched::request::{MemberRequest, MergeKind};
+use crate::raid::{ArrayIo, Cx, SPLITTING, straight};
 
 impl ParityRaid {
     /// Reads straight from the members; through the cache what a member does not have. What a
@@ -26,47 +24,28 @@ impl ParityRaid {
 
     fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let chunk = self.geometry.chunk().bytes().0;
-        let ArrayIo { range, frames, attr, .. } = *io;
+        let range = io.range;
         let mut start = range.start.0;
         let mut sub_requests = 0;
         while start < range.end().0 {
             let end = range.end().0.min((start / chunk + 1) * chunk);
             let position = self.geometry.locate(Bytes(start).sectors_floor());
-            let len = (end - start) as u32;
+            let here = ByteRange::new(start, end - start);
             sub_requests += 1;
-            // Whatever the member's blocks are, the ones that are read lie within these frames.
-            let first = position.sector.0 / FRAME_SECTORS * FRAME_SECTORS;
-            let last = position.sector.0 + (end - 1) / SECTOR_BYTES - start / SECTOR_BYTES;
-            let sectors = SectorRange::new(
-                first,
-                last / FRAME_SECTORS * FRAME_SECTORS + FRAME_SECTORS - first,
-            );
+            let sectors = straight::frames_of(position.sector, here);
             let readable = cx.membership().readable(sectors, Around::WhereChecked);
             let place = cx.array.position_at(position.slot);
-            let part = StraightPart { request: io.id, start: Bytes(start), len };
-            let Some(place) = place.filter(|_| readable.contains(position.slot)) else {
-                self.read_again(part, io, false);
-                sub_requests += SPLITTING - 1;
-                start = end;
-                continue;
-            };
-            let block = u64::from(cx.array.members[place].info.logical_block);
-            let whole = whole_blocks(ByteRange::new(start, end - start), block);
-            let in_frames = whole.start.0 - range.start.0 / FRAME_BYTES * FRAME_BYTES;
-            let sector_in_chunk = Sectors(whole.start.0 % chunk / SECTOR_BYTES);
-            let read = MemberRequest {
-                write: false,
-                sector: position.sector.round_down(self.geometry.chunk()) + sector_in_chunk,
-                bytes: whole.len,
-                max: cx.knobs.max_sectors,
-                kind: MergeKind { fua: false, stripes: false, attr },
-            };
-            let memory = frames.part(in_frames, whole.len.0);
-            cx.array.stage(place, &read, &[memory], Who::Straight(part), cx.out);
+            match place.filter(|_| readable.contains(position.slot)) {
+                Some(place) => straight::read(io, here, place, position.sector, cx),
+                None => {
+                    let len = here.len.0 as u32;
+                    let part = StraightPart { request: io.id, start: here.start, len };
+                    self.read_again(part, io, false);
+                    sub_requests += SPLITTING - 1;
+                }
+            }
             start = end;
         }
         sub_requests
     }
 }
-
-const FRAME_SECTORS: u64 = FRAME_BYTES / SECTOR_BYTES;

@@ -1,6 +1,7 @@
 //! Array of a simulated machine, and how byte ranges lie in its stripes.
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_engine::layout::geometry::Geometry;
 use weft_ondisk::NewArray;
 use weft_units::{ByteRange, Sectors};
 
@@ -25,7 +26,7 @@ impl Stripes {
             stripes: u64::from(parts.knobs.cache_stripes(stripe_frames)),
             stripe: parts.knobs.stripe_size.bytes().0,
             chunk,
-            full_stripe: chunk * u64::from(assembly.geometry.data_members()),
+            full_stripe: assembly.layout.parity().map_or(chunk, Geometry::full_stripe_bytes),
         }
     }
 
