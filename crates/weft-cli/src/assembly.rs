@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState};
 use weft_ondisk::{Role, layout_id};
-use weft_units::MemberIndex;
+use weft_units::{MemberIndex, Sectors};
 
 use crate::outcome::Failure;
 use crate::terminal::complain;
@@ -181,13 +181,16 @@ pub(crate) fn title(assembly: &Assembly) -> String {
     let (all, missing) = (usize::from(array.members()), assembly.degraded());
     let layout = layout_id::name(array.level(), array.number());
     format!(
-        "{} ({}): {}, {}, {} of {all} members in sync, chunk {}{}, events {}{}",
+        "{} ({}): {}, {}, {} of {all} members in sync{}{}, events {}{}",
         assembly.name,
         assembly.uuid,
         array.level(),
         size::human(array.array_size().bytes()),
         all - missing,
-        size::human(array.chunk().bytes()),
+        match array.chunk() {
+            Sectors::ZERO => String::new(),
+            chunk => format!(", chunk {}", size::human(chunk.bytes())),
+        },
         layout.map(|layout| format!(", {layout}")).unwrap_or_default(),
         assembly.events,
         match assembly.resync_from {

@@ -265,6 +265,32 @@ fn examine_reads_as_mdadm_printed_it() {
     }
 }
 
+/// Names of devices, and their numbers, are of the machine that ran mdadm.
+#[test]
+fn detail_of_levels_without_parity_reads_as_mdadm_printed_it() {
+    let mut compared = 0;
+    // mdadm names the bitmap, which weft does not keep.
+    let names = STRIPED.iter().chain(&MIRRORS).filter(|name| !name.contains("bitmap"));
+    for fixture in names.map(|name| Fixture::of(name)) {
+        let dir = tempdir().unwrap();
+        let members = fixture.unpack(dir.path());
+        let arguments = [&["detail"], &members.iter().map(String::as_str).collect::<Vec<_>>()[..]];
+        let ours = exits(dir.path(), 0, &arguments.concat()).out;
+        let theirs = fixture.text("detail.txt");
+        let lines = |text: &str| -> Vec<String> {
+            let of_member = |line: &str| {
+                let from = line.find("active sync").or_else(|| line.find("removed"))?;
+                Some(line[from..].split("   ").next()?.trim_end().to_owned())
+            };
+            let kept = |line: &str| of_member(line).unwrap_or_else(|| line.to_owned());
+            text.lines().skip(1).map(kept).collect()
+        };
+        compared += lines(&theirs).len();
+        assert_eq!(lines(&ours), lines(&theirs), "{}", fixture.name);
+    }
+    assert!(compared > 200, "{compared} lines were compared");
+}
+
 /// Marks sectors of a member's data as bad, and writes other bytes there.
 fn spoil(path: &Path, sector: u64, sectors: u64, marked: bool) {
     let mut image = std::fs::read(path).unwrap();

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
+use weft_ondisk::layout_id::{self, Raid10};
 use weft_ondisk::{Level, MdTime, Superblock};
 
 use crate::assembly::{Selection, refusal, tell_dropped};
@@ -96,6 +97,9 @@ struct Row {
     label: String,
 }
 
+/// mdadm's word for a member that has all of its data.
+const IN_SYNC: &str = "active sync";
+
 fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let opened = look::open_all(paths)?;
     // Nothing of its content is given to anybody.
@@ -139,7 +143,7 @@ impl Facts {
             slot: slot.map(usize::from),
             state: match member.map(|member| member.state.as_str()) {
                 None => "removed",
-                Some("in_sync") => "active sync",
+                Some("in_sync") => IN_SYNC,
                 Some("rebuilding") => "spare rebuilding",
                 Some("faulty") => "faulty",
                 Some(_) => "spare",
@@ -196,7 +200,7 @@ impl Facts {
         let mut rows = Vec::new();
         for (state, slot) in assembly.slots.iter().enumerate().map(|(slot, state)| (state, slot)) {
             let (member, state) = match state {
-                SlotState::InSync(member) => (Some(member), "active sync"),
+                SlotState::InSync(member) => (Some(member), IN_SYNC),
                 SlotState::Missing => (None, "removed"),
                 SlotState::Rebuilding { member, .. } => (Some(member), "spare rebuilding"),
             };
@@ -252,6 +256,19 @@ impl Facts {
         self.rows.iter().filter(|row| states.contains(&row.state)).count()
     }
 
+    /// Letter of the set of members that hold the array once, as mdadm has it: of RAID 10 with near
+    /// copies that fill its slots.
+    fn mirror_set(&self, slot: usize) -> Option<char> {
+        let parts = Raid10::from_code(self.array.layout)?;
+        let near = parts.near as usize;
+        let is_meant = Level::from_code(self.array.level) == Some(Level::Raid10)
+            && parts.far == 1
+            && near > 0
+            && self.slots.is_multiple_of(near);
+        let letter = u8::try_from(slot % near.max(1)).ok()?;
+        is_meant.then(|| char::from(b'A'.saturating_add(letter)))
+    }
+
     fn print(&self) -> Result<(), Failure> {
         let mut out = stdout();
         let array = &self.array;
@@ -262,18 +279,23 @@ impl Facts {
             format!("{}{}", sectors / 2, size::mdadm(weft_units::Sectors(sectors).bytes()))
         };
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
-        groups.push(vec![
+        // Each member adds what it has, and nothing is there twice.
+        let striped = matches!(level, Some(Level::Linear | Level::Raid0));
+        let mut array_lines = vec![
             ("Version", array.metadata.clone()),
             ("Creation Time", MdTime::from_secs(array.created_secs).to_ctime()),
             ("Raid Level", level.map_or(array.level.to_string(), |level| level.to_string())),
             ("Array Size", kib(self.array_sectors)),
-            ("Used Dev Size", kib(array.member_size / 512)),
             ("Raid Devices", self.slots.to_string()),
             ("Total Devices", present.to_string()),
             ("Persistence", "Superblock is persistent".into()),
-        ]);
+        ];
+        if !striped {
+            array_lines.insert(4, ("Used Dev Size", kib(array.member_size / 512)));
+        }
+        groups.push(array_lines);
         let spares = self.count(&["spare", "spare rebuilding"]);
-        let active = self.count(&["active sync"]);
+        let active = self.count(&[IN_SYNC]);
         let updated = self.superblock.as_ref().map(|superblock| superblock.utime());
         let update = updated.map(|time| ("Update Time", time.to_ctime()));
         let mut state: Vec<(&str, String)> = update.into_iter().collect();
@@ -286,17 +308,28 @@ impl Facts {
             ("Spare Devices", spares.to_string()),
         ]);
         groups.push(state);
-        let layout = level.and_then(|level| weft_ondisk::layout_id::name(level, array.layout));
+        let layout = match level {
+            // Where zones do not matter md does not have it.
+            Some(Level::Raid0) if array.layout == 0 => Some("-unknown-".to_owned()),
+            _ => level.and_then(|level| layout_id::name(level, array.layout)),
+        };
         let mut shape: Vec<(&str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();
-        shape.push(("Chunk Size", format!("{}K", array.chunk / 1024)));
+        let chunk = || format!("{}K", array.chunk / 1024);
+        match level {
+            Some(Level::Linear) => shape.push(("Rounding", chunk())),
+            Some(Level::Raid1) => {}
+            _ => shape.push(("Chunk Size", chunk())),
+        }
         groups.push(shape);
-        groups.push(vec![("Consistency Policy", "resync".into())]);
+        let policy = if striped { "none" } else { "resync" };
+        groups.push(vec![("Consistency Policy", policy.into())]);
         groups.push(vec![
             ("Name", array.name.clone()),
             ("UUID", array.uuid.clone()),
             ("Events", self.events.to_string()),
         ]);
+        groups.retain(|group| !group.is_empty());
         for (index, group) in groups.into_iter().enumerate() {
             if index > 0 {
                 writeln!(out)?;
@@ -315,8 +348,11 @@ impl Facts {
             let number = row.number.map_or("-".to_owned(), |number| number.to_string());
             let slot = row.slot.map_or("-".to_owned(), |slot| slot.to_string());
             let (major, minor) = row.device.unwrap_or((0, 0));
+            let set =
+                row.slot.and_then(|slot| self.mirror_set(slot)).filter(|_| row.state == IN_SYNC);
+            let set = set.map(|set| format!(" set-{set}")).unwrap_or_default();
             let line = format!(
-                "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}   {}",
+                "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}   {}",
                 row.state, row.label
             );
             writeln!(out, "{}", line.trim_end())?;

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_export::control::{MemberStatus, Status, VolumeStatus};
+use weft_export::control::{ArrayStatus, MemberStatus, Status, VolumeStatus};
+use weft_ondisk::Level;
+use weft_ondisk::layout_id::Raid10;
 
 use crate::outcome::{Exit, Outcome};
 use crate::states;
@@ -64,7 +66,9 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
 ///
 /// Source   md-raid.md §7.2 and output of Linux 6.12
 fn to_text(servers: &[Status]) -> String {
-    let mut text = String::from("Personalities : [raid6] [raid5] [raid4] \n");
+    let mut text = String::from(
+        "Personalities : [raid6] [raid5] [raid4] [raid10] [raid1] [raid0] [linear] \n",
+    );
     for volume in servers.iter().flat_map(|server| &server.volumes) {
         volume_text(&mut text, volume);
     }
@@ -113,26 +117,43 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             if filled { 'U' } else { '_' }
         })
         .collect();
-    let shape = volume.array.as_ref().map_or(String::new(), |array| {
-        let algorithm = if array.level == 4 { 0 } else { array.layout };
-        format!(
-            " super {} level {}, {}k chunk, algorithm {algorithm}",
-            array.metadata,
-            array.level,
-            array.chunk / 1024
-        )
-    });
+    let shape = volume.array.as_ref().map_or(String::new(), shape_text);
     let working = volume.slots.saturating_sub(volume.degraded);
-    let _ = writeln!(
-        text,
-        "      {} blocks{shape} [{}/{working}] [{up}]",
-        volume.size / 1024,
-        volume.slots
-    );
+    let level = volume.array.as_ref().and_then(|array| Level::from_code(array.level));
+    let members = match level {
+        // Without one of them there is no array.
+        Some(Level::Linear | Level::Raid0) => String::new(),
+        _ => format!(" [{}/{working}] [{up}]", volume.slots),
+    };
+    let _ = writeln!(text, "      {} blocks{shape}{members}", volume.size / 1024);
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
     }
     text.push_str("      \n");
+}
+
+/// Version of the metadata and layout, as the level's personality in the kernel says it.
+fn shape_text(array: &ArrayStatus) -> String {
+    let chunk = array.chunk / 1024;
+    let layout = match Level::from_code(array.level) {
+        Some(Level::Linear) => format!(" {chunk}k rounding"),
+        Some(Level::Raid0) => format!(" {chunk}k chunks"),
+        Some(Level::Raid1) => String::new(),
+        Some(Level::Raid10) => {
+            let parts = Raid10::from_code(array.layout);
+            let near = parts.filter(|it| it.near > 1).map(|it| format!(" {} near-copies", it.near));
+            let far = parts.filter(|it| it.far > 1).map(|it| {
+                let kind = if it.offset { "offset" } else { "far" };
+                format!(" {} {kind}-copies", it.far)
+            });
+            format!(" {chunk}K chunks{}{}", near.unwrap_or_default(), far.unwrap_or_default())
+        }
+        Some(Level::Raid4 | Level::Raid5 | Level::Raid6) | None => {
+            let algorithm = if array.level == 4 { 0 } else { array.layout };
+            format!(" level {}, {chunk}k chunk, algorithm {algorithm}", array.level)
+        }
+    };
+    format!(" super {}{layout}", array.metadata)
 }
 
 /// `[===>......]  recovery = 12.3% (done/total)`, while something runs.
@@ -204,12 +225,39 @@ mod tests {
     #[test]
     fn a_volume_reads_as_in_mdstat() {
         let status = Status { volumes: vec![volume()], ..Status::default() };
-        let expected = "Personalities : [raid6] [raid5] [raid4] \n\
+        let expected = "Personalities : [raid6] [raid5] [raid4] [raid10] [raid1] [raid0] [linear] \n\
             demo : active raid5 c.img[3] d.img[2](F) b.img[1] a.img[0]\n      \
             129024 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/2] [UU_]\n      \
             [=>...................]  recovery =  6.3% (4096/64512)\n      \n\
             unused devices: <none>\n";
         assert_eq!(to_text(&[status]), expected);
+    }
+
+    /// Lines that Linux 6.12 printed: `mdstat.txt` in `fixtures/md`.
+    #[test]
+    fn each_level_has_the_line_of_its_personality() {
+        let cases = [
+            (0, 1, 16, " super 1.2 16k chunks"),
+            (1, 0, 0, " super 1.2 [3/2] [UU_]"),
+            (4, 5, 64, " super 1.2 level 4, 64k chunk, algorithm 0 [3/2] [UU_]"),
+            (6, 2, 16, " super 1.2 level 6, 16k chunk, algorithm 2 [3/2] [UU_]"),
+            (10, 0x102, 64, " super 1.2 64K chunks 2 near-copies [3/2] [UU_]"),
+            (10, 0x201, 64, " super 1.2 64K chunks 2 far-copies [3/2] [UU_]"),
+            (10, 0x1_0201, 64, " super 1.2 64K chunks 2 offset-copies [3/2] [UU_]"),
+        ];
+        for (level, layout, kib, expected) in cases {
+            let of_level = VolumeStatus { sync_action: "idle".into(), ..volume() };
+            let array = of_level.array.clone().map(|array| ArrayStatus {
+                level,
+                layout,
+                chunk: kib << 10,
+                ..array
+            });
+            let mut text = String::new();
+            volume_text(&mut text, &VolumeStatus { array, ..of_level });
+            let line = text.lines().nth(1).unwrap();
+            assert_eq!(line, format!("      129024 blocks{expected}"), "level {level}");
+        }
     }
 
     #[test]

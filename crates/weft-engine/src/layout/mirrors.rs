@@ -123,10 +123,10 @@ impl Mirrors {
         self.members
     }
 
-    /// Unit in which the array is spread over members; all of it for RAID 1.
+    /// Unit in which the array is spread over members; 0 for RAID 1, which is not.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
-        self.chunk
+        if self.level == Level::Raid1 { Sectors::ZERO } else { self.chunk }
     }
 
     /// Sectors of the array.

@@ -57,8 +57,7 @@ impl Layout {
         each!(self, layout => layout.members())
     }
 
-    /// Unit in which the array is spread over members: all of it for RAID 1, the longest member for
-    /// linear.
+    /// Unit in which the array is spread over members; 0 for RAID 1 and linear, which are not.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         each!(self, layout => layout.chunk())

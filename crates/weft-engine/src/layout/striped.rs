@@ -142,10 +142,10 @@ impl Striped {
         self.members
     }
 
-    /// Unit in which the array is spread over members; the longest member for linear.
+    /// Unit in which the array is spread over members; 0 for linear, which is not.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
-        self.chunk
+        if self.level == Level::Linear { Sectors::ZERO } else { self.chunk }
     }
 
     /// Sectors used of the member that is used most.

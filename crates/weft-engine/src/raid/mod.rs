@@ -402,3 +402,6 @@ impl Personality {
         cached!(self, raid => raid.stripes_in_use(), StripesInUse::default())
     }
 }
+
+#[cfg(test)]
+mod tests;
