@@ -42,13 +42,13 @@ use crate::layout::Layout;
 #[derive(Clone, Debug)]
 pub(crate) enum Personality {
     /// RAID 1 and 10.
-    Mirror(Mirror),
+    Mirror(Box<Mirror>),
     /// RAID 4, 5 and 6.
     Parity(Box<ParityRaid>),
     /// One member as it is.
-    Single(Single),
+    Single(Box<Single>),
     /// RAID 0 and linear.
-    Striped(Striped),
+    Striped(Box<Striped>),
 }
 
 /// One method of every personality.
@@ -78,14 +78,14 @@ impl Personality {
     pub(crate) fn new(volume: VolumeId, memory: StripeMemory, config: &VolumeConfig) -> Self {
         match &config.source {
             VolumeSource::Array(assembly) => match &assembly.layout {
-                Layout::Mirrors(places) => Self::Mirror(Mirror::new(places.clone())),
+                Layout::Mirrors(places) => Self::Mirror(Box::new(Mirror::new(places.clone()))),
                 Layout::Parity(geometry) => {
                     let raid = ParityRaid::new(volume, memory, geometry, &config.knobs);
                     Self::Parity(Box::new(raid))
                 }
-                Layout::Striped(places) => Self::Striped(Striped::new(places.clone())),
+                Layout::Striped(places) => Self::Striped(Box::new(Striped::new(places.clone()))),
             },
-            VolumeSource::Single { .. } => Self::Single(Single::default()),
+            VolumeSource::Single { .. } => Self::Single(Box::default()),
         }
     }
 
