@@ -112,7 +112,9 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let up: String = (0..volume.slots)
         .map(|slot| {
             let filled = volume.members.iter().any(|member| {
-                member.slot.map(usize::from) == Some(slot) && member.state == "in_sync"
+                // A bare member is at no slot of an array, and is all there is.
+                let here = volume.array.is_none() || member.slot.map(usize::from) == Some(slot);
+                here && member.state == "in_sync"
             });
             if filled { 'U' } else { '_' }
         })
@@ -258,6 +260,16 @@ mod tests {
             let line = text.lines().nth(1).unwrap();
             assert_eq!(line, format!("      129024 blocks{expected}"), "level {level}");
         }
+    }
+
+    #[test]
+    fn a_bare_member_is_up() {
+        let members = vec![MemberStatus { slot: None, ..volume().members[0].clone() }];
+        let (slots, degraded) = (1, 0);
+        let bare = VolumeStatus { array: None, members, slots, degraded, ..volume() };
+        let mut text = String::new();
+        volume_text(&mut text, &VolumeStatus { sync_action: "idle".into(), ..bare });
+        assert_eq!(text.lines().nth(1).unwrap(), "      129024 blocks [1/1] [U]");
     }
 
     #[test]
