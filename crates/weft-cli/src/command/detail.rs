@@ -271,10 +271,37 @@ impl Facts {
 
     fn print(&self) -> Result<(), Failure> {
         let mut out = stdout();
+        writeln!(out, "{}:", self.array.name)?;
+        for (index, group) in self.groups().into_iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            for (name, value) in group {
+                writeln!(out, "{name:>18} : {value}")?;
+            }
+        }
+        writeln!(out, "\n    Number   Major   Minor   RaidDevice State")?;
+        let mut slotted = true;
+        for row in &self.rows {
+            if slotted && row.slot.is_none() {
+                slotted = false;
+                writeln!(out)?;
+            }
+            writeln!(out, "{}", self.row_text(row))?;
+        }
+        out.flush()?;
+        // Beside the text of mdadm, which programs read.
+        for line in states::lines(&self.states) {
+            complain(&format!("note: {line}"));
+        }
+        Ok(())
+    }
+
+    /// Lines about the array, in mdadm's groups.
+    fn groups(&self) -> Vec<Vec<(&'static str, String)>> {
         let array = &self.array;
         let level = Level::from_code(array.level);
-        writeln!(out, "{}:", array.name)?;
-        let mut groups: Vec<Vec<(&str, String)>> = Vec::new();
+        let mut groups: Vec<Vec<(&'static str, String)>> = Vec::new();
         let kib = |sectors: u64| {
             format!("{}{}", sectors / 2, size::mdadm(weft_units::Sectors(sectors).bytes()))
         };
@@ -298,7 +325,7 @@ impl Facts {
         let active = self.count(&[IN_SYNC]);
         let updated = self.superblock.as_ref().map(|superblock| superblock.utime());
         let update = updated.map(|time| ("Update Time", time.to_ctime()));
-        let mut state: Vec<(&str, String)> = update.into_iter().collect();
+        let mut state: Vec<(&'static str, String)> = update.into_iter().collect();
         state.extend([
             // mdadm has a blank after it.
             ("State", format!("{} ", self.state)),
@@ -313,7 +340,7 @@ impl Facts {
             Some(Level::Raid0) if array.layout == 0 => Some("-unknown-".to_owned()),
             _ => level.and_then(|level| layout_id::name(level, array.layout)),
         };
-        let mut shape: Vec<(&str, String)> =
+        let mut shape: Vec<(&'static str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();
         let chunk = || format!("{}K", array.chunk / 1024);
         match level {
@@ -330,39 +357,20 @@ impl Facts {
             ("Events", self.events.to_string()),
         ]);
         groups.retain(|group| !group.is_empty());
-        for (index, group) in groups.into_iter().enumerate() {
-            if index > 0 {
-                writeln!(out)?;
-            }
-            for (name, value) in group {
-                writeln!(out, "{name:>18} : {value}")?;
-            }
-        }
-        writeln!(out, "\n    Number   Major   Minor   RaidDevice State")?;
-        let mut slotted = true;
-        for row in &self.rows {
-            if slotted && row.slot.is_none() {
-                slotted = false;
-                writeln!(out)?;
-            }
-            let number = row.number.map_or("-".to_owned(), |number| number.to_string());
-            let slot = row.slot.map_or("-".to_owned(), |slot| slot.to_string());
-            let (major, minor) = row.device.unwrap_or((0, 0));
-            let set =
-                row.slot.and_then(|slot| self.mirror_set(slot)).filter(|_| row.state == IN_SYNC);
-            let set = set.map(|set| format!(" set-{set}")).unwrap_or_default();
-            let line = format!(
-                "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}   {}",
-                row.state, row.label
-            );
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        out.flush()?;
-        // Beside the text of mdadm, which programs read.
-        for line in states::lines(&self.states) {
-            complain(&format!("note: {line}"));
-        }
-        Ok(())
+        groups
+    }
+
+    fn row_text(&self, row: &Row) -> String {
+        let number = row.number.map_or("-".to_owned(), |number| number.to_string());
+        let slot = row.slot.map_or("-".to_owned(), |slot| slot.to_string());
+        let (major, minor) = row.device.unwrap_or((0, 0));
+        let set = row.slot.and_then(|slot| self.mirror_set(slot)).filter(|_| row.state == IN_SYNC);
+        let set = set.map(|set| format!(" set-{set}")).unwrap_or_default();
+        let line = format!(
+            "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}   {}",
+            row.state, row.label
+        );
+        line.trim_end().to_owned()
     }
 
     fn to_json(&self) -> Value {
