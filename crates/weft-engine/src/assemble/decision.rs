@@ -9,7 +9,7 @@ use weft_ondisk::{
     DeviceIdentity, Features, JournalState, Level, PplContext, Role, Superblock, Uuid, Version,
     layout_id,
 };
-use weft_units::{FullStripe, SectorRange, Sectors, Slot};
+use weft_units::{Bytes, FullStripe, SectorRange, Sectors, Slot};
 
 use super::states::AssemblyState;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
@@ -535,6 +535,17 @@ impl Decision<'_> {
                     }
                     _ => Striped::raid0(Raid0Layout::Original, chunk, &sizes),
                 };
+                let blocks = slots.iter().filter_map(SlotState::member);
+                let block = blocks.map(|member| member.info.logical_block).max().unwrap_or(512);
+                let block = Bytes(block.into()).sectors_floor();
+                if striped.as_ref().is_some_and(|striped| !striped.is_aligned(block)) {
+                    let found = format!(
+                        "{}: superblock sizes: found members that end within logical blocks of {block}, \
+                         expected whole ones",
+                        reference.info.label
+                    );
+                    return Err(self.refused(AssemblyState::Misaligned, found));
+                }
                 striped.map(Layout::Striped)
             }
             Level::Raid1 => Mirrors::raid1(members, size).map(Layout::Mirrors),

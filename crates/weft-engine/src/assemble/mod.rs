@@ -115,6 +115,17 @@ pub enum SlotState {
     },
 }
 
+impl SlotState {
+    /// The member, if there is one.
+    #[must_use]
+    pub fn member(&self) -> Option<&Member> {
+        match self {
+            Self::InSync(member) | Self::Rebuilding { member, .. } => Some(member),
+            Self::Missing => None,
+        }
+    }
+}
+
 /// A member that is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {

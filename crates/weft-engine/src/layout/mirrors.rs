@@ -84,7 +84,7 @@ impl Mirrors {
         if parts.offset && parts.near > 1 && !u32::from(members).is_multiple_of(parts.near) {
             return None;
         }
-        let rows = member_size.0 / chunk.0 / far;
+        let rows = member_size.0.checked_div(chunk.0)? / far;
         let chunks = rows.checked_mul(u64::from(members))? / near;
         let size = chunks.checked_mul(chunk.0)?;
         if size == 0 || size.checked_mul(512).is_none_or(|bytes| bytes > i64::MAX as u64) {
@@ -405,5 +405,6 @@ mod tests {
             assert!(!made(layout, members), "{layout:#x} on {members}");
         }
         assert!(Mirrors::raid10(0x102, 4, CHUNK, Sectors(7)).is_none(), "no chunk fits");
+        assert!(Mirrors::raid10(0x102, 4, Sectors::ZERO, Sectors(96)).is_none(), "no chunk");
     }
 }

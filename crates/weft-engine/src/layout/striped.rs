@@ -66,6 +66,9 @@ impl Striped {
     /// Shapes   `chunk` any multiple of 4 KiB; sizes in order of slots
     #[must_use]
     pub fn raid0(layout: Raid0Layout, chunk: Sectors, sizes: &[Sectors]) -> Option<Self> {
+        if chunk == Sectors::ZERO {
+            return None;
+        }
         let sizes: Vec<Sectors> = sizes.iter().map(|size| size.round_down(chunk)).collect();
         let mut ends = sizes.clone();
         ends.sort_unstable();
@@ -156,6 +159,13 @@ impl Striped {
             Sectors(zone.member_first.0 + rows)
         };
         self.zones.iter().map(end).max().unwrap_or(Sectors::ZERO)
+    }
+
+    /// Whether blocks of this many sectors are blocks of the members too, wherever they lie.
+    pub(crate) fn is_aligned(&self, block: Sectors) -> bool {
+        let aligned = |sector: Sectors| sector.0.is_multiple_of(block.0);
+        (self.level == Level::Linear || aligned(self.chunk))
+            && self.zones.iter().all(|zone| aligned(zone.first) && aligned(zone.member_first))
     }
 
     /// Which members the array can do without: none.
@@ -258,6 +268,11 @@ mod tests {
         assert_eq!(linear.locate(Sectors(24)), extent(2, Sectors(0), Sectors(24)));
         let unrounded = Striped::linear(Sectors::ZERO, &sizes(&[2, 1])).unwrap();
         assert_eq!(unrounded.array_size(), Sectors(19 + 11));
+        // The second member begins in the middle of a block of 4 KiB.
+        assert!(unrounded.is_aligned(Sectors(1)) && !unrounded.is_aligned(Sectors(8)));
+        assert!(linear.is_aligned(Sectors(8)) && !linear.is_aligned(Sectors(16)));
+        let small = Striped::raid0(Raid0Layout::Original, Sectors(4), &sizes(&[2, 2])).unwrap();
+        assert!(small.is_aligned(Sectors(4)) && !small.is_aligned(Sectors(8)));
     }
 
     #[test]
@@ -265,6 +280,7 @@ mod tests {
         assert!(Striped::raid0(Raid0Layout::Original, CHUNK, &sizes(&[2, 0])).is_none());
         assert!(Striped::raid0(Raid0Layout::Original, CHUNK, &[]).is_none());
         assert!(Striped::linear(CHUNK, &sizes(&[2, 0])).is_none());
+        assert!(Striped::raid0(Raid0Layout::Original, Sectors::ZERO, &sizes(&[2, 2])).is_none());
         let huge = [Sectors(1 << 62), Sectors(1 << 62)];
         assert!(Striped::raid0(Raid0Layout::Original, CHUNK, &huge).is_none());
     }

@@ -570,8 +570,9 @@ fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
         random % below
     };
     let (mut accepted, mut refused) = (0, 0);
-    for round in 0..20_000 {
-        let level = [Level::Raid4, Level::Raid5, Level::Raid6][round % 3];
+    for round in 0..40_000 {
+        use Level::{Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
+        let level = [Raid4, Raid5, Raid6, Raid0, Raid1, Raid10][round % 6];
         let mut candidates = set(level, 4);
         for _ in 0..=next(3) {
             let index = next(4) as usize;
@@ -617,9 +618,37 @@ fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
                         <= usize::from(assembly.layout.parity().unwrap().parities())
                 );
             }
-            Ok(_) => accepted += 1,
+            Ok(assembly) => {
+                accepted += 1;
+                lies_on_members(&assembly);
+            }
             Err(_) => refused += 1,
         }
     }
     assert!(accepted > 1000 && refused > 1000, "{accepted} accepted, {refused} refused");
+}
+
+/// First, last and other sectors of an array lie within the data of its members.
+fn lies_on_members(assembly: &Assembly) {
+    let last = assembly.layout.array_size().0 - 1;
+    for sector in [0, last / 3, last / 2, last].map(Sectors) {
+        let places = match &assembly.layout {
+            Layout::Mirrors(mirrors) => {
+                mirrors.copies(sector).iter().map(|copy| (copy.slot, copy.sector)).collect()
+            }
+            Layout::Parity(geometry) => {
+                let position = geometry.locate(sector);
+                vec![(position.slot, position.sector)]
+            }
+            Layout::Striped(striped) => {
+                let extent = striped.locate(sector);
+                vec![(extent.slot, extent.sector)]
+            }
+        };
+        for (slot, at) in places {
+            let Some(member) = assembly.slots[slot.index()].member() else { continue };
+            let used = member.superblock.used_size();
+            assert!(at < used, "{:?}: {at} of {used} at {slot:?}", assembly.layout);
+        }
+    }
 }
