@@ -9,6 +9,7 @@
  *   write WHAT     of every write: eio, enospc, enomem, torn (a part is stored, and EIO), zero, short,
  *                  lie (nothing is stored, and success)
  *   fsync eio      every fsync and fdatasync
+ *   fsync slow     all of them take 50 ms more
  *   once write WHAT …  the first one only
  * Reads that touch a range of FOLDER/NAME.bad, whose lines are "FIRST LENGTH" in bytes, are EIO.
  * Nothing is cached in between, so that every request of weft is one here. Each fault that was done is a line
@@ -182,8 +183,11 @@ static int do_fsync(const char *path, int data, struct fuse_file_info *info)
 {
 	char what[16];
 
-	if (fault(path, "fsync", what))
-		return -EIO;
+	if (fault(path, "fsync", what)) {
+		if (strcmp(what, "slow"))
+			return -EIO;
+		usleep(50000);
+	}
 	return (data ? fdatasync(info->fh) : fsync(info->fh)) ? -errno : 0;
 }
 

@@ -20,6 +20,7 @@ for case in /lab/cases/*.sh; do
 	total=$((total + good))
 	echo "# case $name: $good ok in $((SECONDS - begin)) s"
 	mdadm --stop --scan >/dev/null 2>&1
+	dmsetup remove_all >/dev/null 2>&1 # what a case that failed left
 	losetup -D
 	rm -rf /tmp/w
 done

@@ -64,6 +64,7 @@ def lengths(rng, sector=512):
 def write(uri, expected_path, seed, count):
     rng = random.Random(seed)
     client = nbd.Client(uri)
+    block = client.block_sizes[0] if client.block_sizes else 1  # the least that the server takes
     if not os.path.exists(expected_path):
         with open(expected_path, "wb") as f:
             f.truncate(client.size)
@@ -78,6 +79,9 @@ def write(uri, expected_path, seed, count):
                 offset = offset // 4096 * 4096
             if index == 0:
                 offset = client.size - length
+            if block > 1:
+                offset = offset // block * block
+                length = min(-(-length // block) * block, client.size - offset)
             if rng.random() < 0.06:
                 client.zero(offset, length)
                 data = bytes(length)

@@ -9,17 +9,16 @@ use std::collections::VecDeque;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
-    Attr, ClientRequest, Config, Engine, Flags, Input, MemberInfo, Output, RequestOp, Run, Tag,
-    Token, Value, Work,
+    Attr, ClientRequest, Command, Config, Engine, Flags, Input, MemberInfo, Output, RequestOp, Run,
+    Tag, Token, Value, Verb, Work,
 };
-use weft_ondisk::{Level, NewArray, Super1};
+use weft_ondisk::{Level, NewArray, NewBitmap, Super1};
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::BenchError;
 
-/// A RAID 5 of four members of 8 GiB each, with chunks of 64 KiB.
-const MEMBERS: usize = 4;
+/// Members of 8 GiB each, with chunks of 64 KiB.
 const MEMBER_SIZE: Sectors = Sectors(1 << 24);
 const CHUNK: Sectors = Sectors(128);
 
@@ -28,10 +27,14 @@ pub(crate) const FULL_STRIPE: u64 = 3 * (64 << 10);
 
 const BLOCK: u64 = 4096;
 
-/// The superblocks of the array, in the order of its members.
+/// The superblocks of a RAID 5 of four, in the order of its members.
 pub(crate) fn superblocks() -> Result<Vec<Super1>, BenchError> {
-    let mut array = NewArray::in_sync(Level::Raid5, MEMBERS, MEMBER_SIZE);
-    array.chunk = Some(CHUNK);
+    superblocks_of(Level::Raid5, 4)
+}
+
+fn superblocks_of(level: Level, members: usize) -> Result<Vec<Super1>, BenchError> {
+    let mut array = NewArray::in_sync(level, members, MEMBER_SIZE);
+    array.chunk = (level != Level::Raid1).then_some(CHUNK);
     array.plan().map_err(BenchError::failed)
 }
 
@@ -111,6 +114,18 @@ impl Alone {
         Self::with(Config::for_volume(assembly, knobs), size, bytes, depth)
     }
 
+    /// An engine for an array of a level without parity.
+    pub(crate) fn of_level(
+        level: Level,
+        members: usize,
+        bytes: u64,
+        depth: u32,
+    ) -> Result<Self, BenchError> {
+        let assembly = assembled(superblocks_of(level, members)?)?;
+        let size = assembly.layout.array_size();
+        Self::with(Config::for_volume(assembly, Knobs::md()), size, bytes, depth)
+    }
+
     /// A member as it is, without metadata, for `depth` requests of `bytes` at a time.
     pub(crate) fn single(bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let member = MemberInfo::of_size(MemberIndex(0), "member", MEMBER_SIZE);
@@ -126,6 +141,22 @@ impl Alone {
         let (now, tag, rng, done) = (0, 0, Rng::new(1), Vec::new());
         let worked = Worked::default();
         Ok(Self { engine, free, bytes, size, now, tag, rng, done, worked })
+    }
+
+    /// Gives the array a write-intent bitmap, whose bits are all set and stay so: the time until
+    /// one is cleared does not pass.
+    pub(crate) fn add_bitmap(&mut self) -> Result<(), BenchError> {
+        let verb = Verb::SetBitmap(Some(NewBitmap::default()));
+        let command = Command { client: ClientId(1), tag: Tag(0), volume: VolumeId(0), verb };
+        self.engine.handle(Time(self.now), Input::Admin(Box::new(command)));
+        // The command is answered before the last of these, and its answer counts as one more.
+        self.carry_out(Asked::SequentialWrite, 1000)?;
+        let volumes = self.engine.snapshot().volumes;
+        let set = volumes.first().and_then(|volume| volume.bitmap.as_ref());
+        match set.map(|bitmap| (bitmap.dirty, bitmap.chunks)) {
+            Some((dirty, chunks)) if dirty == chunks && dirty > 0 => Ok(()),
+            found => Err(BenchError::failed(format!("bits that are set, and all: {found:?}"))),
+        }
     }
 
     /// What the engine says that it did since it was made.

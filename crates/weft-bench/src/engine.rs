@@ -1,10 +1,11 @@
 //! Engine benchmark: how much the engine asks of a CPU, and of its members.
 //!
-//! Two questions. Alone, without members and memory: how many 4 KiB random writes go through it in
-//! a second of CPU time? And on a RAID 5 of four real files, served within this process over NBD:
-//! how many requests do members get, and how fast is it, with the policies of patches 000 and 004
-//! on and off? The cache is 4 MiB for every variant (17 stripes of 64 KiB are the least, 6 % more),
-//! as it is for kernel md, whose counts stand beside.
+//! Four questions. Alone, without members and memory: how many 4 KiB random writes go through it in
+//! a second of CPU time, and how much do RAID 0, 1 and 10 add to a request of a bare member? With
+//! members of memory: how fast is a rebuild (`rebuild.rs`)? And on a RAID 5 of four real files,
+//! served within this process over NBD: how many requests do members get, and how fast is it, with
+//! the policies of patches 000 and 004 on and off? The cache is 4 MiB for every variant (17 stripes
+//! of 64 KiB are the least, 6 % more), as it is for kernel md, whose counts stand beside.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,14 @@ use std::time::{Duration, Instant};
 use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
 use weft_export::control::{Client, Command, MemberStatus};
+use weft_ondisk::Level;
 use weft_units::Bytes;
 use weft_units::rng::Rng;
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked};
-use crate::rounds::{Effort, per_cpu_second};
+use crate::rebuild;
+use crate::rounds::{Effort, in_turns, per_cpu_second};
 use crate::sheet::{Sheet, SheetRow};
 
 /// A RAID 5 over files, made and served as the program that measures does it for its users.
@@ -68,13 +71,60 @@ pub fn measure(
     let rounds = effort.rounds(5, 1);
     let cases = cases(effort.quick)?;
     let stripes = [256, 4096, 65_536];
-    sheet.expect(stripes.len() + cases.iter().map(|case| case.rows_count()).sum::<usize>());
+    let over_bare = LEVELS.len() * 2;
+    let counted = cases.iter().map(|case| case.rows_count()).sum::<usize>();
+    sheet.expect(stripes.len() + over_bare + rebuild::ROWS + counted);
     for stripes in stripes {
         let case = format!("4 KiB random writes alone, {stripes} stripes");
         sheet.now(&case);
         sheet.push(alone(case, stripes, rounds, effort.quick)?);
     }
+    for (level, members) in LEVELS {
+        for asked in [Asked::RandomRead, Asked::RandomWrite] {
+            let what = if asked == Asked::RandomRead { "read" } else { "write" };
+            let case = format!("4 KiB random {what} of {level}, over a bare member");
+            sheet.now(&case);
+            sheet.push(over_bare_member(case, (level, members), asked, effort)?);
+        }
+    }
+    rebuild::measure(rounds, sheet)?;
     over_files(volume, directory, &cases, rounds, sheet)
+}
+
+/// Levels that do little with a request, with the number of their members.
+const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
+/// Nanoseconds that they may add to a request.
+///
+/// Source   issue 12
+const OVER_BARE_MAX: f64 = 150.0;
+
+/// Nanoseconds of CPU time that a level adds to a request of a bare member.
+fn over_bare_member(
+    case: String,
+    (level, members): (Level, usize),
+    asked: Asked,
+    effort: Effort,
+) -> Result<SheetRow, BenchError> {
+    let wall = Duration::from_millis(if effort.quick { 20 } else { 100 });
+    let mut engines = [Alone::of_level(level, members, 4096, 64)?, Alone::single(4096, 64)?];
+    for engine in &mut engines {
+        engine.carry_out(asked, 2000)?;
+    }
+    let [level, bare] = &mut engines;
+    let each = |engine: &mut Alone| -> Result<f64, BenchError> {
+        let mut failed = Ok(());
+        let rate = per_cpu_second(wall, || {
+            if failed.is_ok() {
+                failed = engine.carry_out(asked, 2000);
+            }
+        });
+        failed.map(|()| 1e9 / (rate * 2000.0))
+    };
+    let (mut of_level, mut of_bare) = (|| each(level), || each(bare));
+    let both = in_turns(effort.rounds(15, 3), &mut [&mut of_level, &mut of_bare])?;
+    let figures: Vec<f64> =
+        both[0].iter().zip(&both[1]).map(|(level, bare)| level - bare).collect();
+    Ok(SheetRow::fewer(case, "ns", &figures, None).limit(OVER_BARE_MAX).with_quartiles(&figures))
 }
 
 /// Requests for each second of CPU time that the engine alone carries out.

@@ -7,7 +7,7 @@
 //! | Benchmark | Measures | Peers |
 //! |---|---|---|
 //! | [`costs`] | each kind of the engine's work, for the tables of simulations | |
-//! | [`engine`] | the engine alone; the member requests of patches 000 and 004 over files | kernel md's counts |
+//! | [`engine`] | the engine alone, levels, rebuilds, patches 000 and 004 | kernel md, parity |
 //! | [`member`] | reads and writes of a file through the runtime | fio |
 //! | [`nbd`] | volumes over NBD | nbdkit, the least server |
 //! | [`parity`] | XOR, P+Q, the rebuilding of two strips | ISA-L, scalar kernels |
@@ -25,6 +25,7 @@ mod error;
 pub mod member;
 pub mod nbd;
 pub mod parity;
+mod rebuild;
 pub mod repeat;
 mod rounds;
 mod session;

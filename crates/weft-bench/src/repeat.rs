@@ -10,7 +10,7 @@ use std::hint::black_box;
 use weft_engine::knobs::Knobs;
 use weft_engine::{Flags, RequestOp};
 use weft_nbd::{Op, ServerEvent};
-use weft_ondisk::Super1;
+use weft_ondisk::{Level as Raid, Super1};
 use weft_parity::{Level, Parity};
 use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
 use weft_units::rng::Rng;
@@ -74,6 +74,46 @@ pub static REPETITIONS: &[Repetition] = &[
         run: |count| engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count),
     },
     Repetition {
+        name: "engine-random-write-bitmap",
+        about: "The same with 256 stripes and a write-intent bitmap whose bits are set",
+        run: |count| with_bitmap(Alone::new(stripes(256), 4096, 64)?, count),
+    },
+    Repetition {
+        name: "engine-raid1-write-bitmap",
+        about: "A 4 KiB write of a RAID 1 of two with such a bitmap",
+        run: |count| with_bitmap(Alone::of_level(Raid::Raid1, 2, 4096, 64)?, count),
+    },
+    Repetition {
+        name: "engine-raid0-read",
+        about: "A 4 KiB read of a RAID 0 of four",
+        run: |count| of_level(Raid::Raid0, 4, Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "engine-raid0-write",
+        about: "A 4 KiB write of a RAID 0 of four",
+        run: |count| of_level(Raid::Raid0, 4, Asked::RandomWrite, count),
+    },
+    Repetition {
+        name: "engine-raid1-read",
+        about: "A 4 KiB read of a RAID 1 of two",
+        run: |count| of_level(Raid::Raid1, 2, Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "engine-raid1-write",
+        about: "A 4 KiB write of a RAID 1 of two",
+        run: |count| of_level(Raid::Raid1, 2, Asked::RandomWrite, count),
+    },
+    Repetition {
+        name: "engine-raid10-read",
+        about: "A 4 KiB read of a RAID 10 of four",
+        run: |count| of_level(Raid::Raid10, 4, Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "engine-raid10-write",
+        about: "A 4 KiB write of a RAID 10 of four",
+        run: |count| of_level(Raid::Raid10, 4, Asked::RandomWrite, count),
+    },
+    Repetition {
         name: "engine-single-read",
         about: "A 4 KiB read of one member as it is, without metadata",
         run: |count| single(Asked::RandomRead, count),
@@ -127,6 +167,18 @@ fn engine(
     let mut alone = Alone::new(knobs, bytes, depth)?;
     alone.carry_out(asked, before)?;
     measured_part(&mut || alone.carry_out(asked, count))
+}
+
+fn of_level(level: Raid, members: usize, asked: Asked, count: u64) -> Result<(), BenchError> {
+    let mut alone = Alone::of_level(level, members, 4096, 64)?;
+    alone.carry_out(asked, 2000)?;
+    measured_part(&mut || alone.carry_out(asked, count))
+}
+
+fn with_bitmap(mut alone: Alone, count: u64) -> Result<(), BenchError> {
+    alone.add_bitmap()?;
+    alone.carry_out(Asked::RandomWrite, 2000)?;
+    measured_part(&mut || alone.carry_out(Asked::RandomWrite, count))
 }
 
 fn single(asked: Asked, count: u64) -> Result<(), BenchError> {

@@ -63,6 +63,29 @@ pub(crate) fn table() -> String {
     text.trim_end().to_owned()
 }
 
+/// The same, with what `get` and `set` know beside knobs.
+pub(crate) fn table_of_running() -> String {
+    let BesideKnobs { name, unit, range, doc } = BITMAP;
+    format!("{}\n\nBeside the knobs:\n  {name} ({unit}, {range})\n      {doc}", table())
+}
+
+/// A setting of a running volume that is no knob.
+pub(crate) struct BesideKnobs {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) range: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+/// The write-intent bitmap of a running array, which `set` adds and removes.
+pub(crate) const BITMAP: BesideKnobs = BesideKnobs {
+    name: "bitmap",
+    unit: "word",
+    range: "internal | none",
+    doc: "Whether the array has a write-intent bitmap on its members. Kept when the volume is \
+          stopped.",
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

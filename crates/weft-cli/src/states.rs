@@ -37,7 +37,7 @@ pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
         | AssemblyState::WriteBadBlocks
         | AssemblyState::WriteForeign
         | AssemblyState::WriteUnknown => "weft cat or --read-only reads it",
-        AssemblyState::BitmapBehind => "nothing, as long as the array is only read",
+        AssemblyState::BitmapStale => "nothing, as long as the array is only read",
         AssemblyState::Degraded => "name the missing member too, if it can still be read",
         AssemblyState::Rebuilding => "weft cat MEMBER… computes the rest from the others",
         AssemblyState::ResyncPending => {

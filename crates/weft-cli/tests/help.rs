@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "create",
     "examine",
     "detail",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 26] = [
     "fail",
     "remove",
     "add",
+    "re-add",
     "check",
     "repair",
     "idle",
@@ -125,8 +126,8 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // A call that fails inside of the command, with its exit status.
-    let failing: [(&str, &[&str], i32); 22] = [
-        ("create", &["-l", "1", "-n", "2", "a", "b"], 2),
+    let failing: [(&str, &[&str], i32); 23] = [
+        ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
         ("assemble", &["absent"], 1),
@@ -135,6 +136,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("fail", &["absent", "m"], 1),
         ("remove", &["absent", "m"], 1),
         ("add", &["absent", "m"], 1),
+        ("re-add", &["absent", "m"], 1),
         ("check", &["absent"], 1),
         ("repair", &["absent"], 1),
         ("idle", &["absent"], 1),
@@ -214,8 +216,10 @@ fn man_writes_a_page_for_every_command() {
     for command in COMMANDS {
         let path = dir.path().join(format!("pages/man1/weft-{command}.1"));
         let page = std::fs::read_to_string(&path).unwrap();
-        assert!(page.contains(&format!("weft\\-{command}")), "{command}: {page}");
-        assert!(page.contains(&format!("\\&weft {command}")), "{command}: {page}");
+        // roff writes a hyphen so.
+        let name = command.replace('-', "\\-");
+        assert!(page.contains(&format!("weft\\-{name}")), "{command}: {page}");
+        assert!(page.contains(&format!("\\&weft {name}")), "{command}: {page}");
         assert!(!page.contains("EXTRA"), "{command}: {page}");
     }
     std::fs::write(dir.path().join("file"), "").unwrap();

@@ -158,8 +158,7 @@ fn what_makes_no_sense_is_usage() {
     exits(dir.path(), 0, &create(&["x", "y", "z"]));
     let before = contents(dir.path());
     let cases: &[(&[&str], &str)] = &[
-        (&["create", "--level", "1", "-n2", "a", "b"], "found 1, expected 4, 5 or 6"),
-        (&["create", "--level", "raid7", "-n2", "a", "b"], "found raid7, expected 4, 5 or 6"),
+        (&["create", "--level", "raid7", "-n2", "a", "b"], "found raid7, expected linear, 0, 1,"),
         (&["create", "-l5", "-n3", "-c0", "--member-size=8M", "a", "b", "c"], "power of two, at"),
         (
             &["create", "-l5", "-n3", "-c1", "--member-size=8M", "a", "b", "c"],
@@ -170,7 +169,12 @@ fn what_makes_no_sense_is_usage() {
         (&["create", "-l5", "-n3", "-e0.90", "a", "b", "c"], "1.0, 1.1 or 1.2"),
         (&["create", "-l5", "-n3", "-p", "ls-6", "a", "b", "c"], "--layout"),
         (&["create", "-l4", "-n3", "-p", "ls", "a", "b", "c"], "raid4 has none"),
-        (&["create", "-l5", "-n3", "-b", "internal", "a", "b", "c"], "no bitmap"),
+        (&["create", "-l5", "-n3", "-b", "file", "a", "b", "c"], "internal or none"),
+        (&["create", "-l5", "-n3", "--bitmap-chunk", "64K", "a", "b", "c"], "--bitmap internal"),
+        (
+            &["create", "-l0", "-n2", "-b", "internal", "--member-size=8M", "a", "b"],
+            "none for raid0",
+        ),
         (&["create", "-l5", "-n3", "-k", "ppl", "a", "b", "c"], "resync"),
         (&["create", "-l5", "-n3", "-c", "48K", "--member-size=8M", "a", "b", "c"], "power of two"),
         (&["create", "-l5", "-n3", "-c", "100B", "--member-size=8M", "a", "b", "c"], "--chunk"),

@@ -229,7 +229,7 @@ fn a_sweep_that_makes_no_sense_is_a_usage_error() {
         (&["stripe_size"], "expected KNOB=A,B,…"),
         (&["stripe_size=4K,,"], "found an empty value"),
         (&["strip=1"], "strip: no such knob"),
-        (&["level=5,1"], "level=1: level: found raid1"),
+        (&["level=5,6", "raid-devices=3"], "raid devices: found 3, expected 4"),
         (&["level=x"], "expected linear, 0, 1"),
         (&["device=floppy"], "found \"floppy\""),
         (&["rmw_level=0", "rmw_level=1"], "rmw_level is swept already"),

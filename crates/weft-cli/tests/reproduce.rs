@@ -100,7 +100,10 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
 fn what_is_not_known_is_a_usage_error() {
     let dir = tempdir().unwrap();
     for (words, told) in [
-        (&["reproduce", "005"][..], "expected one of 000 (priority), 004 (stripe-size)"),
+        (
+            &["reproduce", "005"][..],
+            "expected one of 000 (priority), 002 (flush-batch), 004 (stripe-size)",
+        ),
         (&["reproduce", "000", "--runs", "1"], "--runs"),
         (&["reproduce", "000", "--report", "."], "it is a folder"),
         (&["reproduce", "000", "--report", "none/page.html"], "there is no folder"),
@@ -231,7 +234,7 @@ fn a_file_that_is_no_experiment_is_a_usage_error_that_says_where() {
         (&["reproduce", "none.toml"], "weft: none.toml: No such file"),
         (
             &["reproduce", "--print-experiment"],
-            "found 2 experiments, expected one; name one of 000",
+            "found 3 experiments, expected one; name one of 000",
         ),
         (&["reproduce", "000", "--print-experiment", "--fit"], "--fit"),
     ] {

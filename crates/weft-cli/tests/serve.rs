@@ -96,6 +96,7 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert_eq!(knobs["knobs"]["rmw_level"], "0");
     exits(path, 2, &["set", "vol", "stripe_cache_size=5"]);
     exits(path, 2, &["get", "vol", "nothing"]);
+    bitmap_comes_and_goes(path, &mut client, &content);
     assert_eq!(json(path, &["idle", "--json", "vol"])["schema"], "weft.idle/1");
     assert_eq!(json(path, &["check", "--no-wait", "--json", "vol"])["started"], true);
     assert_eq!(json(path, &["stop", "--json", "vol"])["volume"], "vol");
@@ -107,6 +108,28 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(output.stdout == content);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("b: not used: stale"), "{text}");
+}
+
+/// `set bitmap=` on a served array: `get`, `status`, `detail` and the members show it.
+fn bitmap_comes_and_goes(path: &Path, client: &mut Client, content: &[u8]) {
+    let text = exits(path, 2, &["set", "vol", "bitmap=external"]).err;
+    assert!(text.contains("found \"external\", expected internal or none"), "{text}");
+    for (value, has) in
+        [("internal", true), ("internal", true), ("none", false), ("internal", true)]
+    {
+        exits(path, 0, &["set", "vol", &format!("bitmap={value}")]);
+        client.write(1 << 20, &content[1 << 20..2 << 20]);
+        assert_eq!(exits(path, 0, &["get", "vol", "bitmap"]).out, format!("bitmap={value}\n"));
+        assert_eq!(json(path, &["get", "--json", "vol"])["knobs"]["bitmap"], value);
+        let (status, detail) = (["status", "vol"], ["detail", "vol"]);
+        assert_eq!(exits(path, 0, &status).out.contains(" bitmap: "), has, "{value}");
+        let text = exits(path, 0, &detail).out;
+        assert_eq!(text.contains("Intent Bitmap : Internal"), has, "{text}");
+        let policy = if has { "Policy : bitmap" } else { "Policy : resync" };
+        assert!(text.contains(policy), "{text}");
+        let text = exits(path, 0, &["examine", "a"]).out;
+        assert_eq!(text.contains("Internal Bitmap : 8 sectors from superblock"), has, "{text}");
+    }
 }
 
 /// Each member has one request at a time, and the rest waits; knobs change while clients write.

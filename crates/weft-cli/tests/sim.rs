@@ -75,6 +75,31 @@ fn a_job_file_becomes_fios_json_and_a_seed_is_a_run() {
     }
 }
 
+/// Every level is simulated: what members write for each byte that clients write is the number of
+/// its copies; parity comes on top of one.
+#[test]
+fn members_write_as_often_as_the_level_has_copies() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("j.fio"), DIRECT.replace("200ms", "20ms")).unwrap();
+    let levels = [("linear", 1), ("0", 1), ("1", 4), ("10", 2), ("5", 0), ("6", 0)];
+    for (level, copies) in levels {
+        let words = ["sim", "j.fio", "--level", level, "--member-size", "64M", "--json"];
+        let sheet = json(dir.path(), &words);
+        assert_eq!(adds_up(&sheet), 2, "{level}");
+        let weft = &sheet["weft"];
+        let members = weft["members"].as_array().unwrap().iter();
+        let written: u64 = members.map(|of| of["bytes_written"].as_u64().unwrap()).sum();
+        let bytes = weft["client_bytes_written"].as_u64().unwrap();
+        match copies {
+            0 => assert!(written > bytes, "{level}: parity is written"),
+            // And superblocks.
+            _ => assert!((copies * bytes..copies * bytes + 16384).contains(&written), "{level}"),
+        }
+    }
+    let swept = ["sim", "j.fio", "--sweep", "level=1,10,5", "--member-size", "64M"];
+    assert!(exits(dir.path(), 0, &swept).out.contains("best throughput"));
+}
+
 #[test]
 fn what_is_not_understood_is_a_usage_error_that_names_it() {
     let dir = tempdir().unwrap();
@@ -117,7 +142,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
             &["good.fio", "--device", "null", "--device", "null", "-n", "3"],
             "found 2 models for 3 members",
         ),
-        (&["good.fio", "--level", "1"], "found raid1, expected raid4, raid5 or raid6"),
+        (&["good.fio", "--level", "3"], "--level"),
         (&["good.fio", "-n", "1"], "1 is not in 2..=64"),
         (&["good.fio", "--chunk", "3K"], "chunk: found 3072 bytes"),
         (

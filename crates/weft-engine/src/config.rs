@@ -66,9 +66,10 @@ impl VolumeSource {
         }
     }
 
-    /// Frames that one stripe of the stripe cache takes; 0 without a stripe cache.
-    pub(crate) fn stripe_frames(&self, knobs: &Knobs) -> u32 {
-        self.assembly().map_or(0, |assembly| assembly.stripe_frames(knobs.stripe_size))
+    /// Frames that the engine needs for one stripe of the stripe cache, or for one unit of a
+    /// resync of mirrors.
+    pub(crate) fn frames_min(&self, knobs: &Knobs) -> u32 {
+        self.assembly().map_or(0, |assembly| assembly.cache_frames(knobs.stripe_size, 1))
     }
 }
 
@@ -77,7 +78,8 @@ impl Config {
     #[must_use]
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
         let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
-        let cache_frames = stripe_frames * knobs.cache_stripes(stripe_frames);
+        let stripes = knobs.cache_stripes(stripe_frames);
+        let cache_frames = assembly.cache_frames(knobs.stripe_size, stripes);
         Self::of(VolumeSource::Array(Box::new(assembly)), knobs, cache_frames)
     }
 

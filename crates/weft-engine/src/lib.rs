@@ -6,8 +6,9 @@
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
 //! volume/     the gates that a request passes; which requests wait for each other; commands
-//! raid/       personalities; single/: one member as it is; parity/: stripes/ carries out what plan/ decides, cache/ says
-//!             which stripe, priority (◆ patch 000) and stripe_size (◆ patch 004) are policies
+//! raid/       personalities; single/: one member as it is; mirror/, striped/: levels without parity;
+//!             parity/: stripes/ carries out what plan/ decides, cache/ says which stripe, priority
+//!             (◆ patch 000) and stripe_size (◆ patch 004) are policies
 //! array/      members and their metadata: clean and dirty, superblock updates, membership, resync;
 //!             flush/flush_batch.rs (◆ patch 002): which flush serves whom;
 //!             outbox.rs: tokens, and what is outstanding
@@ -108,8 +109,8 @@ pub use contract::input::{
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
-    MemberSnapshot, Mismatch, Mismatches, RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot,
-    WrongStrip,
+    BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, RaidSnapshot, Snapshot, StripesInUse,
+    VolumeSnapshot, WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};
@@ -161,10 +162,10 @@ impl Engine {
                     return Err(ConfigError::Members(member.index.0));
                 }
             }
-            let stripe_frames = volume.source.stripe_frames(&volume.knobs);
+            let frames_min = volume.source.frames_min(&volume.knobs);
             let frames = config.cache_frames / count;
-            if frames < stripe_frames {
-                let expected = stripe_frames * count;
+            if frames < frames_min {
+                let expected = frames_min * count;
                 return Err(ConfigError::TooFewFrames { found: config.cache_frames, expected });
             }
             volumes.push(Volume::new(
@@ -362,6 +363,7 @@ impl Engine {
     /// Plants a bug, so that a checker can show that it sees it.
     #[cfg(feature = "mutants")]
     pub fn plant(&mut self, bug: mutant::Mutant) {
+        self.out.planted = Some(bug);
         for volume in &mut self.volumes {
             volume.array.plant(bug);
         }

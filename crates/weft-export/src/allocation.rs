@@ -1,54 +1,55 @@
 //! Allocation status of a volume: the ranges that are holes.
 //!
-//! A bare member has the holes of its file. An array has those full stripes that are a hole in
-//! every member that is in sync: data, P and Q of zeroes are zeroes. An answer covers acknowledged
-//! writes, which are on the members. What cannot be asked counts as data: overlays, block devices,
-//! members that were added later, a volume that has no space.
+//! A bare member has the holes of its file. An array has those rows that are a hole in every member
+//! that is in sync. A row is a range of the array that lies on one range of each of its members: a
+//! full stripe with parity, of which data, P and Q of zeroes are zeroes; chunks with all of their
+//! copies; a chunk of each member of RAID 0. An answer covers acknowledged writes, which are on the
+//! members. What cannot be asked counts as data: overlays, block devices, members that were added
+//! later, a volume that has no space.
 
 use std::collections::BTreeMap;
 
 use weft_engine::assemble::{Assembly, SlotState};
+use weft_engine::layout::slot_set::SlotSet;
+use weft_engine::layout::{Layout, Rows};
 use weft_engine::{MemberState, VolumeSnapshot};
 use weft_nbd::Extent;
 use weft_runtime::devices::OpenMember;
 use weft_runtime::driver::Driver;
 use weft_runtime::holes::Stretch;
-use weft_units::{Bytes, MemberIndex, VolumeId};
+use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
 use crate::looks::LOOKS_MAX;
 
 /// Way in which a volume finds its holes.
 #[derive(Debug)]
 pub(crate) enum Allocation {
-    /// Holes of an array: stretches of full stripes that are holes in all members' files.
-    Array(FullStripes),
+    /// Holes of an array: stretches of rows that are holes in all members' files.
+    Array(ArrayRows),
     /// Holes of a bare member: those of its file.
     Bare,
     /// No holes are known: everything counts as data.
     Unknown,
 }
 
-/// Geometry of an array that the search needs.
+/// Rows of an array, and where they begin on its members.
 #[derive(Debug)]
-pub(crate) struct FullStripes {
-    /// Bytes of a member in a full stripe.
-    chunk: u64,
-    /// Members' worth of data in a full stripe.
-    data_members: u64,
+pub(crate) struct ArrayRows {
+    layout: Layout,
+    rows: Vec<Rows>,
     /// First byte of the data on each member that was there at the start.
     starts: BTreeMap<MemberIndex, u64>,
 }
 
+/// A range of a row's members that is looked at: the file, and the first byte of the first row.
+type Place<'d> = (&'d OpenMember, u64);
+
 impl Allocation {
     pub(crate) fn of_array(assembly: &Assembly) -> Self {
-        let Some(geometry) = assembly.layout.parity() else { return Self::Unknown };
-        let members = assembly.slots.iter().filter_map(|slot| match slot {
-            SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => Some(member),
-            SlotState::Missing => None,
-        });
-        Self::Array(FullStripes {
-            chunk: geometry.chunk().bytes().0,
-            data_members: u64::from(geometry.data_members()),
+        let members = assembly.slots.iter().filter_map(SlotState::member);
+        Self::Array(ArrayRows {
+            layout: assembly.layout.clone(),
+            rows: assembly.layout.rows(),
             starts: members
                 .map(|member| (member.info.index, member.superblock.data_offset().bytes().0))
                 .collect(),
@@ -58,8 +59,10 @@ impl Allocation {
     /// Bytes of a full stripe, where one is discarded as a whole.
     pub(crate) fn full_stripe_bytes(&self) -> u64 {
         match self {
-            Self::Array(full_stripes) => full_stripes.chunk * full_stripes.data_members,
-            Self::Bare | Self::Unknown => 1,
+            Self::Array(ArrayRows { layout: Layout::Parity(geometry), .. }) => {
+                geometry.chunk().bytes().0 * u64::from(geometry.data_members())
+            }
+            Self::Array(_) | Self::Bare | Self::Unknown => 1,
         }
     }
 
@@ -86,17 +89,19 @@ impl Allocation {
                     }
                 }
             }
-            Self::Array(full_stripes) => {
+            Self::Array(array) => {
                 let snapshot = driver.shared_snapshot();
                 let state =
                     snapshot.as_ref().and_then(|all| all.volumes.get(usize::from(volume.0)));
-                let members = state.and_then(|state| full_stripes.in_sync(driver, state));
+                let members = state.and_then(|state| array.in_sync(driver, state));
                 while let Some(members) = &members
                     && at < end
                     && told.has_room()
                 {
-                    let (hole, until) = full_stripes.stretch(members, at, end);
-                    told.push(hole, until - at, members.len());
+                    let rows = array.rows_at(at);
+                    let places = places(rows, members);
+                    let (hole, until) = stretch(rows, &places, at, end.min(bytes(rows).1));
+                    told.push(hole, until - at, places.len());
                     at = until;
                 }
             }
@@ -122,12 +127,22 @@ impl Allocation {
                 let mut members = driver.members().members();
                 members.next().is_some_and(|member| member.hole(Bytes(offset), len) == len)
             }
-            Self::Array(full_stripes) if len >= ARRAY_BYTES_MIN => {
+            Self::Array(array) if len >= ARRAY_BYTES_MIN => {
                 let snapshot = driver.shared_snapshot();
                 let volumes = snapshot.as_ref().map_or(&[][..], |all| &all.volumes);
                 let state = volumes.get(usize::from(volume.0));
-                state.and_then(|state| full_stripes.in_sync(driver, state)).is_some_and(|members| {
-                    full_stripes.is_hole(&members, offset, offset + u64::from(len))
+                state.and_then(|state| array.in_sync(driver, state)).is_some_and(|members| {
+                    let end = offset + u64::from(len);
+                    let mut at = offset;
+                    while at < end {
+                        let rows = array.rows_at(at);
+                        let until = end.min(bytes(rows).1);
+                        if !is_hole(rows, &places(rows, &members), at, until) {
+                            return false;
+                        }
+                        at = until;
+                    }
+                    true
                 })
             }
             Self::Array(_) | Self::Bare | Self::Unknown => false,
@@ -135,63 +150,85 @@ impl Allocation {
     }
 }
 
-impl FullStripes {
+impl ArrayRows {
     /// The members that are in sync, and where their data begins. `None` when one of them cannot be
     /// asked.
     fn in_sync<'d>(
         &self,
         driver: &'d Driver,
         state: &VolumeSnapshot,
-    ) -> Option<Vec<(&'d OpenMember, u64)>> {
+    ) -> Option<BTreeMap<Slot, Place<'d>>> {
         if state.no_space {
             return None;
         }
         let in_sync = state
             .members
             .iter()
-            .filter(|member| member.slot.is_some() && member.state == MemberState::InSync);
-        let members: Option<Vec<_>> = in_sync
-            .map(|member| {
-                let start = self.starts.get(&member.member)?;
+            .filter(|member| member.state == MemberState::InSync)
+            .filter_map(|member| member.slot.map(|slot| (slot, member.member)));
+        let members: Option<BTreeMap<Slot, Place<'d>>> = in_sync
+            .map(|(slot, index)| {
+                let start = self.starts.get(&index)?;
                 let mut open = driver.members().members();
-                Some((open.find(|open| open.info().index == member.member)?, *start))
+                Some((slot, (open.find(|open| open.info().index == index)?, *start)))
             })
             .collect();
-        members.filter(|members| members.len() as u64 >= self.data_members)
+        members.filter(|members| self.layout.suffices(members.keys().copied().collect::<SlotSet>()))
     }
 
-    fn is_hole(&self, members: &[(&OpenMember, u64)], at: u64, end: u64) -> bool {
-        let full_stripe_bytes = self.chunk * self.data_members;
-        let (full_stripe, full_stripe_end) =
-            (at / full_stripe_bytes, end.div_ceil(full_stripe_bytes));
-        let len = Bytes((full_stripe_end - full_stripe) * self.chunk);
-        let mut members = members.iter();
-        members
-            .all(|(member, start)| member.hole(Bytes(start + full_stripe * self.chunk), len) == len)
+    /// The rows that a byte of the array is in.
+    fn rows_at(&self, at: u64) -> &Rows {
+        let index = self.rows.partition_point(|rows| bytes(rows).1 <= at);
+        &self.rows[index.min(self.rows.len() - 1)]
     }
+}
 
-    /// Whether a hole begins at a byte of the array, and up to where this is so at least.
-    fn stretch(&self, members: &[(&OpenMember, u64)], at: u64, end: u64) -> (bool, u64) {
-        let full_stripe_bytes = self.chunk * self.data_members;
-        let full_stripe = at / full_stripe_bytes;
-        let full_stripes = end.div_ceil(full_stripe_bytes) - full_stripe;
-        // Full stripes that are a hole in all, and full stripes that have data in at least one.
-        let (mut holes, mut data) = (full_stripes, 0);
-        for (member, start) in members {
-            let (from, len) = (start + full_stripe * self.chunk, full_stripes * self.chunk);
-            let Stretch { hole, len } = member.stretch(Bytes(from), Bytes(len));
-            if hole {
-                holes = holes.min(len.0 / self.chunk);
-            } else {
-                holes = 0;
-                data = data.max(len.0.div_ceil(self.chunk));
-            }
+/// First byte of the array that rows cover, and the first behind them.
+fn bytes(rows: &Rows) -> (u64, u64) {
+    (rows.first.bytes().0, rows.end.bytes().0)
+}
+
+/// Ranges of members on which rows lie.
+fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>> {
+    let here = rows.places.iter().filter_map(|(slot, sector)| {
+        members.get(slot).map(|(member, start)| (*member, start + sector.bytes().0))
+    });
+    here.collect()
+}
+
+/// Whether a range of rows is a hole in all of the places.
+fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
+    let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
+    let member_bytes = rows.of_member.bytes().0;
+    let (row, row_end) = ((at - first) / row_bytes, (end - first).div_ceil(row_bytes));
+    let len = Bytes((row_end - row) * member_bytes);
+    let hole =
+        |(member, start): &Place<'_>| member.hole(Bytes(start + row * member_bytes), len) == len;
+    places.iter().all(hole)
+}
+
+/// Whether a hole begins at a byte of the array, and up to where this is so at least.
+fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) {
+    let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
+    let member_bytes = rows.of_member.bytes().0;
+    let row = (at - first) / row_bytes;
+    let count = (end - first).div_ceil(row_bytes) - row;
+    // Rows that are a hole in all, and rows that have data in at least one.
+    let (mut holes, mut data) = (count, 0);
+    for (member, start) in places {
+        let (from, len) = (start + row * member_bytes, count * member_bytes);
+        let Stretch { hole, len } = member.stretch(Bytes(from), Bytes(len));
+        if hole {
+            holes = holes.min(len.0 / member_bytes);
+        } else {
+            holes = 0;
+            data = data.max(len.0.div_ceil(member_bytes));
         }
-        let hole = holes > 0;
-        // A hole that ends within its first full stripe is no hole of the array.
-        let count = if hole { holes } else { data.max(1) };
-        (hole, ((full_stripe + count) * full_stripe_bytes).min(end))
     }
+    let hole = holes > 0;
+    // A hole that ends within its first row is no hole of the array.
+    let count = if hole { holes } else { data.max(1) };
+    (hole, (first + (row + count) * row_bytes).min(end))
 }
 
 /// Reads from this length on are looked up: a system call costs less than to read and send zeroes.
@@ -220,8 +257,8 @@ impl Told {
         self.looks
     }
 
-    /// Whether to look further. Full stripes with a little data each are one extent and a look at
-    /// every member each, and nobody else is served meanwhile: who wants to know more asks again.
+    /// Whether to look further. Rows with a little data each are one extent and a look at every
+    /// member each, and nobody else is served meanwhile: who wants to know more asks again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most
     }

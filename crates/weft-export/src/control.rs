@@ -56,6 +56,12 @@ pub enum Command {
         #[serde(default)]
         knobs: Vec<String>,
     },
+    /// Open former members and take them back into their slots, to be given what the write-intent
+    /// bitmap says.
+    ReAdd {
+        /// Paths, as for `serve`.
+        members: Vec<String>,
+    },
     /// Forget failed members and spares, and close them.
     Remove {
         /// Labels or indices of the members.
@@ -153,6 +159,9 @@ pub struct VolumeStatus {
     pub degraded: usize,
     /// Event count of the superblocks.
     pub events: u64,
+    /// The write-intent bitmap, if the array has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bitmap: Option<BitmapStatus>,
     /// Resync, recovery, check or repair that runs, md's `sync_action`.
     pub sync_action: String,
     /// Sectors of each member that the resync or check has passed, and of how many.
@@ -178,6 +187,23 @@ pub struct VolumeStatus {
     pub requests_active: usize,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberStatus>,
+}
+
+/// A write-intent bitmap; see [`weft_engine::BitmapSnapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BitmapStatus {
+    /// Bytes of a chunk.
+    pub chunk: u64,
+    /// Number of chunks.
+    pub chunks: u64,
+    /// Chunks whose bit is set.
+    pub dirty: u64,
+    /// Pages of memory that md would have for it, at 2,048 chunks.
+    pub pages: u64,
+    /// Those with a chunk whose bit is set.
+    pub pages_dirty: u64,
+    /// Event count that a former member must have to be taken back.
+    pub events_cleared: u64,
 }
 
 /// Stripes of 4 KiB per member in which a check found that data and parity disagree; see

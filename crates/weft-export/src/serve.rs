@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use weft_engine::assemble::Assembly;
-use weft_engine::{Config, ConfigError, Engine};
+use weft_engine::{Config, ConfigError, Engine, VolumeSnapshot};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, DeviceError, OpenMember};
@@ -206,7 +206,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let limits = options.limits;
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let Made { crews, credit, block, shapes, allocations, trims } = make(source, workers)?;
+    let Made { crews, credit, shapes, allocations, trims } = make(source, workers)?;
     let mut drivers = VecDeque::with_capacity(crews.len());
     for crew in crews {
         drivers.push_back(crew.driver(backend, clients_max)?);
@@ -221,8 +221,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         let (found, expected) = (exports.len(), snapshot.volumes.len());
         return Err(ServeError::Refused(format!("exports: found {found}, expected {expected}")));
     }
-    let infos = exports.iter().zip(&snapshot.volumes);
-    let infos = infos.map(|(export, volume)| describe(export, volume.size, block, trims));
+    let infos = exports.iter().zip(&snapshot.volumes).zip(&shapes);
+    let infos = infos.map(|((export, volume), shape)| describe(export, volume, shape, trims));
     let infos = infos.collect::<Result<Vec<_>, _>>()?;
 
     let listeners = listen.into_iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
@@ -298,11 +298,15 @@ pub(crate) struct Shape {
     pub(crate) level: String,
     pub(crate) slots: usize,
     pub(crate) array: Option<ArrayStatus>,
+    /// Unit of requests where the engine does not know it.
+    block: u32,
+    /// See [`weft_engine::layout::Layout::io_opt`].
+    io_opt: Option<Bytes>,
 }
 
 impl Shape {
-    fn bare() -> Self {
-        Self { level: "bare".into(), slots: 1, array: None }
+    fn bare(block: u32) -> Self {
+        Self { level: "bare".into(), slots: 1, array: None, block, io_opt: None }
     }
 
     fn of_array(assembly: &Assembly) -> Self {
@@ -318,7 +322,8 @@ impl Shape {
             member_size: layout.member_size().bytes().0,
             created_secs: member.superblock.ctime().secs,
         });
-        Self { level: level.to_string(), slots: assembly.slots.len(), array }
+        let (slots, io_opt) = (assembly.slots.len(), layout.io_opt());
+        Self { level: level.to_string(), slots, array, block: 1, io_opt }
     }
 }
 
@@ -327,7 +332,6 @@ struct Made {
     /// One, or one for each worker.
     crews: Vec<Crew>,
     credit: Bytes,
-    block: u32,
     shapes: Vec<Shape>,
     allocations: Vec<Allocation>,
     /// Holes can be made.
@@ -379,7 +383,6 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 allocations,
                 trims: members.iter().all(discards),
                 credit: config.client_credit,
-                block: 1,
                 shapes: shapes.collect(),
                 crews: vec![Crew::of_engine(*config, members)?],
             }
@@ -401,9 +404,8 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             Made {
                 allocations: vec![Allocation::Bare],
                 trims,
-                block,
                 credit: share(&members[0]).client_credit,
-                shapes: vec![Shape::bare()],
+                shapes: vec![Shape::bare(block)],
                 crews: members
                     .into_iter()
                     .map(|member| Crew::of_engine(share(&member), vec![member]))
@@ -412,8 +414,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
         }
         Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
             credit: client_credit,
-            block,
-            shapes: vec![Shape::bare()],
+            shapes: vec![Shape::bare(block)],
             allocations: vec![Allocation::Unknown],
             trims: false,
             crews: vec![Crew { core, members, cache_frames, client_frames }],
@@ -424,8 +425,8 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
 /// NBD description of an export, as clients receive it.
 fn describe(
     export: &ExportOptions,
-    size: Bytes,
-    block: u32,
+    volume: &VolumeSnapshot,
+    shape: &Shape,
     trims: bool,
 ) -> Result<ExportInfo, ServeError> {
     let mut flags = ExportInfo::DEFAULT_FLAGS
@@ -437,13 +438,23 @@ fn describe(
     if export.read_only {
         flags = flags | TransmissionFlags::READ_ONLY;
     }
-    let size = export.size.map_or(size, |wanted| wanted.min(size));
-    let sizes = BlockSizes::new(block, PREFERRED_BYTES.max(block), PAYLOAD_BYTES_MAX)?;
+    let size = export.size.map_or(volume.size, |wanted| wanted.min(volume.size));
+    let block = shape.block.max(u32::try_from(volume.request_unit.0).unwrap_or(u32::MAX));
+    let sizes = BlockSizes::new(block, preferred(shape.io_opt).max(block), PAYLOAD_BYTES_MAX)?;
     Ok(ExportInfo::new(export.name.as_str(), size.0)?
         .with_description(export.description.as_str())?
         .with_flags(flags)
         .with_block_sizes(sizes)
         .with_allocation())
+}
+
+/// The preferred block of a volume: NBD has powers of two only, so the largest that divides its
+/// `io_opt` (64 KiB of 192 KiB), which no payload may exceed; a block of the cache at least.
+fn preferred(io_opt: Option<Bytes>) -> u32 {
+    let divides = |bytes: &u32| io_opt.is_some_and(|row| row.0.is_multiple_of((*bytes).into()));
+    let powers = std::iter::successors(Some(PAYLOAD_BYTES_MAX), |bytes| Some(bytes / 2));
+    let mut powers = powers.take_while(|bytes| *bytes > PREFERRED_BYTES);
+    powers.find(divides).unwrap_or(PREFERRED_BYTES)
 }
 
 /// Threads that serve clients: what they have in common is done by one at a time.
@@ -452,3 +463,23 @@ const WORKERS_MAX: usize = 4;
 const PREFERRED_BYTES: u32 = 4096;
 /// What clients may assume when nothing is said; more is cut into sub-requests anyhow.
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preferred_block_is_the_largest_power_of_two_that_divides_a_row() {
+        for (kib, expected) in [
+            (192, 64 << 10),
+            (2048, 2 << 20),
+            (3 * 512, 512 << 10),
+            (20, 4096),
+            (2, 4096),
+            (1 << 20, PAYLOAD_BYTES_MAX),
+        ] {
+            assert_eq!(preferred(Some(Bytes::kib(kib))), expected, "{kib} KiB");
+        }
+        assert_eq!(preferred(None), 4096);
+    }
+}

@@ -99,8 +99,22 @@ fn holes_are_made_by_trim_and_by_zeroes_that_need_not_be_stored() {
 /// writes, all levels, with a member missing and with another that took its place.
 #[test]
 fn holes_of_an_array_are_those_of_every_member() {
-    for (level, count) in [(Level::Raid5, 3), (Level::Raid6, 5), (Level::Raid4, 4)] {
+    for (level, count) in [
+        (Level::Raid5, 3),
+        (Level::Raid6, 5),
+        (Level::Raid4, 4),
+        (Level::Linear, 2),
+        (Level::Raid0, 3),
+        (Level::Raid1, 2),
+        (Level::Raid10, 4),
+        (Level::Raid10, 3),
+    ] {
+        // Levels without parity take whole blocks.
+        let block = if level.parity_count() > 0 { 1 } else { 512 };
         for missing in [false, true] {
+            if missing && !level.uses_size() {
+                continue;
+            }
             let source = move |dir: &std::path::Path| {
                 let mut specs = array_files(dir, level, count);
                 if missing {
@@ -116,7 +130,8 @@ fn holes_of_an_array_are_those_of_every_member() {
             let mut image = vec![0; size as usize];
             for round in 0..10 {
                 let len = 1 + random.below([600, 90_000][round % 2]) as usize;
-                let offset = random.below(size - len as u64) as usize;
+                let len = len.next_multiple_of(block);
+                let offset = random.below(size - len as u64) as usize / block * block;
                 let bytes = pattern(round as u64, len);
                 client.write(offset as u64, &bytes).unwrap();
                 image[offset..offset + len].copy_from_slice(&bytes);

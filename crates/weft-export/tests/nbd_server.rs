@@ -7,13 +7,19 @@ mod common;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Client, Meddled, Server, bare, core, descriptors, engine_of, pattern, raid5};
+use common::{
+    Client, Meddled, Server, array_files, assembled_with, bare, core, descriptors, engine_of,
+    pattern, raid5,
+};
+use weft_engine::assemble::Options;
 use weft_engine::{Engine, Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
 use weft_export::control::{Command, FailureKind};
 use weft_export::{ExitState, TimeLimits};
 use weft_nbd::{NbdError, Op};
+use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, DeviceError, OpenMember, OpenOptions};
 use weft_runtime::poison::Core;
@@ -40,6 +46,37 @@ fn what_is_written_is_read_over_both_backends() {
         server.settled();
         assert_eq!(server.stop(), ExitState::Clean);
     }
+}
+
+/// With chunks of 64 KiB.
+#[test]
+fn block_sizes_are_those_of_the_level() {
+    for (level, members, row_kib) in [
+        (Level::Raid0, 2, 128),
+        (Level::Raid0, 3, 64),
+        (Level::Raid1, 2, 4),
+        (Level::Raid10, 4, 128),
+        (Level::Raid10, 3, 64),
+        (Level::Raid5, 5, 256),
+        (Level::Raid6, 4, 128),
+    ] {
+        let make = move |dir: &Path| {
+            let options = Options { read_only: true, ..Options::default() };
+            assembled_with(&options, &array_files(dir, level, members), 64, 1 << 20)
+        };
+        let server = Server::start(make, Backend::Threads);
+        let client = server.client();
+        let sizes = client.connection.export().block_sizes();
+        assert_eq!(sizes.preferred(), row_kib << 10, "{level:?} on {members}");
+        drop(client);
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+    let server = Server::start(bare("8M"), Backend::Threads);
+    let client = server.client();
+    let sizes = client.connection.export().block_sizes();
+    assert_eq!((sizes.minimum(), sizes.preferred()), (512, 4096));
+    drop(client);
+    assert_eq!(server.stop(), ExitState::Clean);
 }
 
 #[test]

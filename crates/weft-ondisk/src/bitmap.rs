@@ -217,6 +217,18 @@ impl BitmapHeader {
         zerocopy::transmute!(raw)
     }
 
+    /// Header of the bitmap of a member that comes new to the array: out of date.
+    #[must_use]
+    pub fn of_new_member(&self) -> Self {
+        Self { events: 0, events_cleared: 0, state: STALE, ..self.clone() }
+    }
+
+    /// The header of bits that are current.
+    #[must_use]
+    pub fn as_current(&self) -> Self {
+        Self { state: self.state & !STALE, ..self.clone() }
+    }
+
     /// Whether it is a lockless bitmap, which has bytes for bits.
     #[must_use]
     pub const fn is_lockless(&self) -> bool {
@@ -380,32 +392,34 @@ impl Bitmap {
         Ok(Self { header, chunk, sync_size, trust, warnings, chunk_count: chunks, states })
     }
 
-    /// Whether the array may be written without a word to the bitmap.
-    ///
-    /// Whoever reads a plain bitmap next finds its event count behind that of the superblocks, and
-    /// takes every bit for set: so a crash, or a member that comes back, costs all of the array and
-    /// not a part of it. Bitmaps of other versions may mean more than which chunks to look at.
-    ///
-    /// Source   Linux 6.12: "bitmap file is out of date … forcing full recovery"; the members' part
-    ///          of it by `interop/lab/cases/60-bitmap.sh`
+    /// Whether this release keeps the bitmap up to date while the array is written: one bit for
+    /// each chunk, of one host. Bits in the order of the host (version 3) are in that of version 4
+    /// wherever [`Bitmap::parse`] gives them.
     #[must_use]
-    pub const fn may_fall_behind(&self) -> bool {
-        self.header.version == 4
+    pub const fn may_be_kept(&self) -> bool {
+        matches!(self.header.version, 3 | 4)
     }
 
-    /// The bytes of the bitmap of a member that comes new to the array: all bits set, and out of
-    /// date.
+    /// Header and bits, as a member has them: a bit is set for each dirty chunk.
     ///
-    /// Shape    whole logical blocks of `logical_block` bytes
+    /// Shape    of versions 3 and 4, not rounded up
     #[must_use]
-    pub fn of_new_member(&self, logical_block: u32) -> Vec<u8> {
-        let header =
-            BitmapHeader { events: 0, events_cleared: 0, state: STALE, ..self.header.clone() };
-        let mut bytes = header.encode().to_vec();
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.header.encode().to_vec();
         let bits = usize::try_from(self.chunk_count.div_ceil(8)).unwrap_or(usize::MAX);
-        let end = bytes.len().saturating_add(bits).next_multiple_of(logical_block as usize);
-        bytes.resize(end, 0xff);
+        bytes.resize(bytes.len().saturating_add(bits), 0);
+        for (first, byte) in (0..).step_by(8).zip(bytes.iter_mut().skip(BITMAP_HEADER_BYTES)) {
+            for index in (first..self.chunk_count).take(8) {
+                *byte |= u8::from(self.state(index) == ChunkState::Dirty) << (index % 8);
+            }
+        }
         bytes
+    }
+
+    /// Whether its bits are of another time.
+    #[must_use]
+    pub const fn is_stale(&self) -> bool {
+        matches!(self.trust, Trust::Stale(_))
     }
 
     /// Number of chunks.
@@ -629,6 +643,8 @@ mod tests {
         assert_eq!(bitmap.trust, Trust::Full);
         assert_eq!(bitmap.chunk_count(), 20);
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 8), (56, 16), (152, 3)]);
+        // Bits past the last chunk mean nothing, and are left out.
+        assert_eq!(bitmap.encode()[BITMAP_HEADER_BYTES..], [0b1000_0001, 1, 0b1000]);
         // Without the last byte the last chunks are not known.
         let bitmap = Bitmap::parse(&bytes(&header, &[0, 0]), &context(155)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(128, 27)]);
@@ -668,22 +684,18 @@ mod tests {
             let origin = Some(ByteOrder::Little);
             let context = BitmapContext { origin, room: Sectors(1 << 20), ..context(155) };
             let bitmap = Bitmap::parse(&bytes(&header, &[0; 1024]), &context).unwrap();
-            assert_eq!(bitmap.may_fall_behind(), version == 4);
+            assert_eq!(bitmap.may_be_kept(), version <= 4);
         }
         let bitmap = Bitmap::parse(&bytes(&header(4, 4096, 155), &[0; 3]), &context(155)).unwrap();
         assert_eq!(bitmap.dirty_ranges().count(), 0);
-        for logical_block in [512, 4096] {
-            let fresh = bitmap.of_new_member(logical_block);
-            assert_eq!(fresh.len(), logical_block as usize);
-            let fresh =
-                Bitmap::parse(&fresh, &BitmapContext { events: 0, ..context(155) }).unwrap();
-            assert!(matches!(fresh.trust, Trust::Stale(_)), "{}", fresh.trust);
-            assert_eq!(ranges(fresh.dirty_ranges()), [(0, 155)]);
-            assert_eq!((fresh.header.events, fresh.header.events_cleared), (0, 0));
-            assert_eq!((fresh.header.uuid, fresh.header.chunksize), (UUID, 4096));
-        }
-        // The bits themselves, should somebody clear the flag.
-        assert!(bitmap.of_new_member(512)[BITMAP_HEADER_BYTES..].iter().all(|byte| *byte == 0xff));
+        let mut fresh = bitmap.header.of_new_member().encode().to_vec();
+        fresh.resize(4096, 0xff);
+        let fresh = Bitmap::parse(&fresh, &BitmapContext { events: 0, ..context(155) }).unwrap();
+        assert!(matches!(fresh.trust, Trust::Stale(_)), "{}", fresh.trust);
+        assert_eq!(ranges(fresh.dirty_ranges()), [(0, 155)]);
+        assert_eq!((fresh.header.events, fresh.header.events_cleared), (0, 0));
+        assert_eq!((fresh.header.uuid, fresh.header.chunksize), (UUID, 4096));
+        assert_eq!(fresh.header.as_current().state, 0);
     }
 
     #[test]

@@ -6,16 +6,18 @@
 //! Source: superblocks of 65 arrays that mdadm 4.2 created on Linux 6.12, `fixtures/md-super`; the
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
+use crate::create_bitmap::{NewBitmap, bitmap_room, no_bitmap};
 use crate::{
     Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1,
-    SuperblockError, Uuid, layout_id, super1::DATA_SECTORS_MIN,
+    SuperblockError, Uuid, layout_id,
+    super1::{DATA_SECTORS_MIN, array_size},
 };
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 
 /// Sectors that the write-intent bitmap of a member gets, whether there is one or not.
 ///
 /// Source   mdadm: nothing below 64 KiB, 4 KiB up to 8 GiB, 64 KiB above, 128 KiB from 200 GiB
-const fn bitmap_space(size: Sectors) -> u64 {
+pub(crate) const fn bitmap_space(size: Sectors) -> u64 {
     const GIB: u64 = 1 << 21;
     match size.0 {
         0..128 => 0,
@@ -50,7 +52,7 @@ pub const fn data_offset_default(member_size: Sectors, chunk: Sectors, ppl: bool
 pub struct NewArray {
     /// Version of the superblocks.
     pub minor: Minor,
-    /// RAID level; not linear.
+    /// RAID level.
     pub level: Level,
     /// Layout; `None` for mdadm's choice: left-symmetric, two near copies, RAID0 "original".
     pub layout: Option<u32>,
@@ -77,6 +79,8 @@ pub struct NewArray {
     pub assume_clean: bool,
     /// Resync RAID4/5/6 rather than rebuild the last member.
     pub force: bool,
+    /// Write-intent bitmap on the members, if there is to be one.
+    pub bitmap: Option<NewBitmap>,
 }
 
 /// A member of a new array.
@@ -92,6 +96,14 @@ pub struct NewMember {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
+    /// A bitmap that the level or the members have no room for.
+    #[error("bitmap: found {found}, expected {expected}")]
+    Bitmap {
+        /// The bitmap.
+        found: String,
+        /// What is legal.
+        expected: String,
+    },
     /// A chunk that the level cannot have.
     #[error("chunk: found {found}, expected {expected}")]
     Chunk {
@@ -115,7 +127,12 @@ pub enum CreateError {
     #[error("planned {0}")]
     Illegal(#[from] SuperblockError),
     /// A layout that the level or the number of members does not allow.
-    #[error("layout: found {found:#x}, expected one of {level} with {raid_disks} members")]
+    #[error("layout: found {}, expected {} with {raid_disks} members",
+        layout_id::name(*level, *found).unwrap_or_else(|| format!("{found:#x}")),
+        match level {
+            Level::Raid10 => "2 or more copies of a chunk, each on a member of its own,".to_owned(),
+            _ => format!("one of {level}"),
+        })]
     Layout {
         /// The layout.
         found: u32,
@@ -124,14 +141,9 @@ pub enum CreateError {
         /// Number of slots.
         raid_disks: usize,
     },
-    /// weft does not create this level.
-    #[error("level: found {found}, expected raid0, raid1, raid4, raid5, raid6 or raid10")]
-    Level {
-        /// The level.
-        found: Level,
-    },
     /// More slots are missing than the level can do without.
-    #[error("missing members: found {found}, expected at most {most} for {level}")]
+    #[error("missing members: found {found}, expected at most {most} for {level}{}",
+        if *level == Level::Raid10 { " that hold the same chunk" } else { "" })]
     Missing {
         /// Number of missing members.
         found: usize,
@@ -158,7 +170,7 @@ pub enum CreateError {
         /// The level.
         level: Level,
     },
-    /// A size that is too small, or one for RAID0, which uses all of each member.
+    /// A size that is too small, or one for RAID0 or linear, which use all of each member.
     #[error("size: found {found}, expected {expected}")]
     Size {
         /// The size.
@@ -211,6 +223,8 @@ struct Place {
     super_offset: Sectors,
     data_size: Sectors,
     bblog_offset: i32,
+    /// 0 without a bitmap.
+    bitmap_offset: i32,
 }
 
 /// Sizes and offsets that all members of a plan share.
@@ -220,6 +234,8 @@ struct Geometry {
     size: Sectors,
     data_offset: Sectors,
     feature_map: Features,
+    /// Sectors of the bitmap, if there is one.
+    bitmap: Option<Sectors>,
 }
 
 impl NewArray {
@@ -240,6 +256,7 @@ impl NewArray {
             spares: Vec::new(),
             assume_clean: false,
             force: false,
+            bitmap: None,
         }
     }
 
@@ -303,7 +320,7 @@ impl NewArray {
                 size: geometry.size,
                 chunk: geometry.chunk,
                 raid_disks: wrap(self.slots.len()),
-                bitmap_offset_raw: [0; 4],
+                bitmap_offset_raw: place.bitmap_offset.to_le_bytes(),
                 reshape: Reshape::default(),
                 data_offset: geometry.data_offset,
                 data_size: place.data_size,
@@ -339,23 +356,20 @@ impl NewArray {
             Level::Linear | Level::Raid0 | Level::Raid10 => slots,
         };
         let largest = self.members().map(|member| member.size).max().unwrap_or_default();
-        let found = if self.level == Level::Raid0 { largest } else { size };
+        let found = if self.level.uses_size() { size } else { largest };
         let most = Sectors((i64::MAX as u64) / SECTOR_BYTES / data_members);
         if found > most { Err(CreateError::TooLarge { found, most }) } else { Ok(()) }
     }
 
     fn check_members(&self) -> Result<(), CreateError> {
         let level = self.level;
-        if level == Level::Linear {
-            return Err(CreateError::Level { found: level });
-        }
         let (found, least) = (self.slots.len(), level.raid_disks_min() as usize);
         // One number is kept for the member to be rebuilt.
         let most = (ROLES_MAX as usize).saturating_sub(self.spares.len() + 1);
         if !(least..=most).contains(&found) {
             return Err(CreateError::RaidDisks { found, least, most, level });
         }
-        if level == Level::Raid0 && !self.spares.is_empty() {
+        if !level.uses_size() && !self.spares.is_empty() {
             return Err(CreateError::Spares { found: self.spares.len(), level });
         }
         let missing = self.missing().count();
@@ -386,13 +400,15 @@ impl NewArray {
         let unit = if level == Level::Raid1 { RAID1_SIZE_UNIT } else { chunk };
         if let Some(found) = self.size {
             let expected = match level {
-                Level::Raid0 => "none, for raid0 uses all of each member".to_owned(),
+                Level::Linear | Level::Raid0 => {
+                    format!("none, for {level} uses all of each member")
+                }
                 // Mirrors have no chunk that an explicit size must be cut to.
                 Level::Raid1 => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
                 _ => format!("at least the chunk, {chunk}"),
             };
             let least = if level == Level::Raid1 { DATA_SECTORS_MIN } else { chunk.0 };
-            if level == Level::Raid0 || found.0 < least {
+            if !level.uses_size() || found.0 < least {
                 return Err(CreateError::Size { found, expected });
             }
         }
@@ -409,7 +425,7 @@ impl NewArray {
         }
         let smallest = usable.iter().copied().min().unwrap_or_default();
         let size = match self.size {
-            _ if level == Level::Raid0 => Sectors::ZERO,
+            _ if !level.uses_size() => Sectors::ZERO,
             Some(size) if level == Level::Raid1 => size,
             size => size.unwrap_or(smallest).round_down(unit),
         };
@@ -421,7 +437,30 @@ impl NewArray {
                 feature_map.insert(Features::RAID0_LAYOUT);
             }
         }
-        Ok(Geometry { layout, chunk, size, data_offset, feature_map })
+        let bitmap = match &self.bitmap {
+            None => None,
+            Some(_) if matches!(level, Level::Linear | Level::Raid0) => {
+                return Err(CreateError::Bitmap {
+                    found: "one".to_owned(),
+                    expected: no_bitmap(level),
+                });
+            }
+            Some(bitmap) => {
+                feature_map.insert(Features::BITMAP);
+                let room = bitmap_room(self.minor.into(), size);
+                Some(bitmap.area(self.sync_size(layout, chunk, size), room)?)
+            }
+        };
+        Ok(Geometry { layout, chunk, size, data_offset, feature_map, bitmap })
+    }
+
+    /// Sectors that the bits of a bitmap cover.
+    fn sync_size(&self, layout: u32, chunk: Sectors, size: Sectors) -> Sectors {
+        if self.level != Level::Raid10 {
+            return size;
+        }
+        let raid_disks = wrap(self.slots.len());
+        array_size(self.level, layout, size, chunk, raid_disks).unwrap_or_default()
     }
 
     fn legal_chunk(&self) -> Result<Sectors, CreateError> {
@@ -509,12 +548,21 @@ impl NewArray {
             let expected = crate::MEMBER_SECTORS_MIN;
             return Err(CreateError::TooSmall { member, found: member_size, expected });
         };
-        let (before, log) = (bitmap_space(geometry.size), u64::from(BBLOG_SECTORS));
+        let log = u64::from(BBLOG_SECTORS);
+        let bitmap = geometry.bitmap.map(|area| area.0.next_multiple_of(8));
+        // What mdadm keeps free for a bitmap to come, or what the bitmap takes.
+        let kept = bitmap_space(geometry.size);
+        let before = match self.minor {
+            Minor::V1_0 => kept,
+            Minor::V1_1 | Minor::V1_2 => bitmap.unwrap_or(kept),
+        };
+        let near = |sectors: u64| i32::try_from(sectors).expect("at most a few hundred");
         Ok(match self.minor {
             Minor::V1_0 => Place {
                 super_offset,
                 data_size: Sectors(super_offset.0.saturating_sub(before + log)),
                 bblog_offset: -i32::from(BBLOG_SECTORS),
+                bitmap_offset: bitmap.map_or(0, |bitmap| -near(bitmap + log)),
             },
             Minor::V1_1 | Minor::V1_2 => {
                 // After the superblock and the bitmap's space; else the last there is before data.
@@ -526,7 +574,8 @@ impl NewArray {
                 Place {
                     super_offset,
                     data_size: Sectors(member_size.0 - geometry.data_offset.0),
-                    bblog_offset: i32::try_from(offset).expect("at most 8 + 256"),
+                    bblog_offset: near(offset),
+                    bitmap_offset: bitmap.map_or(0, |_| 8),
                 }
             }
         })
@@ -713,8 +762,7 @@ mod tests {
     #[test]
     fn what_cannot_be_created_is_said() {
         type Change = fn(&mut NewArray);
-        let table: [(Change, &str); 12] = [
-            (|array| array.level = Level::Linear, "level: found linear, expected raid0"),
+        let table: [(Change, &str); 11] = [
             (|array| array.slots.truncate(1), "raid devices: found 1, expected 2..=1919 for raid5"),
             (|array| array.level = Level::Raid6, "raid devices: found 3, expected 4..=1919"),
             (|array| array.chunk = Some(Sectors(96)), "chunk: found 96 sectors, expected a power"),

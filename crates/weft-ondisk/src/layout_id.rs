@@ -154,7 +154,8 @@ pub fn name(level: Level, layout: u32) -> Option<String> {
     }
 }
 
-/// The layout number a user means: a name, a short name (`ls`, `n2`, `f2`, `o2`) or the number.
+/// The layout number a user means: a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`,
+/// `f2`, `o2`) or the number.
 ///
 /// Errors   `None` when the text names no layout of this level. Whether a RAID10 layout fits the
 ///          number of members is asked of [`is_legal`].
@@ -168,12 +169,15 @@ pub fn parse(level: Level, text: &str) -> Option<u32> {
             })
             .map(|(code, ..)| code),
         Level::Raid10 => {
-            let (kind, count) = text.split_at_checked(1)?;
+            let (kind, count) = match text.split_once('=') {
+                Some(named) => named,
+                None => text.split_at_checked(1)?,
+            };
             let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
             match kind {
-                "n" => Some(1 << 8 | copies),
-                "f" => Some(copies << 8 | 1),
-                "o" => Some(1 << 16 | copies << 8 | 1),
+                "n" | "near" => Some(1 << 8 | copies),
+                "f" | "far" => Some(copies << 8 | 1),
+                "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
                 _ => None,
             }
         }
@@ -221,10 +225,11 @@ mod tests {
             ("o2", 0x1_0201, "offset=2"),
         ] {
             assert_eq!(parse(Level::Raid10, text), Some(code));
+            assert_eq!(parse(Level::Raid10, long), Some(code));
             assert_eq!(name(Level::Raid10, code).as_deref(), Some(long));
         }
         assert_eq!(name(Level::Raid10, 0x202).as_deref(), Some("near=2, far=2"));
-        for bad in ["", "n", "n0", "n256", "x2", "é2", "n-1"] {
+        for bad in ["", "n", "n0", "n256", "x2", "é2", "n-1", "near", "near=", "=2", "far2"] {
             assert_eq!(parse(Level::Raid10, bad), None, "{bad}");
         }
     }

@@ -33,6 +33,7 @@ mod bitmap;
 mod calendar;
 pub mod crc;
 mod create;
+mod create_bitmap;
 mod error;
 mod examine;
 mod journal;
@@ -53,6 +54,7 @@ pub use bitmap::{
     LOCKLESS_HEADER_BYTES, Readd, Trust,
 };
 pub use create::{CreateError, NewArray, NewMember, data_offset_default};
+pub use create_bitmap::{BITMAP_DEFAULT_ABOVE, NewBitmap};
 pub use error::{At, LogError, SuperblockError};
 pub use journal::{
     JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MetaBlock, Payload, journal_block_checksum,

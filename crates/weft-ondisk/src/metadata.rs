@@ -211,7 +211,7 @@ impl Reader<'_> {
             Ok(Some(room)) => room,
             Err(error) => return Ok(Some(Err(error.to_string()))),
         };
-        let sync_size = self.superblock.size();
+        let sync_size = self.superblock.sync_size();
         // As much as md writes at once; a logical block may be as large.
         let first = bytes_of(room.len, 4096);
         let bytes = self.get("bitmap", room.start, first)?;

@@ -24,7 +24,7 @@
 //! superblocks counts: mdadm 4.2 takes the one created last, weft asks when they name two arrays.
 
 use crate::super1::{Area, Features, MdTime, Minor, Reason, Role, Super1};
-use crate::{At, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
+use crate::{At, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
 use std::fmt;
 use std::str::FromStr;
 use weft_units::{SectorRange, Sectors};
@@ -387,12 +387,59 @@ impl Superblock {
         }
     }
 
+    /// Whether this member is to be read only when no other has the data.
+    #[must_use]
+    pub fn is_write_mostly(&self) -> bool {
+        match self {
+            Self::V0_90(old) => {
+                let own = old.disks.get(old.this_disk.number as usize);
+                own.is_some_and(|disk| disk.state & Disk090::WRITE_MOSTLY != 0)
+            }
+            Self::V1(new) => new.devflags & Super1::WRITE_MOSTLY != 0,
+        }
+    }
+
     /// Sectors of the array; `None` for linear and RAID0, where each member adds what it has.
     #[must_use]
     pub fn array_size(&self) -> Option<Sectors> {
         match self {
             Self::V0_90(old) => old.array_size(),
             Self::V1(new) => new.array_size(),
+        }
+    }
+
+    /// Whether another superblock describes the same array: the field that differs if not.
+    ///
+    /// # Errors
+    /// What was found and what was expected, as a sentence.
+    pub fn same_array(&self, other: &Self) -> Result<(), String> {
+        let fields = |it: &Self| {
+            [
+                ("version", it.version().to_string()),
+                ("ctime", it.ctime().secs.to_string()),
+                ("level", it.level().to_string()),
+                ("layout", it.layout().to_string()),
+                ("size", it.size().to_string()),
+                ("chunksize", it.chunk().to_string()),
+                ("raid_disks", it.raid_disks().to_string()),
+                ("bitmap", it.features().contains(Features::BITMAP).to_string()),
+            ]
+        };
+        for ((field, found), (_, expected)) in fields(other).into_iter().zip(fields(self)) {
+            if found != expected {
+                return Err(format!("superblock {field}: found {found}, expected {expected}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sectors that a resync goes over, and bits of a bitmap cover: the data of a member, for
+    /// RAID10 the array.
+    #[must_use]
+    pub fn sync_size(&self) -> Sectors {
+        match self.level() {
+            Level::Raid10 => self.array_size().unwrap_or_default(),
+            _ => self.size(),
         }
     }
 
@@ -561,6 +608,36 @@ impl Superblock {
         match self {
             Self::V0_90(old) => Ok(old.bitmap_room()),
             Self::V1(new) => new.bitmap_room(member_size),
+        }
+    }
+
+    /// Sectors from the superblock to the write-intent bitmap, if there is one.
+    #[must_use]
+    pub fn bitmap_offset(&self) -> Option<i32> {
+        match self {
+            Self::V0_90(old) => old.bitmap_room().map(|_| Super090::BITMAP_OFFSET),
+            Self::V1(new) => new.bitmap_offset(),
+        }
+    }
+
+    /// Says that there is a write-intent bitmap, or none.
+    ///
+    /// Units    sectors from the superblock; 0.90 has but one place and says nothing of it
+    pub fn set_bitmap(&mut self, offset: Option<i32>) {
+        match (self, offset) {
+            (Self::V0_90(old), Some(_)) => old.state |= Super090::BITMAP_PRESENT,
+            (Self::V0_90(old), None) => old.state &= !Super090::BITMAP_PRESENT,
+            (Self::V1(new), Some(offset)) => {
+                new.feature_map.insert(Features::BITMAP);
+                new.bitmap_offset_raw = offset.to_le_bytes();
+            }
+            (Self::V1(new), None) => {
+                if new.bitmap_offset().is_some() {
+                    new.bitmap_offset_raw = [0; 4];
+                }
+                new.feature_map.remove(Features::BITMAP);
+                new.feature_map.remove(Features::RECOVERY_BITMAP);
+            }
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Update<'a> {
     pub number: u32,
     /// Sectors of data that a member has that is being rebuilt.
     pub recovery_offset: Option<Sectors>,
+    /// Of its data behind them, only the chunks that the bitmap names are missing.
+    pub recovery_follows_bitmap: bool,
 }
 
 /// Reasons why a device cannot be a spare.
@@ -154,6 +156,11 @@ impl Super1 {
         } else {
             self.feature_map.remove(Features::RECOVERY);
             self.recovery_offset_raw = 0;
+        }
+        if update.recovery_offset.is_some() && update.recovery_follows_bitmap {
+            self.feature_map.insert(Features::RECOVERY_BITMAP);
+        } else {
+            self.feature_map.remove(Features::RECOVERY_BITMAP);
         }
     }
 }

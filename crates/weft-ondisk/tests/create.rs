@@ -91,6 +91,35 @@ fn chunks_sizes_and_offsets_are_legal_up_to_their_edges() {
     }
 }
 
+#[test]
+fn options_that_a_level_has_no_use_for_are_refused() {
+    type Change = fn(&mut NewArray);
+    let table: [(Level, Change, &str); 3] = [
+        (
+            Level::Linear,
+            |it| it.size = Some(Sectors(4096)),
+            "size: found 4096 sectors, expected none, for linear uses all of each member",
+        ),
+        (
+            Level::Linear,
+            |it| it.chunk = Some(Sectors(8)),
+            "chunk: found 8 sectors, expected none for this level",
+        ),
+        (
+            Level::Raid10,
+            |it| it.layout = Some(0x104),
+            "layout: found near=4, expected 2 or more copies of a chunk, each on a member of its own, \
+             with 3 members",
+        ),
+    ];
+    for (level, change, expected) in table {
+        let mut changed = array(level, 3, 16 * GIB);
+        assert_eq!(said(&changed), "legal", "{level}");
+        change(&mut changed);
+        assert_eq!(said(&changed), expected, "{level}");
+    }
+}
+
 /// The largest arrays end below 8 EiB.
 #[test]
 fn an_array_has_as_many_bytes_as_a_block_device_can() {

@@ -425,7 +425,8 @@ fn what_is_not_kept_up_to_date_is_not_written() {
         (0x1, &[]),
         (0x8, &["BADBLOCKS"]),
         (0x10, &["REPLACEMENT"]),
-        (0x83, &["RECOVERY_BITMAP"]),
+        (0x82, &["RECOVERY_BITMAP"]),
+        (0x83, &[]),
         (0x101, &["CLUSTERED"]),
         (0x200, &["JOURNAL"]),
     ] {

@@ -33,7 +33,8 @@ fn members() -> Vec<Standing> {
 
 fn update(members: &[Standing], number: u32, recovery_offset: Option<Sectors>) -> Update<'_> {
     let (utime, resync) = (MdTime::from_secs(77), ResyncOffset::At(Sectors(64)));
-    Update { events: 50, utime, resync, members, number, recovery_offset }
+    let recovery_follows_bitmap = false;
+    Update { events: 50, utime, resync, members, number, recovery_offset, recovery_follows_bitmap }
 }
 
 #[test]

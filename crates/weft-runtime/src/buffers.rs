@@ -336,13 +336,18 @@ impl Mapping {
     pub(crate) fn new(file: impl AsFd, bytes: u64) -> std::io::Result<Self> {
         let file = file.as_fd();
         let sealed = rustix::fs::fcntl_get_seals(file)?.contains(rustix::fs::SealFlags::SHRINK);
-        let long = u64::try_from(rustix::fs::fstat(file)?.st_size).is_ok_and(|len| len >= bytes);
+        let stat = rustix::fs::fstat(file)?;
+        let long = u64::try_from(stat.st_size).is_ok_and(|len| len >= bytes);
+        let full = u64::try_from(stat.st_blocks).is_ok_and(|blocks| blocks * 512 >= bytes);
         if !sealed || !long || bytes == 0 {
             return Err(std::io::ErrorKind::Unsupported.into());
         }
         let bytes = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let (at, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
+        let at = std::ptr::null_mut();
+        // Pages that are there are mapped at once, so that the first use of each costs no fault;
+        // holes stay holes.
+        let flags = if full { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let mapped = unsafe { mmap(at, bytes, protection, flags, file, 0) }?;
         let base = NonNull::new(mapped.cast()).expect("mmap gives an address or an error");

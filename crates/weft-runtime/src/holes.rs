@@ -3,16 +3,22 @@
 //! A hole of a file reads as zeroes and nothing is stored for it. Block devices have none that
 //! could be found, and what an overlay holds is not looked at: such ranges count as data.
 //!
-//! Source   lseek(2), `SEEK_DATA` and `SEEK_HOLE`
+//! Holes are made by one call for files and devices (`punch`), because what was discarded has to
+//! read as zeroes: `BLKDISCARD` and a discard of an NVMe or SATA disk leave open what is read
+//! afterwards. The hole of a block device is a command that writes zeroes and may unmap; where the
+//! device has none, it is refused, and zeroes are stored (see `member_io/`). The device's discard
+//! granularity and alignment are advice: what is less than that is zeroed all the same.
+//!
+//! Source   lseek(2), `SEEK_DATA` and `SEEK_HOLE`; fallocate(2), `FALLOC_FL_PUNCH_HOLE`
 
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use rustix::fs::{FileType, SeekFrom, fstat, seek};
+use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
 use weft_units::Bytes;
 
-use crate::devices::{Access, OpenMember};
+use crate::devices::{Access, Medium, OpenMember};
 use crate::threads::punch;
 
 /// A stretch of a member that is all hole or all data.
@@ -47,34 +53,61 @@ impl OpenMember {
         if hole.0 > 0 {
             return Stretch { hole: true, len: hole };
         }
-        let start = self.start().0 + at.0;
-        let position = match seek(self, SeekFrom::Hole(start)) {
-            Ok(position) if self.overlay().is_none() && position > start => position,
-            _ => start + len.0,
-        };
-        Stretch { hole: false, len: Bytes(position.min(start + len.0) - start) }
+        match self.overlay() {
+            None => data_from(self, self.start().0 + at.0, len),
+            Some(_) => Stretch { hole: false, len },
+        }
     }
 
-    /// Whether holes can be made in the member. Tried behind its end, where there is nothing to
-    /// lose. Block devices promise too little: what they discard may read as anything.
+    /// Whether holes can be made in the member. Nothing of it is changed: a file is tried behind
+    /// its end, and a block device is believed its limits. Of an overlay it is asked of its file.
     #[must_use]
     pub fn can_discard(&self) -> bool {
-        let Ok(stat) = fstat(self) else { return false };
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let writable = self.access() == Access::ReadWrite && self.overlay().is_none();
-        let Ok(end) = u64::try_from(stat.st_size) else { return false };
-        let tried = || {
-            let file = self.as_fd().try_clone_to_owned().map(File::from);
-            let before = file.as_ref().ok().and_then(|file| file.metadata().ok()?.modified().ok());
-            let tried = punch(self, end.next_multiple_of(4096), 4096);
-            // Nothing was written, and the time of the last write is what overlays go by.
-            if let (Ok(file), Some(before)) = (file, before) {
-                let _ = file.set_modified(before);
-            }
-            tried
-        };
-        is_file && writable && (self.is_memory() || tried().is_ok())
+        if self.access() != Access::ReadWrite {
+            return false;
+        }
+        match (self.overlay(), self.medium()) {
+            (Some(overlay), _) => overlay.can_discard(),
+            (None, Medium::BlockDevice) => self.device_discards(),
+            (None, Medium::File) => can_punch(self),
+            (None, Medium::Memory) => true,
+        }
     }
+}
+
+/// Stretch of a file from byte `start` on, of `len` bytes at most.
+pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
+    match seek(&file, SeekFrom::Data(start)) {
+        Err(Errno::NXIO) => Stretch { hole: true, len },
+        Ok(position) if position > start => {
+            Stretch { hole: true, len: Bytes(position.min(start + len.0) - start) }
+        }
+        Ok(_) => data_from(file, start, len),
+        Err(_) => Stretch { hole: false, len },
+    }
+}
+
+/// Data from byte `start` on, which is in no hole, up to the next hole.
+fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
+    let position = match seek(file, SeekFrom::Hole(start)) {
+        Ok(position) if position > start => position,
+        _ => start + len.0,
+    };
+    Stretch { hole: false, len: Bytes(position.min(start + len.0) - start) }
+}
+
+/// Whether holes can be made in a file. Tried behind its end, where there is nothing to lose.
+pub(crate) fn can_punch(file: impl AsFd) -> bool {
+    let Ok(stat) = fstat(&file) else { return false };
+    let Ok(end) = u64::try_from(stat.st_size) else { return false };
+    let twin = file.as_fd().try_clone_to_owned().map(File::from);
+    let before = twin.as_ref().ok().and_then(|twin| twin.metadata().ok()?.modified().ok());
+    let tried = punch(&file, end.next_multiple_of(4096), 4096);
+    // Nothing was written, and the time of the last write is what overlays go by.
+    if let (Ok(twin), Some(before)) = (twin, before) {
+        let _ = twin.set_modified(before);
+    }
+    tried.is_ok()
 }
 
 #[cfg(test)]

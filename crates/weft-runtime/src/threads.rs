@@ -270,9 +270,10 @@ fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
     }
 }
 
-/// Stores nothing for a range, which reads as zeroes then.
+/// Stores nothing for a range, which reads as zeroes then. A block device is told to write zeroes
+/// and may unmap; one that has no command for that refuses (`EOPNOTSUPP`).
 ///
-/// Source   fallocate(2)
+/// Source   fallocate(2); Linux `block/fops.c`, `blkdev_fallocate`
 pub(crate) fn punch(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(file, mode, offset, len)

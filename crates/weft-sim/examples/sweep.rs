@@ -3,7 +3,7 @@
 //! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which
 //! planted bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
 //! `scripts FIRST SEEDS` leaves load and the small scope out; `replay NAME NUMBER` does one piece
-//! of work again.
+//! of work again; `shrink PROFILE SEED` shows the fewest steps with which a seed fails.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -16,7 +16,8 @@ use weft_sim::World;
 use weft_sim::bugs::{CHECKERS, hunt};
 use weft_sim::excuses::Excuses;
 use weft_sim::known_open::KNOWN_OPEN;
-use weft_sim::script::Profile;
+use weft_sim::script::{Profile, Script};
+use weft_sim::shrink::shrink;
 use weft_sim::sweep::{Silent, Totals, Work, run};
 
 fn main() -> ExitCode {
@@ -38,6 +39,10 @@ fn main() -> ExitCode {
             Some(work) => replay(work),
             None => usage(),
         },
+        ["shrink", name, number] => match named(name, number) {
+            Some(Work::Seed(profile, seed)) => shortest(profile, seed),
+            _ => usage(),
+        },
         _ => usage(),
     }
 }
@@ -49,7 +54,7 @@ fn named(name: &str, number: &str) -> Option<Work> {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: sweep gate | bugs SCRIPTS [NAME] | run FIRST SEEDS | scripts FIRST SEEDS | \
-         replay NAME NUMBER"
+         replay NAME NUMBER | shrink PROFILE SEED"
     );
     ExitCode::from(2)
 }
@@ -61,7 +66,6 @@ struct Gate(&'static str, u64, u64, String);
 struct Ceiling(&'static str, u64, u64, String);
 
 fn gate() -> ExitCode {
-    let profiles = Profile::ALL.iter();
     // What is known to fail has a test of its own.
     let open = |profile: &Profile, seed: u64| {
         KNOWN_OPEN.iter().any(|known| {
@@ -69,8 +73,11 @@ fn gate() -> ExitCode {
             known.seed == seed && name == profile.name && more == profile.more
         })
     };
-    let scripts = profiles.flat_map(|profile| {
-        GATE_SEEDS.filter(move |seed| !open(profile, *seed)).map(|seed| Work::Seed(*profile, seed))
+    let with_parity = Profile::ALL.into_iter().map(|profile| (profile, GATE_SEEDS));
+    let without = Profile::STRAIGHT.into_iter().map(|profile| (profile, GATE_STRAIGHT_SEEDS));
+    let bitmaps = Profile::BITMAPS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let scripts = with_parity.chain(without).chain(bitmaps).flat_map(|(profile, seeds)| {
+        seeds.filter(move |seed| !open(&profile, *seed)).map(move |seed| Work::Seed(profile, seed))
     });
     let scopes = (0..GATE_SCOPES).map(Work::Scope);
     let steady = (0..GATE_STEADY).map(Work::Steady);
@@ -110,7 +117,8 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     let of_cuts = |name, count: u64, floor| {
         Gate(name, cuts.percent(count), floor, format!("{count} of {} cuts", cuts.points))
     };
-    vec![
+    let mut gates = Vec::from(gates_of_levels(totals));
+    gates.extend([
         Gate("simulated I/Os", totals.requests, 5_000_000, {
             let verified = totals.verified;
             format!("{} of steady load; {verified} sectors read back", totals.steady_requests)
@@ -125,7 +133,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
             },
         ),
         Gate("fault seeds", totals.fault_seeds, 1_000, format!("of {} seeds", totals.seeds)),
-        Gate("crash points", totals.crash_points(), 5_000, {
+        Gate("crash points", totals.crash_points(), 20_000, {
             let (states, kills) = (totals.scope_states, totals.kills);
             format!("{states} sampled states of short scripts; {kills} deaths of the process alone")
         }),
@@ -176,6 +184,23 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
         Gate("planted bugs found", bugs.found, Mutant::ALL.len() as u64, {
             format!("of {}, after {} scripts; missed: {:?}", bugs.all, bugs.scripts, bugs.missed)
         }),
+    ]);
+    gates
+}
+
+/// The same of levels without parity, and of arrays with a bitmap.
+fn gates_of_levels(totals: &Totals) -> [Gate; 7] {
+    let cuts = totals.coverage;
+    [
+        Gate("seeds of every level", totals.seeds, 2_000, "bitmap on and off".to_owned()),
+        Gate("seeds without parity", totals.straight_seeds, 2_000, "RAID 0, 1, 10, linear".into()),
+        Gate("crash points without parity", totals.straight_points, 5_000, "of them".to_owned()),
+        Gate("seeds with a bitmap", totals.bitmap_seeds, 1_000, {
+            format!("{} members were taken back by it", cuts.re_added)
+        }),
+        Gate("crash points with a bitmap", totals.bitmap_points, 3_000, "of them".to_owned()),
+        Gate("columns compared by their bits", cuts.judged_by_bits, 100_000, "by I20".to_owned()),
+        Gate("members taken back", cuts.re_added, 100, "for what bits say they miss".to_owned()),
     ]
 }
 
@@ -232,6 +257,19 @@ fn replay(work: Work) -> ExitCode {
     let totals = work.run();
     println!("{totals:?}");
     finish(&totals, true)
+}
+
+/// The shortest failing script that is found of a seed.
+fn shortest(profile: Profile, seed: u64) -> ExitCode {
+    let shortest = quietly(|| {
+        let failure = Script::generate(seed, profile).run().err()?;
+        Some(shrink(&failure, &|_| (), 400))
+    });
+    match shortest {
+        Some(failure) => println!("{failure}"),
+        None => println!("{} {seed} does not fail", profile.name),
+    }
+    ExitCode::SUCCESS
 }
 
 fn finish(totals: &Totals, enough: bool) -> ExitCode {
@@ -335,6 +373,8 @@ fn quietly<T>(act: impl FnOnce() -> T) -> T {
 
 /// Of each profile. Other seeds than those of the tests.
 const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
+const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
+const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 200;
 /// 20,000 requests each, as of steady load.

@@ -6,7 +6,7 @@
 //!
 //! Source   spec reliability.md §6.4
 
-use weft_engine::knobs::{Activation, Knobs, PlanRule, PriorityRule, Writes};
+use weft_engine::knobs::{Activation, FlushRule, Knobs, PlanRule, PriorityRule, Writes};
 use weft_engine::mutant::Mutant;
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_ondisk::Level;
@@ -19,36 +19,48 @@ use crate::rng::Rng;
 use crate::script::{Plant, Profile, Script, ScriptStep};
 
 /// The checkers that a script can run with alone, by the beginning of their names.
-pub const CHECKERS: [&str; 15] = [
+pub const CHECKERS: [&str; 16] = [
     "I1 ", "I2 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I9 ", "I10", "I11", "I12", "I13",
-    "I19", "P5 ",
+    "I19", "I20", "P5 ",
 ];
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 22] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 34] = [
+    (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
+    (Mutant::BitClearedEarly, &["I20"]),
     (Mutant::BrokenAcknowledges, &["I4 ", "I2 "]),
     (Mutant::CacheNotResized, &["I12"]),
     (Mutant::CommandEndForgotten, &["I13"]),
     (Mutant::ChunkEdgeOffByOne, &["I1 ", "I2 ", "I7 "]),
+    (Mutant::CopyOnWrongMember, &["I4 ", "I7 "]),
     (Mutant::CreditLostOnDisconnect, &["I11"]),
+    (Mutant::DataBeforeBit, &["I20", "I6 "]),
     (Mutant::DiscardBeforeDirty, &["I5 "]),
     (Mutant::DiscardKeepsStripes, &["I6 "]),
     (Mutant::DiscardSkipsOneMember, &["I4 ", "I8 ", "I6 "]),
     (Mutant::DiscardUnderSync, &["I10"]),
     (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
+    (Mutant::FlushServedByEarlier, &["I4 "]),
+    (Mutant::FlushSkipForgetsMetadata, &["I4 "]),
     (Mutant::FlushSkipsOneMember, &["I4 ", "I5 "]),
     (Mutant::FrameReusedInFlight, &["I10", "I7 ", "I11"]),
     (Mutant::FullStripeWriteWithoutTail, &["I4 ", "I8 ", "I6 "]),
     (Mutant::LeaseNotGivenBack, &["I13", "I11"]),
     (Mutant::LostWakeUp, &["I13"]),
+    (Mutant::MergeAcrossFlush, &["I4 "]),
+    (Mutant::MirrorReadUnsynced, &["I2 "]),
+    (Mutant::MissedWriteNotRecorded, &["I4 "]),
+    (Mutant::ReaddOfTooOld, &["I8 ", "I6 ", "I2 "]),
     (Mutant::RmwNewAsOld, &["I6 ", "I2 ", "I7 "]),
     (Mutant::StaleMemberAfterAdd, &["I2 ", "I4 ", "I6 "]),
     (Mutant::SuperblockRetriedLate, &["I13"]),
+    (Mutant::ToleratesByCount, &["I13"]),
     (Mutant::WaitWithoutEnd, &["I19"]),
     (Mutant::WrongQExponent, &["I6 "]),
+    (Mutant::ZoneBoundaryOffByOne, &["I4 ", "I7 "]),
 ];
 
 /// Bugs that need more scripts than the table allows: any checker may report them.
@@ -66,6 +78,13 @@ pub const UNUSED: [(&str, &str); 3] = [
 
 const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
+/// The same of levels without parity.
+const STRAIGHT: [Profile; 3] = [Profile::STRAIGHT[1], Profile::STRAIGHT[3], Profile::STRAIGHT[4]];
+
+/// The same of arrays with a bitmap, on which members fail and come back.
+const BITMAPS: [Profile; 4] =
+    [Profile::BITMAPS[2], Profile::BITMAPS[6], Profile::BITMAPS[3], Profile::BITMAPS[7]];
+
 const FIRST_SEED: u64 = 20_000;
 
 /// The script with this number in which a bug may show.
@@ -74,6 +93,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {
         Mutant::CacheNotResized => return shrinking(number),
         Mutant::DiscardUnderSync => return trimming(number),
+        Mutant::MergeAcrossFlush => return appending(number),
         Mutant::SuperblockRetriedLate => return filling(number),
         Mutant::WaitWithoutEnd => return starving(number),
         _ => {}
@@ -81,9 +101,22 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     let profile = match mutant {
         Mutant::BrokenAcknowledges => Profile::BEYOND_POWERED,
         Mutant::CommandEndForgotten => Profile::QUEUES,
+        Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
+            BITMAPS[number as usize % BITMAPS.len()]
+        }
+        Mutant::AckBeforeAllCopies
+        | Mutant::CopyOnWrongMember
+        | Mutant::MirrorReadUnsynced
+        | Mutant::MissedWriteNotRecorded
+        | Mutant::ToleratesByCount
+        | Mutant::ZoneBoundaryOffByOne => STRAIGHT[number as usize % STRAIGHT.len()],
         _ => PROFILES[number as usize % PROFILES.len()],
     };
-    Script::generate(FIRST_SEED + number, profile)
+    let mut script = Script::generate(FIRST_SEED + number, profile);
+    if mutant == Mutant::FlushSkipForgetsMetadata {
+        script.options.knobs.flush_batch = FlushRule::Needed;
+    }
+    script
 }
 
 /// The first of so many scripts that shows a bug to this checker, or to any.
@@ -127,6 +160,22 @@ fn shrinking(number: u64) -> Script {
     steps
         .extend((0..3).map(|client| write(client + 1, u64::from(client) * 131_072, 131_072, true)));
     made("shrinking", options, Order::Random, steps)
+}
+
+/// A client writes, and beside it what has to be durable, both before anything is sent.
+fn appending(number: u64) -> Script {
+    let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
+    options.seed = number;
+    let mut steps = vec![write(1, 0, 4096, true), ScriptStep::Finish];
+    for turn in 0..8 {
+        let start = (1 + 4 * turn) * 4096;
+        let flags = Flags { sync: true, fua: true, ..Flags::NONE };
+        let (op, start_fua) = (RequestOp::Write, start + 4096);
+        steps.push(write(1, start, 4096, true));
+        steps.push(ScriptStep::Ask { client: 1, op, start: start_fua, len: 4096, flags });
+        steps.push(ScriptStep::Finish);
+    }
+    made("appending", options, Order::Random, steps)
 }
 
 /// Trims come while all parity is compared.

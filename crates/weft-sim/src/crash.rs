@@ -92,8 +92,12 @@ pub struct Coverage {
     pub judged_partly: u64,
     /// Columns whose parity was judged, in all of them.
     pub judged_columns: u64,
+    /// Columns that were compared as their bits of the bitmap were cleared (I20).
+    pub judged_by_bits: u64,
     /// Members of which an assembly could not read the superblock.
     pub unreadable_superblocks: u64,
+    /// Members that left and were taken back for what the bitmap says that they miss.
+    pub re_added: u64,
     /// Assemblies that were refused, as too many superblocks were torn or not to be read.
     pub refused: u64,
     /// Assemblies of what is dirty and degraded, each refused before there was consent.
@@ -139,11 +143,13 @@ impl Coverage {
         self.judged_degraded += other.judged_degraded;
         self.judged_partly += other.judged_partly;
         self.judged_columns += other.judged_columns;
+        self.judged_by_bits += other.judged_by_bits;
         self.consents += other.consents;
         self.longest_sync = self.longest_sync.max(other.longest_sync);
         self.longest_finish = self.longest_finish.max(other.longest_finish);
         self.unreadable_superblocks += other.unreadable_superblocks;
         self.refused += other.refused;
+        self.re_added += other.re_added;
         self.given_up += other.given_up;
         self.hole_predicted += other.hole_predicted;
         self.hole_wrong += other.hole_wrong;

@@ -267,9 +267,12 @@ impl World {
         if self.options.checked {
             self.ask_for_lost_work();
             let snapshot = self.snapshot();
+            let mut waited = false;
             self.checkers.settled(&snapshot);
             if snapshot.volumes.iter().all(|volume| volume.requests_active == 0) {
-                self.orphans.clear();
+                let orphans = std::mem::take(&mut self.orphans);
+                // Others may wait for them.
+                waited = !orphans.is_empty();
             }
             if snapshot.tokens_outstanding != self.pending.len() {
                 let (engine, driver) = (snapshot.tokens_outstanding, self.pending.len());
@@ -279,6 +282,9 @@ impl World {
                 ));
             }
             self.look_for_failures();
+            if waited && self.pump() {
+                self.settle();
+            }
         }
     }
 

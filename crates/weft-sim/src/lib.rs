@@ -29,7 +29,7 @@
 //! use weft_sim::{Rig, chunk_kib};
 //!
 //! let mut rig = Rig::raid5(3, chunk_kib(4));
-//! assert_eq!(rig.array.geometry.data_members(), 2);
+//! assert_eq!(rig.array.geometry().data_members(), 2);
 //! ```
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,13 +1,17 @@
 //! Options of a simulated world: array, members, memory, payload, seed.
 
+use std::collections::BTreeSet;
+
 use weft_engine::knobs::Knobs;
+use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
-use weft_ondisk::{Level, Version};
+use weft_ondisk::{Level, Version, layout_id};
 use weft_units::{Bytes, Sectors, Span};
 
+use crate::checker::Array;
 use crate::payload::PayloadMode;
 
-/// Options of a world. Printed with every failure. Printed with every failure.
+/// Options of a world. Printed with every failure.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// RAID level.
@@ -18,8 +22,10 @@ pub struct Options {
     pub layout: Option<u32>,
     /// Chunk.
     pub chunk: Sectors,
-    /// Full stripes.
+    /// Full stripes: with the chunk, the data of each member.
     pub full_stripes: u64,
+    /// Data of each member beyond that, for RAID 0 and linear: nothing where the list ends.
+    pub more_data: Vec<Sectors>,
     /// Disks that wait as spares.
     pub spares: usize,
     /// Version of the superblocks, and with it their place.
@@ -29,10 +35,16 @@ pub struct Options {
     pub first_number: u16,
     /// Whether the array is made clean: parity of zeros is zero.
     pub assume_clean: bool,
+    /// Bytes of a chunk of the write-intent bitmap, if there is one. Not of 1.0.
+    pub bitmap: Option<Bytes>,
     /// Logical block of every disk.
     pub logical_block: u32,
     /// Whether disks give up what is discarded.
     pub discards: bool,
+    /// Disks that turn.
+    pub rotational: Vec<usize>,
+    /// Members that are read where no other has the data. Of RAID 1, not of 0.90.
+    pub write_mostly: Vec<usize>,
     /// Whether disks take their space from one file system.
     pub one_space: bool,
     /// Whether a write that fails or is given up may have happened, in part or whole. Else it has
@@ -82,12 +94,16 @@ impl Options {
             layout: None,
             chunk,
             full_stripes: 16,
+            more_data: Vec::new(),
             spares: 0,
             version: Version::V1_2,
             first_number: 0,
             assume_clean: true,
+            bitmap: None,
             logical_block: 512,
             discards: false,
+            rotational: Vec::new(),
+            write_mostly: Vec::new(),
             one_space: false,
             torn_writes: false,
             payload: PayloadMode::Bytes,
@@ -110,14 +126,51 @@ impl Options {
 }
 
 impl Options {
-    /// Members that the level can do without.
+    /// Parity strips of a full stripe: members that a level with parity can do without.
     #[must_use]
     pub fn parities(&self) -> usize {
         LevelRow::of(self.level).parities.into()
     }
+
+    /// Data of a member.
+    #[must_use]
+    pub fn data_of(&self, member: usize) -> Sectors {
+        let more = self.more_data.get(member).copied().unwrap_or_default();
+        Sectors(self.chunk.0 * self.full_stripes) + more
+    }
+
+    /// Whether every byte is known without these disks. Disks that came later than the first
+    /// members count only with parity, each as a member: in another place one stands for a disk
+    /// that is lost already.
+    #[must_use]
+    pub fn survives(&self, array: &Array, lost: &BTreeSet<usize>) -> bool {
+        if array.has_parity() {
+            return lost.len() <= self.parities();
+        }
+        array.suffices(|slot| !lost.contains(&slot.index()))
+    }
+
+    /// Layout of the array.
+    ///
+    /// # Panics
+    /// The options make no array.
+    #[must_use]
+    pub fn array_layout(&self) -> Layout {
+        let number = self.layout.unwrap_or_else(|| match self.level {
+            Level::Raid0 => layout_id::RAID0_ORIGINAL,
+            level => layout_id::default_of(level),
+        });
+        let sizes: Vec<Sectors> = (0..self.members).map(|member| self.data_of(member)).collect();
+        let chunk = if self.level.is_striped() { self.chunk } else { Sectors::ZERO };
+        Layout::new(self.level, number, self.members as u32, chunk, sizes[0], &sizes)
+            .unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
 }
 
 /// What one member request may be at most: what merging makes, or what a stripe or a chunk is.
-pub(crate) fn member_bytes_max(knobs: &Knobs, chunk: Sectors) -> u64 {
-    knobs.max_sectors.0.max(knobs.stripe_size.bytes().0).max(chunk.bytes().0)
+/// Without parity what a client wrote to one member goes there as it is, and zeroes by the MiB.
+pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
+    let least = if LevelRow::of(options.level).parities > 0 { 0 } else { 1 << 20 };
+    let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);
+    knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }

@@ -380,7 +380,7 @@ impl Rig {
     pub fn scrub_clean(&self) -> u64 {
         let Scrub { wrong, written, columns } = self.world.scrub(Bytes::Visible);
         assert!(wrong.is_empty(), "{} of {columns} columns are wrong: {wrong:?}", wrong.len());
-        assert_eq!(columns, self.array.geometry.member_size().0, "somebody is missing");
+        assert_eq!(columns, self.array.layout.resync_size().0, "somebody is missing");
         written
     }
 

@@ -174,7 +174,9 @@ impl Search {
             .flatten()
             .flatten();
         // No second member is lost where one may be missing already.
-        let may_lose = !is_degraded(start) && !script.iter().any(|op| matches!(op, Op::Fail));
+        let may_lose = !is_degraded(start)
+            && start.array.has_redundancy(|_| true)
+            && !script.iter().any(|op| matches!(op, Op::Fail));
         let data_before = self.data_outstanding;
         let mut known: BTreeMap<u64, usize> = BTreeMap::new();
         for index in picked {
@@ -501,8 +503,7 @@ impl Op {
 /// The smallest thing of each kind: a sector, a block, a stripe, two stripes across, zeros, a trim,
 /// FUA, flush, a read; a member that joins, and one that fails if the level can bear it.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
-    let geometry = &world.array.geometry;
-    let stripe = u64::from(geometry.data_members()) * geometry.chunk().bytes().0;
+    let stripe = world.array.row_bytes(world.options.chunk);
     let mut ops = vec![
         Op::Ask(RequestOp::Write, 512, 512, SYNC),
         Op::Ask(RequestOp::Write, 0, 4096, SYNC),
@@ -516,7 +517,7 @@ fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
         Op::Ask(RequestOp::Read, 0, 4096, SYNC),
         Op::Add,
     ];
-    if !degraded {
+    if !degraded && world.array.has_redundancy(|_| true) {
         ops.push(Op::Fail);
     }
     ops

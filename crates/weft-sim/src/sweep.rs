@@ -1,6 +1,6 @@
 //! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
 //!
-//! Five kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope
+//! Kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope
 //! of one array ([`crate::scope`]), steady load: thousands of requests without a fault, many at a
 //! time, on an array large enough that they spread, such load with members that fail and are
 //! rebuilt, and silent faults, which a check has to count. [`run`] does a list of it on all CPUs
@@ -30,7 +30,7 @@ use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::rng::Rng;
 use crate::scope::{Budget, Search, Start, begin, policies};
-use crate::script::{Profile, Script};
+use crate::script::{self, Profile, Script};
 use crate::world::World;
 pub use silent::Silent;
 
@@ -48,6 +48,12 @@ pub enum Work {
     /// Lost, misdirected and stale writes, which a check counts, on an array that the number
     /// chooses.
     Silent(u64),
+    /// As [`Work::Scope`], of levels without parity.
+    StraightScope(u64),
+    /// As [`Work::Steady`], of levels without parity.
+    StraightSteady(u64),
+    /// As [`Work::Faulty`], of mirrors.
+    StraightFaulty(u64),
 }
 
 /// Counts of what was simulated.
@@ -57,6 +63,14 @@ pub struct Totals {
     pub seeds: u64,
     /// Those of profiles in which disks fail.
     pub fault_seeds: u64,
+    /// Those of levels without parity.
+    pub straight_seeds: u64,
+    /// Power cuts and deaths of the process in them.
+    pub straight_points: u64,
+    /// Those of profiles whose arrays have a bitmap.
+    pub bitmap_seeds: u64,
+    /// Power cuts and deaths of the process in them.
+    pub bitmap_points: u64,
     /// Client requests that were answered.
     pub requests: u64,
     /// Requests of steady load.
@@ -91,11 +105,14 @@ impl Work {
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
-        let scripts = numbers.clone().flat_map(|seed| Profile::ALL.map(|it| Self::Seed(it, seed)));
+        let scripts =
+            numbers.clone().flat_map(|seed| Profile::every().map(move |it| Self::Seed(it, seed)));
         let tenths = first..first + seeds.div_ceil(10);
         let scopes = tenths.clone().map(Self::Scope);
         let loads = tenths.clone().map(Self::Steady).chain(tenths.clone().map(Self::Faulty));
-        scopes.chain(loads).chain(tenths.map(Self::Silent)).chain(scripts).collect()
+        let straight = tenths.clone().map(Self::StraightSteady);
+        let silent = tenths.clone().map(Self::Silent);
+        scopes.chain(loads).chain(silent).chain(straight).chain(scripts).collect()
     }
 
     /// Carries out this piece of work.
@@ -116,8 +133,11 @@ impl Work {
         match self {
             Self::Seed(profile, seed) => seed_of(profile, seed),
             Self::Scope(number) => Ok(scope(number)),
-            Self::Steady(number) => steady(number),
-            Self::Faulty(number) => faulty::faulty(number),
+            Self::StraightScope(number) => Ok(straight_scope(number)),
+            Self::Steady(number) => steady(number, false),
+            Self::StraightSteady(number) => steady(number, true),
+            Self::Faulty(number) => faulty::faulty(number, false),
+            Self::StraightFaulty(number) => faulty::faulty(number, true),
             Self::Silent(number) => silent::silent(number),
         }
     }
@@ -131,11 +151,15 @@ impl Work {
             Self::Steady(number) => format!("\n{REPLAY} steady {number}"),
             Self::Faulty(number) => format!("\n{REPLAY} faulty {number}"),
             Self::Silent(number) => format!("\n{REPLAY} silent {number}"),
+            Self::StraightScope(number) => format!("\n{REPLAY} straight-scope {number}"),
+            Self::StraightSteady(number) => format!("\n{REPLAY} straight-steady {number}"),
+            Self::StraightFaulty(number) => format!("\n{REPLAY} straight-faulty {number}"),
         };
         Totals { failures: vec![format!("{text}{again}")], ..Totals::default() }
     }
 
-    /// The work of that name: a profile's, `scope`, `steady`, `faulty` or `silent`.
+    /// The work of that name: a profile's, `scope`, `steady`, `faulty` or `silent`; the first three
+    /// also with `straight-` before them.
     #[must_use]
     pub fn named(name: &str, number: u64) -> Option<Self> {
         match name {
@@ -143,8 +167,11 @@ impl Work {
             "steady" => Some(Self::Steady(number)),
             "faulty" => Some(Self::Faulty(number)),
             "silent" => Some(Self::Silent(number)),
+            "straight-scope" => Some(Self::StraightScope(number)),
+            "straight-steady" => Some(Self::StraightSteady(number)),
+            "straight-faulty" => Some(Self::StraightFaulty(number)),
             _ => {
-                let profile = Profile::ALL.into_iter().find(|profile| profile.name == name);
+                let profile = Profile::every().find(|profile| profile.name == name);
                 profile.map(|profile| Self::Seed(profile, number))
             }
         }
@@ -156,6 +183,10 @@ impl Totals {
     pub fn merge(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.fault_seeds += other.fault_seeds;
+        self.straight_seeds += other.straight_seeds;
+        self.straight_points += other.straight_points;
+        self.bitmap_seeds += other.bitmap_seeds;
+        self.bitmap_points += other.bitmap_points;
         self.requests += other.requests;
         self.steady_requests += other.steady_requests;
         self.faulty_requests += other.faulty_requests;
@@ -205,9 +236,14 @@ pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + S
 fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     let script = Script::generate(seed, profile);
     let report = script.run().map_err(|it| it.to_string())?;
+    let points = report.coverage.points + report.kills;
     Ok(Totals {
         seeds: 1,
         fault_seeds: u64::from(profile.faults),
+        straight_seeds: u64::from(profile.straight),
+        straight_points: if profile.straight { points } else { 0 },
+        bitmap_seeds: u64::from(profile.bitmaps),
+        bitmap_points: if profile.bitmaps { points } else { 0 },
         requests: report.requests,
         faulty_requests: if profile.faults { report.requests } else { 0 },
         io_errors: report.io_errors,
@@ -230,9 +266,26 @@ fn scope(number: u64) -> Totals {
     let mut options = Options::new(level, members, chunk_kib(8));
     options.knobs = knobs;
     options.discards = number.is_multiple_of(2);
+    scope_of(number, options, Start::ALL[number as usize % 3], name)
+}
+
+/// The small scope of one shape of levels without parity, in each state that it can be in.
+fn straight_scope(number: u64) -> Totals {
+    let starts = [Start::Clean, Start::Degraded, Start::Dirty];
+    let (level, members, layout) = STRAIGHT_SHAPES[number as usize % STRAIGHT_SHAPES.len()];
+    let mut options = Options::new(level, members, chunk_kib(4));
+    options.layout = layout;
+    options.discards = number.is_multiple_of(2);
+    let start = starts[number as usize / STRAIGHT_SHAPES.len() % 3];
+    let single = matches!(level, Level::Linear | Level::Raid0);
+    let start = if single && start == Start::Degraded { Start::Dirty } else { start };
+    scope_of(number, options, start, "straight")
+}
+
+fn scope_of(number: u64, options: Options, start: Start, name: &str) -> Totals {
     let mut search = Search { seed: number, ..Search::default() };
-    let start = begin(options, Start::ALL[number as usize % 3]);
-    search.run_scripts(&start, SCOPE_BUDGET, &format!("{name}, {level} x {members}"));
+    let shape = format!("{name}, {} x {}", options.level, options.members);
+    search.run_scripts(&begin(options, start), SCOPE_BUDGET, &shape);
     Totals {
         scope_states: search.states,
         coverage: search.coverage,
@@ -270,7 +323,7 @@ fn members_min(level: Level) -> usize {
 
 /// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all
 /// parity recomputed.
-fn steady(number: u64) -> Result<Totals, String> {
+fn steady(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x57ea_d1e5);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[3, 4, 4, 5, 8]).max(members_min(level));
@@ -281,6 +334,9 @@ fn steady(number: u64) -> Result<Totals, String> {
     options.discards = rng.percent(50);
     options.knobs = if rng.percent(50) { Knobs::md() } else { Knobs::default() };
     let order = rng.pick(&[Order::Fifo, Order::Fifo, Order::Lifo, Order::Random]);
+    if straight {
+        script::straight::draw(number, false, &mut options);
+    }
     let mut world = World::new(options);
     let blocks = world.size() / 4096;
     for number in 0..STEADY_REQUESTS {
@@ -301,7 +357,7 @@ fn steady(number: u64) -> Result<Totals, String> {
     match (world.failure(), scrub.wrong.first()) {
         (Some(violation), _) => return Err(violation.to_string()),
         (None, Some(column)) => {
-            return Err(format!("at rest the parity of column {column} is wrong"));
+            return Err(format!("at rest the parity or copies of column {column} are wrong"));
         }
         (None, None) => {}
     }
@@ -317,6 +373,17 @@ fn steady(number: u64) -> Result<Totals, String> {
     })
 }
 
+/// Shapes of the small scope without parity: each level, and each kind of RAID 10.
+const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
+    (Level::Raid1, 2, None),
+    (Level::Raid10, 4, None),
+    (Level::Raid10, 3, Some(0x201)),
+    (Level::Raid1, 3, None),
+    (Level::Raid10, 3, Some(0x1_0201)),
+    (Level::Raid10, 3, None),
+    (Level::Raid0, 2, None),
+    (Level::Linear, 2, None),
+];
 const REPLAY: &str = "replay: cargo run --release -p weft-sim --example sweep -- replay";
 /// Of a small scope: 56 scripts of those that there are.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };

@@ -10,6 +10,7 @@
 mod at_stake;
 mod carry_out;
 mod clients;
+mod copies;
 mod create;
 mod endings;
 mod fingerprint;
@@ -20,12 +21,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_engine::assemble::{self, Assembly, AssemblyState, Candidate, Refused, SlotState};
 use weft_engine::{
-    Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
-    VolumeSource,
+    Config, DeviceTraits, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token,
+    VolumeConfig, VolumeSource,
 };
 use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
-use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Slot, Time};
+use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Time};
 
 use at_stake::AtStake;
 pub use carry_out::Pending;
@@ -175,31 +176,23 @@ impl World {
     /// The options make no array.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let size = options.chunk.0 * options.full_stripes;
-        // Before and behind the data; before that of large members md leaves 128 MiB.
-        let room = if size > 1 << 24 { 1 << 19 } else { 16_384 };
-        let member_size = Sectors(room + size);
         let count = options.members + options.spares;
-        let supers = create::superblocks(&options, member_size, Sectors(size));
+        let supers = create::superblocks(&options);
         let disk = |(number, sb): (usize, &Superblock)| {
             let first = sb.data_offset().0;
-            let mut disk = Disk::new(member_size, options.logical_block)
-                .carrying(first..first + size, options.payload)
+            let mut disk = Disk::new(create::member_size(&options, number), options.logical_block)
+                .carrying(first..first + options.data_of(number).0, options.payload)
                 .failing_by_chance(options.seed.wrapping_add(number as u64));
             disk.poke(sb.super_offset().0, &sb.encode_for(4096));
+            if let Ok(Some(room)) = sb.bitmap_room(disk.whole_size()) {
+                let bytes = create::new_bitmap(&options).encode(sb);
+                disk.poke(room.start.0, &bytes.unwrap_or_else(|error| panic!("{error}")));
+            }
             disk.faults.tears = options.torn_writes;
             disk
         };
         let disks: Vec<Disk> = supers.iter().enumerate().map(disk).collect();
-        let first = &supers[0];
-        let geometry = weft_engine::layout::geometry::Geometry::new(
-            first.level(),
-            first.layout(),
-            first.raid_disks(),
-            first.chunk(),
-            first.size(),
-        )
-        .unwrap_or_else(|error| panic!("{options:?}: {error}"));
+        let layout = options.array_layout();
         let data_offset = supers.iter().map(Superblock::data_offset).collect();
         let record = Record::read(&disks, options.version);
         let limits = Limits { stripes: 0, client_frames: 0, member_bytes: 0 };
@@ -226,7 +219,7 @@ impl World {
             measure_due: false,
             half_rebuilt: BTreeMap::new(),
             model: Model::new(options.payload),
-            array: Array { geometry, data_offset },
+            array: Array::new(layout, data_offset),
             record_before: record.clone(),
             written: None,
             torn: BTreeSet::new(),
@@ -273,12 +266,13 @@ impl World {
             self.measure_all(&assembly);
         }
         let knobs = self.options.knobs;
-        let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
         let stripes = self.options.stripes_max.unwrap_or(knobs.stripe_cache_size).max(1);
         let stripes_max = self.options.stripes_max;
+        let cache_stripes = self.options.cache_stripes.unwrap_or(stripes);
+        let cache_frames = assembly.cache_frames(knobs.stripe_size, cache_stripes);
         let source = VolumeSource::Array(Box::new(assembly));
         let config = Config {
-            cache_frames: stripe_frames * self.options.cache_stripes.unwrap_or(stripes),
+            cache_frames,
             volumes: vec![VolumeConfig { source, knobs, stripes_max }],
             client_frames: self.options.client_frames,
             client_credit: self.options.client_credit,
@@ -291,7 +285,7 @@ impl World {
         self.checkers.limit(|limits| {
             limits.stripes = stripes;
             limits.client_frames = config.client_frames;
-            limits.member_bytes = member_bytes_max(&knobs, self.options.chunk);
+            limits.member_bytes = member_bytes_max(&knobs, &self.options);
         });
         self.checkers.allow_waits(knobs.preread_wait_max, self.now);
         let engine = Engine::new(config, self.now);
@@ -383,24 +377,24 @@ impl World {
         let had =
             |disk: &usize| !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
         let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk));
-        let slots = (0..self.array.geometry.members()).map(Slot);
-        let left = slots.filter_map(|slot| self.record_before.in_sync(slot));
         // What came after may have been recorded by some of them.
         let still = |disk: &usize| {
             let faults = &self.disks[*disk].faults;
             let there = !faults.gone && faults.ends_at.is_none();
             there && whole(*disk) && self.record.is_in_sync(*disk)
         };
-        let left = left.filter(still).count();
-        !spoiled || left >= usize::from(self.array.geometry.data_members())
+        let left = |slot| self.record_before.in_sync(slot).as_ref().is_some_and(still);
+        !spoiled || self.array.suffices(left)
     }
 
     fn member_info(&self, disk: usize, index: MemberIndex) -> MemberInfo {
         let state = &self.disks[disk];
+        let rotational = self.options.rotational.contains(&disk);
         MemberInfo {
             logical_block: state.logical_block(),
             space: self.options.one_space.then_some(1),
             discards: self.options.discards,
+            device: DeviceTraits { rotational, ..DeviceTraits::default() },
             ..MemberInfo::of_size(index, format!("disk{disk}"), state.size())
         }
     }
@@ -441,11 +435,11 @@ impl World {
     /// Whether what this checker says counts.
     fn counts(&self, checker: &str) -> bool {
         // What was acknowledged may be on members that are not believed any more, or are not there.
-        let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I2 "];
+        let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I20", "I2 "];
         let lost = match (self.options.data_promised, self.interrupted) {
             // Nothing is known of data where disks lie about flushes.
             (false, _) if self.options.disks_lie => &lost[..],
-            (false, true) => &lost[..7],
+            (false, true) => &lost[..8],
             (true, _) | (false, false) => &[],
         };
         !lost.iter().any(|name| checker.starts_with(name))
@@ -470,7 +464,7 @@ impl World {
     /// Bytes of the volume.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.array.geometry.array_size().bytes().0
+        self.array.layout.array_size().bytes().0
     }
 }
 

@@ -32,7 +32,7 @@ fn full(options: Options) -> Rig {
 
 /// Bytes of a full stripe.
 fn full_stripe(rig: &Rig) -> u64 {
-    CHUNK * u64::from(rig.array.geometry.data_members())
+    CHUNK * u64::from(rig.array.geometry().data_members())
 }
 
 /// Disk and sectors of what was written to members since the log was cleared.

@@ -7,8 +7,22 @@
 
 use std::collections::VecDeque;
 
-use weft_engine::flush::flush_batch::FlushBatch;
+use weft_engine::flush::flush_batch::{FlightId, FlushBatch, Unflushed};
 use weft_engine::knobs::FlushRule;
+use weft_units::MemberIndex;
+
+/// The one member of the array, which is always dirty.
+fn start<R>(flushes: &mut FlushBatch<R>, rule: FlushRule) -> Option<FlightId> {
+    let sent = flushes.start(rule, &[(MemberIndex(0), Unflushed::new(true))]);
+    assert!(sent.len() <= 1, "one member, one flush");
+    sent.first().map(|(_, flight)| *flight)
+}
+
+/// Whom the end of a flush of the member serves.
+fn end<R>(flushes: &mut FlushBatch<R>, flight: FlightId) -> Vec<R> {
+    flushes.ended(flight, None, Ok(()), Ok(()));
+    flushes.take_served().into_iter().map(|(request, _)| request).collect()
+}
 
 /// So far apart, as a part of what is expected.
 fn is_near(found: f64, expected: f64, part: f64) {
@@ -31,6 +45,7 @@ fn closed(clients: u32, data: f64, flush: Option<(FlushRule, f64)>) -> (f64, f64
     };
     (0..clients).for_each(|_| begin(&mut moving, 0.0));
     let mut round_end = f64::INFINITY;
+    let mut flight = None;
     let (mut done, mut latencies) = (0.0, 0.0);
     loop {
         let moved = moving.front().map_or(f64::INFINITY, |(moved, _)| *moved);
@@ -43,11 +58,11 @@ fn closed(clients: u32, data: f64, flush: Option<(FlushRule, f64)>) -> (f64, f64
             let (_, began) = moving.pop_front().expect("somebody's data is there");
             if flush.is_some() { flushes.arrive(began) } else { over.push(began) }
         } else {
-            over = flushes.finish();
+            over = end(&mut flushes, flight.take().expect("a round runs"));
             round_end = f64::INFINITY;
         }
-        if flushes.start(rule) {
-            round_end = now + round;
+        if let Some(started) = start(&mut flushes, rule) {
+            (round_end, flight) = (now + round, Some(started));
         }
         for began in over {
             // The first half is for the queues to become what they stay.
@@ -98,7 +113,7 @@ fn open(rule: FlushRule, logs: u32, round: f64, clients_a_second: f64) -> Found 
     const SECONDS: f64 = 400.0;
     let mut flushes = FlushBatch::default();
     (0..logs).for_each(|_| flushes.arrive(Needs::Log));
-    assert!(flushes.start(rule));
+    let mut flight = start(&mut flushes, rule).expect("the log wants one");
     let mut round_end = round;
     // The triple 13, 7, 17 of G. Marsaglia, "Xorshift RNGs"; times between clients are exponential.
     let mut seed = 0x7765_6674_u64;
@@ -116,7 +131,7 @@ fn open(rule: FlushRule, logs: u32, round: f64, clients_a_second: f64) -> Found 
             next += pause();
             continue;
         }
-        for served in flushes.finish() {
+        for served in end(&mut flushes, flight) {
             match served {
                 Needs::Log => flushes.arrive(Needs::Log),
                 Needs::Client(came, ran) => {
@@ -125,10 +140,10 @@ fn open(rule: FlushRule, logs: u32, round: f64, clients_a_second: f64) -> Found 
                 }
             }
         }
-        assert!(flushes.start(rule), "the log always wants one");
+        flight = start(&mut flushes, rule).expect("the log always wants one");
         round_end += round;
     }
-    found.rounds_a_second = flushes.rounds() as f64 / SECONDS;
+    found.rounds_a_second = flushes.counts().rounds as f64 / SECONDS;
     found
 }
 

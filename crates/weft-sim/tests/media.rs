@@ -185,7 +185,7 @@ fn every_latent_error_is_read_around_and_mended() {
         assert_eq!(script(&mut world), 0);
         let disk = 2;
         let first = world.array.data_offset[disk].0;
-        let size = world.array.geometry.member_size().0;
+        let size = world.array.layout.member_size().0;
         world.disks[disk].faults.bad_reads = (first..first + size).step_by(8).collect();
         let bad = world.disks[disk].faults.bad_reads.len();
         let read = world.verify(Order::Fifo);
@@ -198,5 +198,32 @@ fn every_latent_error_is_read_around_and_mended() {
         assert!(left < bad, "{left} of {bad} left");
         assert_eq!(world.snapshot().volumes[0].degraded, 0);
         assert!(world.scrub(Bytes::Visible).wrong.is_empty());
+    }
+}
+
+/// Two strips of a stripe that cannot be read: both are computed for one read, and both are written
+/// again, also where the first of them cannot be, and its member is failed by it.
+#[test]
+fn both_latent_errors_of_a_stripe_of_raid6_are_mended_by_one_read() {
+    for first_fails in [false, true] {
+        let mut world = World::new(options(Level::Raid6, 5));
+        // Data of the first stripe of 8 KiB chunks is on slots 1 to 3.
+        let bad = [1, 2].map(|disk| (disk, world.array.data_offset[disk].0));
+        for (disk, sector) in bad {
+            world.disks[disk].faults.bad_reads = (sector..sector + 8).collect();
+        }
+        if first_fails {
+            world.disks[1].faults.bad_writes = world.disks[1].faults.bad_reads.clone();
+        }
+        let range = ByteRange::new(0, 4096);
+        let flags = Flags { sync: true, ..Flags::NONE };
+        let read = world.request(ClientId(1), RequestOp::Read, range, Payload::Tags, flags);
+        world.run(Order::Fifo);
+        must(&world, "read");
+        assert!(matches!(world.take_answer(read), Some(Ok(_))));
+        let volume = &world.snapshot().volumes[0];
+        let corrected = [1, 2].map(|disk: usize| volume.members[disk].corrected);
+        assert_eq!(corrected, [if first_fails { 0 } else { 8 }, 8]);
+        assert_eq!(volume.degraded, usize::from(first_fails));
     }
 }

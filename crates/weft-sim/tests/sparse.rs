@@ -27,7 +27,7 @@ fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
 /// Places where a number that is too narrow would show: around the powers of two that fit into the
 /// array, counted on a member and over all, in bytes, in sectors and in blocks.
 fn places(rig: &Rig) -> Vec<u64> {
-    let data = u64::from(rig.array.geometry.data_members());
+    let data = u64::from(rig.array.geometry().data_members());
     let size = rig.size();
     let mut places = vec![0, CHUNK * data - BLOCK, size / 2, size - 4 * BLOCK];
     for power in [31, 32, 40, 41, 43, 44, 52, 59] {
@@ -69,7 +69,7 @@ fn what_is_written_far_out_is_read_there_degraded_and_after_a_cut() {
         for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
             for minor in [Minor::V1_0, Minor::V1_2] {
                 let mut rig = rig(level, members, minor, size);
-                assert_eq!(rig.array.geometry.member_size().bytes().0, size);
+                assert_eq!(rig.array.layout.member_size().bytes().0, size);
                 let places = fill(&mut rig);
                 rig.verify();
                 assert_parity(&rig);

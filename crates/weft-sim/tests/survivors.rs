@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use weft_engine::assemble;
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::{
-    ComputeOp, Congestion, Fault, Flags, Notice, Output, ReplyError, RequestOp, SyncAction, Verb,
+    ComputeOp, Congestion, Flags, Notice, Output, ReplyError, RequestOp, SyncAction, Verb,
 };
-use weft_ondisk::{BadBlockContext, BadBlocks, BitmapHeader, Features, Minor, Role, Super1};
-use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, chunk_kib};
+use weft_ondisk::{BadBlockContext, BadBlocks, Features, Minor, Role, Super1};
+use weft_sim::{BLOCK, Logged, Order, Payload, Rig, chunk_kib};
 use weft_units::{SectorRange, Span, Time, VolumeId};
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
@@ -296,68 +296,6 @@ fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     rig.finish();
     let reads = rig.log.iter().filter(|logged| matches!(logged, Logged::Read { .. })).count();
     assert!(reads <= 16, "{reads} requests read something");
-}
-
-/// RAID 5 of four whose members have a write-intent bitmap, 4 KiB behind the superblock's sector 8.
-fn with_bitmaps() -> Rig {
-    let mut rig = raid5().with(|options| options.logged = true).written(0, 1);
-    rig.stop();
-    for disk in &mut rig.disks {
-        let mut superblock = Super1::decode(&disk.peek(8, 8), Minor::V1_2).expect("it is one");
-        superblock.feature_map.insert(Features::BITMAP);
-        superblock.bitmap_offset_raw = 8i32.to_le_bytes();
-        let header = BitmapHeader {
-            version: 4,
-            uuid: superblock.set_uuid,
-            events: superblock.events,
-            events_cleared: superblock.events,
-            sync_size: superblock.used_size(),
-            state: 0,
-            chunksize: 65536,
-            daemon_sleep: 5,
-            write_behind: 0,
-            sectors_reserved: 0,
-            nodes: 0,
-            cluster_name: [0; 64],
-        };
-        let mut bitmap = header.encode().to_vec();
-        bitmap.resize(4096, 0);
-        disk.poke(8, &superblock.encode());
-        disk.poke(16, &bitmap);
-    }
-    rig.stopped();
-    rig.recover();
-    rig
-}
-
-fn bitmaps_written(rig: &Rig) -> Vec<usize> {
-    let of = |logged: &Logged| match logged {
-        Logged::Write { disk, at: 16, metadata: true, .. } => Some(*disk),
-        _ => None,
-    };
-    rig.log.iter().filter_map(of).collect()
-}
-
-// A new member is given a bitmap with its first superblock, and again if either was not written;
-// what others have stays.
-#[test]
-fn superblock_that_is_written_again_takes_a_bitmap_only_to_a_new_member() {
-    for fault in [Fault::Io, Fault::NoSpace] {
-        let mut rig = with_bitmaps();
-        rig.log.clear();
-        let next = rig.disks[0].operations();
-        rig.disks[0].faults.schedule.insert(next, Planned::Once(fault));
-        let member = rig.member_of(3);
-        rig.admin(Verb::Fail(member));
-        rig.pass(Span::secs(5));
-        let failed = |logged: &&Logged| matches!(logged, Logged::Done { disk: 0, ok: false });
-        assert_eq!(rig.log.iter().filter(failed).count(), 1, "{fault:?}");
-        assert_eq!(rig.volume().degraded, 1, "{fault:?}");
-        assert_eq!(bitmaps_written(&rig), [], "{fault:?}");
-        let new = rig.remove(3).add();
-        rig.until_idle();
-        assert_eq!(bitmaps_written(&rig), [new], "{fault:?}");
-    }
 }
 
 // In the kernel of 2008, before its patch, whoever brought a request took the first step of its

@@ -1,11 +1,11 @@
-//! `weft check`: compares parity with the data, in all stripes of a running volume.
+//! `weft check`: compares parity with the data, and copies with each other, in a running volume.
 
 use clap::Args;
 
 use crate::outcome::Outcome;
 use crate::sync_action::{self, Sync};
 
-/// Reads every stripe of a running volume and counts where parity disagrees with the data
+/// Reads all members of a running volume and counts where parity or copies disagree
 ///
 /// Waits for the end, with a progress bar on a terminal. Exit status: 0, or 5 when mismatches were
 /// found.

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_engine::layout::geometry::Geometry;
-use weft_ondisk::{Role, SUPER_BYTES, Super1, layout_id};
+use weft_engine::layout::Layout;
+use weft_ondisk::{Features, Level, Role, SUPER_BYTES, Super1, layout_id};
+use weft_units::Sectors;
 
 use crate::member::MemberArg;
 use crate::new_array::{InitialSync, MemberWrite, NewArrayOptions, Planned};
@@ -35,11 +36,10 @@ pub(crate) fn run(arguments: &Create) -> Outcome {
     if !arguments.dry_run {
         planned.write()?;
     }
-    let Planned { writes, geometry, sync } = &planned;
     if arguments.json {
-        print_json(&to_json(arguments, writes, geometry, *sync))?;
+        print_json(&to_json(arguments, &planned))?;
     } else {
-        print_text(arguments, writes, geometry, *sync)?;
+        print_text(arguments, &planned)?;
     }
     Ok(Exit::Done)
 }
@@ -59,32 +59,55 @@ fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     }
 }
 
-fn print_text(
-    arguments: &Create,
-    writes: &[MemberWrite],
-    geometry: &Geometry,
-    sync: InitialSync,
-) -> Result<(), Failure> {
-    let mut out = stdout();
-    let Some(first) = writes.first().map(|write| &write.superblock) else { return Ok(()) };
-    let layout = layout_id::name(first.level, first.layout);
-    let would = if arguments.dry_run { "would create" } else { "created" };
-    writeln!(
-        out,
-        "{would} {} ({}): {}, {} of {} each, chunk {}{}; {} for data",
+/// Data of a member that the array uses.
+fn used(superblock: &Super1) -> Sectors {
+    match superblock.chunk {
+        Sectors::ZERO => superblock.used_size(),
+        chunk => superblock.used_size().round_down(chunk),
+    }
+}
+
+/// Name, level, members, chunk, layout and size of the array.
+fn title(writes: &[MemberWrite], array: &Layout) -> String {
+    let Some(first) = writes.first().map(|write| &write.superblock) else { return String::new() };
+    let used = || writes.iter().map(|write| used(&write.superblock));
+    let [least, most] = [used().min(), used().max()].map(Option::unwrap_or_default);
+    let each = if least == most {
+        format!("{} each", size::human(most.bytes()))
+    } else {
+        format!("{} to {}", size::human(least.bytes()), size::human(most.bytes()))
+    };
+    let chunk = match first.chunk {
+        Sectors::ZERO => String::new(),
+        chunk => format!(", chunk {}", size::human(chunk.bytes())),
+    };
+    format!(
+        "{} ({}): {}, {} of {each}{chunk}{}; {} for data",
         first.name(),
         first.set_uuid,
         first.level,
-        counted(geometry.members().into(), "member"),
-        size::human(geometry.member_size().bytes()),
-        size::human(first.chunk.bytes()),
-        layout.map(|layout| format!(", {layout}")).unwrap_or_default(),
-        size::human(geometry.array_size().bytes()),
-    )?;
+        counted(array.members().into(), "member"),
+        layout_name(first).map(|layout| format!(", {layout}")).unwrap_or_default(),
+        size::human(array.array_size().bytes()),
+    )
+}
+
+/// Name of the layout, where it says anything: zones of RAID 0 are for unequal members.
+fn layout_name(first: &Super1) -> Option<String> {
+    let said = first.level != Level::Raid0 || first.feature_map.contains(Features::RAID0_LAYOUT);
+    layout_id::name(first.level, first.layout).filter(|_| said)
+}
+
+fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
+    let Planned { writes, layout, sync } = planned;
+    let mut out = stdout();
+    let would = if arguments.dry_run { "would create" } else { "created" };
+    writeln!(out, "{would} {}", title(writes, layout))?;
     for write in writes {
         let superblock = &write.superblock;
-        let role = role_text(superblock, sync);
-        writeln!(out, "  {role:<8} {}", write.label)?;
+        let role = role_text(superblock, *sync);
+        let flag = if superblock.devflags == 0 { "" } else { " (write-mostly)" };
+        writeln!(out, "  {role:<8} {}{flag}", write.label)?;
         for foreign in &write.kept {
             writeln!(
                 out,
@@ -110,7 +133,7 @@ fn print_text(
             at + SUPER_BYTES as u64
         )?;
         let data = superblock.data_offset.bytes().0;
-        let end = data + geometry.member_size().bytes().0;
+        let end = data + used(superblock).bytes().0;
         writeln!(out, "           data will be at bytes {data}..{end}")?;
     }
     let missing = missing_slots(arguments);
@@ -118,14 +141,14 @@ fn print_text(
         writeln!(out, "  slot {slot:<3} missing")?;
     }
     if !missing.is_empty() {
-        let all = usize::from(geometry.members());
+        let all = usize::from(layout.members());
         writeln!(
             out,
             "degraded: {} of {all} slots are filled; weft add fills more",
             all - missing.len()
         )?;
     }
-    writeln!(out, "initial sync: {}; {}", sync.name(), sync.reason())?;
+    writeln!(out, "initial sync: {}; {}", sync.name(), sync.reason(layout.level()))?;
     if arguments.dry_run {
         writeln!(out, "nothing was written")?;
     } else {
@@ -139,8 +162,8 @@ fn print_text(
 
 /// Slots that are left empty.
 fn missing_slots(arguments: &Create) -> Vec<usize> {
-    let slotted = arguments.array.members.iter().take(arguments.array.raid_devices).enumerate();
-    slotted.filter(|(_, it)| matches!(it, MemberArg::Missing)).map(|(slot, _)| slot).collect()
+    let slotted = arguments.array.members().take(arguments.array.raid_devices).enumerate();
+    slotted.filter(|(_, it)| matches!(it.0, MemberArg::Missing)).map(|(slot, _)| slot).collect()
 }
 
 /// `1 member`, `2 members`.
@@ -148,12 +171,8 @@ fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn to_json(
-    arguments: &Create,
-    writes: &[MemberWrite],
-    geometry: &Geometry,
-    sync: InitialSync,
-) -> Value {
+fn to_json(arguments: &Create, planned: &Planned) -> Value {
+    let Planned { writes, layout, sync } = planned;
     let members: Vec<Value> = writes
         .iter()
         .map(|write| {
@@ -173,7 +192,8 @@ fn to_json(
                 "super_offset_bytes": superblock.super_offset.bytes().0,
                 "super_bytes": SUPER_BYTES,
                 "data_offset_bytes": superblock.data_offset.bytes().0,
-                "data_bytes": geometry.member_size().bytes().0,
+                "data_bytes": used(superblock).bytes().0,
+                "write_mostly": superblock.devflags != 0,
             })
         })
         .collect();
@@ -183,15 +203,15 @@ fn to_json(
         "dry_run": arguments.dry_run,
         "name": first.map(Super1::name),
         "uuid": first.map(|superblock| superblock.set_uuid.to_string()),
-        "level": geometry.level().name(),
-        "layout": layout_id::name(geometry.level(), geometry.layout()),
+        "level": layout.level().name(),
+        "layout": first.and_then(layout_name),
         "metadata": first.map(|superblock| superblock.minor.to_string()),
-        "raid_devices": geometry.members(),
+        "raid_devices": layout.members(),
         "spare_devices": arguments.array.spare_devices,
-        "chunk_bytes": geometry.chunk().bytes().0,
-        "array_bytes": geometry.array_size().bytes().0,
+        "chunk_bytes": layout.chunk().bytes().0,
+        "array_bytes": layout.array_size().bytes().0,
         "initial_sync": sync.name(),
-        "initial_sync_reason": sync.reason(),
+        "initial_sync_reason": sync.reason(layout.level()),
         "missing_slots": missing_slots(arguments),
         "members": members,
     })

@@ -12,7 +12,7 @@ use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
 use weft_ondisk::layout_id::{self, Raid10};
-use weft_ondisk::{Level, MdTime, Superblock};
+use weft_ondisk::{Features, Level, MdTime, Superblock};
 
 use crate::assembly::{Selection, refusal, tell_dropped};
 use crate::look;
@@ -94,6 +94,8 @@ struct Row {
     device: Option<(u32, u32)>,
     slot: Option<usize>,
     state: &'static str,
+    /// Whether it is read only when no other can be.
+    write_mostly: bool,
     label: String,
 }
 
@@ -148,6 +150,9 @@ impl Facts {
                 Some("faulty") => "faulty",
                 Some(_) => "spare",
             },
+            write_mostly: member
+                .and_then(|member| look::superblock_at(volume, &member.label))
+                .is_some_and(|superblock| superblock.is_write_mostly()),
             label: member.map(|member| member.label.clone()).unwrap_or_default(),
         };
         let in_slot = |slot: u16| {
@@ -209,6 +214,7 @@ impl Facts {
                 device: member.and_then(|member| number_of(&member.info.label)),
                 slot: Some(slot),
                 state,
+                write_mostly: member.is_some_and(|member| member.superblock.is_write_mostly()),
                 label: member.map(|member| member.info.label.clone()).unwrap_or_default(),
             });
         }
@@ -218,6 +224,7 @@ impl Facts {
                 device: number_of(&spare.info.label),
                 slot: None,
                 state: "spare",
+                write_mostly: spare.superblock.is_write_mostly(),
                 label: spare.info.label.clone(),
             });
         }
@@ -308,19 +315,26 @@ impl Facts {
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
         // Each member adds what it has, and nothing is there twice.
         let striped = matches!(level, Some(Level::Linear | Level::Raid0));
-        let mut array_lines = vec![
+        let mut about = vec![
             ("Version", array.metadata.clone()),
             ("Creation Time", MdTime::from_secs(array.created_secs).to_ctime()),
             ("Raid Level", level.map_or(array.level.to_string(), |level| level.to_string())),
             ("Array Size", kib(self.array_sectors)),
+        ];
+        if !striped {
+            about.push(("Used Dev Size", kib(array.member_size / 512)));
+        }
+        about.extend([
             ("Raid Devices", self.slots.to_string()),
             ("Total Devices", present.to_string()),
             ("Persistence", "Superblock is persistent".into()),
-        ];
-        if !striped {
-            array_lines.insert(4, ("Used Dev Size", kib(array.member_size / 512)));
+        ]);
+        groups.push(about);
+        let features = self.superblock.as_ref().map(Superblock::features);
+        let has_bitmap = features.is_some_and(|features| features.contains(Features::BITMAP));
+        if has_bitmap {
+            groups.push(vec![("Intent Bitmap", "Internal".to_owned())]);
         }
-        groups.push(array_lines);
         let spares = self.count(&["spare", "spare rebuilding"]);
         let active = self.count(&[IN_SYNC]);
         let updated = self.superblock.as_ref().map(|superblock| superblock.utime());
@@ -349,7 +363,11 @@ impl Facts {
             _ => shape.push(("Chunk Size", chunk())),
         }
         groups.push(shape);
-        let policy = if striped { "none" } else { "resync" };
+        let policy = match (striped, has_bitmap) {
+            (true, _) => "none",
+            (false, true) => "bitmap",
+            (false, false) => "resync",
+        };
         groups.push(vec![("Consistency Policy", policy.into())]);
         groups.push(vec![
             ("Name", array.name.clone()),
@@ -366,8 +384,9 @@ impl Facts {
         let (major, minor) = row.device.unwrap_or((0, 0));
         let set = row.slot.and_then(|slot| self.mirror_set(slot)).filter(|_| row.state == IN_SYNC);
         let set = set.map(|set| format!(" set-{set}")).unwrap_or_default();
+        let mostly = if row.write_mostly { " writemostly" } else { "" };
         let line = format!(
-            "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}   {}",
+            "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}{mostly}   {}",
             row.state, row.label
         );
         line.trim_end().to_owned()

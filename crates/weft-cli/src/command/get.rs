@@ -7,13 +7,14 @@ use serde_json::{Map, Value, json};
 use weft_engine::knobs::TABLE;
 use weft_export::control::Command;
 
+use crate::knobs::BITMAP;
 use crate::outcome::{Exit, Outcome};
 use crate::target::Target;
 use crate::terminal::{print_json, stdout};
 
-/// Prints knobs of a running volume
+/// Prints knobs of a running volume, and whether it has a write-intent bitmap
 #[derive(Debug, Args)]
-#[command(after_long_help = crate::knobs::table())]
+#[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Get {
     /// Name or control socket of a running volume
     target: String,
@@ -39,11 +40,17 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     let width = settings.iter().map(|(setting, _)| setting.len()).max().unwrap_or(0);
     for (setting, name) in &settings {
         // What was asked for by name goes to scripts.
-        let row = TABLE.iter().find(|row| row.name == name && arguments.knobs.is_empty());
-        match row {
+        let row = TABLE.iter().find(|row| row.name == name);
+        let about = match row {
+            _ if !arguments.knobs.is_empty() => None,
+            Some(row) => Some((row.doc, row.unit, row.range)),
+            None if name == BITMAP.name => Some((BITMAP.doc, BITMAP.unit, BITMAP.range)),
+            None => None,
+        };
+        match about {
             None => writeln!(out, "{setting}")?,
-            Some(row) => {
-                writeln!(out, "{setting:<width$}  # {} ({}, {})", row.doc, row.unit, row.range)?;
+            Some((doc, unit, range)) => {
+                writeln!(out, "{setting:<width$}  # {doc} ({unit}, {range})")?;
             }
         }
     }

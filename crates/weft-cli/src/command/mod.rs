@@ -15,6 +15,7 @@ mod fail;
 mod get;
 mod idle;
 mod man;
+mod re_add;
 mod remove;
 mod repair;
 mod replay;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Fail(fail::Fail),
     Remove(remove::Remove),
     Add(add::Add),
+    ReAdd(re_add::ReAdd),
     Check(check::Check),
     Repair(repair::Repair),
     Idle(idle::Idle),
@@ -76,6 +78,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Fail(arguments) => fail::run(arguments),
         Command::Remove(arguments) => remove::run(arguments),
         Command::Add(arguments) => add::run(arguments),
+        Command::ReAdd(arguments) => re_add::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repair(arguments) => repair::run(arguments),
         Command::Idle(arguments) => idle::run(arguments),

@@ -8,12 +8,14 @@ use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::Target;
 use crate::terminal::print_json;
 
-/// Changes knobs of a running volume
+/// Changes knobs of a running volume, or adds or removes its write-intent bitmap
 ///
-/// One after the other; stops at the first that is refused. Nothing of it is kept when the volume
-/// is stopped.
+/// One after the other; stops at the first that is refused. No knob is kept when the volume is
+/// stopped. The bitmap is: bitmap=internal writes one to every member and then names it in the
+/// superblocks, bitmap=none takes it away. Writes go on meanwhile; while a resync, rebuild or check
+/// runs, both are refused, as by mdadm.
 #[derive(Debug, Args)]
-#[command(after_long_help = crate::knobs::table())]
+#[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Set {
     /// Name or control socket of a running volume
     target: String,

@@ -12,6 +12,7 @@ use weft_export::control::{ArrayStatus, MemberStatus, Status, VolumeStatus};
 use weft_ondisk::Level;
 use weft_ondisk::layout_id::Raid10;
 
+use crate::look::superblock_at;
 use crate::outcome::{Exit, Outcome};
 use crate::states;
 use crate::sync_action::mismatch_lines;
@@ -88,6 +89,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let members: Vec<String> = members
         .into_iter()
         .map(|member| {
+            let mostly = if is_write_mostly(volume, member) { "(W)" } else { "" };
             let flag = match member.state.as_str() {
                 "faulty" => "(F)",
                 "spare" => "(S)",
@@ -97,7 +99,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             let name = path
                 .file_name()
                 .map_or(member.label.clone(), |name| name.to_string_lossy().into_owned());
-            format!("{name}[{}]{flag}", member.dev_number)
+            format!("{name}[{}]{mostly}{flag}", member.dev_number)
         })
         .collect();
     // Strings take whatever is written to them.
@@ -131,7 +133,24 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
     }
-    text.push_str("      \n");
+    text.push_str("      ");
+    if let Some(bitmap) = &volume.bitmap {
+        // As the kernel counts: pages of memory with counters.
+        let (used, pages) = (bitmap.pages_dirty, bitmap.pages);
+        let chunk = match bitmap.chunk >> 10 {
+            0 => format!("{}B", bitmap.chunk),
+            kib => format!("{kib}KB"),
+        };
+        let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
+    }
+    text.push('\n');
+}
+
+/// Whether a mirror reads a member only when no other can be read, by the member's superblock.
+fn is_write_mostly(volume: &VolumeStatus, member: &MemberStatus) -> bool {
+    let is_mirror = volume.array.as_ref().is_some_and(|array| array.level == Level::Raid1.code());
+    let superblock = is_mirror.then(|| superblock_at(volume, &member.label)).flatten();
+    superblock.is_some_and(|superblock| superblock.is_write_mostly())
 }
 
 /// Version of the metadata and layout, as the level's personality in the kernel says it.
@@ -187,7 +206,7 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_export::control::ArrayStatus;
+    use weft_export::control::{ArrayStatus, BitmapStatus};
 
     fn volume() -> VolumeStatus {
         let member = |slot: u16, dev_number: u32, state: &str| MemberStatus {
@@ -259,6 +278,21 @@ mod tests {
             volume_text(&mut text, &VolumeStatus { array, ..of_level });
             let line = text.lines().nth(1).unwrap();
             assert_eq!(line, format!("      129024 blocks{expected}"), "level {level}");
+        }
+    }
+
+    /// Lines of Linux 6.12: `bitmap: 0/1 pages [0KB], 65536KB chunk`.
+    #[test]
+    fn a_bitmap_has_the_line_of_the_kernel() {
+        for (chunk, pages_dirty, expected) in [
+            (64 << 20, 0, "      bitmap: 0/3 pages [0KB], 65536KB chunk"),
+            (512, 2, "      bitmap: 2/3 pages [8KB], 512B chunk"),
+        ] {
+            let bitmap = BitmapStatus { chunk, pages: 3, pages_dirty, ..BitmapStatus::default() };
+            let mut text = String::new();
+            let with_bitmap = VolumeStatus { bitmap: Some(bitmap), ..volume() };
+            volume_text(&mut text, &with_bitmap);
+            assert!(text.ends_with(&format!("\n{expected}\n\n")), "{text}");
         }
     }
 

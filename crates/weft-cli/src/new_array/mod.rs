@@ -7,7 +7,8 @@
 //! Redundancy must be right before the array is served. Three ways lead there. Members whose data
 //! area is all holes read as zeros, and the parity of zeros is zero, so nothing needs to be done.
 //! `--assume-clean` says that the user knows. Else the array is created as mdadm does: RAID 4 and 5
-//! with their last member as a spare, which `serve` rebuilds, RAID 6 dirty, which `serve` resyncs.
+//! with their last member as a spare, which `serve` rebuilds, RAID 1, 6 and 10 dirty, which `serve`
+//! resyncs. Copies of zeros agree as well. RAID 0 and linear have no redundancy to be right.
 
 mod options;
 mod places;
@@ -16,7 +17,7 @@ mod write;
 
 use std::path::PathBuf;
 
-use weft_engine::layout::geometry::Geometry;
+use weft_engine::layout::Layout;
 use weft_units::Bytes;
 
 use crate::member::MemberArg;
@@ -35,11 +36,11 @@ pub(crate) fn make_files_of_array(
     member_size: Bytes,
     name: &str,
     paths: &[PathBuf],
-) -> Result<Geometry, Failure> {
+) -> Result<Layout, Failure> {
     let options = NewArrayOptions {
         level: level.to_owned(),
         raid_devices: paths.len(),
-        chunk,
+        chunk: Some(chunk),
         layout: None,
         metadata: "1.2".into(),
         size: None,
@@ -50,10 +51,13 @@ pub(crate) fn make_files_of_array(
         member_size: Some(member_size),
         force: false,
         bitmap: None,
+        bitmap_chunk: None,
         consistency_policy: None,
+        write_mostly: Vec::new(),
+        write_behind: None,
         members: paths.iter().cloned().map(MemberArg::Path).collect(),
     };
     let planned = Planned::of(&options)?;
     planned.write()?;
-    Ok(planned.geometry)
+    Ok(planned.layout)
 }

@@ -1,8 +1,7 @@
 //! The options of a new array, and their check before any member is looked at.
 
 use clap::Args;
-use weft_engine::layout::level::{LevelRow, listed};
-use weft_ondisk::{Level, MdTime, Minor, NewArray, Uuid, layout_id};
+use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Uuid, layout_id};
 use weft_units::{Bytes, Sectors};
 
 use crate::member::MemberArg;
@@ -12,22 +11,26 @@ use crate::{size, when};
 /// What an array is to be like.
 #[derive(Debug, Args)]
 pub(crate) struct NewArrayOptions {
-    /// RAID level: 4, 5 or 6
+    /// RAID level: linear, 0, 1, 4, 5, 6 or 10
     #[arg(short, long)]
     pub(crate) level: String,
-    /// Slots of the array, parity included
+    /// Slots of the array, copies and parity included
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) raid_devices: usize,
-    /// Bytes on one member before data goes on to the next; a plain number is KiB
-    #[arg(short, long, value_name = "SIZE", default_value = "512K", value_parser = size::kib)]
-    pub(crate) chunk: Bytes,
-    /// Where parity goes, by mdadm's name, as in left-symmetric or ls [default: left-symmetric]
+    /// Bytes on one member before data goes on to the next; a plain number is KiB. RAID 1 and
+    /// linear have none [default: 512K]
+    #[arg(short, long, value_name = "SIZE", value_parser = size::kib)]
+    pub(crate) chunk: Option<Bytes>,
+    /// Where parity or copies go, by mdadm's name: left-symmetric or ls and others for RAID 5 and
+    /// 6; n2, f2 or o2 (near, far, offset) and other counts of copies for RAID 10; original or
+    /// alternate for RAID 0 [default: left-symmetric, n2, original]
     #[arg(short = 'p', long)]
     pub(crate) layout: Option<String>,
     /// Version of the superblocks: 1.0 (at the end), 1.1 (at the start) or 1.2 (at 4 KiB)
     #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2")]
     pub(crate) metadata: String,
-    /// Bytes of each member to use [default: all of the smallest]; a plain number is KiB
+    /// Bytes of each member to use [default: all of the smallest]; a plain number is KiB. RAID 0
+    /// and linear use all of each member
     #[arg(short = 'z', long, value_parser = size::kib)]
     pub(crate) size: Option<Bytes>,
     /// Members without a slot, the last ones named
@@ -39,7 +42,7 @@ pub(crate) struct NewArrayOptions {
     /// Identity of the array [default: random]
     #[arg(long)]
     pub(crate) uuid: Option<String>,
-    /// Trust that parity on the members is right already
+    /// Trust that copies, or parity, on the members are right already
     #[arg(long)]
     pub(crate) assume_clean: bool,
     /// Make members that do not exist, as sparse files of this size
@@ -48,29 +51,73 @@ pub(crate) struct NewArrayOptions {
     /// Overwrite what is found on the members, and do not rebuild the last one as a spare
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Only none: bitmaps come with a later release.
-    #[arg(short, long, hide = true)]
+    /// Write-intent bitmap: internal or none [default: internal where members have more than 100
+    /// GiB of data and the level has redundancy]
+    #[arg(short, long)]
     pub(crate) bitmap: Option<String>,
+    /// Data for which one bit of the bitmap stands [default: 64 MiB, or what fits]
+    #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
+    pub(crate) bitmap_chunk: Option<Bytes>,
     /// Only resync.
     #[arg(short = 'k', long, hide = true)]
     pub(crate) consistency_policy: Option<String>,
+    /// Members of RAID 1 that are read only when no other can be: those named behind this option,
+    /// which take the slots after the others
+    #[arg(short = 'W', long, value_name = "MEMBER", num_args = 1.., value_parser = MemberArg::parser())]
+    pub(crate) write_mostly: Vec<MemberArg>,
+    /// Answer writes before write-mostly members have them: weft never does
+    #[arg(long, value_name = "COUNT", hide = true, num_args = 0..=1, default_missing_value = "256")]
+    pub(crate) write_behind: Option<String>,
     /// PATH, PATH#N (partition N) or PATH@OFFSET[+LENGTH], slot after slot, then spares; 'missing'
     /// leaves a slot empty
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     pub(crate) members: Vec<MemberArg>,
 }
 
+impl NewArrayOptions {
+    /// Members in order of slots, then spares; whether each is write-mostly.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&MemberArg, bool)> {
+        let plain = self.members.iter().map(|member| (member, false));
+        plain.chain(self.write_mostly.iter().map(|member| (member, true)))
+    }
+}
+
+/// Whether there are as many members as there should be, and flags that the level has.
+fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failure> {
+    if arguments.write_behind.is_some() {
+        return Err(Failure::usage(
+            "--write-behind: weft answers a write when every member has it; leave the option out",
+        ));
+    }
+    if level != Level::Raid1 && !arguments.write_mostly.is_empty() {
+        return Err(Failure::usage(format!(
+            "--write-mostly: found {level}, expected raid1, which has a choice of members to read"
+        )));
+    }
+    let (slots, spares) = (arguments.raid_devices, arguments.spare_devices);
+    if slots == 1 && !arguments.force {
+        return Err(Failure::usage(
+            "--raid-devices: found 1, expected 2 or more; --force makes an array of one member",
+        ));
+    }
+    let (found, expected) = (arguments.members().count(), slots.saturating_add(spares));
+    if found != expected {
+        return Err(Failure::usage(format!(
+            "members: found {found}, expected {expected} (--raid-devices {slots} and \
+             --spare-devices {spares}); 'missing' stands for a slot to leave empty"
+        )));
+    }
+    Ok(())
+}
+
 /// The new array that the options describe, without members.
 pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure> {
-    let row = arguments.level.parse().ok().map(LevelRow::of).filter(|row| row.writes);
-    let Some(row) = row else {
-        return Err(Failure::usage(format!(
-            "--level: found {}, expected {}; this release creates no others",
-            arguments.level,
-            listed(Level::code, "or")
-        )));
-    };
-    let level = row.level;
+    let level: Level = arguments.level.parse().map_err(|_| {
+        Failure::usage(format!(
+            "--level: found {}, expected linear, 0, 1, 4, 5, 6 or 10",
+            arguments.level
+        ))
+    })?;
     let minor = match arguments.metadata.as_str() {
         "1.0" => Minor::V1_0,
         "1.1" => Minor::V1_1,
@@ -81,38 +128,25 @@ pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure
             )));
         }
     };
-    let layout = match &arguments.layout {
-        None => None,
-        Some(_) if row.layouts.is_empty() => {
+    let bitmap = match (arguments.bitmap.as_deref(), arguments.consistency_policy.as_deref()) {
+        (Some("internal"), None | Some("bitmap")) | (None, Some("bitmap")) => true,
+        (Some("none") | None, None | Some("resync")) => false,
+        (_, Some(policy)) => {
             return Err(Failure::usage(format!(
-                "--layout: {level} has none; leave the option out"
+                "--consistency-policy: found {policy}, expected resync, or bitmap with --bitmap \
+                 internal; this release has no other"
             )));
         }
-        Some(text) => Some(layout_id::parse(level, text).ok_or_else(|| {
-            Failure::usage(format!(
-                "--layout: found {text}, expected one of {level} by mdadm's name or number, as in \
-                 left-symmetric or ls"
-            ))
-        })?),
+        (Some(found), None) => {
+            return Err(Failure::usage(format!(
+                "--bitmap: found {found}, expected internal or none"
+            )));
+        }
     };
-    if let Some(bitmap) = arguments.bitmap.as_deref().filter(|bitmap| *bitmap != "none") {
-        return Err(Failure::usage(format!(
-            "--bitmap: found {bitmap}, expected none; this release keeps no bitmap"
-        )));
+    if arguments.bitmap_chunk.is_some() && !bitmap {
+        return Err(Failure::usage("--bitmap-chunk: found no bitmap; add --bitmap internal"));
     }
-    if let Some(policy) = arguments.consistency_policy.as_deref().filter(|it| *it != "resync") {
-        return Err(Failure::usage(format!(
-            "--consistency-policy: found {policy}, expected resync; this release has no other"
-        )));
-    }
-    let (slots, spares) = (arguments.raid_devices, arguments.spare_devices);
-    let (found, expected) = (arguments.members.len(), slots.saturating_add(spares));
-    if found != expected {
-        return Err(Failure::usage(format!(
-            "members: found {found}, expected {expected} (--raid-devices {slots} and \
-             --spare-devices {spares}); 'missing' stands for a slot to leave empty"
-        )));
-    }
+    check_members(arguments, level)?;
     let set_uuid = match &arguments.uuid {
         None => random_uuid()?,
         Some(text) => text.parse().map_err(|error| Failure::usage(format!("--uuid: {error}")))?,
@@ -126,14 +160,15 @@ pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure
     };
     Ok(NewArray {
         minor,
-        layout,
-        chunk: Some(legal_chunk(arguments.chunk)?),
+        layout: arguments.layout.as_deref().map(|text| legal_layout(level, text)).transpose()?,
+        chunk: arguments.chunk.map(|chunk| legal_chunk(level, chunk)).transpose()?,
         size: arguments.size.map(|size| whole_sectors("--size", size)).transpose()?,
         set_uuid,
         name: with_host(&name),
         ctime: MdTime::from_secs(when::epoch_secs()),
         assume_clean: arguments.assume_clean,
         force: arguments.force,
+        bitmap: bitmap.then(|| NewBitmap { chunk: arguments.bitmap_chunk, ..NewBitmap::default() }),
         ..NewArray::new(level, Vec::new())
     })
 }
@@ -158,15 +193,46 @@ fn with_host(name: &str) -> String {
     }
 }
 
-/// Source   md-raid.md §2.1: a power of two of at least a page, in 32 bits of sectors
-fn legal_chunk(bytes: Bytes) -> Result<Sectors, Failure> {
-    if bytes.0.is_power_of_two() && (4096..2 << 30).contains(&bytes.0) {
+/// md's number of a layout that a user names.
+fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
+    let expected = match level {
+        Level::Linear | Level::Raid1 | Level::Raid4 => {
+            return Err(Failure::usage(format!(
+                "--layout: {level} has none; leave the option out"
+            )));
+        }
+        Level::Raid0 => "original or alternate",
+        Level::Raid5 | Level::Raid6 => {
+            "one of the level by mdadm's name or number, as in left-symmetric or ls"
+        }
+        Level::Raid10 => "nX, fX or oX (near, far, offset) with X copies, as in n2",
+    };
+    // An array of layout 0 runs only when the kernel is told which one that is.
+    let named = layout_id::parse(level, text).filter(|layout| level != Level::Raid0 || *layout > 0);
+    named.ok_or_else(|| {
+        Failure::usage(format!("--layout: found {text}, expected {expected} for {level}"))
+    })
+}
+
+/// Source   md-raid.md §2.1 and §5.3: a power of two of at least a page, in 32 bits of sectors; any
+///          multiple of a page for RAID 0
+fn legal_chunk(level: Level, bytes: Bytes) -> Result<Sectors, Failure> {
+    let (legal, expected) = match level {
+        Level::Linear | Level::Raid1 => {
+            (false, "none, for the level does not spread data in chunks; leave the option out")
+        }
+        Level::Raid0 => (
+            bytes.0.is_multiple_of(4096),
+            "a multiple of 4 KiB, at least 4 KiB and less than 2 GiB",
+        ),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
+            (bytes.0.is_power_of_two(), "a power of two, at least 4 KiB and less than 2 GiB")
+        }
+    };
+    if legal && (4096..2 << 30).contains(&bytes.0) {
         return Ok(bytes.sectors_floor());
     }
-    Err(Failure::usage(format!(
-        "--chunk: found {}, expected a power of two, at least 4 KiB and less than 2 GiB",
-        size::human(bytes)
-    )))
+    Err(Failure::usage(format!("--chunk: found {}, expected {expected}", size::human(bytes))))
 }
 
 pub(super) fn whole_sectors(option: &str, bytes: Bytes) -> Result<Sectors, Failure> {

@@ -26,8 +26,8 @@ pub(super) enum Place {
 
 /// Devices and their present content, by position. Nothing is changed.
 pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure> {
-    let mut places: Vec<Place> = Vec::with_capacity(arguments.members.len());
-    for argument in &arguments.members {
+    let mut places: Vec<Place> = Vec::new();
+    for (argument, _) in arguments.members() {
         let place = match argument {
             MemberArg::Missing => Place::Missing,
             MemberArg::Ram(..) => {

@@ -2,22 +2,27 @@
 
 use std::path::PathBuf;
 
-use weft_engine::layout::geometry::Geometry;
+use weft_engine::layout::Layout;
+use weft_engine::layout::slot_set::SlotSet;
 use weft_ondisk::probe::Foreign;
-use weft_ondisk::{NewArray, ResyncOffset, Role, SUPER_BYTES, Super1};
-use weft_units::{Bytes, Sectors};
+use weft_ondisk::{
+    BITMAP_DEFAULT_ABOVE, Level, NewArray, NewBitmap, ResyncOffset, Role, SUPER_BYTES, Super1,
+    Superblock,
+};
+use weft_units::{Bytes, Sectors, Slot};
 
 use super::NewArrayOptions;
 use super::options::described;
 use super::places::{Place, members_of, places, refuse_foreign};
 use super::write::write_all;
+use crate::member::MemberArg;
 use crate::outcome::Failure;
 use crate::size;
 
 /// Everything that is to be written, and why.
 pub(crate) struct Planned {
     pub(crate) writes: Vec<MemberWrite>,
-    pub(crate) geometry: Geometry,
+    pub(crate) layout: Layout,
     pub(crate) sync: InitialSync,
 }
 
@@ -28,6 +33,8 @@ pub(crate) struct MemberWrite {
     /// Length of a file to be made.
     pub(crate) make: Option<Bytes>,
     pub(crate) superblock: Super1,
+    /// Bitmap, and the sector where it begins.
+    pub(crate) bitmap: Option<(Sectors, Vec<u8>)>,
     /// Blocks with signatures of others, other superblocks too, which would make it unclear who the
     /// member belongs to.
     pub(crate) erase: Vec<Sectors>,
@@ -41,6 +48,7 @@ pub(crate) enum InitialSync {
     AssumedClean,
     Degraded,
     Holes,
+    NoRedundancy,
     Recovery,
     Resync,
 }
@@ -59,30 +67,42 @@ impl Planned {
         let (slots, spares) = members_of(&places, arguments.raid_devices)?;
         (array.slots, array.spares) = (slots, spares);
         let mut supers = plan(&array, &places)?;
-        let mut sync =
-            if arguments.assume_clean { InitialSync::AssumedClean } else { InitialSync::Recovery };
-        if all_holes(&places, arguments.raid_devices, &supers) {
-            array.assume_clean = true;
-            sync = InitialSync::Holes;
-            supers = plan(&array, &places)?;
+        let asked = arguments.bitmap.is_some() || arguments.consistency_policy.is_some();
+        let size = supers.first().map(|superblock| superblock.size);
+        if !asked && array.level.uses_size() && size > Some(BITMAP_DEFAULT_ABOVE) {
+            array.bitmap = Some(NewBitmap::default());
         }
-        let first = supers.first().ok_or_else(|| Failure::usage("no member given"))?;
-        if sync == InitialSync::Recovery {
+        // An array that is created must be one that can be served.
+        let layout = layout_of(&supers, arguments.raid_devices)?;
+        let sync = if !layout.level().uses_size() {
+            InitialSync::NoRedundancy
+        } else if all_holes(&places, arguments.raid_devices, &supers) {
+            InitialSync::Holes
+        } else if arguments.assume_clean {
+            InitialSync::AssumedClean
+        } else if !layout.has_redundancy(filled(&array)) {
             let spare = supers.iter().any(|superblock| superblock.own_role() == Ok(Role::Spare));
-            let missing = array.slots.iter().any(Option::is_none);
-            sync = match first.resync_offset {
-                ResyncOffset::At(_) => InitialSync::Resync,
-                ResyncOffset::Clean if spare => InitialSync::Recovery,
-                ResyncOffset::Clean if missing => InitialSync::Degraded,
-                ResyncOffset::Clean => InitialSync::AssumedClean,
-            };
+            array.assume_clean = true;
+            if spare { InitialSync::Recovery } else { InitialSync::Degraded }
+        } else if supers.iter().any(|it| it.resync_offset != ResyncOffset::Clean) {
+            InitialSync::Resync
+        } else {
+            InitialSync::Recovery
+        };
+        array.assume_clean |= sync == InitialSync::Holes;
+        supers = plan(&array, &places)?;
+        let present =
+            arguments.members().filter(|(member, _)| !matches!(member, MemberArg::Missing));
+        for (superblock, (_, write_mostly)) in supers.iter_mut().zip(present) {
+            if write_mostly {
+                superblock.devflags |= Super1::WRITE_MOSTLY;
+            }
         }
-        // What this release creates it must be able to serve.
-        let geometry =
-            Geometry::new(first.level, first.layout, first.raid_disks, first.chunk, first.size)
-                .map_err(Failure::usage)?;
-
-        Ok(Self { writes: writes(places, &supers)?, geometry, sync })
+        let mut writes = writes(places, &supers)?;
+        if let Some(bitmap) = &array.bitmap {
+            writes.iter_mut().try_for_each(|write| write.add_bitmap(bitmap))?;
+        }
+        Ok(Self { writes, layout, sync })
     }
 
     /// Makes the files and writes the superblocks.
@@ -94,26 +114,63 @@ impl Planned {
     }
 }
 
+impl MemberWrite {
+    fn add_bitmap(&mut self, bitmap: &NewBitmap) -> Result<(), Failure> {
+        let superblock = Superblock::from(self.superblock.clone());
+        // The superblock is that of a device of this size: it was planned for it.
+        let end = Sectors(superblock.data_offset().0 + self.superblock.data_size.0);
+        let size = end.max(Sectors(superblock.super_offset().0 + 16));
+        let room = superblock.bitmap_room(size).map_err(Failure::usage)?;
+        let bytes = bitmap.encode(&superblock).map_err(Failure::usage)?;
+        self.bitmap = room.map(|room| (room.start, bytes));
+        Ok(())
+    }
+}
+
 impl InitialSync {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::AssumedClean | Self::Degraded | Self::Holes => "none",
+            Self::AssumedClean | Self::Degraded | Self::Holes | Self::NoRedundancy => "none",
             Self::Recovery => "recovery",
             Self::Resync => "resync",
         }
     }
 
-    pub(crate) fn reason(self) -> &'static str {
+    pub(crate) fn reason(self, level: Level) -> &'static str {
+        let mirrors = matches!(level, Level::Raid1 | Level::Raid10);
         match self {
+            Self::AssumedClean if mirrors => "--assume-clean says that copies are equal already",
             Self::AssumedClean => "--assume-clean says that parity is right already",
+            Self::Degraded if mirrors => "slots are missing, and each chunk has one copy",
             Self::Degraded => "slots are missing; parity is made as data is written",
+            Self::Holes if mirrors => {
+                "the members are all holes, which read as zeros, so that copies are equal"
+            }
             Self::Holes => {
                 "the members are all holes, which read as zeros, and the parity of zeros is zero"
             }
+            Self::NoRedundancy => {
+                "the level has no redundancy; a member that fails takes all along"
+            }
             Self::Recovery => "serve fills the last member from the others",
+            Self::Resync if mirrors => "serve makes the copies equal",
             Self::Resync => "serve makes parity agree with the data",
         }
     }
+}
+
+/// Layout of the array that the superblocks describe.
+fn layout_of(supers: &[Super1], slots: usize) -> Result<Layout, Failure> {
+    let first = supers.first().ok_or_else(|| Failure::usage("no member given"))?;
+    let sizes: Vec<Sectors> = supers.iter().take(slots).map(Super1::used_size).collect();
+    let Super1 { level, layout, raid_disks, chunk, size, .. } = *first;
+    Layout::new(level, layout, raid_disks, chunk, size, &sizes).map_err(Failure::usage)
+}
+
+/// Slots with a member.
+fn filled(array: &NewArray) -> SlotSet {
+    let slots = (0_u16..).map(Slot).zip(&array.slots);
+    slots.filter(|(_, member)| member.is_some()).map(|(slot, _)| slot).collect()
 }
 
 fn plan(array: &NewArray, places: &[Place]) -> Result<Vec<Super1>, Failure> {
@@ -150,7 +207,8 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Fai
             Place::Missing => continue,
             Place::New { path, label, size } => {
                 let (erase, kept) = (Vec::new(), Vec::new());
-                MemberWrite { path, label, make: Some(size.bytes()), superblock, erase, kept }
+                let make = Some(size.bytes());
+                MemberWrite { path, label, make, superblock, bitmap: None, erase, kept }
             }
             Place::Old { path, looked } => {
                 let own = superblock.super_offset;
@@ -168,7 +226,8 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Fai
                     }
                 }
                 erase.retain(|place| *place != own);
-                MemberWrite { path, label: looked.label, make: None, superblock, erase, kept }
+                let label = looked.label;
+                MemberWrite { path, label, make: None, superblock, bitmap: None, erase, kept }
             }
         });
     }

@@ -80,8 +80,11 @@ fn open_for_writing<'a>(
         let mut before = Vec::new();
         if write.make.is_none() {
             let own = write.superblock.super_offset;
-            for place in std::iter::once(&own).chain(&write.erase) {
-                let block = member.read(*place, SUPER_BYTES);
+            let superblocks = std::iter::once(&own).chain(&write.erase);
+            let places = superblocks.map(|place| (place, SUPER_BYTES));
+            let bitmap = write.bitmap.iter().map(|(place, bytes)| (place, bytes.len()));
+            for (place, len) in places.chain(bitmap) {
+                let block = member.read(*place, len);
                 let block =
                     block.map_err(|error| Failure::failed(format!("{}: {error}", write.label)))?;
                 before.push((*place, block.as_ref().to_vec()));
@@ -97,6 +100,9 @@ fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
         for place in &write.erase {
             write_at(member, *place, &[0; SUPER_BYTES]).map_err(failed)?;
+        }
+        if let Some((place, bitmap)) = &write.bitmap {
+            write_at(member, *place, bitmap).map_err(failed)?;
         }
         let superblock = &write.superblock;
         write_at(member, superblock.super_offset, &superblock.encode()).map_err(failed)?;

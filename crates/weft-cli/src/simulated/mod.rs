@@ -36,7 +36,7 @@ pub(crate) struct Simulated {
     /// models
     #[arg(long, value_name = "MODEL", default_values_t = [DEVICE.to_owned()])]
     device: Vec<String>,
-    /// RAID level: 4, 5 or 6
+    /// RAID level: linear, 0, 1, 4, 5, 6 or 10
     #[arg(short, long, value_name = "LEVEL", default_value = "5")]
     level: Level,
     /// Members [default: 4, or as many as there are --device]

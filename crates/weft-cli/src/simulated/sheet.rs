@@ -104,16 +104,15 @@ fn print_percentiles(
 }
 
 fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Result<(), Failure> {
-    writeln!(
-        out,
-        "volume: {} of {} members, chunk {}, {}, stripe_size {}, simulated for {}",
-        volume.level,
-        volume.members.len(),
-        size::human(volume.chunk),
-        size::human(outcome.size),
-        volume.knobs.show("stripe_size").unwrap_or_default(),
-        time(outcome.elapsed),
-    )?;
+    write!(out, "volume: {} of {} members, ", volume.level, volume.members.len())?;
+    if volume.level.is_striped() {
+        write!(out, "chunk {}, ", size::human(volume.chunk))?;
+    }
+    write!(out, "{}, ", size::human(outcome.size))?;
+    if volume.level.parity_count() > 0 {
+        write!(out, "stripe_size {}, ", volume.knobs.show("stripe_size").unwrap_or_default())?;
+    }
+    writeln!(out, "simulated for {}", time(outcome.elapsed))?;
     writeln!(
         out,
         "  {:<3} {:<26} {:>9} {:>9} {:>10} {:>9} {:>10} {:>8}",

@@ -8,6 +8,7 @@
 use weft_ondisk::{BadBlocks, Superblock};
 use weft_units::{Sectors, Slot, Time};
 
+use crate::array::flush::flush_batch::Unflushed;
 use crate::array::outbox::Owner;
 use crate::contract::member::MemberInfo;
 use crate::contract::member::MemberState;
@@ -31,8 +32,12 @@ pub(crate) struct Member {
     /// Superblock as it was when the member came; the template of those written. `None` for a
     /// member without metadata.
     superblock: Option<Superblock>,
+    /// It is read where no other member has the data.
+    pub(crate) write_mostly: bool,
     /// First sector of its data.
     data_offset: Sectors,
+    /// Sectors of its data that the array uses.
+    pub(crate) data_size: Sectors,
     /// Its place in the table of roles. 0.90 gives it another on the member when it takes a slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
@@ -50,11 +55,17 @@ pub(crate) struct Member {
     pub(crate) superblock_full_since: Option<Time>,
     /// To write its superblock in this update.
     pub(crate) attempt: Attempt,
-    /// The member came without the bitmap that the members of the array have.
+    /// First sector of its bitmap, if the array has one and there is room for it.
+    pub(crate) bitmap_start: Option<Sectors>,
+    /// All of its bitmap is to be written: it is another than the array has, or may be.
     pub(crate) lacks_bitmap: bool,
+    /// While it is being rebuilt: it was a member before, and lacks only what the bitmap names.
+    pub(crate) follows_bitmap: bool,
     /// Read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
+    /// Its writes that a flush is for.
+    pub(crate) unflushed: Unflushed,
     /// Requests that are not answered, whether they wait in its queue or were sent.
     pub(crate) in_flight: u32,
     pub(crate) queue: MemberQueue<Owner>,
@@ -80,11 +91,15 @@ impl Member {
         superblock: Option<Superblock>,
         slot: Option<Slot>,
         state: MemberState,
+        data_size: Sectors,
     ) -> Self {
         Self {
+            data_size,
             queue: MemberQueue::new(info.device),
+            unflushed: Unflushed::new(info.device.write_cache),
             info,
             data_offset: superblock.as_ref().map_or(Sectors::ZERO, Superblock::data_offset),
+            write_mostly: superblock.as_ref().is_some_and(Superblock::is_write_mostly),
             number: superblock.as_ref().map_or(0, Superblock::dev_number),
             superblock,
             slot,
@@ -96,7 +111,9 @@ impl Member {
             full_since: None,
             superblock_full_since: None,
             attempt: Attempt::First,
+            bitmap_start: None,
             lacks_bitmap: false,
+            follows_bitmap: false,
             read_errors: 0,
             counters: Counters::default(),
             in_flight: 0,
@@ -112,6 +129,13 @@ impl Member {
     /// The same, to be changed.
     pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
         self.superblock.as_mut().expect("members of an array have superblocks")
+    }
+
+    /// Its bitmap, where its superblock says, is to be written.
+    pub(crate) fn needs_bitmap(&mut self) {
+        let room = self.superblock().bitmap_room(self.info.size);
+        self.bitmap_start = room.ok().flatten().map(|room| room.start);
+        self.lacks_bitmap = true;
     }
 
     pub(crate) fn is_faulty(&self) -> bool {

@@ -204,6 +204,12 @@ impl Membership {
         self.in_sync == SlotSet::first(self.seats.len() as u16)
     }
 
+    /// The same, and every member can be read everywhere, and answers.
+    #[inline]
+    pub(crate) fn is_whole_and_answers(&self) -> bool {
+        self.stalled.is_empty() && self.with_bad.is_empty() && self.is_whole()
+    }
+
     /// Slots without a member that is in sync everywhere.
     pub(crate) fn degraded(&self) -> usize {
         self.seats.len() - self.in_sync.count() as usize

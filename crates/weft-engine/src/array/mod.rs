@@ -19,10 +19,12 @@ pub(crate) mod superblock_update;
 pub(crate) mod write_intent;
 
 use smallvec::smallvec;
-use weft_ondisk::{Bitmap, Role};
+use weft_ondisk::{Features, Role};
 use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, Slot, Time, VolumeId};
 
 use self::superblock_update::{Corrections, FlushFor, NEVER, SuperblockUpdates};
+use self::write_intent::bitmap::IntentBitmap;
+use self::write_intent::bitmap_change::BitmapChange;
 use self::write_intent::{CleanState, WriteIntent};
 
 use crate::array::flush::flush_batch::FlushBatch;
@@ -35,6 +37,8 @@ use crate::contract::frame::Segment;
 use crate::contract::input::{Attr, ClientRequest, Fault, Origin, RequestOp};
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
+use crate::contract::token::RequestId;
+use crate::layout::Layout;
 use crate::layout::tolerance::Tolerance;
 use crate::mutant::Mutant;
 use crate::sched::member_queue::QueueSettings;
@@ -58,18 +62,25 @@ pub(crate) struct Array {
     positions: Vec<Option<usize>>,
     /// Role of each member number, as superblocks have it.
     roles: Vec<Role>,
-    /// The bitmap that members have, as it was found; it is not kept up to date.
-    bitmap: Option<Bitmap>,
+    /// Where its sectors lie; a bare member has no layout.
+    layout: Option<Layout>,
+    /// The write-intent bitmap that members have.
+    bitmap: Option<Box<IntentBitmap>>,
+    /// What the next superblock update changes about it.
+    bitmap_change: Option<BitmapChange>,
     events: u64,
     epoch_secs: u64,
     intent: WriteIntent,
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
-    flushing: u32,
-    /// Of the running flush round, or the last one. An array that can do without a member fails the
-    /// one that errs instead.
+    /// Client requests whose round of flushes is over, and its result.
+    flushed: Vec<(RequestId, Result<(), Fault>)>,
+    /// Of the last flush round. An array that can do without a member fails the one that errs
+    /// instead.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
+    /// Flushes for corrections that were asked for.
+    corrections_flushes: u64,
     /// `resync_from` says nothing but that members had no space, with redundancy left.
     resyncs_for_space: bool,
     /// A discard is among the reasons: of those only the first member without space is known.
@@ -92,7 +103,7 @@ impl Array {
         let (size, slot) = (member.size, Some(Slot(0)));
         let tolerance = Tolerance::AnyOf { data_members: 1 };
         let membership = Membership::new(1, tolerance, read_only, None);
-        let members = vec![Member::new(member.clone(), None, slot, MemberState::InSync)];
+        let members = vec![Member::new(member.clone(), None, slot, MemberState::InSync, size)];
         let intent = WriteIntent::new(CleanState::Dirty, now);
         let mut array = Self::of_members(volume, members, membership, intent);
         (array.size, array.member_size) = (size, size);
@@ -104,6 +115,7 @@ impl Array {
     }
 
     fn assembled(volume: VolumeId, assembly: &Assembly, epoch_secs: u64, now: Time) -> Self {
+        let layout = &assembly.layout;
         let mut members = Vec::new();
         let mut slots = vec![None; assembly.slots.len()];
         for (state, slot) in assembly.slots.iter().zip(0u16..) {
@@ -117,8 +129,11 @@ impl Array {
             slots[usize::from(slot)] = Some(members.len());
             let (info, superblock) = (member.info.clone(), member.superblock.clone());
             let bad = member.bad_blocks();
-            let mut member = Member::new(info, Some(superblock), Some(Slot(slot)), state);
+            let follows = superblock.features().contains(Features::RECOVERY_BITMAP);
+            let size = layout.size_at(Slot(slot));
+            let mut member = Member::new(info, Some(superblock), Some(Slot(slot)), state, size);
             member.bad = bad;
+            member.follows_bitmap = follows && assembly.bitmap().is_some();
             members.push(member);
         }
         let freshest = members
@@ -132,7 +147,11 @@ impl Array {
         for member in &assembly.spares {
             let info = member.info.clone();
             let superblock = Some(member.superblock.clone());
-            members.push(Member::new(info, superblock, None, MemberState::Spare));
+            let size = layout.member_size();
+            members.push(Member::new(info, superblock, None, MemberState::Spare, size));
+        }
+        if !assembly.read_only {
+            agree_about_bitmap(&mut members, assembly);
         }
         // Who has a role but is not here has failed, as far as the members that are here know.
         for (role, number) in roles.iter_mut().zip(0u32..) {
@@ -142,22 +161,26 @@ impl Array {
                 *role = Role::Faulty;
             }
         }
-        let clean_state =
-            if assembly.resync_from.is_some() { CleanState::Dirty } else { CleanState::Clean };
-        let layout = &assembly.layout;
-        let membership = Membership::new(
-            slots.len(),
-            layout.tolerance(),
-            assembly.read_only,
-            assembly.resync_from,
-        );
+        let (read_only, resync_from) = (assembly.read_only, assembly.resync_from);
+        let membership = Membership::new(slots.len(), layout.tolerance(), read_only, resync_from);
+        let says_dirty = resync_from.is_some() && membership.is_redundant;
+        let clean_state = if resync_from.is_some() || !membership.is_redundant {
+            CleanState::Dirty
+        } else {
+            CleanState::Clean
+        };
+        // Of parity a part of a block is read, and written with the rest.
+        let blocks = members.iter().map(|member| member.info.logical_block);
+        let block = blocks.max().filter(|_| layout.parity().is_none());
         let intent = WriteIntent::new(clean_state, now);
         let mut array = Self {
             size: layout.array_size(),
             member_size: layout.member_size(),
             slots,
             roles,
-            bitmap: assembly.bitmap().cloned(),
+            request_unit: Bytes(block.unwrap_or(1).into()),
+            layout: Some(layout.clone()),
+            bitmap: Self::bitmap_of(assembly, now),
             events: assembly.events,
             epoch_secs,
             ..Self::of_members(volume, members, membership, intent)
@@ -165,11 +188,26 @@ impl Array {
         array.recount();
         array.index_members();
         // A crash now must find what was found: recorded before the first write.
-        if clean_state == CleanState::Dirty && !array.membership.read_only {
+        if says_dirty && !array.membership.read_only {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
         }
         array
+    }
+
+    /// The bitmap of an array that may be written.
+    fn bitmap_of(assembly: &Assembly, now: Time) -> Option<Box<IntentBitmap>> {
+        let bitmap = assembly.bitmap()?;
+        let in_sync = assembly.slots.iter().filter_map(|state| match state {
+            SlotState::InSync(member) => Some(member.superblock.events()),
+            SlotState::Missing | SlotState::Rebuilding { .. } => None,
+        });
+        let least = in_sync.min().unwrap_or(assembly.events);
+        let from = assembly.resync_from;
+        let needed = bitmap.resync_ranges(assembly.degraded() > 0, assembly.events, from);
+        let needed = needed.filter(|_| from.is_some());
+        let layout = assembly.layout.clone();
+        Some(Box::new(IntentBitmap::new(bitmap, layout, needed, least, now)))
     }
 
     /// Members of which nothing is outstanding, before it is known how they belong together.
@@ -189,15 +227,18 @@ impl Array {
             slots: Vec::new(),
             positions: Vec::new(),
             roles: Vec::new(),
+            layout: None,
             bitmap: None,
+            bitmap_change: None,
             events: 0,
             epoch_secs: 0,
             intent,
             updates: SuperblockUpdates::default(),
             flushes: FlushBatch::default(),
-            flushing: 0,
+            flushed: Vec::new(),
             flush_result: Ok(()),
             corrections: Corrections::Durable,
+            corrections_flushes: 0,
             resyncs_for_space: false,
             lacked_space_for_discard: false,
         }
@@ -206,6 +247,7 @@ impl Array {
     #[cfg(feature = "mutants")]
     pub(crate) fn plant(&mut self, mutant: Mutant) {
         self.membership.plant(mutant);
+        self.flushes.plant(mutant);
     }
 
     #[inline]
@@ -310,6 +352,10 @@ impl Array {
         member.state = MemberState::Faulty;
         member.to_give_up = member.in_flight > 0;
         member.slot = None;
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.members_changed();
+        }
+        let member = &mut self.members[position];
         (member.full_since, member.superblock_full_since) = (None, None);
         self.recount();
         assert!(!self.slots.contains(&Some(position)), "a failed member holds no slot");
@@ -342,7 +388,8 @@ impl Array {
     /// Whether the array would be broken without this member.
     pub(crate) fn breaks(&self, position: usize) -> bool {
         let slot = self.members[position].slot;
-        slot.is_some_and(|slot| self.membership.breaks(slot))
+        let by_count = self.is_planted(Mutant::ToleratesByCount) && self.membership.degraded() > 0;
+        slot.is_some_and(|slot| by_count || self.membership.breaks(slot))
     }
 
     /// Whether the array would be broken without these members.
@@ -418,9 +465,9 @@ impl Array {
     ) {
         let ClientRequest { client, tag, frames, attr, range, .. } = *request;
         let (write, length) = (request.op == RequestOp::Write, range.len.sectors_floor());
-        assert!(sector + length <= self.member_size, "a request lies within the member's data");
         assert!(!write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
+        assert!(sector + length <= member.data_size, "a request lies within the member's data");
         let at = member.data_sector(sector);
         let parts = smallvec![frames.part(range.start.0 % FRAME_BYTES, range.len.0)];
         let op = if write {
@@ -428,7 +475,8 @@ impl Array {
         } else {
             MemberOp::Read { at, into: parts }
         };
-        let passed = PassedRequest { client, tag, frames, len: range.len, gone: false };
+        let (start, len) = (range.start, range.len.0 as u32);
+        let passed = PassedRequest { client, tag, frames, start, len, attr, gone: false };
         assert!(member.queue.passes(), "it waits in no queue");
         out.submit(self.volume, member, op, attr, Owner::Passed(passed));
         member.sent(write, length);
@@ -445,9 +493,9 @@ impl Array {
         out: &mut Outbox,
     ) {
         let end = request.sector + request.bytes.sectors_floor();
-        assert!(end <= self.member_size, "a request lies within the member's data");
         assert!(!request.write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
+        assert!(end <= member.data_size, "a request lies within the member's data");
         out.stage(self.volume, member, request, parts, who);
     }
 
@@ -492,6 +540,23 @@ impl Array {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];
         out.room(member.data_sector(request.sector), request, last)
+    }
+}
+
+/// Makes all superblocks name the bitmap, or none: a crash may have come between those that a
+/// change of that was written to and the others. What a member has of it may differ from what the
+/// others have, and is not asked.
+fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
+    let offset = assembly.bitmap_offset();
+    for member in members {
+        if member.superblock().bitmap_offset().is_some() != offset.is_some() {
+            member.superblock_mut().set_bitmap(offset);
+        }
+        if offset.is_some() {
+            member.needs_bitmap();
+            // A spare is given it with a slot.
+            member.lacks_bitmap = member.slot.is_some();
+        }
     }
 }
 

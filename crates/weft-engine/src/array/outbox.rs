@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
 
+use crate::array::flush::flush_batch::FlightId;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Run, Segment, Segments};
@@ -13,6 +14,7 @@ use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::contract::token::RequestId;
 use crate::contract::token::{Tag, Token};
 use crate::contract::turn::Work;
+use crate::mutant::{self, Mutant};
 use crate::sched::IoPriority;
 use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
@@ -27,10 +29,12 @@ pub(crate) enum Owner {
     Passed(PassedRequest),
     /// Discard of a request.
     Discard(RequestId),
-    /// The running flush round.
-    Flush,
+    /// Rounds of flush requests.
+    Flush(FlightId),
     /// The running superblock update.
     Superblock,
+    /// The running round of the bitmap; all of its pages, or those of the round.
+    Bitmap { all: bool },
     /// A computation of a personality.
     Compute(JobId),
 }
@@ -66,9 +70,18 @@ pub(crate) struct StripRun {
     pub(crate) count: u32,
 }
 
+/// A copy that is read or written to make copies equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyIo {
+    /// Place of the part among those under way.
+    pub(crate) place: u32,
+    pub(crate) slot: Slot,
+}
+
 /// Owner of a part of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
+    Copy(CopyIo),
     Straight(StraightPart),
     Stripe(StripIo),
     Stripes(StripRun),
@@ -89,7 +102,10 @@ pub(crate) struct PassedRequest {
     pub(crate) client: ClientId,
     pub(crate) tag: Tag,
     pub(crate) frames: Run,
-    pub(crate) len: Bytes,
+    /// First byte within the volume.
+    pub(crate) start: Bytes,
+    pub(crate) len: u32,
+    pub(crate) attr: Attr,
     /// The client is there no more.
     pub(crate) gone: bool,
 }
@@ -101,6 +117,8 @@ pub(crate) struct Outstanding {
     /// `None` for a computation.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
+    /// A write that is durable when it is done.
+    pub(crate) fua: bool,
     /// Time of its dispatch.
     pub(crate) issued: Time,
     pub(crate) owner: Owner,
@@ -125,8 +143,8 @@ impl Outstanding {
         issued: Time,
     ) -> Self {
         let (requests, at_member, scheduled) = (1, member.is_some(), None);
-        let detached = false;
-        Self { volume, member, write, issued, owner, requests, at_member, scheduled, detached }
+        let (fua, detached) = (false, false);
+        Self { volume, member, write, fua, issued, owner, requests, at_member, scheduled, detached }
     }
 
     /// Whether a member is writing for stripes that wait for it.
@@ -139,6 +157,7 @@ impl Outstanding {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) now: Time,
+    pub(crate) planted: Option<Mutant>,
     pub(crate) work: Work,
     /// Credit to be given back, of requests that were answered.
     pub(crate) credit: Vec<(ClientId, u64)>,
@@ -170,7 +189,7 @@ struct Entry {
 }
 
 impl Chain {
-    const NONE: Self = Self { first: END, last: END };
+    pub(crate) const NONE: Self = Self { first: END, last: END };
 
     pub(crate) fn is_empty(self) -> bool {
         self.first == END
@@ -208,9 +227,15 @@ impl Outbox {
             self.stage_queued(member, request, parts, who);
             return;
         }
-        let MemberRequest { write, sector, bytes, kind: MergeKind { attr, .. }, .. } = *request;
+        let MemberRequest { write, sector, bytes, kind: MergeKind { attr, fua, .. }, .. } =
+            *request;
         let at = member.data_sector(sector);
         let last = &mut member.queue.last[usize::from(write)];
+        let bare = request.without_fua();
+        let across = mutant::is(self.planted, Mutant::MergeAcrossFlush)
+            && fua
+            && last.fits(self.turn, at, &bare);
+        let request = if across { &bare } else { request };
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
             self.append(place, parts, who);
             self.work.merges += 1;
@@ -219,7 +244,8 @@ impl Outbox {
         }
         let owner = Owner::Parts(who, Chain::NONE);
         let to = member.info.index;
-        let token = self.issue(Outstanding::new(volume, Some(to), write, owner, self.now));
+        let outstanding = Outstanding::new(volume, Some(to), write, owner, self.now);
+        let token = self.issue(Outstanding { fua, ..outstanding });
         self.work.submits += 1;
         let op = op_of(at, request, parts);
         self.outputs.push_back(Output::Submit { token, member: to, op, attr });
@@ -281,6 +307,7 @@ impl Outbox {
             member.merged(writes(&op), u64::from(requests - 1));
             let outstanding = Outstanding {
                 requests,
+                fua: is_fua(&op),
                 at_member: takes_room,
                 scheduled,
                 ..Outstanding::new(volume, Some(to), writes(&op), owner, self.now)
@@ -426,7 +453,8 @@ impl Outbox {
             return;
         }
         let to = member.info.index;
-        let token = self.issue(Outstanding::new(volume, Some(to), writes(&op), owner, self.now));
+        let outstanding = Outstanding::new(volume, Some(to), writes(&op), owner, self.now);
+        let token = self.issue(Outstanding { fua: is_fua(&op), ..outstanding });
         self.work.submits += 1;
         self.outputs.push_back(Output::Submit { token, member: to, op, attr });
     }
@@ -639,6 +667,14 @@ fn writes(op: &MemberOp) -> bool {
     match op {
         MemberOp::Discard { .. } | MemberOp::Write { .. } | MemberOp::WriteMetadata { .. } => true,
         MemberOp::Flush | MemberOp::Read { .. } => false,
+    }
+}
+
+/// Whether a write is durable by itself. What the array itself writes is, and is not counted on.
+fn is_fua(op: &MemberOp) -> bool {
+    match op {
+        MemberOp::Discard { fua, .. } | MemberOp::Write { fua, .. } => *fua,
+        MemberOp::Flush | MemberOp::Read { .. } | MemberOp::WriteMetadata { .. } => false,
     }
 }
 

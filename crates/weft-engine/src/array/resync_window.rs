@@ -4,15 +4,19 @@
 //! that are not done, as long as the cache has room for them. Clients need stripes as well, so a
 //! sync never waits for one: it takes what is free.
 //!
+//! With a write-intent bitmap, a resync and the recovery of a member that was part of the array
+//! before ask for the stripes of dirty chunks alone: those that are dirty when it begins, for what
+//! is written later goes to every member.
+//!
 //! A resync or recovery that is stopped leaves how far it came, so that the next one goes on there;
 //! a check or repair begins anew.
 //!
 //! Source   md-raid.md §6.1, §6.2
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use weft_units::{Sectors, VolumeId};
+use weft_units::{SectorRange, Sectors, VolumeId};
 
 use crate::array::Array;
 use crate::array::outbox::Outbox;
@@ -22,6 +26,19 @@ use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
 use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
+
+/// Extent of a sync, as the personality of the array has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    /// Sectors that it takes at a time.
+    pub(crate) unit: Sectors,
+    /// Sectors that it goes over: of each member, or of the array.
+    pub(crate) size: Sectors,
+    /// When it has gone over all of them nothing is left that could disagree.
+    pub(crate) settles: bool,
+    /// It goes over sectors of members, while bits of a bitmap stand for sectors of the array.
+    pub(crate) maps: bool,
+}
 
 /// A sync under way.
 #[derive(Clone, Debug)]
@@ -36,8 +53,12 @@ pub(crate) struct Resync {
     /// The next stripe to ask for.
     next: u64,
     end: u64,
+    /// The stripes to ask for, if not all: ranges in order, from the one that `next` is in.
+    only: Option<VecDeque<Range<u64>>>,
+    /// The sectors of the array that it is about, if not all and its units are not the array's.
+    only_array: Option<Vec<SectorRange>>,
     window: BTreeSet<u64>,
-    unit: Sectors,
+    pass: Pass,
     pub(crate) units: u64,
     pub(crate) mismatch_cnt: u64,
     /// Mismatches that a check found; see [`Mismatches`].
@@ -52,43 +73,67 @@ impl Resync {
         action: SyncAction,
         from: Sectors,
         array: &Array,
-        unit: Sectors,
+        pass: Pass,
         lease: Option<Lease>,
     ) -> Self {
+        let unit = pass.unit;
         let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         assert!(!matches!(action, SyncAction::Frozen | SyncAction::Idle), "a sync does something");
         assert!(unit > Sectors::ZERO, "a sync goes on");
-        Self {
+        let only = match action {
+            SyncAction::Recover => array.to_recover(),
+            SyncAction::Resync => array.to_resync(),
+            SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => None,
+        };
+        let (only, only_array) = if pass.maps { (None, only) } else { (only, None) };
+        let mut sync = Self {
+            only_array,
             action,
             lease,
             slots,
             from,
             next: from.0 / unit.0,
-            end: array.member_size.0 / unit.0,
+            end: pass.size.0.div_ceil(unit.0),
+            only: only.map(|ranges| units_of(&ranges, unit)),
             window: BTreeSet::new(),
-            unit,
+            pass,
             units: 0,
             mismatch_cnt: 0,
             mismatches: Mismatches::default(),
             stopping: false,
             failed: false,
+        };
+        sync.skip();
+        sync
+    }
+
+    /// Whether it is about any of these sectors of the array.
+    pub(crate) fn is_about(&self, sectors: SectorRange) -> bool {
+        let meets = |of: &SectorRange| of.start < sectors.end() && sectors.start < of.end();
+        self.only_array.as_ref().is_none_or(|ranges| ranges.iter().any(meets))
+    }
+
+    /// Goes on to the next stripe that is to be asked for.
+    fn skip(&mut self) {
+        let Some(only) = &mut self.only else { return };
+        while only.front().is_some_and(|range| range.end <= self.next) {
+            only.pop_front();
         }
+        let next = only.front().map_or(self.end, |range| range.start.max(self.next));
+        self.next = next.min(self.end).max(self.next);
     }
 
     /// Asks for stripes while the window has room. `ask` says whether a stripe could be asked for:
     /// those who wait for others, and a cache without room, have it wait.
-    pub(crate) fn feed(
-        &mut self,
-        cache_stripes: u32,
-        mut ask: impl FnMut(u64, SyncAction) -> bool,
-    ) {
+    pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
-            if !ask(self.next, self.action) {
+            if !ask(self.next, self) {
                 return;
             }
             assert!(self.window.insert(self.next), "a resync asks for a unit once");
             self.next += 1;
+            self.skip();
         }
     }
 
@@ -108,6 +153,11 @@ impl Resync {
             && !self.window.iter().any(|key| syncs(*key))
     }
 
+    /// Whether it skips nothing.
+    fn is_of_all(&self) -> bool {
+        self.only.is_none() && self.only_array.is_none()
+    }
+
     /// Whether it asked for one of these stripes, and it is not done.
     pub(crate) fn waits_for(&self, keys: &Range<u64>) -> bool {
         self.window.range(keys.clone()).next().is_some()
@@ -118,7 +168,7 @@ impl Resync {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.units += 1;
         if mismatch {
-            self.mismatch_cnt += self.unit.0;
+            self.mismatch_cnt += self.pass.unit.0;
         }
         // A member is whole or it is not; but a stripe that cannot be read does not keep the parity
         // of the others from being checked (md goes on as well).
@@ -137,12 +187,12 @@ impl Resync {
 
     /// Data sector of the members at which a stripe begins.
     pub(crate) fn sector_of(&self, key: u64) -> Sectors {
-        Sectors(key * self.unit.0)
+        Sectors(key * self.pass.unit.0)
     }
 
     /// Ends early, as if it had not passed this data sector: there is more to do from there.
     pub(crate) fn rewind_to(&mut self, sector: Sectors) {
-        self.rewind(sector.0 / self.unit.0);
+        self.rewind(sector.0 / self.pass.unit.0);
     }
 
     fn rewind(&mut self, key: u64) {
@@ -158,12 +208,12 @@ impl Resync {
     /// Data sectors of each member below which every stripe is done.
     pub(crate) fn completed(&self) -> Sectors {
         let first = self.window.first().copied().unwrap_or(self.next).min(self.next);
-        Sectors(first * self.unit.0)
+        Sectors(first * self.pass.unit.0).min(self.pass.size)
     }
 
     /// Data sectors that it will have passed at the end.
     pub(crate) fn total(&self) -> Sectors {
-        Sectors(self.end * self.unit.0)
+        self.pass.size
     }
 
     /// Whether all the slots that it rebuilds are among these.
@@ -194,8 +244,9 @@ impl Resync {
         match self.action {
             SyncAction::Recover => {
                 array.rebuilt_to(self.slots, self.completed(), complete);
-                if complete && array.membership.degraded() == 0 && self.from == Sectors::ZERO {
-                    // Every stripe was read and written as a whole, by this one alone.
+                let all = self.from == Sectors::ZERO && self.is_of_all() && self.pass.settles;
+                if complete && array.membership.degraded() == 0 && all {
+                    // All was read and written as a whole, by this one alone.
                     array.membership.resync_from = None;
                 }
             }
@@ -246,6 +297,7 @@ impl Array {
                 *recovery_offset = to.max(*recovery_offset);
                 if end {
                     member.state = MemberState::InSync;
+                    member.follows_bitmap = false;
                 }
             }
         }
@@ -257,6 +309,19 @@ impl Array {
             self.membership.rebuilt(&self.members);
         }
     }
+}
+
+/// Units of ranges of data sectors, in order; each once.
+fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
+    let mut units: VecDeque<Range<u64>> = VecDeque::new();
+    for range in ranges {
+        let (start, end) = (range.start.0 / unit.0, range.end().0.div_ceil(unit.0));
+        match units.back_mut() {
+            Some(last) if last.end >= start => last.end = last.end.max(end),
+            _ => units.push_back(start..end),
+        }
+    }
+    units
 }
 
 /// Stripes that may be asked for and not done.

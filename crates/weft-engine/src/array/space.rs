@@ -32,6 +32,7 @@ impl Array {
         let from = self.membership.resync_from;
         self.resyncs_for_space = redundant && (from.is_none() || self.resyncs_for_space);
         self.membership.resync_from = Some(from.unwrap_or(sector).min(sector));
+        self.need_resync_from(sector);
     }
 
     /// Members have what they had no space for, or are given up.

@@ -1,11 +1,15 @@
-//! Spares: members that are added, take an empty slot, and are removed.
+//! Spares: members that are added, take an empty slot, and are removed; members that come back.
+//!
+//! A former member that comes back has all that was written until it left. Where the write-intent
+//! bitmap says what was written since, it takes its slot at once, and no more than that is copied.
 //!
 //! Source   md-raid.md §6.3, md-ondisk.md §1.4 (md: `add_new_disk`, `remove_and_add_spares`)
 
-use weft_ondisk::{Bitmap, Role, Superblock};
+use weft_ondisk::{Features, Role, Superblock};
 use weft_units::{Bytes, Sectors, Slot};
 
 use super::Array;
+use super::write_intent::bitmap_change::room_for_bitmap;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::member::{MemberInfo, MemberState};
@@ -48,11 +52,13 @@ impl Array {
         info: MemberInfo,
         device_uuid: weft_ondisk::Uuid,
     ) -> Result<(), ReplyError> {
-        if self.membership.read_only || self.membership.broken {
-            return Err(ReplyError::ReadOnly);
-        }
-        if self.position_of(info.index).is_some() {
-            return Err(ReplyError::Invalid("the member index is taken"));
+        self.may_join(&info)?;
+        if !self.membership.is_redundant {
+            return Err(ReplyError::Refused(format!(
+                "{}: found an array without redundancy, expected mirrors or parity; nothing could be \
+                 rebuilt on a spare",
+                info.label
+            )));
         }
         let template = self
             .members
@@ -61,28 +67,163 @@ impl Array {
             .ok_or(ReplyError::Io)?
             .superblock()
             .clone();
-        let taken: Vec<u32> = self.members.iter().map(|member| member.number).collect();
-        // As md: the first one past those of the slots. So a member that was removed and comes back
-        // is not mistaken for the one that took its place.
-        let free = |number: &u32| {
-            self.roles.get(*number as usize) == Some(&Role::Spare) && !taken.contains(number)
-        };
-        let slots = self.slots.len() as u32;
-        let number = (slots..self.roles.len() as u32)
-            .chain(0..slots)
-            .find(free)
-            .ok_or(ReplyError::Invalid("the role table of the superblock is full"))?;
+        let spare = |number: u32| self.roles[number as usize] == Role::Spare;
+        let number = self.free_number(None, spare)?;
+        let block = Bytes(info.logical_block.into());
+        if !self.serves_blocks(block) {
+            return Err(ReplyError::Refused(format!(
+                "{}: found logical blocks of {block}, expected at most {}, by which clients write; \
+                 use a member with smaller blocks",
+                info.label, self.request_unit
+            )));
+        }
         let superblock = spare_superblock(&template, &info, number, device_uuid)?;
         if let Some(bitmap) = &self.bitmap {
             room_for_bitmap(&superblock, &info, bitmap)?;
         }
-        let mut member = Member::new(info, Some(superblock), None, MemberState::Spare);
+        let (state, size) = (MemberState::Spare, self.member_size);
+        let mut member = Member::new(info, Some(superblock), None, state, size);
         member.number = number;
-        member.lacks_bitmap = self.bitmap.is_some();
+        if self.bitmap.is_some() {
+            member.needs_bitmap();
+        }
         self.members.push(member);
         self.index_members();
         self.want_update();
         Ok(())
+    }
+
+    /// Whether a member may be taken in at all.
+    fn may_join(&self, info: &MemberInfo) -> Result<(), ReplyError> {
+        if self.membership.read_only || self.membership.broken {
+            return Err(ReplyError::ReadOnly);
+        }
+        if self.position_of(info.index).is_some() {
+            return Err(ReplyError::Invalid("the member index is taken"));
+        }
+        self.bitmap_stays()
+    }
+
+    /// A number for a member that is taken in: its former one if it is free, else as md the first
+    /// one past those of the slots. So a member that was removed and comes back is not mistaken for
+    /// the one that took its place.
+    fn free_number(
+        &self,
+        former: Option<u32>,
+        role_is_free: impl Fn(u32) -> bool,
+    ) -> Result<u32, ReplyError> {
+        let (slots, roles) = (self.slots.len() as u32, self.roles.len() as u32);
+        let taken = |number: u32| self.members.iter().any(|member| member.number == number);
+        let mut numbers = former.into_iter().chain(slots..roles).chain(0..slots);
+        numbers
+            .find(|&number| number < roles && role_is_free(number) && !taken(number))
+            .ok_or(ReplyError::Invalid("the role table of the superblock is full"))
+    }
+
+    /// Whether a member with such logical blocks can take every request that clients make.
+    fn serves_blocks(&self, block: Bytes) -> bool {
+        self.request_unit <= Bytes(1) || block <= self.request_unit
+    }
+
+    /// Takes a former member back into its slot, to be given what the bitmap names.
+    ///
+    /// # Errors
+    /// The bitmap does not say all that it misses, or it is no former member.
+    ///
+    /// Source   md-ondisk.md §3.5 (md: `super_1_validate` of a member for a running array)
+    pub(crate) fn re_add(
+        &mut self,
+        info: MemberInfo,
+        superblock: &Superblock,
+    ) -> Result<(), ReplyError> {
+        self.may_join(&info)?;
+        let slot = self.slot_to_re_add(&info, superblock).map_err(|why| {
+            let label = &info.label;
+            ReplyError::Refused(format!("{label}: {why}; weft add copies all of it"))
+        })?;
+        let inactive = |number: u32| !matches!(self.roles[number as usize], Role::Active(_));
+        let number = self.free_number(Some(superblock.dev_number()), inactive)?;
+        let mut superblock = superblock.clone();
+        superblock.set_dev_number(number);
+        let state = MemberState::Rebuilding { recovery_offset: Sectors::ZERO };
+        let size = self.member_size;
+        let mut member = Member::new(info, Some(superblock), Some(slot), state, size);
+        member.number = number;
+        member.needs_bitmap();
+        member.follows_bitmap = true;
+        self.slots[slot.index()] = Some(self.members.len());
+        self.roles[number as usize] = Role::Active(slot);
+        self.members.push(member);
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.members_changed();
+        }
+        self.index_members();
+        self.recount();
+        self.want_update();
+        Ok(())
+    }
+
+    /// The slot that a former member comes back to, or why it does not.
+    fn slot_to_re_add(&self, info: &MemberInfo, superblock: &Superblock) -> Result<Slot, String> {
+        let Some(bitmap) = &self.bitmap else {
+            return Err("the array has no bitmap, which would say what it misses".to_owned());
+        };
+        let in_sync = || self.members.iter().filter(|it| it.state == MemberState::InSync);
+        let Some(other) = in_sync().next() else {
+            return Err("found no member in sync".to_owned());
+        };
+        let (found, expected) = (superblock.set_uuid(), other.superblock().set_uuid());
+        if found != expected {
+            return Err(format!("superblock set_uuid: found {found}, expected {expected}"));
+        }
+        other.superblock().same_array(superblock)?;
+        let slot = match superblock.own_role() {
+            Ok(Role::Active(slot)) => slot,
+            Ok(_) | Err(_) => return Err("its superblock gives it no slot".to_owned()),
+        };
+        if self.slots.get(slot.index()) != Some(&None) {
+            return Err(format!("slot {} is not empty", slot.0));
+        }
+        let features = superblock.features();
+        if features.contains(Features::RECOVERY) && !features.contains(Features::RECOVERY_BITMAP) {
+            return Err("it was being rebuilt when it left".to_owned());
+        }
+        if let Some(reason) = superblock.refuses_writing().first() {
+            return Err(format!("superblock {}: found {}", reason.name, reason.what));
+        }
+        let (found, events) = (superblock.events(), self.events);
+        let since = bitmap.events_cleared();
+        if found > events {
+            return Err(format!(
+                "events: found {found}, expected at most {events}: it was used since"
+            ));
+        }
+        if found < since && !self.is_planted(Mutant::ReaddOfTooOld) {
+            return Err(format!(
+                "events: found {found}, expected at least {since}: bits were cleared since it left"
+            ));
+        }
+        // Whoever was used on its own since calls every member here failed.
+        let knows = |member: &Member| {
+            member.slot.is_some_and(|slot| superblock.role(member.number) == Ok(Role::Active(slot)))
+        };
+        if !in_sync().any(knows) {
+            return Err("its superblock knows none of the members that are here".to_owned());
+        }
+        room_for_bitmap(superblock, info, bitmap).map_err(|error| error.to_string())?;
+        let end = superblock.data_offset() + self.member_size;
+        let block = Bytes(info.logical_block.into());
+        let on_blocks = superblock.data_offset().bytes().0.is_multiple_of(block.0);
+        if end > info.size || !on_blocks || !self.serves_blocks(block) {
+            return Err(format!(
+                "superblock data_offset {}: found a member of {} with blocks of {} bytes, which it \
+                 does not fit",
+                superblock.data_offset(),
+                info.size,
+                info.logical_block
+            ));
+        }
+        Ok(slot)
     }
 
     /// Gives each empty slot a spare, if there is one. Whether it did.
@@ -106,6 +247,7 @@ impl Array {
             let before = member.slot.replace(Slot(slot as u16));
             assert!(before.is_none(), "a spare has no slot");
             member.lacks_bitmap = self.bitmap.is_some();
+            member.follows_bitmap = false;
             let number = member.number as usize;
             self.slots[slot] = Some(position);
             if self.roles.len() <= number {
@@ -115,6 +257,9 @@ impl Array {
             filled = true;
         }
         if filled {
+            if let Some(bitmap) = &mut self.bitmap {
+                bitmap.members_changed();
+            }
             self.recount();
             self.want_update();
         }
@@ -146,22 +291,4 @@ fn spare_superblock(
     template
         .of_spare(info.size, number, device_uuid)
         .map_err(|error| ReplyError::Refused(format!("{}: {error}", info.label)))
-}
-
-/// Whether a new member has room for the bitmap that the others have.
-fn room_for_bitmap(
-    superblock: &Superblock,
-    info: &MemberInfo,
-    bitmap: &Bitmap,
-) -> Result<(), ReplyError> {
-    let label = &info.label;
-    let needed = Bytes(bitmap.of_new_member(info.logical_block).len() as u64).sectors_floor();
-    match superblock.bitmap_room(info.size) {
-        Ok(Some(room)) if room.len >= needed => Ok(()),
-        Ok(room) => Err(ReplyError::Refused(format!(
-            "{label}: found {} for the bitmap, expected at least {needed}; use a larger member",
-            room.map_or(Sectors::ZERO, |room| room.len)
-        ))),
-        Err(error) => Err(ReplyError::Refused(format!("{label}: {error}; use a larger member"))),
-    }
 }

@@ -9,6 +9,9 @@
 //!   handled meanwhile, as in md;
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
+//! With a write-intent bitmap its header goes first, with the update count of the superblocks that
+//! follow: whoever finds the header behind a superblock knows that the bits are of another time.
+//!
 //! A superblock that is not written is written once more before its member falls: a passing error
 //! must not cost a member, and two of them in one update not the array. (What a flush lost is lost
 //! all the same: a driver says so again.) One that finds no space is written again every second,
@@ -18,11 +21,13 @@
 //!
 //! Source   md-raid.md §6.6 and §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
+use smallvec::SmallVec;
 use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Update};
 use weft_units::{Sectors, Slot, Span, Time};
 
 use super::Array;
 use super::write_intent::CleanState;
+use crate::array::flush::flush_batch::FlightId;
 use crate::array::member::{Attempt, Member};
 use crate::array::outbox::{Outbox, Owner};
 use crate::contract::error::ReplyError;
@@ -40,8 +45,8 @@ use crate::mutant::Mutant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrections {
     Durable,
-    /// The flush that runs covers them.
-    Flushing,
+    /// The flush of this number covers them.
+    Flushing(u64),
     Written,
 }
 
@@ -51,8 +56,10 @@ pub(crate) enum FlushFor {
     Request(RequestId),
     /// The superblock update that is about to say clean, by the number of the attempt.
     Clean(u64),
-    /// Any superblock update that says clean, after strips were corrected.
-    Corrections,
+    /// Any superblock update that says clean, after strips were corrected, by number.
+    Corrections(u64),
+    /// Bits of the bitmap that are about to be cleared, by the number of the run.
+    Bitmap(u64),
 }
 
 /// Superblock updates, by number.
@@ -103,6 +110,7 @@ impl Array {
     pub(crate) fn is_quiet(&self) -> bool {
         self.updates.outstanding == 0
             && self.flushes.is_idle()
+            && self.bitmap.as_ref().is_none_or(|bitmap| bitmap.is_quiet())
             && (self.updates.done == self.updates.wanted
                 || self.membership.read_only
                 || self.membership.broken)
@@ -114,39 +122,27 @@ impl Array {
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
+            || self.is_planted(Mutant::MissedWriteNotRecorded)
     }
 
-    /// Starts the flush rounds and superblock updates that are wanted. Whom a round of flushes
-    /// served that found no member to ask.
-    pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) -> Vec<RequestId> {
-        let SuperblockUpdates { held, started, .. } = self.updates;
-        let SuperblockUpdates { wanted, done, .. } = self.updates;
-        assert!(done <= started && started <= wanted, "updates are wanted, started, done in order");
-        let idle = started == self.updates.done && self.updates.outstanding == 0 && !held;
-        let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
-        let may_write = !sealed && !self.membership.broken;
-        let wanted = self.updates.wanted > started && may_write;
-        let may = self.updates.not_before.is_none_or(|time| out.now >= time);
-        let due = idle && wanted && may;
-        let goes_on = held && may_write;
+    /// Starts the flush rounds and superblock updates that are wanted.
+    pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) {
+        let mut due = self.takes_update(out.now);
+        let goes_on = self.updates.held && self.may_write_superblocks();
         let corrects = self.corrections == Corrections::Written && self.is_correcting(out);
-        if due {
-            self.updates.not_before = None;
-        }
         let waits = due && self.waits_for_corrections()
             || goes_on && self.corrections != Corrections::Durable;
-        if waits && !corrects && self.flushes.is_idle() {
-            self.flushes.arrive(FlushFor::Corrections);
-        }
-        let mut served = Vec::new();
-        if self.flushes.start(rule) {
-            if self.corrections == Corrections::Written && !corrects {
-                self.corrections = Corrections::Flushing;
+        if self.flushes.wants_start() || waits {
+            // Whatever is flushed for, corrections are flushed with it.
+            let starts = self.flushes.may_start(rule) || waits && self.flushes.is_idle();
+            if starts && self.corrections == Corrections::Written && !corrects {
+                self.corrections_flushes += 1;
+                self.corrections = Corrections::Flushing(self.corrections_flushes);
+                self.flushes.arrive(FlushFor::Corrections(self.corrections_flushes));
             }
-            self.start_flush(out);
-            if self.flushing == 0 {
-                served = self.finish_flush();
-            }
+            self.start_flushes(rule, out);
+            // A round that found every member clean is over, and may want an update by now.
+            due = self.takes_update(out.now);
         }
         if due && !self.waits_for_corrections() {
             self.start_superblocks(out);
@@ -158,7 +154,27 @@ impl Array {
                 self.finish_superblocks(out);
             }
         }
-        served
+        self.write_bitmap_pages(out);
+    }
+
+    /// Whether a superblock update is to be started now. If so, the time of its retry after a lack
+    /// of space is cleared.
+    fn takes_update(&mut self, now: Time) -> bool {
+        let SuperblockUpdates { wanted, started, done, held, .. } = self.updates;
+        assert!(done <= started && started <= wanted, "updates are wanted, started, done in order");
+        let idle =
+            started == done && self.updates.outstanding == 0 && !held && !self.has_bitmap_round();
+        let may = self.updates.not_before.is_none_or(|time| now >= time);
+        let due = idle && wanted > started && self.may_write_superblocks() && may;
+        if due {
+            self.updates.not_before = None;
+        }
+        due
+    }
+
+    fn may_write_superblocks(&self) -> bool {
+        let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
+        !sealed && !self.membership.broken
     }
 
     /// Whether what is written next says clean, and a strip that was corrected is not durable.
@@ -191,17 +207,33 @@ impl Array {
     fn start_superblocks(&mut self, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "one superblock update at a time");
         assert!(!self.membership.broken, "the members of a broken array stay as they are");
-        let events = self.events;
-        let lags = |member: &Member| {
-            !member.is_faulty() && member.slot.is_some() && member.superblock().events() < events
-        };
-        self.updates.catching_up = self.members.iter().any(lags);
+        self.updates.catching_up = self.members.iter().any(self.lags());
         if !self.updates.catching_up {
             self.updates.started = self.updates.wanted;
+            self.change_bitmap(out.now);
             if !self.is_planted(Mutant::EventsNotRaised) {
                 self.events += 1;
             }
         }
+        if !self.write_bitmap_header(out) {
+            self.start_superblock_writes(out);
+        }
+    }
+
+    /// The header of the bitmap was written, or has to be written again later.
+    pub(super) fn bitmap_header_written(&mut self, out: &mut Outbox) {
+        if self.membership.broken {
+            // Nobody is told anything any more.
+            self.updates.catching_up = false;
+        } else if self.updates.not_before.is_some() {
+            self.finish_superblocks(out);
+        } else {
+            self.start_superblock_writes(out);
+        }
+    }
+
+    fn start_superblock_writes(&mut self, out: &mut Outbox) {
+        let lags = self.lags();
         let catching_up = self.updates.catching_up;
         let takes_slot = |member: &Member| {
             matches!(member.state, MemberState::Rebuilding { .. })
@@ -215,6 +247,14 @@ impl Array {
             self.write_superblocks(takes_slot, out);
         } else {
             self.write_superblocks(|_| true, out);
+        }
+    }
+
+    /// Whether the superblock of a member is behind.
+    fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
+        let events = self.events;
+        move |member: &Member| {
+            !member.is_faulty() && member.slot.is_some() && member.superblock().events() < events
         }
     }
 
@@ -256,8 +296,8 @@ impl Array {
                 MemberState::Rebuilding { recovery_offset } => Some(recovery_offset),
                 MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
             },
+            recovery_follows_bitmap: member.follows_bitmap,
         };
-        self.write_bitmap(position, out);
         let member = &mut self.members[position];
         member.superblock_mut().update(&update);
         member.attempt = Attempt::First;
@@ -270,21 +310,6 @@ impl Array {
         let superblock = member.superblock();
         let bytes = superblock.encode_for(member.info.logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
-        self.submit(position, op, Owner::Superblock, out);
-        self.updates.outstanding += 1;
-    }
-
-    /// Gives a new member a bitmap, in the superblock update in which it is first told who it is.
-    /// Bytes found there are of no bitmap of this array; md would refuse the array or believe them.
-    fn write_bitmap(&mut self, position: usize, out: &mut Outbox) {
-        let member = &mut self.members[position];
-        if !std::mem::take(&mut member.lacks_bitmap) {
-            return;
-        }
-        let room = member.superblock().bitmap_room(member.info.size);
-        let (Some(bitmap), Ok(Some(room))) = (&self.bitmap, room) else { return };
-        let bytes = bitmap.of_new_member(member.info.logical_block).into_boxed_slice();
-        let op = MemberOp::WriteMetadata { at: room.start, bytes };
         self.submit(position, op, Owner::Superblock, out);
         self.updates.outstanding += 1;
     }
@@ -315,12 +340,8 @@ impl Array {
         match (position, result) {
             // The member is well; nothing depends on the superblock update until it is done, later.
             (Some(position), Err(Fault::NoSpace)) => {
-                let late = self.is_planted(Mutant::SuperblockRetriedLate);
-                let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
-                self.updates.not_before = Some(out.now + retry);
-                let has_bitmap = self.bitmap.is_some();
+                self.retry_update_after(out.now);
                 let member = &mut self.members[position];
-                member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
                 member.superblock_full_since.get_or_insert(out.now);
             }
             // Once more: it may have been a passing trouble.
@@ -328,15 +349,13 @@ impl Array {
                 if !self.members[position].is_faulty()
                     && self.members[position].attempt == Attempt::First =>
             {
-                let has_bitmap = self.bitmap.is_some();
-                let member = &mut self.members[position];
-                member.attempt = Attempt::SecondDue;
-                // Which of the two it was is not known.
-                member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
+                self.members[position].attempt = Attempt::SecondDue;
                 if self.updates.said_in_use || self.corrections == Corrections::Durable {
                     self.try_again(out);
                 }
             }
+            // Nobody else has the data, and nothing in a superblock changes while it is served.
+            (Some(_), Err(_)) if !self.membership.is_redundant => {}
             (Some(position), Err(_)) => self.fail(position, out),
             (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
             (None, Ok(()) | Err(_)) => {}
@@ -348,12 +367,18 @@ impl Array {
         }
     }
 
+    /// The update found no space: it is tried again in a while.
+    pub(super) fn retry_update_after(&mut self, now: Time) {
+        let late = self.is_planted(Mutant::SuperblockRetriedLate);
+        let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
+        self.updates.not_before = Some(now + retry);
+    }
+
     /// Writes the superblocks once more that were not written, as they were.
     fn try_again(&mut self, out: &mut Outbox) {
         for position in 0..self.members.len() {
             if self.members[position].is_to_try_again() {
                 self.members[position].attempt = Attempt::Second;
-                self.write_bitmap(position, out);
                 self.send_superblock(position, out);
             }
         }
@@ -390,6 +415,10 @@ impl Array {
         let recorded_before = self.failures_recorded();
         assert!(self.updates.done <= self.updates.started, "updates are done in order");
         self.updates.done = self.updates.started;
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.update_done(self.events);
+            bitmap.leaves_with(self.updates.done);
+        }
         match self.intent.state {
             CleanState::BecomingClean(number) if self.updates.done >= number => {
                 let leased = self.intent.is_leased();
@@ -412,50 +441,65 @@ impl Array {
 
     // Flush rounds.
 
-    fn start_flush(&mut self, out: &mut Outbox) {
-        assert_eq!(self.flushing, 0, "one flush round at a time");
-        self.flush_result = Ok(());
+    fn start_flushes(&mut self, rule: FlushRule, out: &mut Outbox) {
         let mut slots = self.membership.present();
         if self.is_planted(Mutant::FlushSkipsOneMember) {
             slots.remove(Slot(0));
         }
-        for slot in slots.descending() {
-            let position = self.slots[slot.index()].expect("a slot that is present has a member");
-            self.submit(position, MemberOp::Flush, Owner::Flush, out);
-            self.flushing += 1;
+        let member = |slot: Slot| self.at(slot).expect("a slot that is present has a member");
+        let members: SmallVec<[_; 8]> = slots
+            .descending()
+            .map(|slot| (member(slot).info.index, member(slot).unflushed))
+            .collect();
+        for (member, flight) in self.flushes.start(rule, &members) {
+            let position = self.position_of(member).expect("it takes part");
+            self.submit(position, MemberOp::Flush, Owner::Flush(flight), out);
         }
+        self.finish_flushes();
     }
 
-    /// A member was flushed, or not. Whom the round served, if this was its last answer.
+    /// A member was flushed, or not.
     pub(crate) fn flush_done(
         &mut self,
+        flight: FlightId,
         position: Option<usize>,
         result: Result<(), Fault>,
         out: &mut Outbox,
-    ) -> Vec<RequestId> {
+    ) {
+        let unflushed = position.map(|position| &mut self.members[position].unflushed);
+        // The requests of an array that can do without the member wait until it is recorded that it
+        // failed, and have nothing to be told of.
+        let told = if self.membership.is_redundant { Ok(()) } else { result };
+        self.flushes.ended(flight, unflushed, result, told);
         // What the member held may be lost, and a second try would not bring it back.
-        match (position, result) {
-            (_, Err(_)) if !self.membership.is_redundant => self.flush_result = result,
-            (Some(position), Err(_)) => self.fail(position, out),
-            (None, _) | (_, Ok(())) => {}
+        if let (Some(position), Err(_), true) = (position, result, self.membership.is_redundant) {
+            self.fail(position, out);
         }
-        assert!(self.flushing > 0, "a flush is answered once");
-        self.flushing -= 1;
-        if self.flushing > 0 { Vec::new() } else { self.finish_flush() }
+        self.finish_flushes();
     }
 
-    /// Result of the last round of flushes, for the requests that it served.
+    /// Client requests whose round of flushes is over, and its result. After a failure that is not
+    /// recorded there are none: data that follows a flush must not be there if the others still
+    /// count on the member that failed.
+    #[inline]
+    pub(crate) fn take_flushed(&mut self) -> Vec<(RequestId, Result<(), Fault>)> {
+        if self.is_known() { std::mem::take(&mut self.flushed) } else { Vec::new() }
+    }
+
+    /// Whether [`Array::take_flushed`] has something to give.
+    #[inline]
+    pub(crate) fn has_flushed(&self) -> bool {
+        !self.flushed.is_empty() && self.is_known()
+    }
+
+    /// Result of the last round of flushes.
     pub(crate) fn flush_result(&self) -> Result<(), ReplyError> {
         Ok(self.flush_result?)
     }
 
-    fn finish_flush(&mut self) -> Vec<RequestId> {
-        assert_eq!(self.flushing, 0, "every member has answered");
-        let mut requests = Vec::new();
-        if self.corrections == Corrections::Flushing {
-            self.corrections = Corrections::Durable;
-        }
-        for served in self.flushes.finish() {
+    fn finish_flushes(&mut self) {
+        for (served, result) in self.flushes.take_served() {
+            self.flush_result = result;
             match served {
                 FlushFor::Clean(attempt) => {
                     if self.intent.state != CleanState::EnteringSafeMode(attempt) {
@@ -467,11 +511,15 @@ impl Array {
                         CleanState::Clean
                     };
                 }
-                FlushFor::Corrections => {}
-                FlushFor::Request(request) => requests.push(request),
+                FlushFor::Bitmap(run) => self.clear_bits(run),
+                FlushFor::Corrections(number) => {
+                    if self.corrections == Corrections::Flushing(number) {
+                        self.corrections = Corrections::Durable;
+                    }
+                }
+                FlushFor::Request(request) => self.flushed.push((request, result)),
             }
         }
-        requests
     }
 }
 

@@ -6,20 +6,14 @@
 //! Source   md-ondisk.md §8.1; kernel and mdadm where they differ is said there
 
 use weft_ondisk::{
-    DeviceIdentity, Features, JournalState, Level, PplContext, Role, Superblock, Uuid, Version,
-    layout_id,
+    Bitmap, DeviceIdentity, Features, JournalState, PplContext, Role, Superblock, Uuid, Version,
 };
-use weft_units::{Bytes, FullStripe, SectorRange, Sectors, Slot};
+use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
 use super::states::AssemblyState;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
 use crate::contract::member::MemberInfo;
 use crate::layout::Layout;
-use crate::layout::geometry::{Geometry, GeometryError, MEMBERS_MAX};
-use crate::layout::level::LevelRow;
-use crate::layout::mirrors::Mirrors;
-use crate::layout::slot_set::SlotSet;
-use crate::layout::striped::{Raid0Layout, Striped};
 
 /// Decides; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
@@ -57,11 +51,11 @@ impl Placed {
 }
 
 /// Findings so far.
-struct Decision<'a> {
+pub(super) struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,
     states: Vec<AssemblyState>,
-    options: &'a Options,
+    pub(super) options: &'a Options,
 }
 
 impl Decision<'_> {
@@ -217,7 +211,19 @@ impl Decision<'_> {
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let mut understood = Vec::new();
         for (member, role) in current {
-            self.features_allowed(&member, role)?;
+            self.features_allowed(&member, role, reference)?;
+            let no_room = no_room_for_bitmap(&member, role, reference);
+            match no_room.filter(|_| !self.options.read_only) {
+                Some(found) if matches!(role, Role::Active(_)) => {
+                    let found = format!("{}: {found}", member.info.label);
+                    return Err(self.refused(AssemblyState::WriteBitmap, found));
+                }
+                Some(found) => {
+                    self.drop(member.info, found);
+                    continue;
+                }
+                None => {}
+            }
             match self.reason_unused(&member) {
                 Some(reason) => self.drop(member.info, reason),
                 None => understood.push((member, role)),
@@ -228,7 +234,12 @@ impl Decision<'_> {
     }
 
     /// Refuses an array with a member whose features weft cannot read, or not write.
-    fn features_allowed(&mut self, member: &Member, role: Role) -> Result<(), Refused> {
+    fn features_allowed(
+        &mut self,
+        member: &Member,
+        role: Role,
+        reference: &Member,
+    ) -> Result<(), Refused> {
         let features = member.superblock.features();
         let label = &member.info.label;
         let found = format!("{label}: superblock feature_map at byte 8: found {features}");
@@ -257,7 +268,7 @@ impl Decision<'_> {
             return Err(self.refused(state, text));
         }
         if matches!(role, Role::Active(_)) && features.contains(Features::BITMAP) {
-            self.writable_beside_bitmap(member)?;
+            self.bitmap_kept(member, reference)?;
         }
         Ok(())
     }
@@ -295,25 +306,37 @@ impl Decision<'_> {
         None
     }
 
-    /// Whether the array may be written without keeping this member's bitmap up to date: all who
-    /// read it afterwards must see that it is behind.
-    fn writable_beside_bitmap(&mut self, member: &Member) -> Result<(), Refused> {
+    /// Whether this member's bitmap can be kept up to date.
+    fn bitmap_kept(&mut self, member: &Member, reference: &Member) -> Result<(), Refused> {
         let label = &member.info.label;
-        let most = member.superblock.events() + 1;
+        let most = member.superblock.events().max(reference.superblock.events()) + 1;
         let found = match &member.logs.bitmap {
-            Some(Ok(bitmap)) if !bitmap.may_fall_behind() => {
-                format!("bitmap version at byte 4: found {}, expected 4", bitmap.header.version)
+            Some(Ok(bitmap)) if !bitmap.may_be_kept() => {
+                let kind = match bitmap.header.version {
+                    5 => ", the bitmaps of a cluster's nodes",
+                    6 => ", a lockless bitmap",
+                    _ => "",
+                };
+                let found = bitmap.header.version;
+                format!("bitmap version at byte 4: found {found}{kind}, expected 3 or 4")
             }
-            // Bitmaps are written before superblocks, so a crash leaves them ahead by one at most.
+            Some(Ok(bitmap)) if bitmap.chunk_count() > BITMAP_CHUNKS_MAX => format!(
+                "bitmap chunksize at byte 52: found {}, which makes {} chunks, expected at most \
+                 {BITMAP_CHUNKS_MAX}",
+                bitmap.header.chunksize,
+                bitmap.chunk_count()
+            ),
+            // Bitmaps are written before superblocks, so a crash leaves them ahead by one at most
+            // of those that were written; a member without space for its own may be one behind.
             Some(Ok(bitmap)) if bitmap.header.events > most => format!(
-                "bitmap events at byte 24: found {}, expected at most {most}, one more than the \
-                 superblock has",
+                "bitmap events at byte 24: found {}, expected at most {most}, one more than \
+                 superblocks have",
                 bitmap.header.events
             ),
-            Some(Ok(_)) => {
-                self.states.push(AssemblyState::BitmapBehind);
-                return Ok(());
-            }
+            Some(Ok(bitmap)) => match bitmap_misplaced(member, bitmap) {
+                Some(found) => found,
+                None => return Ok(()),
+            },
             Some(Err(error)) => error.clone(),
             None => "found no bitmap, expected one: feature_map at byte 8 has BITMAP".to_owned(),
         };
@@ -364,7 +387,31 @@ impl Decision<'_> {
                 None => current.push((member, role)),
             }
         }
-        Ok(current)
+        Ok(self.newest_of_each_slot(current))
+    }
+
+    /// Without members at whose slot a fresher one is: 0.90 gives whoever takes a slot its number,
+    /// so the superblocks of others do not say of which of them they speak. mdadm does the same.
+    fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
+        let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
+        let said: Vec<(Role, u64, String)> = slotted
+            .map(|(member, role)| (*role, member.superblock.events(), member.info.label.clone()))
+            .collect();
+        let mut newest = Vec::new();
+        for (member, role) in members {
+            let events = member.superblock.events();
+            match said.iter().find(|(of, other, _)| *of == role && *other > events) {
+                Some((_, other, label)) => {
+                    let reason = format!(
+                        "stale: events {events}, {label} is at its slot and at {other}; add it \
+                         again to use it"
+                    );
+                    self.drop(member.info, reason);
+                }
+                None => newest.push((member, role)),
+            }
+        }
+        newest
     }
 
     /// Why a member of this role is not believed, none if it is: the reference decides, of a
@@ -425,25 +472,6 @@ impl Decision<'_> {
         Ok(None)
     }
 
-    /// Refuses a RAID0 of members of different sizes that does not say how they are laid out.
-    fn raid0_layout(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
-        let freshest = &reference.superblock;
-        let is_said = freshest.features().contains(Features::RAID0_LAYOUT);
-        let mut sizes = current.iter().map(|(member, _)| member.superblock.used_size());
-        if freshest.level() != Level::Raid0
-            || is_said
-            || sizes.all(|size| size == freshest.used_size())
-        {
-            return Ok(());
-        }
-        let found = format!(
-            "{}: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on members of \
-             different sizes",
-            reference.info.label
-        );
-        Err(self.refused(AssemblyState::Unsupported, found))
-    }
-
     /// Puts an active member into its slot.
     fn fill(&mut self, placed: &mut Placed, member: Member, slot: Slot) -> Result<(), Refused> {
         if let Some(Ok(bitmap)) = &member.logs.bitmap
@@ -477,86 +505,6 @@ impl Decision<'_> {
             None => SlotState::InSync(Box::new(member)),
         };
         Ok(())
-    }
-
-    /// Number of slots, if arrays of the level can have so many and are served as asked.
-    fn slots(&self, reference: &Member) -> Result<u16, Refused> {
-        let freshest = &reference.superblock;
-        let (level, found) = (freshest.level(), freshest.raid_disks());
-        let label = &reference.info.label;
-        let row = LevelRow::of(level);
-        let min = u32::from(row.members_min);
-        if !(min..=MEMBERS_MAX).contains(&found) {
-            let error = GeometryError::Members { level, found, min };
-            return Err(
-                self.refused(AssemblyState::Unsupported, format!("{label}: superblock {error}"))
-            );
-        }
-        if !row.writes && !self.options.read_only {
-            let found = format!(
-                "{label}: superblock level: found {level}, which this release serves for reading only; \
-                 use --read-only"
-            );
-            return Err(self.refused(AssemblyState::Unsupported, found));
-        }
-        Ok(found as u16)
-    }
-
-    /// Level, layout and sizes as the reference has them, and for levels to which each member adds
-    /// what it has, as the members do.
-    fn layout(&self, reference: &Member, slots: &[SlotState]) -> Result<Layout, Refused> {
-        let freshest = &reference.superblock;
-        let (level, members) = (freshest.level(), slots.len() as u16);
-        let (number, chunk, size) = (freshest.layout(), freshest.chunk(), freshest.size());
-        let unsupported = |why: String| {
-            let found = format!("{}: superblock {why}", reference.info.label);
-            self.refused(AssemblyState::Unsupported, found)
-        };
-        let layout = match level {
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                let geometry = Geometry::new(level, number, members.into(), chunk, size);
-                return geometry
-                    .map(Layout::Parity)
-                    .map_err(|error| unsupported(error.to_string()));
-            }
-            Level::Linear | Level::Raid0 => {
-                let size = |state: &SlotState| match state {
-                    SlotState::InSync(member) => Some(member.superblock.used_size()),
-                    SlotState::Missing | SlotState::Rebuilding { .. } => None,
-                };
-                let sizes: Option<Vec<Sectors>> = slots.iter().map(size).collect();
-                let Some(sizes) = sizes else {
-                    return Err(self.too_few("all members", slots));
-                };
-                let striped = match number {
-                    _ if level == Level::Linear => Striped::linear(chunk, &sizes),
-                    layout_id::RAID0_ALTERNATE => {
-                        Striped::raid0(Raid0Layout::Alternate, chunk, &sizes)
-                    }
-                    _ => Striped::raid0(Raid0Layout::Original, chunk, &sizes),
-                };
-                let blocks = slots.iter().filter_map(SlotState::member);
-                let block = blocks.map(|member| member.info.logical_block).max().unwrap_or(512);
-                let block = Bytes(block.into()).sectors_floor();
-                if striped.as_ref().is_some_and(|striped| !striped.is_aligned(block)) {
-                    let found = format!(
-                        "{}: superblock sizes: found members that end within logical blocks of {block}, \
-                         expected whole ones",
-                        reference.info.label
-                    );
-                    return Err(self.refused(AssemblyState::Misaligned, found));
-                }
-                striped.map(Layout::Striped)
-            }
-            Level::Raid1 => Mirrors::raid1(members, size).map(Layout::Mirrors),
-            Level::Raid10 => Mirrors::raid10(number, members, chunk, size).map(Layout::Mirrors),
-        };
-        layout.ok_or_else(|| {
-            unsupported(format!(
-                "layout {number:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
-                 members"
-            ))
-        })
     }
 
     /// Puts members into slots and counts what is missing.
@@ -616,6 +564,7 @@ impl Decision<'_> {
             (AssemblyState::Degraded, has(|slot| matches!(slot, SlotState::Missing))),
             (AssemblyState::Rebuilding, has(|slot| matches!(slot, SlotState::Rebuilding { .. }))),
             (AssemblyState::ResyncPending, assembly.resync_from.is_some()),
+            (AssemblyState::BitmapStale, assembly.bitmap().is_some_and(Bitmap::is_stale)),
             (AssemblyState::MembersNotUsed, !self.dropped.is_empty()),
         ] {
             if holds {
@@ -668,36 +617,6 @@ impl Decision<'_> {
             return Ok(());
         }
         Err(self.refused(state, why))
-    }
-
-    /// Whether enough members are there to know every byte.
-    fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
-        let slots = &assembly.slots;
-        let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
-        let in_sync: SlotSet = in_sync.map(|(_, slot)| Slot(slot)).collect();
-        if assembly.layout.tolerance().suffices(in_sync) {
-            return Ok(());
-        }
-        Err(self.too_few(&assembly.layout.needs(), slots))
-    }
-
-    /// The refusal of an array that needs members which are not there.
-    fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
-        let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
-        let list: Vec<_> = slots
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, state)| match state {
-                SlotState::InSync(_) => None,
-                SlotState::Missing => Some(format!("slot {slot} missing")),
-                SlotState::Rebuilding { member, recovery_offset } => Some(format!(
-                    "slot {slot} ({}) rebuilt only to {recovery_offset}",
-                    member.info.label
-                )),
-            })
-            .collect();
-        let found = format!("need {needs}, have {in_sync}: {}", list.join(", "));
-        self.refused(AssemblyState::TooFewMembers, found)
     }
 
     /// The write hole: parity of stripes that were in flight may be wrong, and a missing block
@@ -834,11 +753,46 @@ impl Decision<'_> {
         self.notes.push(note);
     }
 
-    fn refused(&self, state: AssemblyState, found: impl Into<String>) -> Refused {
+    pub(super) fn refused(&self, state: AssemblyState, found: impl Into<String>) -> Refused {
         let (reason, way_out) = (found.into(), Some(state.next().to_owned()));
         Refused { state, reason, way_out, dropped: self.dropped.clone() }
     }
 }
+
+/// Why a member that names no bitmap, or a spare, cannot have the one that the array has, if so.
+fn no_room_for_bitmap(member: &Member, role: Role, reference: &Member) -> Option<String> {
+    let Some(Ok(bitmap)) = &reference.logs.bitmap else { return None };
+    let offset = reference.superblock.bitmap_offset();
+    let mut with = member.clone();
+    match with.superblock.bitmap_offset() {
+        Some(_) if matches!(role, Role::Active(_)) => return None,
+        Some(_) => {}
+        None => with.superblock.set_bitmap(offset),
+    }
+    bitmap_misplaced(&with, bitmap)
+}
+
+/// Why the bitmap of a member cannot be written in whole blocks of the member, if so.
+fn bitmap_misplaced(member: &Member, bitmap: &Bitmap) -> Option<String> {
+    let block = u64::from(member.info.logical_block);
+    let room = match member.superblock.bitmap_room(member.info.size) {
+        Ok(room) => room?,
+        Err(error) => return Some(format!("bitmap: {error}")),
+    };
+    let needed = bitmap.header.area(bitmap.sync_size).ok()?.bytes().0.next_multiple_of(block);
+    let (start, room) = (room.start, room.len.bytes().0);
+    let fits = start.bytes().0.is_multiple_of(block) && needed <= room;
+    (!fits).then(|| {
+        format!(
+            "bitmap at sector {}: found {room} bytes of room, expected {needed} in whole blocks of \
+             {block} bytes",
+            start.0
+        )
+    })
+}
+
+/// Most chunks of a bitmap that is kept up to date: as many as md reads bits of, 32 times over.
+const BITMAP_CHUNKS_MAX: u64 = 1 << 25;
 
 /// Bits of `feature_map` that say something of the array, not of a member.
 ///
@@ -947,10 +901,7 @@ fn number_spares(
     slots: &[SlotState],
     freshest: &Superblock,
 ) -> Vec<Member> {
-    let members = slots.iter().filter_map(|state| match state {
-        SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => Some(member),
-        SlotState::Missing => None,
-    });
+    let members = slots.iter().filter_map(SlotState::member);
     let mut taken: Vec<u32> = members.map(|member| member.superblock.dev_number()).collect();
     let numbers = freshest.role_count() as u32;
     // Who is fresher keeps it.

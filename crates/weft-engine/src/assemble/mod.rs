@@ -7,6 +7,7 @@
 
 mod decision;
 pub mod journal;
+mod layout;
 pub mod states;
 
 use thiserror::Error;
@@ -222,14 +223,34 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly,
 }
 
 impl Assembly {
-    /// The bitmap that members have beside their data, if it may be written.
+    /// The bitmap of the array, if it may be written: that of the member in sync whose superblock
+    /// is the freshest, as bits are set on all members before data and cleared after it. None where
+    /// that superblock names none: then it was being taken away, and bits may be missing.
     #[must_use]
     pub fn bitmap(&self) -> Option<&Bitmap> {
-        let found = self.members().find_map(|(_, member)| match &member.logs.bitmap {
-            Some(Ok(bitmap)) => Some(&**bitmap),
+        let in_sync = self.slots.iter().filter_map(|state| match state {
+            SlotState::InSync(member) => Some(&**member),
+            SlotState::Missing | SlotState::Rebuilding { .. } => None,
+        });
+        let with_bitmap = in_sync.clone().filter_map(|member| match &member.logs.bitmap {
+            Some(Ok(bitmap)) => Some((member.superblock.events(), &**bitmap)),
             Some(Err(_)) | None => None,
         });
-        found.filter(|_| !self.read_only)
+        let found = with_bitmap.rev().max_by_key(|(events, bitmap)| (*events, !bitmap.is_stale()));
+        let freshest = in_sync.map(|member| member.superblock.events()).max();
+        let found = found.filter(|(events, _)| Some(*events) == freshest && !self.read_only);
+        found.map(|(_, bitmap)| bitmap)
+    }
+
+    /// Sectors from the superblock to that bitmap, by the freshest member that says so.
+    pub(crate) fn bitmap_offset(&self) -> Option<i32> {
+        self.bitmap()?;
+        let superblocks = self.slots.iter().filter_map(|state| match state {
+            SlotState::InSync(member) => Some(&member.superblock),
+            SlotState::Missing | SlotState::Rebuilding { .. } => None,
+        });
+        let named = superblocks.filter_map(|it| Some((it.events(), it.bitmap_offset()?)));
+        named.rev().max_by_key(|(events, _)| *events).map(|(_, offset)| offset)
     }
 
     /// Slots without a member that has all of its data.
@@ -246,14 +267,21 @@ impl Assembly {
         })
     }
 
+    /// Frames that the engine works in: so many stripes of the stripe cache, or as many units of a
+    /// resync of mirrors, of which there are at most 32.
+    #[must_use]
+    pub fn cache_frames(&self, stripe_size: StripeSize, stripes: u32) -> u32 {
+        match &self.layout {
+            Layout::Mirrors(places) => places.resync_frames(stripes),
+            Layout::Parity(_) => self.stripe_frames(stripe_size) * stripes,
+            Layout::Striped(_) => 0,
+        }
+    }
+
     /// Every member in use, with its slot.
     pub fn members(&self) -> impl Iterator<Item = (Option<Slot>, &Member)> {
-        let slotted = self.slots.iter().zip(0u16..).filter_map(|(state, slot)| match state {
-            SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => {
-                Some((Some(Slot(slot)), &**member))
-            }
-            SlotState::Missing => None,
-        });
+        let slotted = self.slots.iter().zip(0u16..);
+        let slotted = slotted.filter_map(|(state, slot)| Some((Some(Slot(slot)), state.member()?)));
         slotted.chain(self.spares.iter().map(|member| (None, member)))
     }
 }

@@ -31,7 +31,7 @@ pub enum AssemblyState {
     WriteBadBlocks,
     WriteForeign,
     WriteUnknown,
-    BitmapBehind,
+    BitmapStale,
     Degraded,
     Rebuilding,
     ResyncPending,
@@ -200,7 +200,7 @@ pub const TABLE: [StateRow; 35] = [
     refused(
         AssemblyState::WriteBitmap,
         "write-bitmap",
-        "the array has a bitmap that is damaged or of a kind which weft does not write beside",
+        "the array has a bitmap that is damaged, or of a kind which weft does not keep up to date",
         "weft cat or --read-only reads it; mdadm --grow --bitmap=none /dev/mdX takes the bitmap \
          away",
     ),
@@ -230,11 +230,10 @@ pub const TABLE: [StateRow; 35] = [
         "weft cat or --read-only reads it",
     ),
     served(
-        AssemblyState::BitmapBehind,
-        "bitmap-behind",
-        "the array has a bitmap, which weft leaves as it is: all of its bits count as set afterwards",
-        "after a crash, or for a member that comes back, all is resynced and not a part; mdadm \
-         --assemble MEMBER… makes it current again",
+        AssemblyState::BitmapStale,
+        "bitmap-stale",
+        "the bitmap is older than the superblocks: all of its bits count as set",
+        "weft serve MEMBER… makes it current again; a resync before that goes over all of the array",
     ),
     served(
         AssemblyState::Degraded,

@@ -1,6 +1,6 @@
 //! Inputs of the engine: everything that can make it move. Closed on purpose.
 
-use weft_ondisk::Superblock;
+use weft_ondisk::{NewBitmap, Superblock};
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
 
 use crate::contract::frame::Run;
@@ -209,7 +209,8 @@ pub struct Command {
 /// Commands of an administrator. Each is a state that turns other work off, not a procedure.
 #[derive(Clone, Debug)]
 pub enum Verb {
-    /// Take in a new member as a spare; it is rebuilt at once if a slot is missing.
+    /// Take in a new member as a spare; it is rebuilt at once if a slot is missing. A former member
+    /// is taken back as by [`Verb::ReAdd`] where that can be.
     Add {
         /// The opened member, with a fresh index.
         member: MemberInfo,
@@ -217,6 +218,14 @@ pub enum Verb {
         superblock: Option<Box<Superblock>>,
         /// Its device uuid if it has no superblock; the engine has no randomness.
         device_uuid: weft_ondisk::Uuid,
+    },
+    /// Take a former member back into its slot, where no more is copied to it than the write-intent
+    /// bitmap says. Refused where that cannot be.
+    ReAdd {
+        /// The opened member, with a fresh index.
+        member: MemberInfo,
+        /// Its superblock.
+        superblock: Box<Superblock>,
     },
     /// Declare a member failed.
     Fail(MemberIndex),
@@ -229,6 +238,9 @@ pub enum Verb {
     Remove(MemberIndex),
     /// Change a knob.
     Set(Knob),
+    /// Give the array a write-intent bitmap, or take it away; no effect where that is so already.
+    /// Refused while a sync runs, and where a member has no room for one.
+    SetBitmap(Option<NewBitmap>),
     /// Finish, flush, mark clean; answered when the members may be closed. Later requests fail.
     Stop,
 }

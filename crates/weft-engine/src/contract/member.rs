@@ -41,11 +41,13 @@ pub struct DeviceTraits {
     pub depth: Option<u32>,
     /// Whether what it has written may be lost until it is flushed.
     pub write_cache: bool,
+    /// Whether it is a disk that turns, for which nearby requests are cheap.
+    pub rotational: bool,
 }
 
 impl Default for DeviceTraits {
     fn default() -> Self {
-        Self { depth: None, write_cache: true }
+        Self { depth: None, write_cache: true, rotational: false }
     }
 }
 

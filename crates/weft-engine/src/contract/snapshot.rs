@@ -27,10 +27,14 @@ pub struct VolumeSnapshot {
     pub array_state: &'static str,
     /// Size in bytes.
     pub size: Bytes,
+    /// Unit of requests, a power of two: their first byte and their length are whole ones.
+    pub request_unit: Bytes,
     /// Slots without a member that is in sync.
     pub degraded: usize,
     /// Update count of the superblocks.
     pub events: u64,
+    /// The write-intent bitmap, if the array has one.
+    pub bitmap: Option<BitmapSnapshot>,
     /// `sync_action`.
     pub sync_action: SyncAction,
     /// Data sectors of each member that the running or last sync has passed, and of how many.
@@ -53,6 +57,24 @@ pub struct VolumeSnapshot {
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
+}
+
+/// Counters of a write-intent bitmap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitmapSnapshot {
+    /// Bytes of a chunk.
+    pub chunk: Bytes,
+    /// Number of chunks.
+    pub chunks: u64,
+    /// Chunks whose bit is set.
+    pub dirty: u64,
+    /// Pages of 2,048 chunks, as md counts them.
+    pub pages: u64,
+    /// Pages with a chunk whose bit is set.
+    pub pages_dirty: u64,
+    /// Update count at which bits were last cleared: a member that left before then is copied as a
+    /// whole when it comes back.
+    pub events_cleared: u64,
 }
 
 /// Counters of a level. RAID 4, 5 and 6: their stripe cache.

@@ -21,7 +21,7 @@ pub struct Knobs {
     pub activation: Activation,
     /// Whether a check reads stripes again that are in the cache.
     pub check_reads: CheckReads,
-    /// Whom a round of member flushes serves (patch 002).
+    /// Member flushes that serve a flush request (patch 002).
     pub flush_batch: FlushRule,
     /// Largest member request that merging makes. Zero merges nothing.
     pub max_sectors: Bytes,

@@ -79,12 +79,17 @@ pub const TABLE: &[KnobRow] = &[
     KnobRow {
         name: "flush_batch",
         unit: "word",
-        range: "batch | serial",
+        range: "batch | md612 | needed | parallel | serial",
         origin: "weft",
-        doc: "Whom a round of member flushes serves: every request that waits (patch 002), or one, as before the patch.",
+        doc: "Member flushes that serve a flush request. One round of the array at a time: batch, for every request that waits (patch 002), or serial, for one. \
+              parallel: a round for each request. md612: at most one flush of each member at a time, shared by those that wait, as today's kernel. \
+              needed: as md612, without flushes of members whose writes are durable.",
         parse: |text, _| {
             Some(Knob::FlushBatch(match text {
                 "batch" => FlushRule::Batch,
+                "md612" => FlushRule::Md612,
+                "needed" => FlushRule::Needed,
+                "parallel" => FlushRule::Parallel,
                 "serial" => FlushRule::Serial,
                 _ => return None,
             }))
@@ -92,6 +97,9 @@ pub const TABLE: &[KnobRow] = &[
         show: |knobs| {
             match knobs.flush_batch {
                 FlushRule::Batch => "batch",
+                FlushRule::Md612 => "md612",
+                FlushRule::Needed => "needed",
+                FlushRule::Parallel => "parallel",
                 FlushRule::Serial => "serial",
             }
             .into()

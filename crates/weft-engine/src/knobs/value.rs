@@ -38,13 +38,19 @@ pub enum CacheForm {
     Today,
 }
 
-/// Whom a round of member flushes serves (patch 002).
+/// Member flushes that serve a flush request (patch 002).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlushRule {
-    /// Every request that waits (Linux since 5.4).
+    /// One round of the array at a time, for every request that waits (Linux 5.2 to 6.11).
     #[default]
     Batch,
-    /// One request (Linux before).
+    /// One flush of each member at a time, for every request that waits (Linux since 6.12).
+    Md612,
+    /// As [`Self::Md612`], and none of a member whose writes are durable.
+    Needed,
+    /// A round for each request, several at a time (Linux 4.18 to 5.1).
+    Parallel,
+    /// A round for each request, one at a time (Linux before).
     Serial,
 }
 

@@ -14,9 +14,9 @@
 
 use thiserror::Error;
 use weft_ondisk::Level;
-use weft_units::{FullStripe, Sectors, Slot};
+use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
-use crate::layout::level::{LevelRow, listed};
+use crate::layout::level::{LevelRow, with_parity_listed};
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
@@ -79,10 +79,10 @@ pub enum GeometryError {
         /// As found.
         layout: u32,
     },
-    /// The level is not served by this release.
+    /// The level has no parity.
     #[error(
-        "level: {0} is not supported by this release; supported are {levels}",
-        levels = listed(Level::name, "and")
+        "level: found {0}, expected one with parity: {levels}",
+        levels = with_parity_listed()
     )]
     Level(Level),
     /// Too few or too many members for the level.
@@ -94,6 +94,23 @@ pub enum GeometryError {
         found: u32,
         /// The fewest that it can have.
         min: u32,
+    },
+    /// No array of a level without parity has these numbers.
+    #[error(
+        "layout {layout:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
+         members"
+    )]
+    Unusable {
+        /// The level.
+        level: Level,
+        /// md's layout number.
+        layout: u32,
+        /// Chunk.
+        chunk: Sectors,
+        /// Sectors used of each member.
+        size: Sectors,
+        /// Slots.
+        members: u32,
     },
 }
 
@@ -250,6 +267,22 @@ impl Geometry {
             data_index,
         };
         (position, placement)
+    }
+
+    /// Data sectors of the members in which a write of these array sectors changes data or parity:
+    /// those of its own within one strip, else whole full stripes.
+    pub(crate) fn resync_range(&self, array: SectorRange) -> SectorRange {
+        let chunk = self.chunk.0;
+        if array.len == Sectors::ZERO {
+            return SectorRange::new(0, 0);
+        }
+        let data_members = u64::from(self.data_members());
+        let (first, last) = (array.start.0 / chunk, (array.end().0 - 1) / chunk);
+        let first_row = first / data_members * chunk;
+        if first == last {
+            return SectorRange::new(first_row + array.start.0 % chunk, array.len.0);
+        }
+        SectorRange::new(first_row, last / data_members * chunk + chunk - first_row)
     }
 
     /// The array sector at a member data sector; `None` where the slot holds parity.

@@ -17,8 +17,6 @@ pub struct LevelRow {
     pub parities: u16,
     /// md's numbers of its layouts with parity; empty where the kernel ignores the number.
     pub layouts: &'static [u32],
-    /// Whether this release makes and writes arrays of it; it reads those of every level.
-    pub writes: bool,
 }
 
 const RAID5: &[u32] = &[0, 1, 2, 3, 4, 5];
@@ -36,7 +34,7 @@ pub static LEVELS: &[LevelRow] = &[
 ];
 
 const fn without_parity(level: Level, members_min: u16) -> LevelRow {
-    LevelRow { level, members_min, parities: 0, layouts: &[], writes: false }
+    LevelRow { level, members_min, parities: 0, layouts: &[] }
 }
 
 const fn with_parity(
@@ -45,7 +43,7 @@ const fn with_parity(
     parities: u16,
     layouts: &'static [u32],
 ) -> LevelRow {
-    LevelRow { level, members_min, parities, layouts, writes: true }
+    LevelRow { level, members_min, parities, layouts }
 }
 
 impl LevelRow {
@@ -62,19 +60,12 @@ impl LevelRow {
     }
 }
 
-/// Rows of the levels that are written.
-pub fn written() -> impl Iterator<Item = &'static LevelRow> {
-    LEVELS.iter().filter(|row| row.writes)
-}
-
-/// The levels that are written, as an error text lists them: `raid4, raid5 or raid6` with the
-/// levels' names and `or`.
-pub fn listed<T: ToString>(name: impl Fn(Level) -> T, last: &str) -> String {
-    let names: Vec<String> = written().map(|row| name(row.level).to_string()).collect();
+/// Names of the levels with parity, as an error text lists them: `raid4, raid5 and raid6`.
+pub(crate) fn with_parity_listed() -> String {
+    let rows = LEVELS.iter().filter(|row| row.parities > 0);
+    let names: Vec<&str> = rows.map(|row| row.level.name()).collect();
     match names.split_last() {
-        Some((end, others)) if !others.is_empty() => {
-            format!("{} {last} {end}", others.join(", "))
-        }
+        Some((end, others)) if !others.is_empty() => format!("{} and {end}", others.join(", ")),
         _ => names.concat(),
     }
 }
@@ -87,9 +78,7 @@ mod tests {
     fn levels_are_in_order_and_listed_as_people_write() {
         assert!(LEVELS.windows(2).all(|pair| pair[0].level < pair[1].level));
         assert!(LEVELS.iter().all(|row| row.members_min > row.parities));
-        assert_eq!(listed(Level::name, "and"), "raid4, raid5 and raid6");
-        assert_eq!(listed(Level::code, "or"), "4, 5 or 6");
-        assert!(!LevelRow::of(Level::Raid1).writes);
+        assert_eq!(with_parity_listed(), "raid4, raid5 and raid6");
         let legal = |level, layout| LevelRow::of(level).has_layout(layout);
         assert!(legal(Level::Raid4, 77) && legal(Level::Raid6, 20));
         assert!(!legal(Level::Raid5, 6) && !legal(Level::Raid6, 11));

@@ -15,8 +15,9 @@
 use smallvec::SmallVec;
 use weft_ondisk::Level;
 use weft_ondisk::layout_id::Raid10;
-use weft_units::{Sectors, Slot};
+use weft_units::{FRAME_BYTES, Sectors, Slot};
 
+use crate::layout::Rows;
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
@@ -50,6 +51,44 @@ pub struct Copy {
 
 /// The copies of an array sector, in md's order: near copies, each followed by its far ones.
 pub type Copies = SmallVec<[Copy; 4]>;
+
+/// Copies of an array sector, as they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct CopiesOf<'a> {
+    places: &'a Mirrors,
+    in_chunk: u64,
+    /// Row and slot of the next near copy.
+    near: (u64, u16),
+    /// Near copies that are left.
+    nears: u16,
+    /// Row and slot of the next far copy of the last near one.
+    far: (u64, u16),
+    /// Far copies of it that are left.
+    fars: u16,
+}
+
+impl Iterator for CopiesOf<'_> {
+    type Item = Copy;
+
+    #[inline]
+    fn next(&mut self) -> Option<Copy> {
+        let places = self.places;
+        if self.fars == 0 {
+            self.nears = self.nears.checked_sub(1)?;
+            (self.far, self.fars) = (self.near, places.far);
+            self.near.1 += 1;
+            if self.near.1 == places.members {
+                self.near = (self.near.0 + 1, 0);
+            }
+        }
+        let (row, slot) = self.far;
+        self.fars -= 1;
+        if self.fars > 0 {
+            self.far = (row + places.stride, places.moved(slot, places.near, true));
+        }
+        Some(Copy { slot: Slot(slot), sector: Sectors(row * places.chunk.0 + self.in_chunk) })
+    }
+}
 
 impl Mirrors {
     /// RAID 1: every member holds the whole array. `None` if that is nothing, or too much.
@@ -129,6 +168,13 @@ impl Mirrors {
         if self.level == Level::Raid1 { Sectors::ZERO } else { self.chunk }
     }
 
+    /// Chunks side by side on the members, as md counts them for its hints: as many as there are
+    /// members where near copies do not divide these. Far copies are in rows of their own.
+    pub(crate) fn chunks_in_row(&self) -> u16 {
+        let divides = self.members.is_multiple_of(self.near);
+        if divides { self.members / self.near } else { self.members }
+    }
+
     /// Sectors of the array.
     #[must_use]
     pub fn array_size(&self) -> Sectors {
@@ -141,6 +187,40 @@ impl Mirrors {
         self.member_size
     }
 
+    /// Copies of each chunk.
+    #[must_use]
+    pub fn copies_per_chunk(&self) -> u16 {
+        self.near * self.far
+    }
+
+    /// Copies of a chunk beside each other.
+    #[must_use]
+    pub fn near_copies(&self) -> u16 {
+        self.near
+    }
+
+    /// Copies of a chunk that lie in different parts of the members, offset ones among them.
+    #[must_use]
+    pub fn far_copies(&self) -> u16 {
+        self.far
+    }
+
+    /// Sectors that a resync takes at a time: at most 64 KiB (md's `RESYNC_BLOCK_SIZE`), within one
+    /// chunk.
+    #[must_use]
+    pub fn resync_unit(&self) -> Sectors {
+        if self.level == Level::Raid1 { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
+    }
+
+    /// Frames that a resync works in, which has so many units under way, or as many as there may
+    /// be.
+    #[must_use]
+    pub fn resync_frames(&self, units: u32) -> u32 {
+        let frames = self.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
+        let frames = frames * u32::from(self.copies_per_chunk());
+        frames * units.min(RESYNC_FRAMES_MAX / frames).clamp(1, RESYNC_UNITS_MAX)
+    }
+
     /// Sectors from an array sector to the end of its chunk.
     #[must_use]
     pub fn left_in_chunk(&self, sector: Sectors) -> Sectors {
@@ -150,29 +230,40 @@ impl Mirrors {
     /// The copies of an array sector.
     #[must_use]
     pub fn copies(&self, sector: Sectors) -> Copies {
+        self.copies_of(sector).collect()
+    }
+
+    /// The copies of an array sector, one after the other.
+    #[inline]
+    pub(crate) fn copies_of(&self, sector: Sectors) -> CopiesOf<'_> {
         debug_assert!(sector < self.size, "an array sector");
-        let in_chunk = sector.0 % self.chunk.0;
-        let members = u64::from(self.members);
-        let first = sector.0 / self.chunk.0 * u64::from(self.near);
+        let (chunk, in_chunk) = (sector.0 / self.chunk.0, sector.0 % self.chunk.0);
+        let (first, members) = (chunk * u64::from(self.near), u64::from(self.members));
         let rows = if self.offset { u64::from(self.far) } else { 1 };
-        let (mut row, mut slot) = (first / members * rows, (first % members) as u16);
-        let mut copies = Copies::new();
-        for _ in 0..self.near {
-            let (mut at, mut position) = (slot, row);
-            for far in 0..self.far {
-                if far > 0 {
-                    at = self.moved(at, self.near, true);
-                    position += self.stride;
-                }
-                let sector = Sectors(position * self.chunk.0 + in_chunk);
-                copies.push(Copy { slot: Slot(at), sector });
-            }
-            slot += 1;
-            if slot == self.members {
-                (slot, row) = (0, row + 1);
-            }
+        let near = (first / members * rows, (first % members) as u16);
+        CopiesOf { places: self, in_chunk, near, nears: self.near, far: near, fars: 0 }
+    }
+
+    /// Rows of the array. Near copies wrap to the next chunk of the first member, so that several
+    /// chunks of each make a row; offset copies lie in the next chunk; each section of far copies
+    /// is a place of its own.
+    pub(super) fn rows(&self) -> Rows {
+        let (members, near, far) =
+            (u64::from(self.members), u64::from(self.near), u64::from(self.far));
+        let unit = if self.level == Level::Raid1 { MIRROR_ROW } else { self.chunk };
+        let together = near / gcd(near, members);
+        let (copies, sections) = if self.offset { (far, 1) } else { (1, far) };
+        let stride = self.stride * self.chunk.0;
+        let places = (0..sections).flat_map(|number| {
+            (0..self.members).map(move |slot| (Slot(slot), Sectors(number * stride)))
+        });
+        Rows {
+            first: Sectors::ZERO,
+            end: self.size,
+            of_array: Sectors(unit.0 * together * members / near),
+            of_member: Sectors(unit.0 * together * copies),
+            places: places.collect(),
         }
-        copies
     }
 
     /// The array sector of which a member sector is a copy; `None` past the end of the array.
@@ -221,6 +312,19 @@ impl Mirrors {
         })
     }
 }
+
+/// Row of RAID 1, which has no chunks: 4 KiB, a block of most file systems.
+const MIRROR_ROW: Sectors = Sectors(8);
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+const RESYNC_UNIT: Sectors = Sectors(128);
+
+/// Units of a resync under way, as md's `RESYNC_DEPTH`, unless there are many copies of each.
+pub(crate) const RESYNC_UNITS_MAX: u32 = 32;
+const RESYNC_FRAMES_MAX: u32 = 2048;
 
 #[cfg(test)]
 mod tests {

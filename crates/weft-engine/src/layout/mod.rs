@@ -8,12 +8,14 @@ pub mod slot_set;
 pub mod striped;
 pub(crate) mod tolerance;
 
-use weft_ondisk::Level;
-use weft_units::Sectors;
+use weft_ondisk::{Level, layout_id};
+use weft_units::{ByteRange, Bytes, SECTOR_BYTES, SectorRange, Sectors, Slot};
 
-use self::geometry::Geometry;
+use self::geometry::{Geometry, GeometryError};
+use self::level::LevelRow;
 use self::mirrors::Mirrors;
-use self::striped::Striped;
+use self::slot_set::SlotSet;
+use self::striped::{Raid0Layout, Striped};
 use self::tolerance::Tolerance;
 
 /// Layout of an array: which members hold its sectors, and where.
@@ -25,6 +27,23 @@ pub enum Layout {
     Parity(Geometry),
     /// RAID 0 and linear: each sector once.
     Striped(Striped),
+}
+
+/// Rows of an array: ranges of it, one behind the other, that each lie on one range of every member
+/// that they are on, with parity and all copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// First sector of the array that they cover.
+    pub first: Sectors,
+    /// First sector behind them; the last row may go beyond it.
+    pub end: Sectors,
+    /// Sectors of the array in a row.
+    pub of_array: Sectors,
+    /// Sectors of a member in a row.
+    pub of_member: Sectors,
+    /// Where the first row begins: slots, and sectors of their data. A slot whose member holds far
+    /// copies is here once for each of its sections.
+    pub places: Vec<(Slot, Sectors)>,
 }
 
 /// One method of every layout.
@@ -39,6 +58,45 @@ macro_rules! each {
 }
 
 impl Layout {
+    /// Layout of the numbers in a superblock.
+    ///
+    /// Shapes   `sizes`: data sectors of each member, in order of slots; only RAID 0 and linear,
+    ///          to which each member adds what it has, look at them
+    /// Units    `size` is what the other levels use of each member, data only
+    ///
+    /// # Errors
+    /// See [`GeometryError`].
+    pub fn new(
+        level: Level,
+        number: u32,
+        members: u32,
+        chunk: Sectors,
+        size: Sectors,
+        sizes: &[Sectors],
+    ) -> Result<Self, GeometryError> {
+        let min = u32::from(LevelRow::of(level).members_min);
+        if !(min..=geometry::MEMBERS_MAX).contains(&members) {
+            return Err(GeometryError::Members { level, found: members, min });
+        }
+        let slots = members as u16;
+        let layout = match level {
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                return Geometry::new(level, number, members, chunk, size).map(Self::Parity);
+            }
+            Level::Linear => Striped::linear(chunk, sizes).map(Self::Striped),
+            Level::Raid0 => {
+                let rule = match number {
+                    layout_id::RAID0_ALTERNATE => Raid0Layout::Alternate,
+                    _ => Raid0Layout::Original,
+                };
+                Striped::raid0(rule, chunk, sizes).map(Self::Striped)
+            }
+            Level::Raid1 => Mirrors::raid1(slots, size).map(Self::Mirrors),
+            Level::Raid10 => Mirrors::raid10(number, slots, chunk, size).map(Self::Mirrors),
+        };
+        layout.ok_or(GeometryError::Unusable { level, layout: number, chunk, size, members })
+    }
+
     /// RAID level.
     #[must_use]
     pub fn level(&self) -> Level {
@@ -69,10 +127,84 @@ impl Layout {
         each!(self, layout => layout.member_size())
     }
 
+    /// Sectors used of the member at a slot.
+    #[must_use]
+    pub fn size_at(&self, slot: Slot) -> Sectors {
+        match self {
+            Self::Mirrors(_) | Self::Parity(_) => self.member_size(),
+            Self::Striped(places) => places.size_at(slot),
+        }
+    }
+
     /// Sectors of the array.
     #[must_use]
     pub fn array_size(&self) -> Sectors {
         each!(self, layout => layout.array_size())
+    }
+
+    /// Sectors that a resync goes over, and bits of a bitmap cover: data sectors of each member;
+    /// for RAID 10 sectors of the array; none without redundancy.
+    ///
+    /// Source   md's `resync_max_sectors`
+    #[must_use]
+    pub fn resync_size(&self) -> Sectors {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.array_size(),
+            Self::Parity(geometry) => geometry.member_size(),
+            Self::Striped(_) => Sectors::ZERO,
+        }
+    }
+
+    /// Part of [`Layout::resync_size`] in which a write of this range of the array changes members.
+    #[inline]
+    #[must_use]
+    pub fn resync_range(&self, range: ByteRange) -> SectorRange {
+        match self {
+            Self::Mirrors(_) => whole_sectors(range),
+            Self::Parity(geometry) => geometry.resync_range(whole_sectors(range)),
+            Self::Striped(_) => SectorRange::new(0, 0),
+        }
+    }
+
+    /// Rows of the array, one range after the other: zones of RAID 0, members of linear.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Rows> {
+        match self {
+            Self::Mirrors(mirrors) => vec![mirrors.rows()],
+            Self::Parity(geometry) => vec![Rows {
+                first: Sectors::ZERO,
+                end: geometry.array_size(),
+                of_array: Sectors(geometry.chunk().0 * u64::from(geometry.data_members())),
+                of_member: geometry.chunk(),
+                places: (0..geometry.members()).map(|slot| (Slot(slot), Sectors::ZERO)).collect(),
+            }],
+            Self::Striped(striped) => striped.rows(),
+        }
+    }
+
+    /// Whether every byte is known from the members at these slots.
+    #[must_use]
+    pub fn suffices(&self, slots: SlotSet) -> bool {
+        self.tolerance().suffices(slots)
+    }
+
+    /// Whether the members at these slots know more than every byte once: copies, or parity.
+    #[must_use]
+    pub fn has_redundancy(&self, slots: SlotSet) -> bool {
+        self.tolerance().has_redundancy(slots)
+    }
+
+    /// Bytes of a request that asks as much of every member, which md advertises as `io_opt`: a
+    /// chunk of each, of data for levels with parity. `None` for RAID 1 and linear.
+    #[must_use]
+    pub fn io_opt(&self) -> Option<Bytes> {
+        let chunks = match self {
+            Self::Mirrors(mirrors) => mirrors.chunks_in_row(),
+            Self::Parity(geometry) => geometry.data_members(),
+            Self::Striped(striped) => striped.members(),
+        };
+        let row = Bytes(self.chunk().bytes().0 * u64::from(chunks));
+        (row > Bytes::ZERO).then_some(row)
     }
 
     /// Which members the array can do without.
@@ -99,5 +231,162 @@ impl Layout {
             Self::Parity(geometry) => Some(geometry),
             Self::Mirrors(_) | Self::Striped(_) => None,
         }
+    }
+}
+
+/// Sectors that a range of bytes touches.
+#[inline]
+fn whole_sectors(range: ByteRange) -> SectorRange {
+    let (start, end) = (range.start.sectors_floor(), range.end().0.div_ceil(SECTOR_BYTES));
+    SectorRange::new(start.0, if range.len == Bytes::ZERO { 0 } else { end - start.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::striped::Raid0Layout;
+
+    /// Source   md-raid: RAID 10 counts near copies; all members where these do not divide them
+    #[test]
+    fn io_opt_is_a_chunk_of_each_member() {
+        let (chunk, size) = (Sectors(128), Sectors(12_800));
+        let kib = |layout: &Layout| layout.io_opt().map(|row| row.0 >> 10);
+        let parity = |level, members| {
+            let number = if level == Level::Raid4 { 0 } else { 2 };
+            kib(&Layout::Parity(Geometry::new(level, number, members, chunk, size).unwrap()))
+        };
+        assert_eq!(parity(Level::Raid5, 4), Some(192));
+        assert_eq!(parity(Level::Raid6, 10), Some(512));
+        let raid10 = |layout, members| {
+            kib(&Layout::Mirrors(Mirrors::raid10(layout, members, chunk, size).unwrap()))
+        };
+        let (near, far, offset) = (0x102, 0x201, 0x1_0201);
+        assert_eq!([raid10(near, 4), raid10(near, 5)], [Some(128), Some(320)]);
+        assert_eq!([raid10(far, 4), raid10(offset, 3)], [Some(256), Some(192)]);
+        let mirror = Layout::Mirrors(Mirrors::raid1(3, size).unwrap());
+        let sizes = [size, size, size];
+        let linear = Layout::Striped(Striped::linear(Sectors::ZERO, &sizes).unwrap());
+        assert_eq!([kib(&mirror), kib(&linear)], [None, None]);
+        let raid0 = Striped::raid0(Raid0Layout::Original, chunk, &sizes).unwrap();
+        assert_eq!(kib(&Layout::Striped(raid0)), Some(192));
+    }
+
+    /// All places of an array sector.
+    fn places_of(layout: &Layout, sector: Sectors) -> Vec<(Slot, Sectors)> {
+        match layout {
+            Layout::Mirrors(mirrors) => {
+                mirrors.copies(sector).iter().map(|copy| (copy.slot, copy.sector)).collect()
+            }
+            Layout::Parity(geometry) => {
+                let at = geometry.locate(sector);
+                let parity = geometry.placement(at.full_stripe).parity();
+                let slots = parity.ascending().chain([at.slot]);
+                slots.map(|slot| (slot, at.sector)).collect()
+            }
+            Layout::Striped(striped) => {
+                let extent = striped.locate(sector);
+                vec![(extent.slot, extent.sector)]
+            }
+        }
+    }
+
+    #[test]
+    fn rows_cover_the_array_and_hold_every_copy_and_parity_of_their_sectors() {
+        let (chunk, size) = (Sectors(8), Sectors(8 * 23 + 5));
+        let levels = [
+            (Level::Linear, 0, 3),
+            (Level::Raid0, 1, 3),
+            (Level::Raid0, 2, 4),
+            (Level::Raid1, 0, 2),
+            (Level::Raid4, 0, 4),
+            (Level::Raid5, 2, 3),
+            (Level::Raid6, 2, 5),
+            (Level::Raid10, 0x102, 4),
+            (Level::Raid10, 0x102, 3),
+            (Level::Raid10, 0x103, 5),
+            (Level::Raid10, 0x104, 6),
+            (Level::Raid10, 0x201, 4),
+            (Level::Raid10, 0x301, 5),
+            (Level::Raid10, 0x202, 6),
+            (Level::Raid10, 0x1_0201, 3),
+            (Level::Raid10, 0x1_0202, 4),
+            (Level::Raid10, 0x4_0201, 5),
+        ];
+        let mut seen = 0;
+        for (level, number, members) in levels {
+            let sizes: Vec<Sectors> =
+                (0..u64::from(members)).map(|slot| Sectors(8 * (5 + slot % 3 * 4))).collect();
+            let rounding = if level == Level::Linear { Sectors::ZERO } else { chunk };
+            let layout = Layout::new(level, number, members, rounding, size, &sizes).unwrap();
+            let all = layout.rows();
+            assert_eq!(all.first().map(|rows| rows.first), Some(Sectors::ZERO));
+            assert_eq!(all.last().map(|rows| rows.end), Some(layout.array_size()));
+            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].first));
+            for sector in 0..layout.array_size().0 {
+                let rows = all.iter().find(|rows| sector < rows.end.0).unwrap();
+                let row = (sector - rows.first.0) / rows.of_array.0;
+                for (slot, at) in places_of(&layout, Sectors(sector)) {
+                    let holds = |(of, first): &&(Slot, Sectors)| {
+                        let start = first.0 + row * rows.of_member.0;
+                        *of == slot && (start..start + rows.of_member.0).contains(&at.0)
+                    };
+                    let what =
+                        format!("{level} {number:#x} of {members}: {sector} at {slot:?} {at}");
+                    assert_eq!(rows.places.iter().filter(holds).count(), 1, "{what}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 10_000, "{seen} places");
+    }
+
+    #[test]
+    fn resync_goes_over_members_or_over_the_array() {
+        let ranges = |layout: &Layout, bytes: &[(u64, u64)]| -> Vec<(u64, u64)> {
+            let sectors = |(start, len): &(u64, u64)| {
+                let range = layout.resync_range(ByteRange::new(*start, *len));
+                (range.start.0, range.len.0)
+            };
+            bytes.iter().map(sectors).collect()
+        };
+        // Three strips of data of 16 sectors in each full stripe.
+        let geometry = Geometry::new(Level::Raid5, 2, 4, Sectors(16), Sectors(1000)).unwrap();
+        let parity = Layout::Parity(geometry);
+        assert_eq!(parity.resync_size(), Sectors(992));
+        let chunk = 16 * 512;
+        let bytes = [
+            (0, 0),
+            (1, 1),
+            (511, 2),
+            (chunk - 1, 1),
+            (chunk, 512),
+            (2 * chunk + 4096, 4096),
+            // Of two strips of a full stripe, and of two full stripes.
+            (chunk - 512, 1024),
+            (3 * chunk - 1, 2),
+            (3 * chunk, 3 * chunk),
+            (0, 992 * 3 * 512),
+        ];
+        let expected =
+            [(0, 0), (0, 1), (0, 2), (15, 1), (0, 1), (8, 8), (0, 16), (0, 32), (16, 16), (0, 992)];
+        assert_eq!(ranges(&parity, &bytes), expected);
+
+        let mirror = Layout::Mirrors(Mirrors::raid1(2, Sectors(1000)).unwrap());
+        assert_eq!(mirror.resync_size(), Sectors(1000));
+        let near = Mirrors::raid10(0x102, 4, Sectors(16), Sectors(1000)).unwrap();
+        let near = Layout::Mirrors(near);
+        assert_eq!(near.resync_size(), near.array_size());
+        for copies in [&mirror, &near] {
+            assert_eq!(
+                ranges(copies, &[(0, 0), (700, 100), (1024, 4096)]),
+                [(0, 0), (1, 1), (2, 8)]
+            );
+        }
+
+        let sizes = [Sectors(64), Sectors(64)];
+        let striped = Striped::raid0(Raid0Layout::Original, Sectors(16), &sizes).unwrap();
+        let striped = Layout::Striped(striped);
+        assert_eq!(striped.resync_size(), Sectors::ZERO);
+        assert_eq!(ranges(&striped, &[(0, 4096)]), [(0, 0)]);
     }
 }

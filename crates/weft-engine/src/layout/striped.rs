@@ -15,6 +15,7 @@
 use weft_ondisk::{Level, layout_id};
 use weft_units::{Sectors, Slot};
 
+use crate::layout::Rows;
 use crate::layout::tolerance::Tolerance;
 
 /// Places of array sectors.
@@ -38,6 +39,14 @@ struct Zone {
     member_first: Sectors,
     slots: Vec<Slot>,
     alternate: bool,
+}
+
+impl Zone {
+    /// First sector on its members behind it.
+    fn member_end(&self) -> Sectors {
+        let rows = (self.end.0 - self.first.0) / self.slots.len() as u64;
+        Sectors(self.member_first.0 + rows)
+    }
 }
 
 /// Where a range of the array begins on its member, and how far it goes on there.
@@ -154,11 +163,14 @@ impl Striped {
     /// Sectors used of the member that is used most.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
-        let end = |zone: &Zone| {
-            let rows = (zone.end.0 - zone.first.0) / zone.slots.len() as u64;
-            Sectors(zone.member_first.0 + rows)
-        };
-        self.zones.iter().map(end).max().unwrap_or(Sectors::ZERO)
+        self.zones.iter().map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
+    }
+
+    /// Sectors used of the member at a slot.
+    #[must_use]
+    pub fn size_at(&self, slot: Slot) -> Sectors {
+        let zones = self.zones.iter().filter(|zone| zone.slots.contains(&slot));
+        zones.map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
     }
 
     /// Whether blocks of this many sectors are blocks of the members too, wherever they lie.
@@ -166,6 +178,11 @@ impl Striped {
         let aligned = |sector: Sectors| sector.0.is_multiple_of(block.0);
         (self.level == Level::Linear || aligned(self.chunk))
             && self.zones.iter().all(|zone| aligned(zone.first) && aligned(zone.member_first))
+    }
+
+    /// Whether a zone of RAID 0, or a member of linear, ends before an array sector.
+    pub(crate) fn is_zone_end(&self, sector: Sectors) -> bool {
+        self.zones.iter().any(|zone| zone.end == sector)
     }
 
     /// Which members the array can do without: none.
@@ -177,6 +194,32 @@ impl Striped {
     #[must_use]
     pub fn array_size(&self) -> Sectors {
         self.zones.last().map_or(Sectors::ZERO, |zone| zone.end)
+    }
+
+    /// Rows of the array, zone by zone.
+    pub(super) fn rows(&self) -> Vec<Rows> {
+        let rows = |zone: &Zone| {
+            let unit = if zone.slots.len() == 1 { LINEAR_ROW } else { self.chunk };
+            Rows {
+                first: zone.first,
+                end: zone.end,
+                of_array: Sectors(unit.0 * zone.slots.len() as u64),
+                of_member: unit,
+                places: zone.slots.iter().map(|slot| (*slot, zone.member_first)).collect(),
+            }
+        };
+        self.zones.iter().map(rows).collect()
+    }
+
+    /// Number of the zone of RAID 0 that an array sector is in, from 0, and the slots of its
+    /// members; `None` for linear, and where one zone is all.
+    #[must_use]
+    pub fn zone_of(&self, sector: Sectors) -> Option<(usize, Vec<Slot>)> {
+        if self.level == Level::Linear || self.zones.len() == 1 {
+            return None;
+        }
+        let number = self.zones.partition_point(|zone| zone.end <= sector);
+        self.zones.get(number).map(|zone| (number, zone.slots.clone()))
     }
 
     /// Place of an array sector.
@@ -205,6 +248,9 @@ impl Striped {
     }
 }
 
+/// Row of a zone of one member: 4 KiB, a block of most file systems.
+const LINEAR_ROW: Sectors = Sectors(8);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_unequal_members_lie_where_either_layout_puts_them() {
+    fn statement_37_chunks_of_unequal_members_lie_where_either_layout_puts_them() {
         // Members of 1, 3 and 3 chunks: zone 1 begins with chunk 3, on slot 2 by its number in the
         // array (3 mod 2 = 1) and on slot 1 by its number in the zone.
         let made = |layout| Striped::raid0(layout, CHUNK, &sizes(&[1, 3, 3])).unwrap();

@@ -38,6 +38,7 @@ pub(crate) struct Answer {
     pub(crate) member: Option<MemberIndex>,
     /// The member did not answer: its request was given up, and pins memory until it is done.
     pub(crate) given_up: bool,
+    pub(crate) write: bool,
 }
 
 /// Outcome for a request, where a part that was answered is one of the request itself.
@@ -52,6 +53,9 @@ pub(crate) enum Told {
     /// One sub-request is over, its client is told that the member stalled, and the request's
     /// memory is pinned.
     GivenUp(RequestId),
+    /// The member failed without an answer to a write, which pins the request's memory. One
+    /// sub-request is over, as others have what it was to write.
+    WriteGivenUp(RequestId),
     /// The member did not give the data, or was not even asked for it: see
     /// [`super::Personality::read_again`].
     ReadFailed { part: StraightPart, asked: bool },
@@ -76,6 +80,9 @@ pub(crate) enum Event {
     SyncDone { unit: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
     /// A write that was given up is done at last.
     Unpinned { request: RequestId },
+    /// A part of the personality's own wants this range of the array for itself, or for reading:
+    /// see [`super::Personality::locked`].
+    Lock { part: u32, range: ByteRange, writes: bool },
     /// A write reached every member: there is space.
     Written,
 }

@@ -10,6 +10,7 @@
 //!        ◄── Event, Told ──────             ◄── part_done ── their answers
 //! ```
 
+mod clear;
 pub(crate) mod cx;
 pub(crate) mod io;
 mod mirror;
@@ -29,10 +30,10 @@ use self::single::Single;
 use self::striped::Striped;
 use crate::array::Array;
 use crate::array::outbox::{JobId, StraightPart, Who};
-use crate::array::resync_window::Resync;
+use crate::array::resync_window::{Pass, Resync};
 use crate::config::{VolumeConfig, VolumeSource};
 use crate::contract::error::ReplyError;
-use crate::contract::input::{ClientRequest, Fault, Value, Verb};
+use crate::contract::input::{ClientRequest, Fault, SyncAction, Value, Verb};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
@@ -78,7 +79,9 @@ impl Personality {
     pub(crate) fn new(volume: VolumeId, memory: StripeMemory, config: &VolumeConfig) -> Self {
         match &config.source {
             VolumeSource::Array(assembly) => match &assembly.layout {
-                Layout::Mirrors(places) => Self::Mirror(Box::new(Mirror::new(places.clone()))),
+                Layout::Mirrors(places) => {
+                    Self::Mirror(Box::new(Mirror::new(volume, memory, places.clone())))
+                }
                 Layout::Parity(geometry) => {
                     let raid = ParityRaid::new(volume, memory, geometry, &config.knobs);
                     Self::Parity(Box::new(raid))
@@ -102,12 +105,27 @@ impl Personality {
 
     /// Where a read or write goes on as it is, if it is one request of one member, and nothing has
     /// to be known, ordered or kept for it: the position of the member, and a sector of its data.
+    /// `is_written`: a write that overlaps it is not answered.
     #[inline]
-    pub(crate) fn passes(&self, range: ByteRange) -> Option<(usize, Sectors)> {
+    pub(crate) fn passes(
+        &mut self,
+        range: ByteRange,
+        writes: bool,
+        is_written: impl FnOnce() -> bool,
+        array: &Array,
+    ) -> Option<(usize, Sectors)> {
         match self {
-            Self::Mirror(_) | Self::Parity(_) | Self::Striped(_) => None,
+            Self::Mirror(_) if writes || is_written() => None,
+            Self::Mirror(raid) => raid.passes(range, array),
+            Self::Parity(_) => None,
             Self::Single(_) => Some((0, range.start.sectors_floor())),
+            Self::Striped(raid) => raid.passes(range, array),
         }
+    }
+
+    /// Whether another member may have what one did not give to a read that passed.
+    pub(crate) fn has_copies(&self) -> bool {
+        matches!(self, Self::Mirror(_))
     }
 
     /// The stream of a write that arrives. `before_answer`: it begins where a write ends that is
@@ -125,11 +143,7 @@ impl Personality {
 
     /// The part of a request's range that members are told to discard; `None` for no part of it.
     pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
-        match self {
-            Self::Parity(raid) => raid.to_discard(request, array),
-            Self::Single(raid) => raid.to_discard(request, array),
-            Self::Mirror(_) | Self::Striped(_) => None,
-        }
+        cached!(self, raid => raid.to_discard(request, array), clear::to_discard(request, array))
     }
 
     /// Sends a read to its members without waiting for a turn, if nothing has to be known for it
@@ -139,18 +153,14 @@ impl Personality {
             Self::Mirror(raid) => Some(raid.read_straight(io, cx)),
             Self::Parity(raid) => raid.read_straight(io, cx),
             Self::Single(_) => None,
-            Self::Striped(raid) => Some(raid.read_straight(io, cx)),
+            Self::Striped(raid) => Some(raid.submit(io, cx)),
         }
     }
 
     /// Takes a request whose turn has come. Sub-requests that are pending of it, or [`SPLITTING`]
     /// more while it waits to be split: an [`Event::Split`] says when it is.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        match self {
-            Self::Parity(raid) => raid.submit(io, cx),
-            Self::Single(raid) => raid.submit(io, cx),
-            Self::Mirror(_) | Self::Striped(_) => unreachable!("it is read-only"),
-        }
+        each!(self, raid => raid.submit(io, cx))
     }
 
     /// Does without a request that failed before its turn.
@@ -185,7 +195,7 @@ impl Personality {
 
     // Answers.
 
-    /// A member answered a request that begins with this part.
+    /// A member answered a read that begins with this part.
     pub(crate) fn member_answered(
         &mut self,
         first: Who,
@@ -203,12 +213,7 @@ impl Personality {
     /// A part of a member request is done, or was given up.
     #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
-        match self {
-            Self::Mirror(raid) => raid.part_done(part, answer, cx),
-            Self::Parity(raid) => raid.part_done(part, answer, cx),
-            Self::Single(raid) => raid.part_done(part, answer, cx),
-            Self::Striped(raid) => raid.part_done(part, answer),
-        }
+        each!(self, raid => raid.part_done(part, answer, cx))
     }
 
     /// A part that was given up uses memory no more. The request whose memory that is.
@@ -216,7 +221,13 @@ impl Personality {
         match (self, part) {
             (Self::Parity(raid), part) => raid.part_freed(part),
             (_, Who::Straight(part)) => Some(part.request),
-            (_, Who::Stripe(_) | Who::Stripes(_)) => unreachable!("there are no stripes"),
+            (Self::Mirror(raid), Who::Copy(part)) => {
+                raid.copy_freed(part);
+                None
+            }
+            (_, Who::Copy(_) | Who::Stripe(_) | Who::Stripes(_)) => {
+                unreachable!("there are no stripes")
+            }
         }
     }
 
@@ -227,7 +238,11 @@ impl Personality {
         value: &Result<Value, Fault>,
         cx: &mut Cx<'_>,
     ) {
-        cached!(self, raid => raid.compute_done(job, value, cx), unreachable!("not computed"));
+        match self {
+            Self::Mirror(raid) => raid.compute_done(job, value, cx),
+            Self::Parity(raid) => raid.compute_done(job, value, cx),
+            Self::Single(_) | Self::Striped(_) => unreachable!("nothing is computed"),
+        }
     }
 
     /// A member has discarded what it was told to for a request, or not.
@@ -238,11 +253,7 @@ impl Personality {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        match self {
-            Self::Parity(raid) => raid.discard_done(request, position, result, cx),
-            Self::Single(raid) => raid.discard_done(request, position, result, cx),
-            Self::Mirror(_) | Self::Striped(_) => unreachable!("it is read-only"),
-        }
+        each!(self, raid => raid.discard_done(request, position, result, cx));
     }
 
     /// Events since they were last taken.
@@ -256,7 +267,7 @@ impl Personality {
     /// Whether anybody gains by giving up a read of a member that does not answer.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
         match self {
-            Self::Mirror(_) => true,
+            Self::Mirror(raid) => raid.gains_by_giving_up(part, array),
             Self::Parity(raid) => raid.gains_by_giving_up(part, array),
             Self::Single(_) | Self::Striped(_) => false,
         }
@@ -325,31 +336,67 @@ impl Personality {
 
     // Resync.
 
-    /// Data sectors of the members that a resync takes at a time.
-    pub(crate) fn resync_unit(&self, knobs: &Knobs) -> Sectors {
-        cached!(self, raid => raid.resync_unit(knobs), unreachable!("there is no redundancy"))
+    /// Whether writes that it has taken wait while the failure of a member is not recorded.
+    #[inline]
+    pub(crate) fn holds_writes(&self) -> bool {
+        cached!(self, _raid => true, false)
+    }
+
+    /// Extent of a resync, recovery, check or repair.
+    pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array, knobs: &Knobs) -> Pass {
+        match self {
+            Self::Mirror(raid) => raid.resync_pass(action, array),
+            Self::Parity(raid) => raid.resync_pass(array, knobs),
+            Self::Single(_) | Self::Striped(_) => unreachable!("there is no redundancy"),
+        }
     }
 
     /// Gives a resync its next units.
-    pub(crate) fn feed(&mut self, sync: &mut Resync) {
-        cached!(self, raid => raid.feed(sync), ());
+    pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
+        match self {
+            Self::Mirror(raid) => raid.feed(sync, array),
+            Self::Parity(raid) => raid.feed(sync),
+            Self::Single(_) | Self::Striped(_) => {}
+        }
     }
 
     /// Whether a resync would be given units.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
-        cached!(self, raid => raid.would_feed(sync), false)
+        match self {
+            Self::Mirror(raid) => raid.would_feed(sync),
+            Self::Parity(raid) => raid.would_feed(sync),
+            Self::Single(_) | Self::Striped(_) => false,
+        }
+    }
+
+    /// A range is locked that a part of the personality wanted ([`Event::Lock`]), as this request.
+    pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
+        match self {
+            Self::Mirror(raid) => raid.locked(part, request, cx),
+            Self::Parity(_) | Self::Single(_) | Self::Striped(_) => {
+                unreachable!("nothing of theirs locks a range")
+            }
+        }
     }
 
     // Space.
 
     /// Whether members had no space for data that is nowhere else.
     pub(crate) fn has_deferred(&self) -> bool {
-        cached!(self, raid => raid.has_deferred(), false)
+        match self {
+            Self::Mirror(raid) => raid.has_deferred(),
+            Self::Parity(raid) => raid.has_deferred(),
+            Self::Single(_) | Self::Striped(_) => false,
+        }
     }
 
     /// Writes again what members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
-        cached!(self, raid => raid.write_deferred(cx), ());
+        match self {
+            Self::Mirror(raid) => raid.write_deferred(),
+            Self::Parity(raid) => raid.write_deferred(cx),
+            Self::Single(_) | Self::Striped(_) => {}
+        }
     }
 
     // Knobs and states.

@@ -1,4 +1,4 @@
-//! Tests of levels without parity: the members that a read goes to, and what follows from errors.
+//! Tests of levels without parity: the members that a request goes to, and the ends of errors.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,11 @@ use crate::assemble::{Assembly, Candidate, Options, SlotState, assemble};
 use crate::contract::frame::{Run, frames_needed};
 use crate::knobs::Knobs;
 use crate::{
-    Attr, ClientRequest, Config, Engine, Fault, Flags, Input, MemberOp, Output, ReplyError,
-    RequestOp, Tag, Token, Value,
+    Attr, ClientRequest, Command, Config, Engine, Fault, Flags, Input, MemberOp, MemberState,
+    Output, ReplyError, RequestOp, Tag, Token, Value, Verb,
 };
 
-const CHUNK: u64 = 64 << 10;
+pub(super) const CHUNK: u64 = 64 << 10;
 
 /// An array with chunks of 64 KiB on members of 4 MiB and more, which is read only.
 fn assembly(
@@ -21,6 +21,17 @@ fn assembly(
     layout: Option<u32>,
     members: u8,
     change: impl Fn(&mut Vec<Candidate>),
+) -> Assembly {
+    let options = Options { read_only: true, ..Options::default() };
+    assembled(level, layout, members, change, &options)
+}
+
+pub(super) fn assembled(
+    level: Level,
+    layout: Option<u32>,
+    members: u8,
+    change: impl Fn(&mut Vec<Candidate>),
+    options: &Options,
 ) -> Assembly {
     let member = |number: u8| NewMember {
         size: Sectors(8192 + 2048 * u64::from(number)),
@@ -40,14 +51,27 @@ fn assembly(
         spares: Vec::new(),
         assume_clean: true,
         force: false,
+        bitmap: None,
     };
     let mut candidates = Candidate::of_new(&array).unwrap();
     change(&mut candidates);
-    assemble(&candidates, &Options { read_only: true, ..Options::default() }).unwrap()
+    assemble(&candidates, options).unwrap()
+}
+
+/// The same, to be written.
+fn writable(level: Level, layout: Option<u32>, members: u8) -> Rig {
+    let all_of_it = |set: &mut Vec<Candidate>| {
+        set.iter_mut().for_each(|candidate| candidate.member.discards = true);
+    };
+    Rig::new(assembled(level, layout, members, all_of_it, &Options::default()))
 }
 
 /// A read of a member: its index, the first data sector, and bytes.
 type Read = (u16, u64, u64);
+
+/// A change of a member's data: its index, the first data sector, bytes, and the first frame of
+/// what is written, if anything is.
+type Change = (u16, u64, u64, Option<u32>);
 
 /// An engine of one array, and what it has said.
 struct Rig {
@@ -55,6 +79,11 @@ struct Rig {
     now: Time,
     tag: u64,
     asked: VecDeque<(Token, Read)>,
+    changes: VecDeque<(Token, Change)>,
+    /// Superblocks that members have not answered; they do at once unless they are `slow`.
+    superblocks: VecDeque<Token>,
+    slow: bool,
+    released: u32,
     replies: Vec<(u64, Result<(), ReplyError>)>,
     given_up: Vec<Token>,
 }
@@ -62,32 +91,67 @@ struct Rig {
 impl Rig {
     fn new(assembly: Assembly) -> Self {
         let engine = Engine::new(Config::for_volume(assembly, Knobs::default()), Time(0)).unwrap();
-        let (asked, replies, given_up) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { engine, now: Time(0), tag: 0, asked, replies, given_up }
+        Self {
+            engine,
+            now: Time(0),
+            tag: 0,
+            asked: VecDeque::new(),
+            changes: VecDeque::new(),
+            superblocks: VecDeque::new(),
+            slow: false,
+            released: 0,
+            replies: Vec::new(),
+            given_up: Vec::new(),
+        }
     }
 
     /// Reads a range. Its tag.
     fn read(&mut self, start: u64, len: u64, again: bool) -> u64 {
+        self.ask(RequestOp::Read, start, len, Flags { again, ..Flags::NONE })
+    }
+
+    /// Writes a range. Its tag.
+    fn write(&mut self, start: u64, len: u64) -> u64 {
+        self.ask(RequestOp::Write, start, len, Flags::NONE)
+    }
+
+    fn ask(&mut self, op: RequestOp, start: u64, len: u64, flags: Flags) -> u64 {
         self.tag += 1;
-        let frames = Run::new(1 + self.tag as u32 * 1024, frames_needed(start, len));
+        let has_payload = matches!(op, RequestOp::Read | RequestOp::Write);
+        let count = if has_payload { frames_needed(start, len) } else { 0 };
+        let frames = if count > 0 { Run::new(Self::frame(self.tag), count) } else { Run::EMPTY };
         let request = ClientRequest {
             client: ClientId(7),
             tag: Tag(self.tag),
             volume: VolumeId(0),
-            op: RequestOp::Read,
+            op,
             range: ByteRange::new(start, len),
             frames,
-            flags: Flags { again, ..Flags::NONE },
+            flags,
             attr: Attr::default(),
         };
         self.handle(Input::Client(request));
         self.tag
     }
 
+    /// The first frame of a request's payload.
+    fn frame(tag: u64) -> u32 {
+        1 + tag as u32 * 1024
+    }
+
     fn handle(&mut self, input: Input) {
         self.engine.handle(self.now, input);
         let mut outputs = VecDeque::new();
         while self.engine.run(self.now, 64, &mut outputs).more {}
+        self.take(outputs);
+        while !self.slow
+            && let Some(token) = self.superblocks.pop_front()
+        {
+            self.handle(Input::Done { token, result: Ok(Value::Nothing) });
+        }
+    }
+
+    fn take(&mut self, outputs: VecDeque<Output>) {
         for output in outputs {
             match output {
                 Output::Submit { token, member, op: MemberOp::Read { at, into }, .. } => {
@@ -96,10 +160,37 @@ impl Rig {
                 }
                 Output::Reply { tag, result, .. } => self.replies.push((tag.0, result)),
                 Output::Abort(token) => self.given_up.push(token),
+                Output::Submit { token, member, op: MemberOp::Write { at, from, .. }, .. } => {
+                    let bytes = from.iter().map(|part| u64::from(part.len)).sum();
+                    let frame = Some(from[0].frame.0);
+                    self.changes.push_back((token, (member.0, at.0 - 2048, bytes, frame)));
+                }
+                Output::Submit { token, member, op: MemberOp::Discard { at, len, .. }, .. } => {
+                    let change = (member.0, at.0 - 2048, len.bytes().0, None);
+                    self.changes.push_back((token, change));
+                }
+                Output::Submit { token, op: MemberOp::WriteMetadata { .. }, .. } => {
+                    self.superblocks.push_back(token);
+                }
                 Output::Submit { .. } | Output::Compute { .. } => panic!("{output:?}"),
-                Output::Credit { .. } | Output::Notice(_) | Output::Release(_) => {}
+                Output::Release(run) => self.released += run.count,
+                Output::Credit { .. } | Output::Notice(_) => {}
             }
         }
+    }
+
+    /// The changes that members were asked for, which all but some of them make now.
+    fn change(&mut self, result: impl Fn(u16) -> Result<(), Fault>) -> Vec<Change> {
+        let changes: Vec<_> = self.changes.drain(..).collect();
+        for (token, (member, ..)) in &changes {
+            let result = result(*member).map(|()| Value::Nothing);
+            self.handle(Input::Done { token: *token, result });
+        }
+        changes.into_iter().map(|(_, change)| change).collect()
+    }
+
+    fn states(&self) -> Vec<MemberState> {
+        self.engine.snapshot().volumes[0].members.iter().map(|member| member.state).collect()
     }
 
     /// The reads that members were asked for since the last time, which they answer now.
@@ -136,18 +227,18 @@ fn chunks_of_raid0_are_read_where_they_lie_and_an_error_is_told() {
 fn a_read_that_a_member_fails_goes_to_the_next_copy_and_fails_with_the_last() {
     for fails in 0..4 {
         let mut rig = Rig::new(assembly(Level::Raid1, None, 3, |_| ()));
-        rig.read(4096, 8192, false);
+        rig.read(4096, 4096, false);
         for member in 0..fails.min(3) {
-            assert_eq!(rig.answer(Err(Fault::Io)), [(member, 8, 8192)], "{fails} fail");
+            assert_eq!(rig.answer(Err(Fault::Io)), [(member, 8, 4096)], "{fails} fail");
         }
         if fails < 3 {
-            assert_eq!(rig.answer(Ok(())), [(fails, 8, 8192)]);
+            assert_eq!(rig.answer(Ok(())), [(fails, 8, 4096)]);
         }
         let expected = if fails < 3 { Ok(()) } else { Err(ReplyError::Io) };
         assert_eq!(rig.replies, [(1, expected.clone())], "{fails} fail");
         // The next read begins anew.
-        rig.read(4096, 8192, false);
-        assert_eq!(rig.answer(Ok(())), [(0, 8, 8192)]);
+        rig.read(4096, 4096, false);
+        assert_eq!(rig.answer(Ok(())), [(0, 8, 4096)]);
         assert_eq!(rig.engine.snapshot().tokens_outstanding, 0);
     }
 }
@@ -199,6 +290,49 @@ fn a_read_is_asked_of_another_copy_when_its_member_stalls() {
     assert_eq!(rig.engine.snapshot().frames_held, 0);
 }
 
+/// Where copies may differ two reads would not agree, and where the other copy is bad nobody else
+/// has it: a read waits for its member.
+#[test]
+fn a_read_waits_for_its_member_where_no_other_copy_may_stand_in() {
+    let chunk = Bytes(CHUNK).sectors_floor();
+    // Parts of RAID 10 are resynced by sectors of the array: member 0 has chunks 0 and 2.
+    type Change = fn(&mut Assembly, Sectors);
+    let cases: [(Level, u64, Change, bool); 5] = [
+        (Level::Raid1, 0, |_, _| (), true),
+        (Level::Raid1, 0, |array, _| array.resync_from = Some(Sectors(4)), false),
+        (Level::Raid10, 2 * CHUNK, |array, chunk| array.resync_from = Some(chunk), false),
+        (Level::Raid10, 0, |array, chunk| array.resync_from = Some(chunk), true),
+        (
+            Level::Raid1,
+            0,
+            |array, _| {
+                let SlotState::InSync(member) = &mut array.slots[1] else { panic!("in sync") };
+                member.suspect = vec![weft_units::SectorRange::new(0, 8)];
+            },
+            false,
+        ),
+    ];
+    for ((level, start, change, goes_round), number) in cases.into_iter().zip(0..) {
+        let mut array = assembly(level, None, 2, |_| ());
+        change(&mut array, chunk);
+        let mut rig = Rig::new(array);
+        rig.read(start, 4096, false);
+        for _ in 0..8 {
+            let Some(wake) = rig.engine.next_wake() else { break };
+            rig.now = wake;
+            rig.handle(Input::Wake);
+        }
+        assert_eq!(!rig.given_up.is_empty(), goes_round, "case {number}");
+        if !goes_round {
+            // Another read waits as well, for the same copy, and both are answered by it.
+            rig.read(start, 4096, false);
+            let asked = rig.answer(Ok(()));
+            assert_eq!((asked.len(), asked[0]), (2, asked[1]), "case {number}");
+            assert_eq!(rig.replies, [(1, Ok(())), (2, Ok(()))], "case {number}");
+        }
+    }
+}
+
 #[test]
 fn members_that_hold_each_chunk_are_enough() {
     let array = assembly(Level::Raid10, None, 4, |set| {
@@ -210,4 +344,180 @@ fn members_that_hold_each_chunk_are_enough() {
     let members: Vec<_> = array.members().map(|(slot, it)| (slot, it.info.index)).collect();
     let expected = [(Some(Slot(1)), MemberIndex(1)), (Some(Slot(2)), MemberIndex(2))];
     assert_eq!(members, expected);
+}
+
+// Writes.
+
+const CHUNK_SECTORS: u64 = CHUNK / 512;
+
+#[test]
+fn a_write_of_raid0_goes_to_the_members_of_its_chunks_and_an_error_is_told() {
+    let mut rig = writable(Level::Raid0, Some(2), 3);
+    let frame = Rig::frame(rig.write(CHUNK - 4096, CHUNK + 8192));
+    let ok = |_| Ok(());
+    let last = CHUNK_SECTORS - 8;
+    let whole = [
+        (0, last, 4096, Some(frame)),
+        (1, 0, CHUNK, Some(frame + 1)),
+        (2, 0, 4096, Some(frame + 17)),
+    ];
+    assert_eq!(rig.change(ok), whole);
+    // One that lies on one member passes; nobody says dirty, as nothing has to agree.
+    let frame = Rig::frame(rig.write(9 << 20, 4096));
+    assert_eq!(rig.engine.snapshot().volumes[0].requests_active, 1);
+    assert_eq!(rig.change(ok), [(1, 6144, 4096, Some(frame))]);
+    rig.write(0, 4096);
+    rig.change(|_| Err(Fault::Io));
+    rig.write(0, 2 * CHUNK);
+    rig.change(|member| if member == 1 { Err(Fault::NoSpace) } else { Ok(()) });
+    let expected =
+        [(1, Ok(())), (2, Ok(())), (3, Err(ReplyError::Io)), (4, Err(ReplyError::NoSpace))];
+    assert_eq!(rig.replies, expected);
+    assert_eq!(rig.states(), [MemberState::InSync; 3]);
+    let snapshot = rig.engine.snapshot();
+    assert_eq!((snapshot.tokens_outstanding, snapshot.frames_held), (0, 0));
+    assert_eq!(snapshot.volumes[0].events, 0);
+}
+
+#[test]
+fn a_write_goes_to_every_copy_where_its_layout_has_them() {
+    let far = 24 * CHUNK_SECTORS;
+    type Case<'a> = (Level, Option<u32>, u8, &'a [(u16, u64)]);
+    let cases: [Case<'_>; 5] = [
+        (Level::Raid1, None, 3, &[(0, 0), (1, 0), (2, 0)]),
+        (Level::Raid10, None, 4, &[(0, 0), (1, 0)]),
+        (Level::Raid10, None, 3, &[(0, 0), (1, 0)]),
+        (Level::Raid10, Some(0x201), 4, &[(0, 0), (1, far)]),
+        (Level::Raid10, Some(0x1_0201), 4, &[(0, 0), (1, CHUNK_SECTORS)]),
+    ];
+    for (level, layout, members, places) in cases {
+        let mut rig = writable(level, layout, members);
+        let frame = Rig::frame(rig.write(0, 4096));
+        let expected: Vec<Change> =
+            places.iter().map(|(member, sector)| (*member, *sector, 4096, Some(frame))).collect();
+        assert_eq!(rig.replies, [], "before every copy is written");
+        assert_eq!(rig.change(|_| Ok(())), expected, "{level} {layout:?}");
+        assert_eq!(rig.replies, [(1, Ok(()))]);
+        assert_eq!(rig.released, 1);
+        assert_eq!(rig.engine.snapshot().frames_held, 0);
+    }
+}
+
+#[test]
+fn a_member_that_fails_to_write_its_copy_fails_and_the_answer_waits_until_others_say_so() {
+    let mut rig = writable(Level::Raid1, None, 2);
+    rig.write(0, 4096);
+    rig.slow = true;
+    rig.change(|member| if member == 0 { Err(Fault::Io) } else { Ok(()) });
+    assert_eq!(rig.states(), [MemberState::Faulty, MemberState::InSync]);
+    assert_eq!((rig.replies.len(), rig.superblocks.len()), (0, 1));
+    rig.slow = false;
+    rig.handle(Input::Wake);
+    assert_eq!(rig.replies, [(1, Ok(()))]);
+    // The last member stays, and its errors are told.
+    rig.write(0, 4096);
+    assert_eq!(rig.change(|_| Err(Fault::Io)).len(), 1);
+    rig.write(0, 4096);
+    rig.change(|_| Ok(()));
+    assert_eq!(rig.replies[1..], [(2, Err(ReplyError::Io)), (3, Ok(()))]);
+    assert_eq!(rig.states(), [MemberState::Faulty, MemberState::InSync]);
+}
+
+#[test]
+fn an_error_of_a_copy_that_no_other_has_is_told_whatever_other_mirrors_have() {
+    // Members 0 and 1 hold the same, and 2 and 3.
+    let mut rig = writable(Level::Raid10, None, 4);
+    rig.write(0, 2 * CHUNK);
+    rig.change(|member| if member == 0 || member == 2 { Err(Fault::Io) } else { Ok(()) });
+    rig.write(0, 2 * CHUNK);
+    rig.change(|member| if member == 1 { Err(Fault::Io) } else { Ok(()) });
+    assert_eq!(rig.replies, [(1, Ok(())), (2, Err(ReplyError::Io))]);
+    let [faulty, in_sync] = [MemberState::Faulty, MemberState::InSync];
+    assert_eq!(rig.states(), [faulty, in_sync, faulty, in_sync]);
+}
+
+#[test]
+fn a_copy_without_space_is_told_and_copies_are_to_be_made_equal_again() {
+    let mut rig = writable(Level::Raid1, None, 2);
+    rig.write(8192, 4096);
+    rig.change(|member| if member == 0 { Err(Fault::NoSpace) } else { Ok(()) });
+    assert_eq!(rig.replies, [(1, Err(ReplyError::NoSpace))]);
+    assert_eq!(rig.states(), [MemberState::InSync; 2]);
+    let volume = &rig.engine.snapshot().volumes[0];
+    assert_eq!((volume.resync_from, volume.no_space), (Some(Sectors(16)), true));
+}
+
+#[test]
+fn a_write_that_a_failed_member_keeps_is_answered_and_pins_its_memory() {
+    let mut rig = writable(Level::Raid1, None, 2);
+    rig.write(0, 4096);
+    let (late, (member, ..)) = rig.changes.pop_front().unwrap();
+    rig.change(|_| Ok(()));
+    assert_eq!(rig.replies, []);
+    let verb = Verb::Fail(MemberIndex(member));
+    let command = Command { client: ClientId(7), tag: Tag(99), volume: VolumeId(0), verb };
+    rig.handle(Input::Admin(Box::new(command)));
+    assert_eq!(rig.given_up, [late]);
+    assert!(rig.replies.contains(&(1, Ok(()))), "{:?}", rig.replies);
+    assert_eq!((rig.released, rig.engine.snapshot().frames_held), (0, 1));
+    rig.handle(Input::Done { token: late, result: Err(Fault::Io) });
+    assert_eq!((rig.released, rig.engine.snapshot().frames_held), (1, 0));
+}
+
+#[test]
+fn trims_discard_runs_of_each_member_and_zeroes_are_stored_where_that_fails() {
+    let four = 4 * CHUNK;
+    // Chunks 1, 2, 3 and 4 of RAID 0: each member has one, the second has two that follow.
+    let mut rig = writable(Level::Raid0, Some(2), 3);
+    rig.ask(RequestOp::Trim, CHUNK, four, Flags::NONE);
+    let chunk = CHUNK_SECTORS;
+    let runs = [(1, 0, 2 * CHUNK, None), (2, 0, CHUNK, None), (0, chunk, CHUNK, None)];
+    assert_eq!(rig.change(|_| Ok(())), runs);
+    // RAID 10: each mirror has two chunks that follow each other, twice.
+    let mut rig = writable(Level::Raid10, None, 4);
+    let holes = Flags { discard: true, ..Flags::NONE };
+    rig.ask(RequestOp::WriteZeroes, 0, four, holes);
+    assert_eq!(rig.change(|_| Ok(())), [0, 1, 2, 3].map(|member| (member, 0, 2 * CHUNK, None)));
+    assert_eq!(rig.replies, [(1, Ok(()))]);
+    // A member that cannot discard: zeroes are stored, a trim is over.
+    for (op, is_stored) in [(RequestOp::WriteZeroes, true), (RequestOp::Trim, false)] {
+        let mut rig = writable(Level::Raid0, Some(2), 3);
+        rig.ask(op, 0, CHUNK, holes);
+        assert_eq!(rig.change(|_| Err(Fault::Io)), [(0, 0, CHUNK, None)]);
+        let stored = [(0, 0, CHUNK, Some(0))];
+        assert_eq!(rig.change(|_| Ok(())), stored[..usize::from(is_stored)]);
+        assert_eq!(rig.replies, [(1, Ok(()))]);
+    }
+}
+
+#[test]
+fn zeroes_are_written_in_steps_to_every_copy_until_one_that_is_needed_fails() {
+    let mut rig = writable(Level::Raid1, None, 2);
+    let mib = 1 << 20;
+    let tag = rig.ask(RequestOp::WriteZeroes, 0, 2 * mib + 4096, Flags::NONE);
+    for (step, len) in [(0, mib), (1, mib), (2, 4096)] {
+        let at = step * mib / 512;
+        assert_eq!(rig.changes.len(), 2, "one step at a time");
+        assert_eq!(rig.change(|_| Ok(())), [(0, at, len, Some(0)), (1, at, len, Some(0))]);
+    }
+    assert_eq!(rig.replies, [(tag, Ok(()))]);
+    let tag = rig.ask(RequestOp::WriteZeroes, 0, 3 * mib, Flags::NONE);
+    rig.change(|member| if member == 0 { Err(Fault::Io) } else { Ok(()) });
+    assert_eq!(rig.change(|_| Ok(())), [(1, 2048, mib, Some(0))], "it goes on with the other");
+    rig.change(|_| Err(Fault::Io));
+    assert_eq!(rig.replies[1..], [(tag, Err(ReplyError::Io))]);
+    let snapshot = rig.engine.snapshot();
+    assert_eq!((snapshot.tokens_outstanding, rig.changes.len()), (0, 0));
+}
+
+#[test]
+fn requests_are_of_whole_blocks_of_the_member_with_the_largest() {
+    for (level, block) in [(Level::Raid1, 4096), (Level::Raid5, 512)] {
+        let large = |set: &mut Vec<Candidate>| set[1].member.logical_block = 4096;
+        let array = assembled(level, None, 3, large, &Options::default());
+        let mut rig = Rig::new(array);
+        rig.write(512, 512);
+        let refused = Err(ReplyError::Invalid("not whole logical blocks"));
+        assert_eq!(rig.replies.contains(&(1, refused)), block == 4096, "{level}");
+    }
 }

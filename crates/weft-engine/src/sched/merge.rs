@@ -66,7 +66,7 @@ impl Last {
     }
 
     #[inline]
-    fn fits(&self, turn: u64, at: Sectors, next: &MemberRequest) -> bool {
+    pub(crate) fn fits(&self, turn: u64, at: Sectors, next: &MemberRequest) -> bool {
         self.end == at
             && self.turn == turn
             && self.bytes + next.bytes.0 <= self.max.min(next.max.0)

@@ -17,6 +17,14 @@ pub(crate) struct MemberRequest {
     pub(crate) kind: MergeKind,
 }
 
+impl MemberRequest {
+    /// The same, not durable by itself.
+    #[inline(always)]
+    pub(crate) const fn without_fua(self) -> Self {
+        Self { kind: MergeKind { fua: false, ..self.kind }, ..self }
+    }
+}
+
 /// Attributes that two requests of one member and direction share if one goes to the end of the
 /// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

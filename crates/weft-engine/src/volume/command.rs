@@ -3,6 +3,7 @@
 //! A command sets a state that turns work off, and is answered when that state is reached. None is
 //! a procedure of its own.
 
+use weft_ondisk::NewBitmap;
 use weft_units::ClientId;
 
 use super::Volume;
@@ -30,6 +31,8 @@ pub(super) enum Until {
     Recorded(u64),
     /// The knob has its new value.
     Set,
+    /// The array has no bitmap, and nothing of one is in flight.
+    WithoutBitmap,
     /// Everything is finished, flushed and marked.
     Stopped,
     /// No sync runs.
@@ -50,9 +53,18 @@ impl Volume {
             return Some(Err(error));
         }
         let until = match &command.verb {
-            Verb::Add { member, superblock: _, device_uuid } => {
+            Verb::Add { member, superblock, device_uuid } => {
                 self.recovery_disabled = false;
-                let added = self.array.add(member.clone(), *device_uuid);
+                let again = superblock
+                    .as_ref()
+                    .and_then(|superblock| self.array.re_add(member.clone(), superblock).ok());
+                let added = again.map_or_else(|| self.array.add(member.clone(), *device_uuid), Ok);
+                self.set_queues(out);
+                added.map(|()| self.recorded())
+            }
+            Verb::ReAdd { member, superblock } => {
+                let added = self.array.re_add(member.clone(), superblock);
+                self.recovery_disabled &= added.is_err();
                 self.set_queues(out);
                 added.map(|()| self.recorded())
             }
@@ -67,6 +79,7 @@ impl Volume {
                 Some(position) => self.array.remove(position).map(|()| self.recorded()),
             },
             Verb::Set(knob) => self.set(*knob, out),
+            Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),
             Verb::Stop => {
                 self.stopping = true;
                 if let Some(sync) = &mut self.sync {
@@ -119,6 +132,17 @@ impl Volume {
         self.raid.check(knob, &knobs, busy)?;
         self.quiescing = Some(knob);
         Ok(Some(Until::Set))
+    }
+
+    /// Gives the array a bitmap, or takes it away. As md, not while a sync runs, which goes by it.
+    fn set_bitmap(&mut self, wanted: Option<&NewBitmap>) -> Result<Option<Until>, ReplyError> {
+        if self.sync.is_some() {
+            return Err(ReplyError::Busy("a sync is running"));
+        }
+        match wanted {
+            Some(new) => Ok(self.array.add_bitmap(new)?.then(|| self.recorded()).flatten()),
+            None => Ok(self.array.remove_bitmap()?.then_some(Until::WithoutBitmap)),
+        }
     }
 
     /// Sets a knob that waits until nothing is in use.
@@ -175,9 +199,14 @@ impl Volume {
         self.commands.retain(|waiting| {
             let answer = match waiting.until {
                 // There are no more superblocks to record it on, and the last ones may not do.
-                Until::Recorded(_) if self.array.membership.broken => Some(Err(ReplyError::Io)),
+                Until::Recorded(_) | Until::WithoutBitmap if self.array.membership.broken => {
+                    Some(Err(ReplyError::Io))
+                }
                 Until::Recorded(update) if self.array.update_done(update) => Some(Ok(())),
-                Until::Recorded(_) => stuck.then_some(Err(ReplyError::NoSpace)),
+                Until::WithoutBitmap if !self.array.has_bitmap() => Some(Ok(())),
+                Until::Recorded(_) | Until::WithoutBitmap => {
+                    stuck.then_some(Err(ReplyError::NoSpace))
+                }
                 Until::Set => set.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
                 Until::Stopped => stopped.then(|| self.array.stop_result()),

@@ -5,7 +5,7 @@ use weft_units::{Sectors, Slot, Time};
 use super::{FULL_RETRY, Volume};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
-use crate::contract::input::SyncAction;
+use crate::contract::input::{Fault, SyncAction};
 use crate::contract::output::Notice;
 use crate::contract::snapshot::WrongStrip;
 use crate::mutant::Mutant;
@@ -39,13 +39,16 @@ impl Volume {
 
     #[inline(never)]
     fn take_some_events(&mut self, out: &mut Outbox) {
-        let mut events = std::mem::take(self.raid.events());
-        for event in events.drain(..) {
-            self.event(event, out);
-        }
-        // Keeps the allocation, if nothing was added meanwhile.
-        if self.raid.events().is_empty() {
-            *self.raid.events() = events;
+        loop {
+            let mut events = std::mem::take(self.raid.events());
+            for event in events.drain(..) {
+                self.event(event, out);
+            }
+            // Keeps the allocation, if nothing was added meanwhile.
+            if self.raid.events().is_empty() {
+                *self.raid.events() = events;
+                return;
+            }
         }
     }
 
@@ -66,6 +69,7 @@ impl Volume {
                 }
                 self.sub_requests_done(request, sub_requests.into(), result, out);
             }
+            Event::Lock { part, range, writes } => self.lock(part, range, writes, out),
             Event::Pinned { .. } | Event::Unpinned { .. }
                 if self.array.is_planted(Mutant::ZeroCopyNotPinned) => {}
             Event::Pinned { request } => self.active(request).pins += 1,
@@ -115,10 +119,24 @@ impl Volume {
         }
     }
 
+    /// A write of a superblock or of bits is done: whether the member had space for it.
+    pub(super) fn metadata_done(
+        &mut self,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        if result == Err(Fault::NoSpace) || self.array.update_waits_for_space() {
+            self.no_superblock_space(position, out);
+        } else if self.full_since.is_some() && self.array.nobody_is_full() && !self.has_deferred() {
+            self.full_since = None;
+        }
+    }
+
     /// A superblock found no space, or its update waits for some. Nobody waits with it: who would
     /// is told so, as those are whose strips find no space.
     #[cold]
-    pub(super) fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
+    fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
         let first = self.full_since.is_none();
         if first && let Some(position) = position {
             let member = self.array.members[position].info.index;

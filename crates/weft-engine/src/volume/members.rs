@@ -9,7 +9,7 @@
 use weft_units::{MemberIndex, Span, Time};
 
 use super::Volume;
-use crate::array::outbox::{Outbox, Outstanding, Owner, Who};
+use crate::array::outbox::{Chain, Outbox, Outstanding, Owner, Who};
 use crate::contract::error::ReplyError;
 use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
@@ -135,7 +135,13 @@ impl Volume {
         self.give_up_waiting(position, reads_after.is_none(), out);
         for token in out.tokens_of(self.array.members[position].info.index) {
             let found = out.outstanding_mut(token).filter(|it| !it.detached);
-            let Some(Outstanding { owner, write, issued, .. }) = found.copied() else { continue };
+            let Some(found) = found else { continue };
+            if let Owner::Passed(request) = found.owner
+                && self.raid.has_copies()
+            {
+                found.owner = Owner::Parts(self.keep_passed(request), Chain::NONE);
+            }
+            let Outstanding { owner, write, issued, .. } = *found;
             if let Some(after) = reads_after {
                 let (false, Owner::Parts(first, merged)) = (write, owner) else { continue };
                 let parts = out.parts(first, merged);
@@ -158,10 +164,10 @@ impl Volume {
                         raid.discard_done(request, Some(position), fault, cx);
                     });
                 }
-                Owner::Flush => self.flush_done(Some(position), fault, out),
+                Owner::Flush(flight) => self.flush_done(flight, Some(position), fault, out),
                 Owner::Parts(first, merged) => {
                     let member = Some(self.array.members[position].info.index);
-                    let answer = Answer { result: fault, member, given_up: true };
+                    let answer = Answer { result: fault, member, given_up: true, write };
                     let parts = out.parts(first, merged);
                     if let Some(each) = self.raid.parts_given_up(&parts) {
                         out.replace_parts(token, &each);
@@ -170,6 +176,7 @@ impl Volume {
                         self.part_done(part, answer, out);
                     }
                 }
+                Owner::Bitmap { all } => self.array.bitmap_done(Some(position), all, fault, out),
                 Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
             }
         }
@@ -207,7 +214,8 @@ impl Volume {
             let in_flight = &mut self.array.members[position].in_flight;
             assert!(*in_flight > 0, "what waits in a member's queue is counted");
             *in_flight -= 1;
-            let answer = Answer { result: Err(Fault::Aborted), member: None, given_up: false };
+            let result = Err(Fault::Aborted);
+            let answer = Answer { result, member: None, given_up: false, write: false };
             for part in parts {
                 self.part_done(part, answer, out);
             }

@@ -149,8 +149,7 @@ impl Volume {
         }
         if needed > 0
             && !request.flags.preflush
-            && let Some((position, sector)) = self.raid.passes(range)
-            && self.array.passes(position)
+            && let Some((position, sector)) = self.passes(range, writes)
         {
             self.passing += 1;
             self.array.pass(position, sector, request, out);
@@ -201,7 +200,7 @@ impl Volume {
     /// A client is gone: what it asked for finishes unanswered.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         for request in self.requests.iter_mut().flatten() {
-            request.gone |= request.client == client;
+            request.gone |= request.issuer.is(client);
         }
         self.commands.retain(|waiting| waiting.client != client);
     }
@@ -218,14 +217,23 @@ impl Volume {
         let detached = outstanding.detached;
         if let Some(position) = position {
             let forgotten = self.array.is_planted(Mutant::CommandEndForgotten);
+            let forgets_metadata = self.array.is_planted(Mutant::FlushSkipForgetsMetadata)
+                && matches!(
+                    outstanding.owner,
+                    Owner::Bitmap { .. } | Owner::Discard(_) | Owner::Superblock
+                );
             let member = &mut self.array.members[position];
             assert!(member.in_flight >= outstanding.requests, "a member answers what it was sent");
             member.in_flight -= outstanding.requests;
             if outstanding.at_member && !forgotten {
                 member.queue.ended(outstanding.scheduled);
             }
+            if outstanding.write && !outstanding.fua && !forgets_metadata {
+                member.unflushed.wrote();
+            }
             if member.read_errors > 0 && !detached {
-                let reads = !outstanding.write && matches!(outstanding.owner, Owner::Parts(..));
+                let reads = !outstanding.write
+                    && matches!(outstanding.owner, Owner::Parts(..) | Owner::Passed(_));
                 if reads && value.is_ok() {
                     member.read_errors = 0;
                 }
@@ -240,22 +248,35 @@ impl Volume {
             Owner::Discard(request) => {
                 self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
             }
-            Owner::Passed(request) => self.passed(request, outstanding.write, result, out),
-            Owner::Flush => self.flush_done(position, result, out),
+            Owner::Passed(request) if result.is_err() && self.raid.has_copies() => {
+                let (member, write, given_up) = (outstanding.member, outstanding.write, false);
+                let read = self.keep_passed(request);
+                self.with_raid(out, |raid, cx| raid.member_answered(read, position, result, cx));
+                self.part_done(read, Answer { result, member, given_up, write }, out);
+            }
+            Owner::Passed(request) => {
+                self.passed(request, outstanding.write, result, out);
+                // The personality does not know the request, and has nothing to tell.
+                return;
+            }
+            Owner::Flush(flight) => self.flush_done(flight, position, result, out),
+            Owner::Bitmap { all } => {
+                self.array.bitmap_done(position, all, result, out);
+                self.metadata_done(position, result, out);
+            }
             Owner::Superblock => {
                 self.array.superblock_done(position, result, out);
-                if result == Err(Fault::NoSpace) || self.array.update_waits_for_space() {
-                    self.no_superblock_space(position, out);
-                } else if self.full_since.is_some()
-                    && self.array.nobody_is_full()
-                    && !self.has_deferred()
-                {
-                    self.full_since = None;
-                }
+                self.metadata_done(position, result, out);
             }
             Owner::Parts(first, merged) => {
-                self.with_raid(out, |raid, cx| raid.member_answered(first, position, result, cx));
-                let answer = Answer { result, member: outstanding.member, given_up: false };
+                let (member, write) = (outstanding.member, outstanding.write);
+                if !write {
+                    let report = |raid: &mut Personality, cx: &mut Cx<'_>| {
+                        raid.member_answered(first, position, result, cx);
+                    };
+                    self.with_raid(out, report);
+                }
+                let answer = Answer { result, member, given_up: false, write };
                 self.part_done(first, answer, out);
                 if !merged.is_empty() {
                     self.parts_done(merged, answer, out);
@@ -308,14 +329,18 @@ impl Volume {
         let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
         self.raid.end_turn(self.sync.as_ref(), &mut cx);
         self.take_events(out);
+        // Before the array is asked whether it is idle: the last answer lets it stop.
         self.release_held(out);
+        self.flushed(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
         if self.may_enter_safe_mode() {
             self.array.enter_safe_mode(delay, out.now);
         }
-        let served = self.array.start_rounds(self.knobs.flush_batch, out);
-        self.flushed(served, out);
+        self.array.run_bitmap(delay.is_none(), out.now);
+        self.array.start_rounds(self.knobs.flush_batch, out);
+        // Of ranges that have become free.
+        self.take_events(out);
         self.answer_commands(out);
         handled
     }
@@ -337,6 +362,7 @@ impl Volume {
             || self.next_is_granted()
             || (!self.before_lease.is_empty() && self.array.membership.broken)
             || (!self.held.is_empty() && self.array.is_known())
+            || self.array.has_flushed()
     }
 
     /// Whether the array may become clean: strips that a member had no space for are written later,
@@ -377,7 +403,8 @@ impl Volume {
         });
         let retry = self.retry_wake();
         let raid = self.raid.next_wake(&self.array, &self.knobs);
-        stalls.chain(enter_safe_mode).chain(retry).chain(self.array.update_wake()).chain(raid).min()
+        let array = self.array.update_wake().into_iter().chain(self.array.bitmap_wake());
+        stalls.chain(enter_safe_mode).chain(retry).chain(array).chain(raid).min()
     }
 
     pub(crate) fn snapshot(&self) -> VolumeSnapshot {
@@ -385,8 +412,10 @@ impl Volume {
         VolumeSnapshot {
             array_state: self.array.state_word(),
             size: self.array.size.bytes(),
+            request_unit: self.array.request_unit,
             degraded: self.array.membership.degraded(),
             events: self.array.events(),
+            bitmap: self.array.bitmap_snapshot(),
             sync_action: match &self.sync {
                 Some(sync) => sync.action,
                 None if self.frozen => SyncAction::Frozen,
@@ -399,7 +428,7 @@ impl Volume {
             no_space: self.full_since.is_some() || self.array.update_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             raid: self.raid.snapshot(),
-            requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count()
+            requests_active: self.requests.iter().flatten().filter(|it| it.is_active()).count()
                 + self.passing as usize,
             knobs: self.knobs,
             members: self

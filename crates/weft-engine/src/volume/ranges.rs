@@ -133,6 +133,29 @@ impl Ranges {
         false
     }
 
+    /// Whether a write in flight or waiting overlaps a range; of a wide one that is not found out.
+    #[inline]
+    pub(crate) fn is_written(&self, range: ByteRange) -> bool {
+        let overlaps = |id: RequestId| {
+            let held = &self.held[id.0 as usize];
+            held.writes && held.range.overlaps(range)
+        };
+        if is_wide(range) || self.wide.iter().any(|id| overlaps(*id)) {
+            return true;
+        }
+        for region in regions(range) {
+            let mut next = self.buckets[bucket(region)];
+            while next != NONE {
+                let link = self.links[next as usize];
+                next = link.next;
+                if link.region == region && overlaps(link.request) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// Takes a finished request out, if it entered. The requests that may start now, in order of
     /// arrival; `None` for none.
     pub(crate) fn leave(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
@@ -272,6 +295,27 @@ mod tests {
         assert!(ranges.leave(id(1)).is_none());
         assert_eq!(ranges.leave(id(2)).unwrap()[..], [id(3)]);
         assert_eq!(ranges.leave(id(3)).unwrap()[..], [id(4)]);
+    }
+
+    #[test]
+    fn a_range_is_written_while_a_write_there_is_in_flight_or_waits() {
+        let mut ranges = Ranges::default();
+        assert!(ranges.enter(id(1), ByteRange::new(4096, 4096), false));
+        assert!(!ranges.is_written(ByteRange::new(0, 1 << 20)), "reads are no writes");
+        assert!(!ranges.enter(id(2), ByteRange::new(0, 131_072), true));
+        for (start, written) in [(0, true), (65_536, true), (126_976, true), (131_072, false)] {
+            assert_eq!(ranges.is_written(ByteRange::new(start, 4096)), written, "{start}");
+        }
+        // A region of the same bucket.
+        let far = BUCKETS as u64 * REGION_BYTES;
+        assert!(!ranges.is_written(ByteRange::new(far, 4096)));
+        assert!(ranges.is_written(ByteRange::new(far, WIDE_BYTES + 512)), "not found out");
+        assert_eq!(ranges.leave(id(1)).unwrap()[..], [id(2)]);
+        assert!(ranges.is_written(ByteRange::new(0, 512)));
+        assert!(ranges.enter(id(3), ByteRange::new(1 << 30, 1 << 25), true));
+        assert!(ranges.is_written(ByteRange::new((1 << 30) + (1 << 25) - 512, 512)));
+        assert!(ranges.leave(id(2)).is_none() && ranges.leave(id(3)).is_none());
+        assert!(!ranges.is_written(ByteRange::new(0, 512)));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Requests of a volume on their way: through the gates to the personality, and to their answers.
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Time};
+use weft_units::{ByteRange, Bytes, ClientId, Sectors, Time};
 
 use super::{FULL_RETRY, Volume};
-use crate::array::outbox::{Outbox, PassedRequest, Who};
+use crate::array::flush::flush_batch::FlightId;
+use crate::array::outbox::{Outbox, PassedRequest, StraightPart, Who};
 use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
@@ -19,9 +20,8 @@ use crate::raid::{Answer, ArrayIo, SPLITTING, Told};
 /// A request that is not answered yet, or whose frames are still in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
-    pub(super) client: ClientId,
+    pub(super) issuer: Issuer,
     pub(super) gone: bool,
-    pub(super) tag: Tag,
     pub(super) op: RequestOp,
     pub(super) range: ByteRange,
     /// Of its client's credit.
@@ -49,6 +49,26 @@ pub(super) struct Active {
     pub(super) answered: bool,
 }
 
+/// Who waits for the end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Issuer {
+    Client {
+        client: ClientId,
+        tag: Tag,
+    },
+    /// A part of a resync, or a correction, which has the range to itself meanwhile.
+    Resync {
+        part: u32,
+    },
+}
+
+impl Issuer {
+    /// Whether it is this client.
+    pub(super) fn is(self, client: ClientId) -> bool {
+        matches!(self, Self::Client { client: other, .. } if other == client)
+    }
+}
+
 impl Volume {
     pub(super) fn takes_writes(&mut self, trims: bool, now: Time) -> Result<(), ReplyError> {
         if self.array.membership.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
@@ -70,6 +90,29 @@ impl Volume {
         }
     }
 
+    /// Where a read or write goes on as it is: the position of a member whose queue it does not
+    /// wait in, and a sector of its data.
+    #[inline]
+    pub(super) fn passes(&mut self, range: ByteRange, writes: bool) -> Option<(usize, Sectors)> {
+        let is_written = || self.ranges.is_written(range);
+        let found = self.raid.passes(range, writes, is_written, &self.array);
+        found.filter(|(position, _)| self.array.passes(*position))
+    }
+
+    /// Keeps a read that went on to a member as it was, which did not give it: from now on the read
+    /// is that one sub-request of it. Later writes have not waited for the read, and do not.
+    #[cold]
+    pub(super) fn keep_passed(&mut self, request: PassedRequest) -> Who {
+        let PassedRequest { client, tag, frames, start, len, attr, gone } = request;
+        assert!(self.passing > 0, "a request that passes is kept once");
+        self.passing -= 1;
+        let range = ByteRange { start, len: Bytes(len.into()) };
+        let issuer = Issuer::Client { client, tag };
+        let read = Active::new(issuer, RequestOp::Read, range, false);
+        let request = self.keep(Active { gone, payload: range.len, frames, attr, ..read });
+        Who::Straight(StraightPart { request, start, len })
+    }
+
     /// Answers a request that went on to a member as it was.
     #[inline]
     pub(super) fn passed(
@@ -79,7 +122,7 @@ impl Volume {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        let PassedRequest { client, tag, frames, len, gone } = request;
+        let PassedRequest { client, tag, frames, len, gone, .. } = request;
         assert!(self.passing > 0, "a request that passes is answered once");
         self.passing -= 1;
         if !gone {
@@ -89,7 +132,7 @@ impl Volume {
         if write || gone || result.is_err() {
             out.push(Output::Release(frames));
         }
-        out.add_credit(client, len.0);
+        out.add_credit(client, len.into());
     }
 
     /// Takes a request of a client in, for a range that may be other than its own.
@@ -107,28 +150,28 @@ impl Volume {
         } else {
             WriteStream::default()
         };
-        let active = Active {
-            client: request.client,
-            gone: false,
-            tag: request.tag,
-            op: request.op,
-            range,
+        let issuer = Issuer::Client { client: request.client, tag: request.tag };
+        self.keep(Active {
             payload: request.payload(),
             frames: request.frames,
             flags: request.flags,
             attr: request.attr,
-            pending: 1,
-            discarded: None,
-            error: None,
-            stalled: false,
-            pins: 0,
-            writes,
-            waited_for: false,
             stream,
-            flushed: false,
-            lease: None,
-            answered: false,
-        };
+            ..Active::new(issuer, request.op, range, writes)
+        })
+    }
+
+    /// Locks a range for a part of a resync, behind the requests that overlap it.
+    pub(super) fn lock(&mut self, part: u32, range: ByteRange, writes: bool, out: &mut Outbox) {
+        let id = self.keep(Active::new(Issuer::Resync { part }, RequestOp::Read, range, writes));
+        if self.ranges.enter(id, range, writes) {
+            self.start(id, out);
+        }
+    }
+
+    /// Gives a request a place.
+    #[inline(always)]
+    fn keep(&mut self, active: Active) -> RequestId {
         match self.free.pop() {
             Some(place) => {
                 let before = self.requests[place as usize].replace(active);
@@ -151,6 +194,10 @@ impl Volume {
     #[inline(always)]
     pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
+        if let Issuer::Resync { part } = request.issuer {
+            self.with_raid(out, |raid, cx| raid.locked(part, id, cx));
+            return;
+        }
         if !request.writes {
             self.start_read(id, out);
             return;
@@ -161,6 +208,11 @@ impl Volume {
         assert!(before.is_none(), "a write starts once");
         if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
             self.ready.push_back(id);
+            return;
+        }
+        // Those before it may wait for bits of the bitmap that are not its own.
+        if !self.before_lease.is_empty() && self.is_granted(id) && !self.next_is_granted() {
+            self.granted(id);
             return;
         }
         self.before_lease.push_back(id);
@@ -178,22 +230,32 @@ impl Volume {
         while self.next_is_granted()
             && let Some(id) = self.before_lease.pop_front()
         {
-            let request = self.active(id);
-            if request.flags.preflush && !request.flushed {
-                request.flushed = true;
-                self.array.flushes.arrive(FlushFor::Request(id));
-            } else {
-                self.ready.push_back(id);
-            }
+            self.granted(id);
         }
     }
 
-    /// Whether the lease of the first write that waits for it is granted.
+    /// The lease of a write is granted.
+    fn granted(&mut self, id: RequestId) {
+        let request = self.active(id);
+        if request.flags.preflush && !request.flushed {
+            request.flushed = true;
+            self.array.flushes.arrive(FlushFor::Request(id));
+        } else {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Whether the lease of the first write that waits for it is granted. As md: nothing is written
+    /// while a failure is not recorded; where there is a stripe cache, its stripes wait for that.
     pub(super) fn next_is_granted(&self) -> bool {
-        let next = self.before_lease.front();
-        let request = next.and_then(|id| self.requests[id.0 as usize].as_ref());
+        self.before_lease.front().is_some_and(|id| self.is_granted(*id))
+    }
+
+    fn is_granted(&self, id: RequestId) -> bool {
+        let request = self.requests[id.0 as usize].as_ref();
         let lease = request.and_then(|request| request.lease.as_ref());
-        lease.is_some_and(|lease| self.array.grants(lease))
+        let known = || self.array.is_known() || self.raid.holds_writes();
+        lease.is_some_and(|lease| self.array.grants(lease)) && known()
     }
 
     pub(super) fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
@@ -261,6 +323,10 @@ impl Volume {
                 let request = self.active(id);
                 request.pins += 1;
                 request.stalled = true;
+                self.sub_request_done(id, Ok(()), out);
+            }
+            Told::WriteGivenUp(id) => {
+                self.active(id).pins += 1;
                 self.sub_request_done(id, Ok(()), out);
             }
             Told::ReadFailed { part, asked } => {
@@ -342,13 +408,15 @@ impl Volume {
             // They go back with the reply.
             request.frames = Run::EMPTY;
         }
-        let (client, tag, gone) = (request.client, request.tag, request.gone);
+        let (issuer, gone) = (request.issuer, request.gone);
         let lease = request.lease.take();
-        if !gone {
-            out.reply(client, tag, result);
-        }
-        if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
-            out.give_credit(client, charged);
+        if let Issuer::Client { client, tag } = issuer {
+            if !gone {
+                out.reply(client, tag, result);
+            }
+            if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
+                out.give_credit(client, charged);
+            }
         }
         if let Some(lease) = lease {
             self.raid.answered(stream, len);
@@ -385,17 +453,20 @@ impl Volume {
 
     pub(super) fn flush_done(
         &mut self,
+        flight: FlightId,
         position: Option<usize>,
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        let served = self.array.flush_done(position, result, out);
-        self.flushed(served, out);
+        self.array.flush_done(flight, position, result, out);
+        self.flushed(out);
     }
 
-    pub(super) fn flushed(&mut self, served: Vec<RequestId>, out: &mut Outbox) {
-        for id in served {
-            let result = self.array.flush_result();
+    /// Goes on with requests whose flush is over.
+    #[inline]
+    pub(super) fn flushed(&mut self, out: &mut Outbox) {
+        for (id, result) in self.array.take_flushed() {
+            let result = result.map_err(ReplyError::from);
             let request = self.active(id);
             if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
                 self.sub_request_done(id, result, out);
@@ -409,6 +480,37 @@ impl Volume {
 }
 
 impl Active {
+    /// A request without memory, of which nothing has begun.
+    #[inline(always)]
+    fn new(issuer: Issuer, op: RequestOp, range: ByteRange, writes: bool) -> Self {
+        Self {
+            issuer,
+            gone: false,
+            op,
+            range,
+            payload: Bytes::ZERO,
+            frames: Run::EMPTY,
+            flags: Flags::NONE,
+            attr: Attr::default(),
+            pending: 1,
+            discarded: None,
+            error: None,
+            stalled: false,
+            pins: 0,
+            writes,
+            waited_for: false,
+            stream: WriteStream::default(),
+            flushed: false,
+            lease: None,
+            answered: false,
+        }
+    }
+
+    /// Whether a client waits for it.
+    pub(super) fn is_active(&self) -> bool {
+        !self.answered && matches!(self.issuer, Issuer::Client { .. })
+    }
+
     /// The request as its personality sees it.
     #[inline(always)]
     pub(super) fn io(&self, id: RequestId) -> ArrayIo {

@@ -4,7 +4,7 @@
 //!
 //! Source   md-raid.md §6.1
 
-use weft_units::{ByteRange, Sectors, Time};
+use weft_units::{Sectors, Time};
 
 use super::command::Until;
 use super::{FULL_RETRY, Volume};
@@ -31,14 +31,14 @@ impl Volume {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            self.raid.feed(sync);
+            self.raid.feed(sync, &self.array);
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
             let mut sync = self.sync.take().expect("it was there");
             let kept = self.array.is_planted(Mutant::LeaseNotGivenBack);
             if let Some(lease) = sync.lease.take().filter(|_| !kept) {
-                self.array.give_back(lease, out.now);
+                self.array.give_back_for_sync(lease, out.now);
             }
             if sync.action == SyncAction::Recover && sync.has_failed() && !self.sync_failed_full {
                 self.recovery_disabled = true;
@@ -66,14 +66,11 @@ impl Volume {
         if self.wanted_sync == Some(action) {
             self.wanted_sync = None;
         }
-        let lease = changes_parity(action).then(|| {
-            let size = self.array.size.bytes();
-            self.array.lease(ByteRange::new(0, size.0))
-        });
+        let lease = changes_parity(action).then(|| self.array.lease_for_sync());
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        let unit = self.raid.resync_unit(&self.knobs);
-        self.sync = Some(Resync::new(action, from, &self.array, unit, lease));
+        let pass = self.raid.resync_pass(action, &self.array, &self.knobs);
+        self.sync = Some(Resync::new(action, from, &self.array, pass, lease));
     }
 
     /// Recovery before resync, what is needed before what was asked for.

@@ -3,19 +3,24 @@
 use std::os::fd::OwnedFd;
 
 use weft_engine::knobs::TABLE;
-use weft_engine::{Mismatch, Mismatches, ReplyError, SyncAction, Verb, VolumeSnapshot};
-use weft_ondisk::Uuid;
+use weft_engine::{
+    BitmapSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb, VolumeSnapshot,
+};
+use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
 use weft_runtime::reactor::Context;
 use weft_units::{MemberIndex, VolumeId};
 
 use super::Step;
-use crate::control::{FailureKind, MismatchStatus, MismatchesStatus, Response, WrongMember};
+use crate::control::{
+    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, Response, WrongMember,
+};
 
 /// Sends a step's command to the engine; returns its verb and the step that waits for the answer.
 pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
-        Step::Add(member) => add(cx, &member),
+        Step::Add(member) => add(cx, &member, false),
+        Step::ReAdd(member) => add(cx, &member, true),
         Step::Fail(members) => {
             let members = members.iter().map(|member| member_of(cx, member));
             Ok((Verb::FailAll(members.collect::<Result<_, _>>()?), Step::Waiting))
@@ -23,6 +28,9 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
         Step::Remove(member) => {
             let index = member_of(cx, &member)?;
             Ok((Verb::Remove(index), Step::Removing(index)))
+        }
+        Step::Set(name, value) if name == BITMAP => {
+            Ok((Verb::SetBitmap(bitmap_to_set(&value)?), Step::SetBitmap))
         }
         Step::Set(name, value) => {
             // The volume's present knobs; ranges depend on them. All volumes share their names.
@@ -33,13 +41,33 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
             Ok((Verb::Set(knob), Step::Waiting))
         }
         Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
-        Step::Adding(_) | Step::Removing(_) | Step::Stop | Step::Waiting => {
+        Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop | Step::Waiting => {
             Err(refusal(FailureKind::Failed, "internal: not a first step"))
         }
     }
 }
 
-pub(super) fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
+/// What is set and shown beside the knobs: whether the array has a write-intent bitmap.
+pub(super) const BITMAP: &str = "bitmap";
+
+/// md's words for it: `mdadm --grow --bitmap=`.
+fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
+    match value {
+        "internal" => Ok(Some(NewBitmap::default())),
+        "none" => Ok(None),
+        found => {
+            let text = format!("{BITMAP}: found {found:?}, expected internal or none");
+            Err(refusal(FailureKind::Usage, text))
+        }
+    }
+}
+
+/// Opens a new member, or one that is to be taken `back`.
+pub(super) fn add(
+    cx: &mut Context<'_, '_>,
+    member: &str,
+    back: bool,
+) -> Result<(Verb, Step), Box<Response>> {
     let unusable = |error: DeviceError| {
         let kind = match error {
             DeviceError::Claimed { .. }
@@ -78,11 +106,24 @@ pub(super) fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step)
     if let Some(dir) = overlays {
         open = open.with_overlay(&dir, Access::ReadWrite).map_err(unusable)?;
     }
-    let superblock = read_metadata(&open).superblock.ok();
+    let superblock = read_metadata(&open).superblock;
     let info = open.info().clone();
+    let superblock = match superblock {
+        Err(why) if back => {
+            return Err(refusal(
+                FailureKind::Refused,
+                format!("{member}: {why}; weft add takes it"),
+            ));
+        }
+        found => found.ok(),
+    };
     let mut uuid = [0; 16];
     getrandom::fill(&mut uuid).map_err(|error| failed(&error))?;
     cx.driver.add_member(open).map_err(|error| failed(&error))?;
+    if let (Some(superblock), true) = (&superblock, back) {
+        let superblock = superblock.clone();
+        return Ok((Verb::ReAdd { member: info, superblock }, Step::Adding(index)));
+    }
     let device_uuid = Uuid(uuid);
     Ok((Verb::Add { member: info, superblock, device_uuid }, Step::Adding(index)))
 }
@@ -107,15 +148,16 @@ pub(super) fn member_of(
 }
 
 pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) -> Response {
-    let knobs = cx
-        .driver
-        .snapshot()
-        .and_then(|snapshot| snapshot.volumes.get(volume.index()).map(|volume| volume.knobs));
-    let knobs = knobs.unwrap_or_default();
+    let snapshot = cx.driver.snapshot();
+    let volume = snapshot.as_ref().and_then(|snapshot| snapshot.volumes.get(volume.index()));
+    let knobs = volume.map(|volume| volume.knobs).unwrap_or_default();
+    let has_bitmap = volume.is_some_and(|volume| volume.bitmap.is_some());
+    let bitmap = if has_bitmap { "internal" } else { "none" };
     let mut found = Vec::new();
-    let all: Vec<String> = TABLE.iter().map(|row| row.name.to_owned()).collect();
+    let mut all: Vec<String> = TABLE.iter().map(|row| row.name.to_owned()).collect();
+    all.push(BITMAP.to_owned());
     for name in if names.is_empty() { &all } else { names } {
-        match knobs.show(name) {
+        match Some(bitmap.to_owned()).filter(|_| name == BITMAP).or_else(|| knobs.show(name)) {
             Some(value) => found.push((name.clone(), value)),
             None => {
                 let text = format!("{name}: no such knob; expected one of {}", all.join(", "));
@@ -179,6 +221,12 @@ pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
         let text = format!("sync_action: found {word}, expected one of {}", words.join(", "));
         refusal(FailureKind::Usage, text)
     })
+}
+
+/// Counters of the write-intent bitmap.
+pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
+    let BitmapSnapshot { chunk, chunks, dirty, pages, pages_dirty, events_cleared } = *bitmap;
+    BitmapStatus { chunk: chunk.0, chunks, dirty, pages, pages_dirty, events_cleared }
 }
 
 /// Members by what they are called; one that was removed since by its number.

@@ -33,7 +33,8 @@ use crate::serve::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{
-    get, is_allowed, kind_of, mismatches_of, refusal, start, sync_action, sync_word, what_runs,
+    bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, start, sync_action, sync_word,
+    what_runs,
 };
 
 /// The control socket.
@@ -57,9 +58,12 @@ enum Step {
     Add(String),
     Adding(MemberIndex),
     Fail(Vec<String>),
+    ReAdd(String),
     Remove(String),
     Removing(MemberIndex),
     Set(String, String),
+    /// Kept until it is answered, as of [`Step::Sync`].
+    SetBitmap,
     /// Answered when everything has stopped.
     Stop,
     /// Kept until it is answered, since an answer of busy is explained.
@@ -169,6 +173,7 @@ impl ControlPort {
             Command::Add { members } => each(members, Step::Add),
             Command::Fail { members } => vec![Step::Fail(members)],
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
+            Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),
             Command::Set { knobs } => {
                 knobs.into_iter().map(|(name, value)| Step::Set(name, value)).collect()
@@ -239,7 +244,9 @@ impl ControlPort {
             Ok(()) => self.advance(cx, administrator),
             Err(error) => {
                 let text = match (&work.now, &error) {
-                    (Step::Sync(_), ReplyError::Busy(_)) => what_runs(cx, work.volume),
+                    (Step::Sync(_) | Step::SetBitmap, ReplyError::Busy(_)) => {
+                        what_runs(cx, work.volume)
+                    }
                     _ => None,
                 };
                 let text = text.unwrap_or_else(|| error.to_string());
@@ -284,6 +291,7 @@ impl ControlPort {
                 array: shape.array.clone(),
                 degraded: volume.degraded,
                 events: volume.events,
+                bitmap: volume.bitmap.as_ref().map(bitmap_of),
                 sync_action: sync_word(volume.sync_action).to_owned(),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
                 sync_stripes: volume.sync_stripes,

@@ -189,7 +189,7 @@ pub fn array_files(dir: &Path, level: Level, count: u8) -> Vec<MemberSpec> {
 pub fn array_files_of(dir: &Path, level: Level, count: u8, size: Sectors) -> Vec<MemberSpec> {
     let mut array = NewArray::in_sync(level, count.into(), size);
     array.name = "v".into();
-    array.chunk = Some(Sectors(128));
+    array.chunk = level.is_striped().then_some(Sectors(128));
     let supers = array.plan().unwrap();
     supers
         .iter()
@@ -208,10 +208,21 @@ pub fn array_files_of(dir: &Path, level: Level, count: u8, size: Sectors) -> Vec
 
 /// The array on these files.
 pub fn assembled(specs: &[MemberSpec], client_frames: u32, credit: u64) -> Source {
-    let members = OpenOptions::new(Access::ReadWrite).open_all(specs, MemberIndex(0)).unwrap();
-    let candidates: Vec<_> = members.iter().map(read_metadata).collect();
     let options = Options { run: true, ..Options::default() };
-    let assembly = assemble(&candidates, &options).unwrap();
+    assembled_with(&options, specs, client_frames, credit)
+}
+
+/// The same as the options say.
+pub fn assembled_with(
+    options: &Options,
+    specs: &[MemberSpec],
+    client_frames: u32,
+    credit: u64,
+) -> Source {
+    let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let members = OpenOptions::new(access).open_all(specs, MemberIndex(0)).unwrap();
+    let candidates: Vec<_> = members.iter().map(read_metadata).collect();
+    let assembly = assemble(&candidates, options).unwrap();
     let mut config = Config::for_volume(assembly, Knobs::default());
     config.client_frames = client_frames;
     config.client_credit = weft_units::Bytes(credit);

@@ -186,9 +186,12 @@ pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
         return Err(out(bound, ""));
     }
     for (number, case) in text.case.iter().enumerate() {
-        let times = Bound::of("costs_times", case.costs_times, 0, 1000);
+        let times = [
+            Bound::of("costs_times", case.costs_times, 0, 1000),
+            Bound::of("hops_times", case.hops_times, 0, 1000),
+        ];
         let of_load = case.load.bounds();
-        if let Some(bound) = of_load.iter().chain([&times]).find(|bound| !bound.holds()) {
+        if let Some(bound) = of_load.iter().chain(&times).find(|bound| !bound.holds()) {
             return Err(out(bound, &format!("case[{number}].")));
         }
         if let Load::Tiobench(load) = &case.load

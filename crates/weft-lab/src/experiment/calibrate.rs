@@ -18,6 +18,7 @@
 
 use serde::Deserialize;
 use weft_sim::drive::Model;
+use weft_units::Span;
 
 use super::control::sample;
 use super::error::ExperimentError;
@@ -31,8 +32,11 @@ use crate::statistics::{Estimate, is_same, mean};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
-    /// Key of the drive's model that is fitted.
+    /// Name of the parameter.
     pub parameter: String,
+    /// What the parameter is of.
+    #[serde(default)]
+    of: FitOf,
     /// Meaning of the parameter.
     pub about: String,
     /// The row, as it is printed, whose baseline is known.
@@ -42,6 +46,17 @@ pub struct Fit {
     tolerance: f64,
     /// Value that was found, and is used.
     pub value: f64,
+}
+
+/// Owner of a fitted parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FitOf {
+    /// A key of the drive's model.
+    #[default]
+    Drive,
+    /// The machine: `flush_hop_us`, a hop between threads.
+    Machine,
 }
 
 /// Results of the fits of one parameter.
@@ -73,12 +88,36 @@ impl Fit {
     /// Whether a value can be found in its range.
     pub(super) fn is_possible(&self) -> bool {
         let Self { low, high, tolerance, value, .. } = *self;
-        low < high && (low..=high).contains(&value) && tolerance > 0.0 && tolerance <= 1.0
+        let known = self.of == FitOf::Drive
+            || self.parameter == FLUSH_HOP && low >= 0.0 && high <= FLUSH_HOP_MAX_US;
+        known && low < high && (low..=high).contains(&value) && tolerance > 0.0 && tolerance <= 1.0
     }
 
     #[cfg(test)]
     pub(super) fn loosen(&mut self) {
         (self.low, self.high, self.tolerance) = (1000.0, 1400.0, 0.02);
+    }
+
+    /// Sets the parameter of the machine's hardware.
+    fn set(&self, hardware: &mut Hardware, patch: &str, value: f64) -> Result<(), ExperimentError> {
+        match self.of {
+            FitOf::Drive => {
+                let patch = || patch.to_owned();
+                let model = hardware.model.with(&self.line(value));
+                hardware.model =
+                    model.map_err(|source| ExperimentError::Model { patch: patch(), source })?;
+            }
+            FitOf::Machine => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "0 to FLUSH_HOP_MAX_US, which `is_possible` holds"
+                )]
+                let tenths = (value * 10.0).round() as u64;
+                hardware.flush_hop = Span(tenths * 100);
+            }
+        }
+        Ok(())
     }
 
     /// As a line of a drive's model.
@@ -130,17 +169,17 @@ impl Experiment {
         effort: Effort,
         progress: &dyn Fn(&Fit, f64, f64),
     ) -> Result<Vec<Calibrated>, ExperimentError> {
-        let mut model = testbed::plain_model(&self.text)?;
+        let mut hardware = self.plain_hardware()?;
         let figures = self.figures();
         let mut calibrated = Vec::new();
         for fit in &self.text.fit {
             let found = (0..FITS).map(|nth| {
                 let seed = effort.seed.wrapping_add(nth.wrapping_mul(NEXT_SEEDS));
                 let effort = Effort { seed, ..effort };
-                self.find(fit, &model, figures.baseline(), effort, progress)
+                self.find(fit, &hardware, figures.baseline(), effort, progress)
             });
             calibrated.push(Calibrated::of(fit.clone(), found.collect::<Result<_, _>>()?)?);
-            model = self.with(&model, &fit.line(fit.value))?;
+            fit.set(&mut hardware, self.patch(), fit.value)?;
         }
         Ok(calibrated)
     }
@@ -149,7 +188,7 @@ impl Experiment {
     pub(super) fn find(
         &self,
         of: &Fit,
-        model: &Model,
+        hardware: &Hardware,
         baseline: &Baseline,
         effort: Effort,
         progress: &dyn Fn(&Fit, f64, f64),
@@ -158,7 +197,7 @@ impl Experiment {
         let range = Range { low, high, tolerance, steps: STEPS_MAX };
         let mut wrong = None;
         let found = fit(range, baseline, &of.row, |parameter| {
-            match self.says(of, model, parameter, effort) {
+            match self.says(of, hardware, parameter, effort) {
                 Ok(value) => {
                     progress(of, parameter, value);
                     value
@@ -179,14 +218,14 @@ impl Experiment {
     pub(super) fn says(
         &self,
         of: &Fit,
-        model: &Model,
+        hardware: &Hardware,
         parameter: f64,
         effort: Effort,
     ) -> Result<f64, ExperimentError> {
         let row = self.row_of(of)?;
         let (case, column) = (self.case_of(row), &self.text.column[&row.baseline]);
-        let model = self.with(model, &of.line(parameter))?;
-        let hardware = Hardware { model, costs: self.costs.costs };
+        let mut hardware = hardware.clone();
+        of.set(&mut hardware, self.patch(), parameter)?;
         let testbed = Testbed::new(&self.text, &hardware, case, column, &[])?;
         let runs: Vec<Testbed> =
             (0..effort.runs).map(|run| testbed.with_seed(effort.seed.wrapping_add(run))).collect();
@@ -214,18 +253,28 @@ impl Experiment {
             .map_err(|source| ExperimentError::Model { patch: self.text.patch.clone(), source })
     }
 
-    /// The drive with everything that was fitted.
-    pub(super) fn model(&self) -> Result<Model, ExperimentError> {
-        let mut model = testbed::plain_model(&self.text)?;
+    /// The hardware without what is fitted.
+    pub(super) fn plain_hardware(&self) -> Result<Hardware, ExperimentError> {
+        let (model, costs) = (testbed::plain_model(&self.text)?, self.costs.costs);
+        Ok(Hardware { model, costs, flush_hop: Span::ZERO })
+    }
+
+    /// The hardware with everything that was fitted.
+    pub(super) fn hardware(&self) -> Result<Hardware, ExperimentError> {
+        let mut hardware = self.plain_hardware()?;
         for fit in &self.text.fit {
-            model = self.with(&model, &fit.line(fit.value))?;
+            fit.set(&mut hardware, self.patch(), fit.value)?;
         }
         if !self.drive.is_empty() {
-            model = self.with(&model, &self.drive)?;
+            hardware.model = self.with(&hardware.model, &self.drive)?;
         }
-        Ok(model)
+        Ok(hardware)
     }
 }
+
+/// The parameter of a machine that can be fitted, and the most that it can be: a second.
+const FLUSH_HOP: &str = "flush_hop_us";
+const FLUSH_HOP_MAX_US: f64 = 1e6;
 
 /// A range of a million tenths is cut to one of them in 20.
 const STEPS_MAX: u32 = 24;

@@ -27,6 +27,12 @@ pub enum Metric {
     FlushMax,
     /// Mean latency of dbench's `WriteX`.
     WriteAverage,
+    /// Longest latency of dbench's `WriteX`.
+    WriteMax,
+    /// Flushes that a member was sent for each flush that the volume was asked for.
+    FlushRounds,
+    /// Flush requests whose order the checker looked at; a run with one answered early fails.
+    FlushesChecked,
     /// KiB that members read for each MiB that the load wrote.
     Prereads,
     /// Wait that 99.9 % of prereads do not exceed.
@@ -45,7 +51,7 @@ pub enum Metric {
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 16] = [
+const TABLE: [(Metric, &str, &str, bool); 19] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -55,6 +61,9 @@ const TABLE: [(Metric, &str, &str, bool); 16] = [
     (Metric::FlushAverage, "flush_average", "ms", false),
     (Metric::FlushMax, "flush_max", "ms", false),
     (Metric::WriteAverage, "write_average", "ms", false),
+    (Metric::WriteMax, "write_max", "ms", false),
+    (Metric::FlushRounds, "flush_rounds", "1", false),
+    (Metric::FlushesChecked, "flushes_checked", "1", true),
     (Metric::Prereads, "prereads", "KiB/MiB", false),
     (Metric::PrereadWaitP999, "preread_wait_p999", "ms", false),
     (Metric::PrereadWaitMax, "preread_wait_max", "ms", false),
@@ -89,7 +98,15 @@ impl Metric {
 
     /// Whether a run may have nothing of it, with nothing wrong.
     pub(super) fn may_be_none(self) -> bool {
-        matches!(self, Self::Prereads | Self::PrereadWaitP999 | Self::PrereadWaitMax)
+        matches!(
+            self,
+            Self::FlushAverage
+                | Self::FlushRounds
+                | Self::FlushesChecked
+                | Self::Prereads
+                | Self::PrereadWaitP999
+                | Self::PrereadWaitMax
+        )
     }
 }
 

@@ -59,12 +59,13 @@ pub use text::{Assumed, Case, ClaimKind, Column, Published, PublishedRow};
 pub use watch::{Inside, Series, TICK, Totals};
 
 use crate::statistics::Estimate;
-use testbed::{Hardware, Testbed};
+use testbed::Testbed;
 use text::Text;
 
 /// The experiments that weft has, by patch.
 const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/000.toml"),
+    include_str!("../../../../experiments/002.toml"),
     include_str!("../../../../experiments/004.toml"),
 ];
 
@@ -391,10 +392,6 @@ impl Experiment {
             }
         }
         Ok(jobs)
-    }
-
-    fn hardware(&self) -> Result<Hardware, ExperimentError> {
-        Ok(Hardware { model: self.model()?, costs: self.costs.costs })
     }
 
     /// Everything that is compared.

@@ -21,6 +21,8 @@ const LOOK: Span = Span::millis(1);
 pub(super) struct Hardware {
     pub(super) model: Model,
     pub(super) costs: Costs,
+    /// A hop between threads.
+    pub(super) flush_hop: Span,
 }
 
 /// What a run needs apart from its load: machine and page cache.
@@ -54,19 +56,23 @@ impl Testbed {
                 .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
             knobs.set(knob);
         }
-        let level = level::written().map(|row| row.level).find(|known| known.name() == level);
+        let levels = || level::LEVELS.iter().map(|row| row.level);
+        let level = levels().find(|known| known.name() == level);
         let level = level.ok_or_else(|| {
-            let names: Vec<_> = level::written().map(|row| row.level.name()).collect();
+            let names: Vec<_> = levels().map(|level| level.name()).collect();
             unknown(text, "machine.level", &text.machine.level, &names.join(", "))
         })?;
+        let model = hardware.model.with(&case.drive);
         let parts = MachineParts {
             level,
-            model: hardware.model.clone(),
+            model: model
+                .map_err(|source| ExperimentError::Model { patch: text.patch.clone(), source })?,
             members: *members,
             chunk: Bytes::kib(*chunk_kib).sectors_floor(),
             member_size: None,
             knobs,
             costs: hardware.costs.times(case.costs_times),
+            flush_hop: Span(hardware.flush_hop.0 * case.hops_times),
             seed: 0,
         };
         Ok(Self { parts, pool: pool(text)? })
@@ -75,7 +81,8 @@ impl Testbed {
     /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as
     /// the texts are that name them.
     pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
-        let MachineParts { level, model, members, chunk, knobs, costs, .. } = &self.parts;
+        let MachineParts { level, model, members, chunk, knobs, costs, flush_hop, .. } =
+            &self.parts;
         let of_knob = |row: &knobs::KnobRow| (row.name.to_owned(), knobs.show(row.name).into());
         let knobs: serde_json::Map<_, _> = knobs::TABLE.iter().map(of_knob).collect();
         let costs: serde_json::Map<_, _> =
@@ -87,6 +94,7 @@ impl Testbed {
             "drive": model.to_toml(),
             "knobs": knobs,
             "costs": costs,
+            "flush_hop_ns": flush_hop.0,
             "page_cache": format!("{:?}", self.pool),
             "load": format!("{:?}", case.load),
         })

@@ -23,7 +23,10 @@ fn all_texts_are_understood_and_name_each_other_apart() {
         assert_eq!(Experiment::named(known.name()).unwrap().hash, known.hash);
     }
     let error = Experiment::named("oo1").unwrap_err().to_string();
-    assert_eq!(error, "oo1: no such experiment; expected one of 000 (priority), 004 (stripe-size)");
+    assert_eq!(
+        error,
+        "oo1: no such experiment; expected one of 000 (priority), 002 (flush-batch), 004 (stripe-size)"
+    );
 }
 
 #[test]
@@ -33,8 +36,8 @@ fn a_text_with_a_mistake_is_refused_by_name() {
         ("[machine]", "[machines]", "`machines`"),
         (
             "level = \"raid5\"",
-            "level = \"raid1\"",
-            "machine.level: found \"raid1\", expected one of",
+            "level = \"raid3\"",
+            "machine.level: found \"raid3\", expected one of",
         ),
         ("costs = \"frozen*4\"", "costs = \"free\"", "costs: found \"free\", expected zero,"),
         ("of = \"dd-512\"", "of = \"dd-513\"", "row.of: found \"dd-513\", expected one of dd-256,"),
@@ -287,8 +290,11 @@ fn experiments_30_a_fit_does_not_see_what_is_to_be_predicted() {
     known.text.fit[0].loosen();
     let find = |known: &Experiment| {
         let (fit, figures) = (&known.text.fit[0], known.figures());
-        let model = testbed::plain_model(&known.text).unwrap();
-        known.find(fit, &model, figures.baseline(), quick(1, 1), &|_, _, _| ()).unwrap().parameter
+        let hardware = known.plain_hardware().unwrap();
+        known
+            .find(fit, &hardware, figures.baseline(), quick(1, 1), &|_, _, _| ())
+            .unwrap()
+            .parameter
     };
     let seen = find(&known);
     for row in &mut known.text.row {
@@ -306,10 +312,10 @@ fn experiments_30_a_fit_does_not_see_what_is_to_be_predicted() {
 #[test]
 fn what_was_fitted_makes_the_baseline_come_out() {
     for known in Experiment::all().unwrap() {
-        let model = known.model().unwrap();
+        let hardware = known.hardware().unwrap();
         for fit in known.fits() {
             let figure = known.row_of(fit).unwrap().published.baseline.unwrap();
-            let says = known.says(fit, &model, fit.value, quick(2, 11)).unwrap();
+            let says = known.says(fit, &hardware, fit.value, quick(2, 11)).unwrap();
             assert!((says / figure - 1.0).abs() < 0.03, "{}: {says}, published {figure}", fit.row);
         }
     }

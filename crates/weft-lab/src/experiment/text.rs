@@ -112,6 +112,12 @@ pub struct Case {
     /// Factor on the machine's CPU costs.
     #[serde(default = "one")]
     pub costs_times: u64,
+    /// Factor on the machine's hops between threads.
+    #[serde(default = "one")]
+    pub(super) hops_times: u64,
+    /// Lines of the drive's model that are others in this case, after what was fitted.
+    #[serde(default)]
+    pub(super) drive: String,
     /// Workload that uses the volume.
     pub load: Load,
 }

@@ -9,7 +9,6 @@
 //! Several are separated by commas. [`drawn`] plans faults that the level bears, from a seed.
 
 use thiserror::Error;
-use weft_engine::layout::level::LevelRow;
 use weft_ondisk::Level;
 use weft_sim::machine::{FaultKind, PlannedFault};
 use weft_sim::rng::Rng;
@@ -103,7 +102,8 @@ fn time(text: &str) -> Option<Span> {
 }
 
 /// Faults that the level bears, within `span`: a member is slow from some time on; later another
-/// one fails, or has blocks that cannot be read, or with RAID 6 both happen to two.
+/// one fails, or has blocks that cannot be read, or with RAID 6 both happen to two. Without
+/// redundancy the slow member is all.
 #[must_use]
 pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<PlannedFault> {
     let mut rng = Rng::new(seed ^ 0x6661_756c_7473);
@@ -124,11 +124,11 @@ pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<Planned
     let slow = planned(0, early, FaultKind::Slow { factor });
     let fails = planned(1, late, FaultKind::Gone);
     let media = planned(2, early, FaultKind::Media { one_in: 200 });
-    let two_may_fail = LevelRow::of(level).parities > 1;
-    match (two_may_fail, fails_or_not) {
-        (true, _) => vec![slow, fails, media],
-        (false, 0) => vec![slow, fails],
-        (false, _) => vec![slow, media],
+    match (level, fails_or_not) {
+        (Level::Linear | Level::Raid0, _) => vec![slow],
+        (Level::Raid6, _) => vec![slow, fails, media],
+        (Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid10, 0) => vec![slow, fails],
+        (Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid10, _) => vec![slow, media],
     }
 }
 

@@ -2,18 +2,17 @@
 
 use thiserror::Error;
 use weft_engine::knobs::Knobs;
-use weft_engine::layout::level::{LevelRow, listed};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
-use weft_units::Bytes;
+use weft_units::{Bytes, Span};
 
 use super::SimulateError;
 
 /// An array of simulated drives, and the host that it is on.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// RAID 4, 5 or 6.
+    /// Any level.
     pub level: Level,
     /// A drive for each member, by the name of its model.
     pub members: Vec<(String, Model)>,
@@ -39,15 +38,6 @@ pub struct Volume {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// The level has no parity.
-    #[error(
-        "level: found {found}, expected {}: the levels that are simulated so far",
-        listed(Level::name, "or")
-    )]
-    Level {
-        /// Level that was asked for.
-        found: Level,
-    },
     /// As many models as members, or one for all.
     #[error(
         "devices: found {found} models for {members} members, expected one for all, or one for each"
@@ -96,9 +86,6 @@ impl Volume {
     /// # Errors
     /// There is no such volume.
     pub fn machine(&self) -> Result<Machine, SimulateError> {
-        if !LevelRow::of(self.level).writes {
-            return Err(VolumeError::Level { found: self.level }.into());
-        }
         let Bytes(chunk) = self.chunk;
         if chunk == 0 || !chunk.is_multiple_of(4096) || chunk > 1 << 30 {
             return Err(VolumeError::Chunk { found: chunk }.into());
@@ -121,6 +108,7 @@ impl Volume {
             member_size: self.member_size.map(Bytes::sectors_floor),
             knobs: self.knobs,
             costs: self.costs.costs,
+            flush_hop: Span::ZERO,
             seed: self.seed,
         };
         let mut machine = Machine::of_models(&parts, &models)?;

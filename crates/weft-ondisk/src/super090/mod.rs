@@ -213,6 +213,12 @@ impl Super090 {
     /// Bit of `state`: there is a bitmap behind the superblock.
     pub const BITMAP_PRESENT: u32 = 1 << 8;
 
+    /// Sectors from the superblock to its bitmap.
+    pub const BITMAP_OFFSET: i32 = 8;
+
+    /// Sectors that a bitmap can have, behind the 4 KiB of the superblock.
+    pub(crate) const BITMAP_SECTORS: u64 = RESERVED_090.0 - 8;
+
     /// Sector of the superblock on a member of this size; `None` when that is too small.
     ///
     /// Source   the start of the last whole, aligned 64 KiB
@@ -454,7 +460,8 @@ impl Super090 {
     #[must_use]
     pub fn bitmap_room(&self) -> Option<SectorRange> {
         let present = self.state & Self::BITMAP_PRESENT != 0;
-        present.then(|| SectorRange::new(self.super_offset.0 + 8, RESERVED_090.0 - 8))
+        let start = self.super_offset.0.checked_add_signed(Self::BITMAP_OFFSET.into())?;
+        present.then(|| SectorRange::new(start, Self::BITMAP_SECTORS))
     }
 
     /// The uuid that a bitmap of this array carries: the words as they are stored.

@@ -191,6 +191,9 @@ pub struct Super1 {
 }
 
 impl Super1 {
+    /// Bit of `devflags`: the member is read only when no other has the data.
+    pub const WRITE_MOSTLY: u8 = 1;
+
     /// Reads a superblock and checks all that can be checked on one member.
     ///
     /// Shape    `bytes` are the 4096 at [`Minor::position`] of the member; more are ignored
@@ -427,6 +430,11 @@ impl Super1 {
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         let mut reasons = self.feature_map.unwritable();
+        let follows = self.feature_map.contains(Features::RECOVERY_BITMAP);
+        if follows && self.bitmap_offset().is_none() {
+            let what = "a recovery that follows a bitmap, without one";
+            reasons.push(Reason { name: "RECOVERY_BITMAP", what });
+        }
         if self.bitmap_offset() == Some(0) {
             reasons.push(Reason { name: "bitmap_offset", what: "a bitmap without a place" });
         }
@@ -518,12 +526,11 @@ impl Features {
     /// Features that weft understands but does not keep up to date, so that it must not write.
     ///
     /// A bitmap is not among them: whether an array with one may be written depends on the bitmap,
-    /// see [`crate::Bitmap::may_fall_behind`].
-    const UNWRITABLE: [(Self, &'static str); 8] = [
+    /// see [`crate::Bitmap::may_be_kept`].
+    const UNWRITABLE: [(Self, &'static str); 7] = [
         (Self::RESHAPE, "a reshape under way"),
         (Self::BADBLOCKS, "a bad-block log that is not empty"),
         (Self::REPLACEMENT, "a member being replaced"),
-        (Self::RECOVERY_BITMAP, "a recovery that follows a bitmap"),
         (Self::CLUSTERED, "an array shared by a cluster"),
         (Self::JOURNAL, "a journal member"),
         (Self::PPL, "a partial parity log"),

@@ -11,6 +11,7 @@ use weft_engine::assemble::Candidate;
 use weft_ondisk::Metadata;
 use weft_units::{Bytes, Sectors};
 
+use super::extent::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
 use crate::buffers::AlignedBytes;
 use crate::overlay::Overlay;
@@ -60,6 +61,11 @@ impl OpenMember {
             return Damage::default();
         };
         Damage { is_cut: found.stx_size < self.end(), is_deleted: found.stx_nlink == 0 }
+    }
+
+    /// Whether its block device zeroes and unmaps a range on demand; no for files.
+    pub(crate) fn device_discards(&self) -> bool {
+        zeroes_and_unmaps(self.identity)
     }
 
     /// Whether the kernel may have to wait for another process or host to begin a request to it.
@@ -121,12 +127,11 @@ impl OpenMember {
         let overlay = Overlay::open(&self, dir, access)?;
         if overlay.is_some() {
             self.access = access;
-            // The member has what is below.
-            self.info.discards = false;
             // Of one directory as a rule, and so of one file system.
             self.info.space = Some(0);
         }
         self.overlay = overlay.map(Arc::new);
+        self.info.discards = self.can_discard();
         Ok(self)
     }
 

@@ -12,7 +12,7 @@ use weft_engine::MemberInfo;
 use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
 
 use super::error::error_of;
-use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed};
+use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed, turns};
 use super::lock::LOCK_POLL;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
 use crate::spec::{Located, Place, window_within};
@@ -136,7 +136,8 @@ impl OpenOptions {
             overlay: None,
         };
         member.may_block = !is_block && may_block(&member.file);
-        member.info.discards = access == Access::ReadWrite && member.can_discard();
+        member.info.discards = member.can_discard();
+        member.info.device.rotational = turns(member.identity);
         Ok(member)
     }
 

@@ -7,6 +7,9 @@
 //! 4  each overlay gets a file `.committed` beside it, and is removed
 //! ```
 //!
+//! A hole of the overlay, where something was discarded, becomes a hole of the member, or zeroes if
+//! the member can have none.
+//!
 //! A crash anywhere leaves overlays that still have everything, so that doing all of it again from
 //! the start gives the same members. Superblocks come last: until then no member says that it has
 //! what it may only have in part.
@@ -26,6 +29,8 @@ use weft_units::{Bytes, MemberIndex};
 use super::format::{GRANULE, Header, OverlayState};
 use super::{Base, Overlay, index, io_error, sync_dir};
 use crate::devices::{Access, DeviceError, MemberSpec, OpenMember, OpenOptions};
+use crate::holes::Stretch;
+use crate::threads::punch;
 
 /// Writes that a commit would make to one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +39,7 @@ pub struct CommitPlan {
     pub label: String,
     /// Path of the member's overlay.
     pub overlay: PathBuf,
-    /// Bytes to write.
+    /// Bytes to write, or to make a hole of.
     pub bytes: Bytes,
     /// Whether a commit was begun before.
     pub begun: bool,
@@ -296,13 +301,24 @@ fn copy(
     let mut bytes = vec![0; index(COPY_BYTES)];
     for run in runs.filter(|run| is_super(run) == superblocks) {
         let end = run.end.min(size.bytes().0);
-        let part = &mut bytes[..index(end - run.start)];
-        overlay
-            .read_at(part, run.start)
-            .map_err(|source| io_error(member, "reading its overlay", source))?;
-        write_all_at(member, part, member.start().0 + run.start)
-            .map_err(|source| io_error(member, "write", source))?;
-        progress(Bytes(end - run.start));
+        let mut next = run.start;
+        while next < end {
+            let Stretch { hole, len } = overlay.stretch(&(next..end));
+            let part = &mut bytes[..index(len.0)];
+            overlay
+                .read_at(part, next)
+                .map_err(|source| io_error(member, "reading its overlay", source))?;
+            let place = member.start().0 + next;
+            // A file system that calls data a hole (some did, for data not yet written back) must
+            // not cost the data.
+            let is_hole = hole && part.iter().all(|byte| *byte == 0);
+            if !(is_hole && punch(member, place, len.0).is_ok()) {
+                write_all_at(member, part, place)
+                    .map_err(|source| io_error(member, "write", source))?;
+            }
+            progress(len);
+            next += len.0;
+        }
     }
     Ok(())
 }

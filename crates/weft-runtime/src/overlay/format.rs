@@ -3,7 +3,8 @@
 //! ```text
 //! byte 0         header, in one sector, so that a crash leaves the old one or the new one
 //! byte 4096      map: a bit for each granule of 4096 bytes, 1 where the overlay has it
-//! `data_at`      data: each granule at the place that it has on the member; holes where it has none
+//! `data_at`      data: each granule at the place that it has on the member; holes where it has
+//!                none, and where it has zeroes that were discarded
 //! ```
 //!
 //! The map needs no sum: a bit turns from 0 to 1 once, after the granule is durable, so that any

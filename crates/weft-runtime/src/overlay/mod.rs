@@ -8,6 +8,8 @@
 //! memory; a flush makes the data durable, then writes the map, then makes that durable. So after a
 //! crash a granule is there as a whole or not at all, what was flushed is there, and what was not
 //! is as old or as new as on a disk. A write of less than a granule copies the rest of it first.
+//! What is discarded is a bit of the map over a hole of the overlay's file, which reads as zeroes
+//! and becomes a hole of the member with the commit.
 //!
 //! `format.rs` is the file, `map.rs` what is where, `ring.rs` brings requests here, and `commit.rs`
 //! writes an overlay into its member.
@@ -34,8 +36,10 @@ use weft_units::Bytes;
 
 use crate::buffers::Buffer;
 use crate::devices::{Access, DeviceError, OpenMember, lock_file, unlock_file};
+use crate::holes::{Stretch, can_punch, stretch_of};
 use crate::ring::{Action, RingOp};
 use crate::spec::read_exact_at;
+use crate::threads::punch;
 
 pub use commit::{Commit, CommitPlan, discard};
 pub use ring::OverlayRing;
@@ -240,8 +244,7 @@ impl Overlay {
         // A write would make it longer again, and zeros of what was cut off.
         self.refuse_cut()?;
         let moved = match &mut op.action {
-            // The member has what is below; who asked stores zeros.
-            Action::Discard { .. } => Err(Errno::OPNOTSUPP),
+            Action::Discard { len } => self.discard(&(at..at + *len)).map(|()| 0),
             Action::Flush => self.flush().map(|()| 0),
             Action::Read(buffer) => {
                 let len = limit.min(buffer.len() - skip);
@@ -294,15 +297,7 @@ impl Overlay {
     fn store(&self, buffer: &Buffer, skip: usize, len: usize, at: u64) -> Result<(), Errno> {
         assert_eq!(self.access, Access::ReadWrite, "an overlay that was opened read-only");
         let range = at..at + len as u64;
-        let new_pages = self.map().pages_new(&range);
-        for page in new_pages {
-            // A flush that finds no space for the map could not be repeated; a write can.
-            let place = MAP_AT + page * PAGE as u64;
-            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), place, PAGE as u64) {
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        self.reserve_map(&range)?;
         self.complete_granules(&range)?;
         let mut next = range.start;
         while next < range.end {
@@ -315,6 +310,61 @@ impl Overlay {
             }
         }
         self.map().set(&range);
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes: a hole in place of the granules that it covers, zeroes in
+    /// those that it covers in part.
+    ///
+    /// Errors    `EOPNOTSUPP` where the overlay's file system has no holes: who asked stores zeroes
+    fn discard(&self, range: &Range<u64>) -> Result<(), Errno> {
+        assert_eq!(self.access, Access::ReadWrite, "an overlay that was opened read-only");
+        self.reserve_map(range)?;
+        self.complete_granules(range)?;
+        let start = range.start.next_multiple_of(GRANULE);
+        // The last granule may be longer than what the member has of it.
+        let end = if range.end == self.header.size {
+            range.end.next_multiple_of(GRANULE)
+        } else {
+            range.end / GRANULE * GRANULE
+        };
+        let edges = if start < end {
+            punch(&self.file, self.data_at() + start, end - start)?;
+            [range.start..start, end.min(range.end)..range.end]
+        } else {
+            let middle = start.min(range.end);
+            [range.start..middle, middle..range.end]
+        };
+        for edge in edges.iter().filter(|edge| !edge.is_empty()) {
+            let zeroes = &[0; GRANULE_LEN][..index(edge.end - edge.start)];
+            let written = self.file.write_all_at(zeroes, self.data_at() + edge.start);
+            written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        }
+        self.map().set(range);
+        Ok(())
+    }
+
+    /// Whether what is discarded can be a hole of its file.
+    pub(crate) fn can_discard(&self) -> bool {
+        can_punch(&self.file)
+    }
+
+    /// Stretch of a range that the overlay has: a hole of its file, or data.
+    fn stretch(&self, range: &Range<u64>) -> Stretch {
+        stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
+    }
+
+    /// Takes the space of the map's pages that a range will be the first to set a bit of: a flush
+    /// that finds no space for the map could not be repeated; a write can.
+    fn reserve_map(&self, range: &Range<u64>) -> Result<(), Errno> {
+        let new_pages = self.map().pages_new(range);
+        for page in new_pages {
+            let place = MAP_AT + page * PAGE as u64;
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), place, PAGE as u64) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
         Ok(())
     }
 

@@ -63,6 +63,14 @@ fn write(member: &OpenMember, at: u64, bytes: &[u8], durable: bool) {
     assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(bytes.len()));
 }
 
+/// Discards, and returns that it was one.
+fn discard_at(member: &OpenMember, at: u64, len: u64) -> u32 {
+    let action = Action::Discard { len };
+    let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: 0 };
+    assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(0));
+    1
+}
+
 fn read(member: &OpenMember, at: u64, len: usize) -> Vec<u8> {
     let action = Action::Read(Buffer::Owned(AlignedBytes::zeroed(len)));
     let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: len };
@@ -77,6 +85,7 @@ fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
     let base = bench.base();
     let mut model = base[4096..4096 + usize::try_from(SIZE).unwrap()].to_vec();
     let mut rng = Rng::new(4711);
+    let mut discarded = 0;
     for round in 0..12_u64 {
         let member = bench.member(Access::ReadWrite).unwrap();
         assert_eq!(content(&member), model, "round {round}");
@@ -96,17 +105,22 @@ fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
             }
             let (from, bytes) =
                 (usize::try_from(at * 512).unwrap(), usize::try_from(len * 512).unwrap());
-            if kind < 3 {
+            if kind < 2 {
                 assert_eq!(read(&member, at * 512, bytes), model[from..from + bytes]);
                 continue;
             }
             let fill = u8::try_from((round * 40 + step) % 251).unwrap();
-            let data = vec![fill; bytes];
+            let is_discard = kind == 2;
+            let data = vec![if is_discard { 0 } else { fill }; bytes];
             for sector in (from..from + bytes).step_by(512) {
                 let old = model[sector..sector + 512].to_vec();
                 since.entry(sector).or_default().push(old);
             }
-            write(&member, at * 512, &data, kind == 7);
+            if is_discard {
+                discarded += discard_at(&member, at * 512, bytes as u64);
+            } else {
+                write(&member, at * 512, &data, kind == 7);
+            }
             model[from..from + bytes].copy_from_slice(&data);
             if kind == 7 {
                 // All that came before is durable with it, or it is alone: both are allowed.
@@ -127,7 +141,53 @@ fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
         model = after;
     }
     assert_eq!(bench.base(), base, "the member was never written");
+    assert!(discarded > 30, "{discarded} discards");
     assert!(bench.member(Access::ReadOnly).unwrap().overlay().unwrap().bytes().0 > 100_000);
+}
+
+#[test]
+fn what_was_discarded_is_a_hole_of_the_overlay_and_then_of_the_member() {
+    // From and to the middle of a granule, within one, whole ones, and up to the end of the member.
+    for (at, len) in [
+        (512, 256 << 10),
+        (4096 + 1024, 1024),
+        (3584, 1024),
+        (8192, 512 << 10),
+        (SIZE - 1536 - 8192, 8192 + 1536),
+        (0, SIZE),
+    ] {
+        let bench = Bench::new();
+        let base = bench.base();
+        let member = bench.member(Access::ReadWrite).unwrap();
+        assert!(member.info().discards);
+        let mut expected = content(&member);
+        write(&member, 12_288, &[9; 8192], false);
+        expected[12_288..20_480].fill(9);
+        discard_at(&member, at, len);
+        let (from, to) = (usize::try_from(at).unwrap(), usize::try_from(at + len).unwrap());
+        expected[from..to].fill(0);
+        assert!(content(&member) == expected, "{at} {len}");
+        let blocks = std::fs::metadata(bench.overlay_file()).unwrap().blocks();
+        assert!(blocks * 512 < 64 << 10, "{at} {len}: the overlay has {blocks} blocks");
+        assert_eq!(bench.base(), base);
+        let mut flush =
+            RingOp { id: 0, file: 0, action: Action::Flush, offset: 0, skip: 0, limit: 0 };
+        assert_eq!(member.overlay().unwrap().perform(&mut flush), Ok(0));
+        drop(member);
+        let blocks = |path: &str| std::fs::metadata(bench.dir.path().join(path)).unwrap().blocks();
+        let stored = blocks("base") * 512;
+        let specs = std::slice::from_ref(&bench.spec);
+        let commit = Commit::open(&bench.overlays(), specs, Access::ReadWrite).unwrap();
+        let (planned, mut told) = (commit.plans()[0].bytes, 0);
+        commit.run(&mut |bytes| told += bytes.0).unwrap();
+        assert!(planned.0 - told < 4096, "{planned:?} {told}");
+        let after = bench.base();
+        assert!(after[4096..4096 + expected.len()] == expected, "{at} {len}");
+        assert_eq!(after[4096 + expected.len()..], base[4096 + expected.len()..]);
+        let saved = stored - blocks("base") * 512;
+        assert!(saved + 4 * 4096 >= len, "{at} {len}: the member stores {saved} bytes less");
+        assert!(saved <= len, "{at} {len}: the member stores {saved} bytes less");
+    }
 }
 
 #[test]

@@ -174,15 +174,20 @@ impl Acknowledge {
         let stored = view.array.stored_by(request.op, request.range);
         let Some(range) = stored.filter(|range| range.len.0 > 0 && !advice) else { return };
         for (array_sector, column) in view.array.columns(range) {
-            for slot in column.slots() {
+            for place in &column.places {
+                let slot = place.slot;
                 let believed = view.record.believed(slot);
                 let believed = believed.filter(|disk| view.written.believed(slot) == Some(*disk));
                 let Some(disk) = believed else { continue };
-                let at = column.sector + view.array.data_offset[disk].0;
+                let at = place.sector + view.array.data_offset[disk].0;
                 let stored = self.stored.get(&(disk, at));
                 let fresh = stored.filter(|stored| stored.submitted > request.received);
                 let Some(stored) = fresh else {
-                    let which = if slot == column.data { "data" } else { "parity" };
+                    let which = match (slot == column.data, view.array.has_parity()) {
+                        (true, true) => "data",
+                        (false, true) => "parity",
+                        (_, false) => "copy",
+                    };
                     let recorded = if view.disks[disk].faults.gone || stored.is_none() {
                         ", and no survivor records that it misses it"
                     } else {
@@ -209,6 +214,10 @@ impl Acknowledge {
                         ),
                     ));
                     return;
+                }
+                if stored.known_durable >= stored.submitted {
+                    // It needs no flush.
+                    continue;
                 }
                 let relied_on = self.relied_on.entry(disk).or_default();
                 *relied_on = (*relied_on).max(stored.completed);

@@ -15,7 +15,8 @@ const NAME: &str = "P5 dirty and degraded";
 /// dirty.
 #[must_use]
 pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>) -> bool {
-    let geometry = &array.geometry;
+    // A copy is never computed.
+    let Some(geometry) = array.layout.parity() else { return false };
     let stripes = geometry.member_size().0 / geometry.chunk().0;
     let holds_data = |slot: u16| {
         (0..stripes).any(|stripe| {

@@ -8,13 +8,13 @@
 //! wrong until they are done. What is written to a member that is being rebuilt does not count, and
 //! neither does what makes a block good that could not be read: it changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::{Input, MemberOp, Origin, Output, Token};
+use weft_engine::{Input, MemberOp, Notice, Origin, Output, Token};
 use weft_ondisk::{Role, Superblock, Version};
-use weft_units::Sectors;
+use weft_units::{MemberIndex, SECTOR_BYTES, Sectors, Slot};
 
-use super::{View, Violation};
+use super::{View, Violation, bits};
 use crate::disk::Disk;
 
 const NAME: &str = "I5 dirty before data";
@@ -24,6 +24,8 @@ const NAME: &str = "I5 dirty before data";
 pub struct Dirty {
     /// Data writes that are outstanding.
     writes: BTreeMap<Token, Write>,
+    /// Members that the engine said have failed.
+    failed: BTreeSet<MemberIndex>,
     /// The one that is being submitted.
     submitted: Option<Token>,
 }
@@ -33,7 +35,9 @@ struct Write {
     /// Number of the superblock update by which superblocks know its disk. Taken down when it is
     /// submitted: a disk that becomes shorter may lose its superblock before it answers.
     number: Option<u32>,
-    /// Its first data sector.
+    /// Its disk and sectors.
+    place: bits::Place,
+    /// The column of its first sector.
     column: u64,
     /// Whether it is a client's, or changes what the member holds.
     counts: bool,
@@ -49,16 +53,37 @@ impl Dirty {
 
     /// See [`super::Checkers::output`].
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
+        // Where nothing can disagree nothing is marked.
+        if view.array.is_striped() {
+            return;
+        }
+        if let Output::Notice(Notice::MemberFailed { member, .. }) = output {
+            self.failed.insert(*member);
+        }
         let Output::Submit { token, member, op, attr } = output else { return };
         match op {
             MemberOp::Discard { at, .. } | MemberOp::Write { at, .. } => {
+                let count = match op {
+                    MemberOp::Discard { len, .. } => len.0,
+                    MemberOp::Write { from, .. } => {
+                        from.iter().map(|part| u64::from(part.len)).sum::<u64>() / SECTOR_BYTES
+                    }
+                    _ => 0,
+                };
                 let (disk, counts) = (view.disk(*member), attr.origin != Origin::Sync);
-                let column = view.array.data_sector(disk, at.0).unwrap_or(0);
+                let column = view.column_at(disk, at.0).unwrap_or(0);
                 let number = view.record.of(disk).map(Superblock::dev_number);
-                self.writes.insert(*token, Write { number, column, counts });
+                let place = (disk, at.0, count);
+                self.writes.insert(*token, Write { number, place, column, counts });
                 self.submitted = Some(*token);
             }
-            MemberOp::WriteMetadata { bytes, .. } => self.superblock(view, bytes, found),
+            MemberOp::WriteMetadata { at, bytes } => {
+                self.superblock(view, bytes, found);
+                let counts = |write: &&Write| write.counts && view.record.is_in_sync(write.place.0);
+                let outstanding = self.writes.values().filter(counts).map(|write| write.place);
+                let to = (view.disk(*member), at.0);
+                bits::before_clear(view, to, bytes, outstanding, found);
+            }
             MemberOp::Flush | MemberOp::Read { .. } => {}
         }
     }
@@ -81,6 +106,9 @@ impl Dirty {
         // Nobody believes a member that is being rebuilt.
         let rebuilt = !write.counts && !view.record.is_in_sync(disk);
         write.counts |= changes && !rebuilt;
+        if changes && !rebuilt {
+            bits::before_data(view, (disk, at, count), bytes, found);
+        }
         if changes && !rebuilt && !view.record.all_dirty() {
             found.push(Violation::new(
                 NAME,
@@ -103,10 +131,16 @@ impl Dirty {
         if clean_to == 0 {
             return;
         }
+        // Under 0.90 the number of a member is its place, and another may have it by now.
+        let replaced = |disk: usize| {
+            let index = view.disk_of.iter().rposition(|known| *known == disk);
+            let index = index.map(|index| MemberIndex(index as u16));
+            sb.version() == Version::V0_90 && index.is_some_and(|it| self.failed.contains(&it))
+        };
         // What a member still does that the superblock itself says has left counts for nothing.
         let has_left = |write: &Write| {
             let role = write.number.and_then(|number| sb.role(number).ok());
-            role.is_some_and(|role| !matches!(role, Role::Active(_)))
+            role.is_some_and(|role| !matches!(role, Role::Active(_))) || replaced(write.place.0)
         };
         let covered = |write: &Write| write.counts && write.column < clean_to;
         if self.writes.values().any(|write| covered(write) && !has_left(write)) {
@@ -114,14 +148,18 @@ impl Dirty {
         }
         for (disk, state) in view.disks.iter().enumerate() {
             let data = view.array.data_offset.get(disk).map_or(0, |first| first.0);
-            let size = view.array.geometry.member_size().0.min(clean_to);
             // What the superblock itself says of the disk counts.
             let number = view.record.of(disk).map(|own| own.dev_number());
             let active = number.and_then(|number| sb.role(number).ok());
             if view.record.is_in_sync(disk)
                 && matches!(active, Some(Role::Active(_)))
                 && !state.faults.gone
-                && state.volatile().touches(data, size)
+                && !replaced(disk)
+                && view.record.own_slot(disk).is_some_and(|slot| {
+                    let range =
+                        |(at, count): (u64, u64)| state.volatile().touches(data + at, count);
+                    clean_ranges(view, slot, clean_to).into_iter().any(range)
+                })
             {
                 found.push(Violation::new(
                     NAME,
@@ -130,4 +168,14 @@ impl Dirty {
             }
         }
     }
+}
+
+/// The data sectors of a slot's member whose columns lie below a mark: first and count.
+fn clean_ranges(view: View<'_>, slot: Slot, clean_to: u64) -> Vec<(u64, u64)> {
+    let array = view.array;
+    if array.has_parity() || clean_to >= array.columns_count() {
+        return vec![(0, array.layout.member_size().0.min(clean_to))];
+    }
+    let places = (0..clean_to).flat_map(|column| array.places(column));
+    places.filter(|place| place.slot == slot).map(|place| (place.sector, 1)).collect()
 }

@@ -10,6 +10,7 @@
 //! | reads and the model | I1 durability, I2 old or new, I3 stable reads | `../model.rs` |
 //! | [`Acknowledge`] | I4 no early acknowledgement | `acknowledge.rs` |
 //! | [`Dirty`] | I5 dirty before data | `dirty.rs` |
+//! | [`bits`] | I20 bits before data, of the write-intent bitmap | `bits.rs` |
 //! | [`parity`] | I6 parity or dirty | `parity.rs` |
 //! | [`Untouched`] | I7 untouched data | `untouched.rs` |
 //! | [`Stale`] | I8 no stale member | `stale.rs` |
@@ -24,6 +25,8 @@
 //! Source   spec reliability.md §5
 
 mod acknowledge;
+mod array;
+pub mod bits;
 mod bounded_wait;
 mod bounds;
 pub mod consent;
@@ -40,10 +43,11 @@ mod untouched;
 use std::fmt;
 
 use weft_engine::assemble::Assembly;
-use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
-use weft_units::{ByteRange, MemberIndex, Sectors, Slot, Span, Time};
+use weft_engine::{Input, Output, Snapshot, Token};
+use weft_units::{MemberIndex, Span, Time};
 
 pub use acknowledge::Acknowledge;
+pub use array::{Array, Column, Place, Places};
 pub use bounded_wait::BoundedWait;
 pub use bounds::{Bounds, Limits};
 pub use dirty::Dirty;
@@ -52,11 +56,10 @@ pub use record::Record;
 pub use single_flight::SingleFlight;
 pub use stale::Stale;
 pub use untouched::Untouched;
-use weft_engine::layout::geometry::Geometry;
 
 use crate::disk::Disk;
 use crate::excuses::Excuses;
-use crate::model::{Model, pieces};
+use crate::model::Model;
 use crate::suspects::Suspects;
 
 /// A promise that was not kept.
@@ -79,88 +82,6 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.checker, self.message)
-    }
-}
-
-/// Where the array's data is on its members.
-#[derive(Clone, Debug)]
-pub struct Array {
-    /// Level, layout, sizes.
-    pub geometry: Geometry,
-    /// First data sector of each disk.
-    pub data_offset: Vec<Sectors>,
-}
-
-/// Who has to have stored what: one column of a stripe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
-    /// Data sector on each member.
-    pub sector: u64,
-    /// Slot that holds the array sector.
-    pub data: Slot,
-    /// Slot that holds P.
-    pub p: Slot,
-    /// Slot that holds Q, on RAID 6.
-    pub q: Option<Slot>,
-}
-
-impl Column {
-    /// All slots that a write of the array sector changes.
-    pub fn slots(self) -> impl Iterator<Item = Slot> {
-        [Some(self.data), Some(self.p), self.q].into_iter().flatten()
-    }
-}
-
-impl Array {
-    /// Slots and member sector of an array sector.
-    #[must_use]
-    pub fn column(&self, array_sector: u64) -> Column {
-        let position = self.geometry.locate(Sectors(array_sector));
-        let placement = self.geometry.placement(position.full_stripe);
-        let sector = position.sector.0;
-        Column { sector, data: position.slot, p: placement.p, q: placement.q }
-    }
-
-    /// The columns of a range of bytes, with the array sector of each.
-    pub fn columns(&self, range: ByteRange) -> impl Iterator<Item = (u64, Column)> + '_ {
-        pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
-    }
-
-    /// The part of a range that a trim discards.
-    #[must_use]
-    pub fn full_stripes_within(&self, range: ByteRange) -> ByteRange {
-        let bytes = self.geometry.full_stripe_bytes();
-        let first = range.start.0.div_ceil(bytes) * bytes;
-        let end = range.start.0.saturating_add(range.len.0) / bytes * bytes;
-        ByteRange::new(first, end.saturating_sub(first))
-    }
-
-    /// The sectors that an acknowledgement of a request speaks of; `None` if it stores nothing.
-    #[must_use]
-    pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
-        match op {
-            RequestOp::Flush | RequestOp::Read => None,
-            RequestOp::Trim => Some(self.full_stripes_within(range)),
-            RequestOp::Write | RequestOp::WriteZeroes => Some(range),
-        }
-    }
-
-    /// The data sector of an absolute one; `None` before the data.
-    #[must_use]
-    pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
-        let first = self.data_offset.get(disk)?.0;
-        absolute.checked_sub(first).filter(|sector| *sector < self.geometry.member_size().0)
-    }
-
-    /// The array sectors of a column, with their slots.
-    #[must_use]
-    pub fn data_of(&self, column: u64) -> Vec<(Slot, u64)> {
-        (0..self.geometry.members())
-            .filter_map(|slot| {
-                let sector = self.geometry.array_sector(Slot(slot), Sectors(column))?;
-                Some((Slot(slot), sector.0))
-            })
-            .collect()
     }
 }
 
@@ -188,6 +109,13 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// The column of an absolute sector of a disk. Without parity by the slot that the disk's own
+    /// superblock says.
+    #[must_use]
+    pub fn column_at(&self, disk: usize, absolute: u64) -> Option<u64> {
+        self.record.column_at(self.array, disk, absolute)
+    }
+
     /// The disk of a member.
     #[must_use]
     pub fn disk(&self, member: MemberIndex) -> usize {

@@ -1,9 +1,10 @@
-//! Checker I6, parity or dirty: the parity of every stripe is right, or the stripe is recorded as
-//! suspect.
+//! Checker I6, parity or dirty: the parity of every stripe is right and copies agree, or the stripe
+//! is recorded as suspect.
 //!
 //! Computes P and Q of every column anew from what is on the media and compares. A scrub says how
 //! much it looked at, so that a test can tell zero mismatches from zero stripes. RAID 6 with one
-//! member missing has one parity left to compare.
+//! member missing has one parity left to compare. Of mirrors it compares the copies that are there,
+//! and counts columns with one copy left, or none, as not written.
 //!
 //! After a cut a column is judged where the superblocks promise that its parity is right; and,
 //! whatever they say, where no write was under way: no member had anything of it that was not
@@ -17,7 +18,7 @@ use weft_engine::layout::geometry::Placement;
 use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
-use super::{Array, Record, View, Violation};
+use super::{Array, Place, Record, View, Violation};
 use crate::disk::Disk;
 
 const NAME: &str = "I6 parity or dirty";
@@ -80,7 +81,7 @@ pub fn scrub(
 }
 
 /// Members, of which enough are there to compare something.
-struct Media<'a> {
+pub(super) struct Media<'a> {
     disks: &'a [Disk],
     array: &'a Array,
     bytes: Bytes,
@@ -90,12 +91,16 @@ struct Media<'a> {
 }
 
 impl<'a> Media<'a> {
-    fn new(disks: &'a [Disk], array: &'a Array, record: &Record, bytes: Bytes) -> Option<Self> {
-        let slots = 0..array.geometry.members();
+    pub(super) fn new(
+        disks: &'a [Disk],
+        array: &'a Array,
+        record: &Record,
+        bytes: Bytes,
+    ) -> Option<Self> {
+        let slots = 0..array.members();
         let members: Vec<_> = slots.map(|slot| record.in_sync(Slot(slot))).collect();
-        let missing = members.iter().filter(|member| member.is_none()).count();
         let parity = Parity::detect();
-        let compares = missing < usize::from(array.geometry.parities());
+        let compares = array.has_redundancy(|slot| members[slot.index()].is_some());
         compares.then_some(Self { disks, array, bytes, parity, members })
     }
 
@@ -103,20 +108,29 @@ impl<'a> Media<'a> {
         self.members.contains(&None)
     }
 
-    /// Whether the parity of a column is right; `None` if it holds nothing but zeros.
-    fn look(&self, column: u64) -> Option<bool> {
-        let geometry = &self.array.geometry;
-        let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
-        let read = |disk: usize| {
-            let at = column + self.array.data_offset[disk].0;
-            match self.bytes {
+    /// Whether the parity of a column is right, or its copies agree; `None` if it holds nothing but
+    /// zeros, or there is nothing to compare.
+    pub(super) fn look(&self, column: u64) -> Option<bool> {
+        let read = |place: &Place| {
+            let disk = self.members[place.slot.index()]?;
+            let at = place.sector + self.array.data_offset[disk].0;
+            Some(match self.bytes {
                 Bytes::Durable => self.disks[disk].peek_stable(at, 1),
                 Bytes::Visible => self.disks[disk].peek(at, 1),
-            }
+            })
         };
-        let blocks: Vec<Option<Vec<u8>>> = self.members.iter().map(|disk| disk.map(read)).collect();
-        let zero = blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 0));
-        (!zero).then(|| consistent(&self.parity, &placement, &blocks))
+        let blocks: Vec<Option<Vec<u8>>> = self.array.places(column).iter().map(read).collect();
+        if blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 0)) {
+            return None;
+        }
+        let Some(geometry) = self.array.layout.parity() else {
+            let mut copies = blocks.iter().flatten();
+            let first = copies.next()?;
+            let mut others = copies.peekable();
+            return others.peek().is_some().then(|| others.all(|other| other == first));
+        };
+        let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
+        Some(consistent(&self.parity, &placement, &blocks))
     }
 }
 
@@ -189,13 +203,15 @@ pub fn after_cut(
         if !right {
             let says =
                 dirty_from.map_or("clean".to_owned(), |from| format!("dirty from {}", from.0));
+            let what = if view.array.has_parity() {
+                format!("the parity of column {column} is wrong")
+            } else {
+                format!("the copies of sector {column} differ")
+            };
             let who = if promised { "" } else { "; nobody was writing it" };
             found.push(Violation::new(
                 NAME,
-                format!(
-                    "after the cut the parity of column {column} is wrong and the array is \
-                     {says}{who}"
-                ),
+                format!("after the cut {what} and the array is {says}{who}"),
             ));
             break;
         }

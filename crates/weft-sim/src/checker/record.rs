@@ -2,16 +2,21 @@
 //!
 //! Checkers take this record from the media and never ask the engine for it.
 
-use weft_ondisk::{Role, Superblock, Version};
-use weft_units::{Sectors, Slot};
+use weft_ondisk::{
+    BITMAP_HEADER_BYTES, Bitmap, BitmapContext, ChunkState, Role, Superblock, Version,
+};
+use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 
+use super::Array;
 use crate::disk::Disk;
 use crate::faults::Faults;
 
-/// The durable superblock of every disk.
+/// The durable superblock and bitmap of every disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     supers: Vec<Option<Superblock>>,
+    /// Empty where no superblock that can be read says that there is one.
+    bitmaps: Vec<Option<Bitmap>>,
     gone: Vec<bool>,
     freshest: Option<usize>,
 }
@@ -21,6 +26,26 @@ fn parsed(disk: &Disk, version: Version) -> Option<Superblock> {
     // A member that was cut short behind its superblock is still known by it.
     let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
     Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.whole_size()).ok()
+}
+
+/// The sectors of a disk that its bitmap can have.
+fn bitmap_room(disk: &Disk, sb: &Superblock) -> Option<SectorRange> {
+    sb.bitmap_room(disk.whole_size()).ok().flatten()
+}
+
+/// The bitmap of a disk that has this superblock.
+fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
+    let room = bitmap_room(disk, sb)?;
+    let context = BitmapContext {
+        uuid: sb.bitmap_uuid(),
+        events: sb.events(),
+        sync_size: sb.sync_size(),
+        room: room.len,
+        origin: sb.as_v0_90().map(|old| old.order),
+    };
+    let count = room.len.0.min(8).min(disk.size().0.saturating_sub(room.start.0));
+    let bytes = (count > 0).then(|| disk.peek_stable(room.start.0, count))?;
+    Bitmap::parse(&bytes, &context).ok()
 }
 
 impl Record {
@@ -36,7 +61,12 @@ impl Record {
             }
             parsed(disk, version)
         };
-        Self::new(disks.iter().map(read).collect(), disks.iter().map(|d| d.faults.gone).collect())
+        let gone = disks.iter().map(|disk| disk.faults.gone).collect();
+        let mut record = Self::new(disks.iter().map(read).collect(), gone);
+        let bitmap = |(disk, sb): (&Disk, &Option<Superblock>)| bitmap_of(disk, sb.as_ref()?);
+        let bitmaps = disks.iter().zip(&record.supers).map(bitmap);
+        record.bitmaps = bitmaps.collect();
+        record
     }
 
     /// As they were written, also where they can never be read again: whoever wrote them does not
@@ -65,7 +95,67 @@ impl Record {
             })
             .max_by_key(|(events, disk)| (*events, std::cmp::Reverse(*disk)))
             .map(|(_, disk)| disk);
-        Self { supers, gone, freshest }
+        Self { supers, bitmaps: Vec::new(), gone, freshest }
+    }
+
+    /// Whether any disk has one.
+    #[must_use]
+    pub fn has_bitmaps(&self) -> bool {
+        self.bitmaps.iter().any(Option::is_some)
+    }
+
+    /// A disk that is there, in sync, and whose bitmap says that members agree about a column.
+    #[must_use]
+    pub fn clear_bit(&self, column: u64) -> Option<usize> {
+        let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
+        let says = |disk: &usize| self.bitmaps[*disk].as_ref().is_some_and(clear);
+        (0..self.bitmaps.len())
+            .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
+    }
+
+    /// The chunks whose bits metadata clear that are about to be written to a disk: the first
+    /// column of each, and how many.
+    #[must_use]
+    pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
+        let Some(Some(bitmap)) = self.bitmaps.get(disk) else { return Vec::new() };
+        let Some(room) = self.of(disk).and_then(|sb| bitmap_room(state, sb)) else {
+            return Vec::new();
+        };
+        let inside = (room.start.0..room.end().0).contains(&at);
+        if !inside || !self.is_in_sync(disk) {
+            return Vec::new();
+        }
+        let before = state.peek_stable(at, bytes.len() as u64 / SECTOR_BYTES);
+        let first = (at - room.start.0) * SECTOR_BYTES;
+        let bits = (first..)
+            .zip(before.iter().zip(bytes))
+            .filter(|(byte, _)| *byte >= BITMAP_HEADER_BYTES as u64);
+        let cleared = bits.flat_map(|(byte, (before, after))| {
+            let number = (byte - BITMAP_HEADER_BYTES as u64) * 8;
+            let bits = before & !after;
+            (0..8).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number + bit)
+        });
+        let chunk = bitmap.chunk.0;
+        cleared.map(|number| (number * chunk, chunk)).collect()
+    }
+
+    /// The slot of a disk by its own superblock's word.
+    #[must_use]
+    pub fn own_slot(&self, disk: usize) -> Option<Slot> {
+        match self.of(disk)?.own_role() {
+            Ok(Role::Active(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The column of an absolute sector of a disk; of one without a slot only with parity.
+    #[must_use]
+    pub fn column_at(&self, array: &Array, disk: usize, absolute: u64) -> Option<u64> {
+        let sector = array.data_sector(disk, absolute)?;
+        if array.has_parity() {
+            return Some(sector);
+        }
+        array.column_of(self.own_slot(disk)?, sector)
     }
 
     /// The superblock of a disk.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_engine::assemble::{Assembly, SlotState};
 use weft_engine::{Input, MemberOp, Output, RequestOp, Tag, Token};
-use weft_units::{ByteRange, ClientId};
+use weft_units::{ByteRange, ClientId, Slot};
 
 use super::{View, Violation};
 
@@ -117,11 +117,11 @@ impl Stale {
                     return;
                 };
                 for (_, column) in view.array.columns(range) {
-                    for slot in column.slots() {
-                        for disk in holders(view, slot) {
-                            let stored = self.stored.get(&(disk, column.sector));
+                    for place in column.places {
+                        for disk in holders(view, place.slot) {
+                            let stored = self.stored.get(&(disk, place.sector));
                             if stored.is_none_or(|submitted| *submitted < received) {
-                                self.missing.entry(disk).or_default().insert(column.sector);
+                                self.missing.entry(disk).or_default().insert(place.sector);
                             }
                         }
                     }
@@ -184,7 +184,8 @@ impl Stale {
 
     /// See [`super::Checkers::assembled`].
     pub fn assembled(&self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
-        for state in &assembly.slots {
+        for (state, slot) in assembly.slots.iter().zip(0..).map(|(state, slot)| (state, Slot(slot)))
+        {
             let (member, recovery_offset) = match state {
                 SlotState::InSync(member) => (member, u64::MAX),
                 SlotState::Rebuilding { member, recovery_offset } => (member, recovery_offset.0),
@@ -192,8 +193,10 @@ impl Stale {
             };
             let disk = view.disk(member.info.index);
             let missing = self.missing.get(&disk);
+            // What the slot does not use nobody copies there.
+            let used = |column: &&u64| view.array.column_of(slot, **column).is_some();
             if let Some(column) =
-                missing.and_then(|columns| columns.range(..recovery_offset).next())
+                missing.and_then(|columns| columns.range(..recovery_offset).find(used))
             {
                 found.push(Violation::new(
                     NAME,
@@ -205,7 +208,7 @@ impl Stale {
 }
 
 /// Disks that stand, or once stood, at a slot: by their own superblock's word.
-fn holders(view: View<'_>, slot: weft_units::Slot) -> Vec<usize> {
+fn holders(view: View<'_>, slot: Slot) -> Vec<usize> {
     (0..view.disks.len())
         .filter(|disk| {
             let sb = view.record.of(*disk);

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::knobs::WAITS_WITHOUT_BOUND;
+use weft_engine::layout::Layout;
+use weft_engine::layout::geometry::Geometry;
 use weft_engine::{
     Attr, ClientRequest, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output,
     RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
@@ -59,7 +61,7 @@ impl Stage {
             written: None,
             disks,
             disk_of: vec![0, 1, 2],
-            array: Array { geometry, data_offset },
+            array: Array::new(Layout::Parity(geometry), data_offset),
             model: Model::default(),
             suspects: Suspects::default(),
             checkers: Checkers::new(limits),

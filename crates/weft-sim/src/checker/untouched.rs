@@ -5,7 +5,7 @@
 //! carried along by a wider write, a frame reused too early: all show here at once, before any
 //! read.
 
-use weft_units::{Sectors, Slot};
+use weft_units::Slot;
 
 use super::{View, Violation};
 use crate::excuses::Excuses;
@@ -27,17 +27,16 @@ impl Untouched {
         excuses: &mut Excuses,
         found: &mut Vec<Violation>,
     ) {
-        let members = view.array.geometry.members();
+        let members = view.array.members();
         let slot = (0..members).map(Slot).find(|slot| view.record.in_sync(*slot) == Some(disk));
         let Some(slot) = slot else { return };
         let sector_bytes = view.disks[disk].sector_bytes(at);
         for (absolute, content) in (at..).zip(bytes.chunks_exact(sector_bytes)) {
-            let Some(column) = view.array.data_sector(disk, absolute) else { continue };
-            let Some(sector) = view.array.geometry.array_sector(slot, Sectors(column)) else {
-                continue;
-            };
+            let Some(place) = view.array.data_sector(disk, absolute) else { continue };
+            let Some(sector) = view.array.array_sector(slot, place) else { continue };
+            let column = if view.array.has_parity() { place } else { sector };
             excuses.written += 1;
-            match view.model.why(sector.0, content) {
+            match view.model.why(sector, content) {
                 Some(why) => {
                     excuses.written_wrong += u64::from(why == Why::Reconstructed);
                     continue;
@@ -48,7 +47,7 @@ impl Untouched {
             }
             // What was reconstructed from members that disagreed goes back to its own.
             let errors = view.suspects.errors(view.array, column, slot);
-            if view.model.media_allows_off(sector.0, content, &errors) {
+            if view.model.media_allows_off(sector, content, &errors) {
                 excuses.written_wrong += 1;
                 continue;
             }
@@ -56,7 +55,7 @@ impl Untouched {
                 NAME,
                 format!(
                     "disk {disk} gets at sector {absolute} what nobody wrote to array sector {}: {:#x}",
-                    sector.0,
+                    sector,
                     u64::from_le_bytes(content[..8].try_into().expect("8 bytes")),
                 ),
             ));

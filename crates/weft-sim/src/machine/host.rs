@@ -3,6 +3,8 @@
 //! The module above has the order of events.
 
 mod array;
+mod flush_order;
+mod hops;
 mod look;
 mod time;
 
@@ -10,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
+use weft_engine::knobs::FlushRule;
 use weft_engine::page_cache::InodeId;
 use weft_engine::{
     Attr, Class, ClientRequest, Config, Congestion, Engine, Flags, Input, Notice, Output,
@@ -19,6 +22,9 @@ use weft_parity::Parity;
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
 use self::array::{Stripes, new_array};
+use self::flush_order::FlushOrder;
+pub use self::flush_order::FlushOrderCounts;
+use self::hops::Hops;
 use super::faults::Faults;
 use super::files::Files;
 use super::member::Member;
@@ -33,6 +39,11 @@ pub struct Host {
     engine: Engine,
     members: Vec<Member>,
     costs: Costs,
+    hops: Hops,
+    flush_rule: FlushRule,
+    flush_order: FlushOrder,
+    /// Flushes that the volume was asked for, with data or without.
+    flushes_asked: u64,
     parity: Parity,
     /// Whom to wake when: the time, the order of planning, who.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
@@ -122,8 +133,15 @@ impl Host {
         Ok(Self {
             now: Time(0),
             engine: Engine::new(config, Time(0))?,
+            flush_order: FlushOrder::new(
+                parts.knobs.flush_batch,
+                drives.iter().map(Drive::volatile_cache),
+            ),
             members: drives.into_iter().map(Member::new).collect(),
             costs: parts.costs,
+            hops: Hops::new(parts.flush_hop),
+            flush_rule: parts.knobs.flush_batch,
+            flushes_asked: 0,
             parity: Parity::detect(),
             timers: BinaryHeap::new(),
             timers_set: 0,
@@ -205,7 +223,8 @@ impl Host {
         let request =
             ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
         self.requests.insert(tag, (asked, request));
-        self.inbox.push(Input::Client(request));
+        self.flushes_asked += u64::from(op == RequestOp::Flush || flags.preflush);
+        self.tell_engine(Input::Client(request));
     }
 
     /// As whom a process asks the volume from now on; what it leaves to the page cache is nobody's.

@@ -51,7 +51,8 @@ pub(super) struct Member {
 /// What the engine's queue goes by.
 pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
-    DeviceTraits { depth, write_cache: drive.volatile_cache() }
+    let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
+    DeviceTraits { depth, write_cache, rotational }
 }
 
 impl Member {

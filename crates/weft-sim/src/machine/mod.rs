@@ -24,13 +24,13 @@ mod thread;
 use std::any::Any;
 
 use weft_engine::knobs::{Knobs, SchedulerKind};
-use weft_units::{Bytes, Sectors, Time};
+use weft_units::{Bytes, Sectors, Span, Time};
 
 pub use cost_table::{CostTable, CostsError};
 pub use costs::Costs;
 pub use faults::{FaultKind, PlannedFault};
 pub use files::{Flusher, Place};
-pub use host::{Host, Seen};
+pub use host::{FlushOrderCounts, Host, Seen};
 pub use member::{Sizes, Traffic};
 pub use probe::{Count, History, Sample, Sums};
 pub use thread::Thread;
@@ -55,6 +55,8 @@ pub struct MachineParts {
     pub knobs: Knobs,
     /// Costs of CPU work.
     pub costs: Costs,
+    /// Time of a hop between threads, of which md's rounds of flushes have some.
+    pub flush_hop: Span,
     /// Seed of everything that is drawn.
     pub seed: u64,
 }
@@ -74,6 +76,7 @@ impl MachineParts {
             member_size: None,
             knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
             costs: Costs::ZERO,
+            flush_hop: Span::ZERO,
             seed: 1,
         }
     }

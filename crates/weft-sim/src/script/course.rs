@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use weft_engine::assemble;
-use weft_engine::{Flags, ReplyError, RequestOp, SyncAction, Verb};
-use weft_units::{ByteRange, ClientId, Span};
+use weft_engine::{Flags, MemberState, ReplyError, RequestOp, SyncAction, Verb};
+use weft_units::{ByteRange, ClientId, Slot, Span};
 
 use super::{Plant, Report, Script, ScriptStep};
 use crate::checker::Violation;
@@ -96,25 +96,29 @@ impl<'a> Course<'a> {
                 world.disconnect(ClientId(client));
                 world.settle();
             }
+            // One that came later may have been left out of a script that was made shorter.
+            ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) if disk >= world.disks.len() => {}
             ScriptStep::FailDisk(disk) => {
                 let member = world.member_of(disk);
                 world.admin(Verb::Fail(member));
                 world.settle();
             }
-            ScriptStep::Finish => {
-                // What can be done without a disk that stalls is done, and then the stall goes on.
-                if stalls(world) {
-                    world.idle(STALL);
-                }
-                if !stalls(world) || world.unanswered() > 0 {
-                    answer_again(world);
-                    world.run(script.order);
-                }
-            }
+            ScriptStep::Finish => finish(world, script.order),
             ScriptStep::Return(disk) => {
                 if world.is_out(disk) && !world.disks[disk].faults.gone {
-                    world.add(disk, None);
+                    // A bitmap says what it misses, if its superblock may be believed.
+                    let with_bitmap = world.options.bitmap.is_some();
+                    let own = if with_bitmap { world.record.of(disk).cloned() } else { None };
+                    world.add(disk, own.map(Box::new));
                     world.settle();
+                }
+            }
+            ScriptStep::ReAdd(disk) => {
+                let there = world.is_out(disk) && !world.disks[disk].faults.gone;
+                if let Some(own) = world.record.of(disk).filter(|_| there).cloned() {
+                    world.re_add(disk, Box::new(own));
+                    world.settle();
+                    world.coverage.re_added += u64::from(!world.is_out(disk));
                 }
             }
             ScriptStep::Remove(disk) => {
@@ -209,12 +213,17 @@ impl<'a> Course<'a> {
     /// Ends the run if more members are hurt than was drawn, as a cut tore superblocks: it is
     /// beyond the promises.
     fn give_up(&mut self) {
-        let torn = self.world.torn_out();
-        let beyond = || self.hurt.union(&torn).count() > self.script.options.parities();
-        if self.script.assembles && !torn.is_empty() && self.world.is_running() && beyond() {
+        if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
             self.world.stopped();
         }
+    }
+
+    /// Whether a cut tore superblocks of members that the array needs beside those that are hurt.
+    fn lost_too_many(&self) -> bool {
+        let torn = self.world.torn_out();
+        let lost = || self.hurt.union(&torn).copied().collect();
+        !torn.is_empty() && !self.script.options.survives(&self.world.array, &lost())
     }
 
     /// A stop is answered; then members may be closed, and nothing of the array is in their caches.
@@ -260,6 +269,11 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         have_space(&mut self.world);
+        // One member alone is an array of mirrors, however old: nothing says so but what is torn.
+        if self.script.assembles && !self.world.array.has_parity() && self.lost_too_many() {
+            self.world.coverage.given_up += 1;
+            return Ok(());
+        }
         let how =
             assemble::Options { read_only, run: true, force_dirty: true, ..Default::default() };
         if let Err(refused) = self.world.start(&how) {
@@ -345,7 +359,9 @@ impl<'a> Course<'a> {
             .collect();
         if let Some(column) = wrong.first() {
             let count = wrong.len();
-            let message = format!("at rest the parity of {count} columns is wrong, first {column}");
+            let message = format!(
+                "at rest the parity or copies of {count} columns are wrong, first {column}"
+            );
             return fail(&mut self.world, Violation::new("I6 parity or dirty", message));
         }
         Ok(())
@@ -358,9 +374,13 @@ impl<'a> Course<'a> {
             let volume = &self.world.snapshot().volumes[0];
             let action = volume.sync_action;
             let runs = !matches!(action, SyncAction::Idle | SyncAction::Frozen);
+            let in_sync = |slot: Slot| {
+                let mut members = volume.members.iter();
+                members.any(|it| it.slot == Some(slot) && it.state == MemberState::InSync)
+            };
             let waits = volume.resync_from.is_some()
                 && action != SyncAction::Frozen
-                && volume.degraded < self.script.options.parities()
+                && self.world.array.has_redundancy(in_sync)
                 && self.script.within_promises;
             if !runs && !waits {
                 break;
@@ -448,6 +468,17 @@ fn complete(world: &mut World, order: Order, count: u32) {
 /// Whether a disk does not answer.
 fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
+}
+
+/// What can be done without a disk that stalls is done, and then the stall goes on.
+fn finish(world: &mut World, order: Order) {
+    if stalls(world) {
+        world.idle(STALL);
+    }
+    if !stalls(world) || world.unanswered() > 0 {
+        answer_again(world);
+        world.run(order);
+    }
 }
 
 /// Everybody answers, and has space.

@@ -4,12 +4,14 @@
 //! members are hurt than the level survives, unless the profile goes beyond that on purpose.
 
 use weft_engine::knobs::{CacheForm, Knobs};
+use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
-use weft_units::Sectors;
+use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep};
+use super::{Profile, Script, ScriptStep, straight};
+use crate::checker::Array;
 use crate::crash::CutMode;
 use crate::driver::Order;
 use crate::faults::Planned;
@@ -29,10 +31,18 @@ struct Draw {
     around: Rng,
     /// The same for [`Profile::queues`].
     queues: Rng,
+    /// The same for [`Profile::bitmaps`].
+    bits: Rng,
     profile: Profile,
+    /// For what the array survives.
+    options: Options,
+    array: Array,
     members: usize,
+    /// Most members that the array can do without: of mirrors the copies but one.
     parities: usize,
     chunk: Sectors,
+    /// Bytes of a full stripe; of a level without parity a few chunks.
+    full_stripe: u64,
     /// Data sectors of each member.
     columns: u64,
     /// Bytes of the array.
@@ -53,35 +63,7 @@ impl Script {
     #[must_use]
     pub fn generate(seed: u64, profile: Profile) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);
-        let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
-        let row = LevelRow::of(level);
-        let parities = usize::from(row.parities);
-        let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(parities + 2);
-        let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
-        let mut options = Options::new(level, members, chunk);
-        options.layout = draw_layout(&mut rng, row.layouts);
-        options.seed = seed;
-        options.data_promised = !profile.beyond && !profile.lies;
-        options.disks_lie = profile.lies;
-        options.full_stripes = if chunk.0 > 32 { 4 } else { 12 };
-        options.defer_computes = rng.percent(50);
-        options.assume_clean = rng.percent(80);
-        // Not drawn, so that seeds of before mean what they meant.
-        if seed % 5 == 3 {
-            options.knobs.stripe_cache_form = CacheForm::Of2008;
-        }
-        // The same; bytes are for a sample, since tags decide the same (tests/payload.rs).
-        let bytes = seed.is_multiple_of(BYTES_EVERY);
-        options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
-        options.logical_block = if rng.percent(80) { 512 } else { 4096 };
-        options.discards = profile.discards > 0 && rng.percent(80);
-        options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
-        options.stripes_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
-        if rng.percent(25) && options.stripes_max.is_some() {
-            options.cache_stripes = Some(1);
-        }
-        options.client_frames = rng.pick(&[80, 256, 1024]);
-        options.knobs = draw_knobs(&mut rng, options.knobs, chunk);
+        let mut options = draw_options(&mut rng, seed, profile);
         let mut more = Rng::new(seed ^ 0x0a0e);
         if profile.more {
             draw_media(&mut more, &mut options);
@@ -93,19 +75,39 @@ impl Script {
                 options.knobs.set(knob.expect("they are written as they are parsed"));
             }
         }
-        let spares = options.spares;
+        if profile.straight {
+            let mirrors = profile.bitmaps || profile.faults && !profile.beyond;
+            straight::draw(seed, mirrors, &mut options);
+        }
+        let mut bits = Rng::new(seed ^ 0xb175);
+        if profile.bitmaps {
+            draw_bitmap(&mut bits, &mut options);
+        }
+        let array = Array::new(options.array_layout(), Vec::new());
+        let (spares, members, chunk) = (options.spares, options.members, options.chunk);
+        let parities = match &array.layout {
+            Layout::Parity(geometry) => geometry.parities().into(),
+            Layout::Mirrors(_) => array.column(0).places.len() - 1,
+            Layout::Striped(_) => 0,
+        };
+        let full_stripe = array.row_bytes(chunk);
+        // Of every member, whatever more some have.
         let columns = chunk.0 * options.full_stripes;
-        let size = columns * (members - parities) as u64 * 512;
+        let size = array.layout.array_size().bytes().0;
         let hot = (0..4).map(|_| rng.below(size)).collect();
         let mut draw = Draw {
             rng,
             more,
             around: Rng::new(seed ^ 0xa20d),
             queues,
+            bits,
             profile,
+            options: options.clone(),
+            array,
             members,
             parities,
             chunk,
+            full_stripe,
             columns,
             size,
             hot,
@@ -138,6 +140,9 @@ impl Draw {
         if self.profile.queues && self.queues.percent(5) {
             let (name, values) = self.queues.pick(&QUEUES);
             steps.push(ScriptStep::Set(name, self.queues.pick(values)));
+        }
+        if self.profile.bitmaps {
+            self.before_with_bits(steps);
         }
         if !self.profile.more {
             return;
@@ -185,6 +190,62 @@ impl Draw {
             }
             None => {}
         }
+    }
+
+    /// Bits are being cleared, or a member leaves and comes back.
+    fn before_with_bits(&mut self, steps: &mut Vec<ScriptStep>) {
+        match self.bits.below(100) {
+            // Two runs, a second each, with and without what they begin.
+            0..=5 => {
+                steps.extend([ScriptStep::Finish, ScriptStep::Sleep(1100), ScriptStep::Wait(1100)]);
+                let after = self.bits.below(3 * self.members as u64) as u32;
+                steps.push(ScriptStep::Steps(after));
+            }
+            6..=9 => steps.extend([ScriptStep::Finish, ScriptStep::Sleep(3500)]),
+            10..=13 if self.profile.faults => {
+                let disk = self.bits.index(self.members);
+                if self.may_hurt(disk) {
+                    self.leaves(disk, steps);
+                    if self.added < 2 && self.bits.percent(25) {
+                        self.is_replaced_for_a_while(steps);
+                    }
+                    steps.push(ScriptStep::ReAdd(disk));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A member is failed and removed; something is written while it is away.
+    fn leaves(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
+        if self.bits.percent(70) {
+            steps.extend([ScriptStep::Finish, ScriptStep::Sleep(self.bits.pick(&[1, 3500]))]);
+        }
+        steps.extend([ScriptStep::FailDisk(disk), ScriptStep::Finish, ScriptStep::Remove(disk)]);
+        for _ in 0..self.bits.below(4) {
+            steps.push(self.write_near());
+        }
+        if self.bits.percent(50) {
+            steps.push(ScriptStep::Finish);
+        }
+    }
+
+    /// A blank disk takes its place, bits are cleared, and the disk leaves.
+    fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
+        let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
+        let disk = self.members + self.spares + added;
+        self.added += 1;
+        steps.extend([ScriptStep::Add, ScriptStep::Finish, ScriptStep::Sleep(3500)]);
+        steps.extend([self.write_near(), ScriptStep::Finish, ScriptStep::Sleep(3500)]);
+        steps.extend([ScriptStep::FailDisk(disk), ScriptStep::Finish, ScriptStep::Remove(disk)]);
+    }
+
+    fn write_near(&mut self) -> ScriptStep {
+        let near = self.bits.pick(&self.hot);
+        let start = ((near + self.bits.below(8) * 4096) % self.size) / 4096 * 4096;
+        let len = (4096 * (1 + self.bits.below(4))).min(self.size - start);
+        let flags = Flags { sync: true, fua: self.bits.percent(15), ..Flags::NONE };
+        ScriptStep::Ask { client: 1, op: RequestOp::Write, start, len, flags }
     }
 
     /// Full stripes are being written, or everything is over and the array is marked clean.
@@ -242,7 +303,8 @@ impl Draw {
     /// Whether something may go wrong with a disk. From now on it does.
     fn may_hurt(&mut self, disk: usize) -> bool {
         let hurt = self.hurt.contains(&disk);
-        let may = self.profile.beyond || hurt || self.hurt.len() < self.parities;
+        let with_it = || self.hurt.iter().copied().chain([disk]).collect();
+        let may = self.profile.beyond || hurt || self.options.survives(&self.array, &with_it());
         if may && !hurt {
             self.hurt.push(disk);
         }
@@ -358,12 +420,12 @@ impl Draw {
     /// A few full stripes, with ends that lie anywhere.
     fn discard(&mut self) -> ScriptStep {
         let (rng, size) = (&mut self.rng, self.size);
-        let full_stripe = self.chunk.bytes().0 * (self.members - self.parities) as u64;
+        let full_stripe = self.full_stripe;
         let edge = |rng: &mut Rng| {
             rng.pick(&[0, 0, 512, 4096, full_stripe - 512, full_stripe / 2 / 512 * 512])
         };
         let near = if rng.percent(60) { rng.pick(&self.hot) } else { rng.below(size) };
-        let start = near / full_stripe * full_stripe + edge(rng);
+        let start = (near / full_stripe * full_stripe + edge(rng)).min(size - 512);
         let len = full_stripe * rng.below(4) + edge(rng);
         let len = len.clamp(512, size - start);
         let op = if rng.percent(70) { RequestOp::Trim } else { RequestOp::WriteZeroes };
@@ -373,7 +435,19 @@ impl Draw {
             discard: op == RequestOp::WriteZeroes,
             ..Flags::NONE
         };
-        ScriptStep::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
+        let client = 1 + rng.below(3) as u32;
+        let (start, len) = self.in_blocks(start, len);
+        ScriptStep::Ask { client, op, start, len, flags }
+    }
+
+    /// A range in whole logical blocks, as arrays without parity ask for; sometimes not.
+    fn in_blocks(&mut self, start: u64, len: u64) -> (u64, u64) {
+        if !self.profile.straight || self.queues.percent(4) {
+            return (start, len);
+        }
+        let block = u64::from(self.options.logical_block);
+        let start = start / block * block;
+        (start, len.next_multiple_of(block).min(self.size - start))
     }
 
     fn ask(&mut self) -> ScriptStep {
@@ -402,8 +476,50 @@ impl Draw {
             ..Flags::NONE
         };
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
-        ScriptStep::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
+        let client = 1 + rng.below(3) as u32;
+        let (start, len) = self.in_blocks(start, len);
+        ScriptStep::Ask { client, op, start, len, flags }
     }
+}
+
+/// Options of a script, but for what [`Profile`]s add.
+fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
+    let mut options = draw_shape(rng);
+    let chunk = options.chunk;
+    options.seed = seed;
+    options.data_promised = !profile.beyond && !profile.lies;
+    options.disks_lie = profile.lies;
+    options.full_stripes = if chunk.0 > 32 { 4 } else { 12 };
+    options.defer_computes = rng.percent(50);
+    options.assume_clean = rng.percent(80);
+    // Not drawn, so that seeds of before mean what they meant.
+    if seed % 5 == 3 {
+        options.knobs.stripe_cache_form = CacheForm::Of2008;
+    }
+    // The same; bytes are for a sample, since tags decide the same (tests/payload.rs).
+    let bytes = seed.is_multiple_of(BYTES_EVERY);
+    options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
+    options.logical_block = if rng.percent(80) { 512 } else { 4096 };
+    options.discards = profile.discards > 0 && rng.percent(80);
+    options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
+    options.stripes_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
+    if rng.percent(25) && options.stripes_max.is_some() {
+        options.cache_stripes = Some(1);
+    }
+    options.client_frames = rng.pick(&[80, 256, 1024]);
+    options.knobs = draw_knobs(rng, options.knobs, chunk);
+    options
+}
+
+/// Level, members, chunk and layout of an array with parity.
+fn draw_shape(rng: &mut Rng) -> Options {
+    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let row = LevelRow::of(level);
+    let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(usize::from(row.parities) + 2);
+    let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
+    let mut options = Options::new(level, members, chunk);
+    options.layout = draw_layout(rng, row.layouts);
+    options
 }
 
 /// Where superblocks are and how long, who waits, what a write leaves that fails.
@@ -417,6 +533,15 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
         options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
     }
     options.torn_writes = rng.percent(75);
+}
+
+/// A write-intent bitmap of few or many chunks. 0.90 and 1.0 have no room for one beside the data
+/// of members so small.
+fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
+    options.bitmap = Some(Bytes(rng.pick(&[4096, 4096, 8192, 16384, 65536])));
+    if matches!(options.version, Version::V0_90 | Version::V1_0) {
+        options.version = Version::V1_2;
+    }
 }
 
 /// One in two is the default; the others are all that the level knows.

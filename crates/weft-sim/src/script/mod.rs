@@ -10,6 +10,7 @@
 mod course;
 mod draw;
 mod steps;
+pub(crate) mod straight;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

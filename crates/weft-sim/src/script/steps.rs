@@ -48,6 +48,8 @@ pub enum ScriptStep {
     },
     /// An administrator declares a disk failed.
     FailDisk(usize),
+    /// A disk that was forgotten joins again; with the bitmap only what it misses is copied.
+    ReAdd(usize),
     /// A sector cannot be read until it is written, or never again.
     BadRead {
         /// Index of the disk.
@@ -144,6 +146,12 @@ pub struct Profile {
     /// Whether more disks may be hurt than the level survives. See
     /// [`crate::Options::data_promised`].
     pub beyond: bool,
+    /// Whether the array is of a level without parity: RAID 0, 1, 10 or linear. What they draw is
+    /// of their own, so that seeds of profiles of levels with parity mean what they meant.
+    pub straight: bool,
+    /// Whether the array has a write-intent bitmap, and members leave and come back for it. Drawn
+    /// from a stream of its own.
+    pub bitmaps: bool,
 }
 
 impl Profile {
@@ -160,6 +168,8 @@ impl Profile {
         queues: false,
         lies: false,
         beyond: false,
+        straight: false,
+        bitmaps: false,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -184,7 +194,47 @@ impl Profile {
     pub const QUEUES: Self =
         Self { name: "queues", knobs: 3, queues: true, ..Self::FAULTS_AND_CUTS };
 
-    /// Every profile.
+    /// Profiles of levels without parity.
+    pub const STRAIGHT: [Self; 9] = [
+        Self::CALM.straight("straight-calm"),
+        Self::CUTS.straight("straight-cuts"),
+        Self::MANY_CUTS.straight("straight-many-cuts"),
+        Self::FAULTS.straight("straight-faults"),
+        Self::FAULTS_AND_CUTS.straight("straight-faults-and-cuts"),
+        Self::BEYOND.straight("straight-beyond"),
+        Self::LIES.straight("straight-lies"),
+        Self::BEYOND_POWERED.straight("straight-beyond-powered"),
+        Self::QUEUES.straight("straight-queues"),
+    ];
+
+    /// The same, of levels without parity.
+    const fn straight(self, name: &'static str) -> Self {
+        Self { name, straight: true, ..self }
+    }
+
+    /// Profiles of arrays with a write-intent bitmap: with parity, then mirrors.
+    pub const BITMAPS: [Self; 8] = [
+        Self::CUTS.bitmaps("bitmap-cuts"),
+        Self::MANY_CUTS.bitmaps("bitmap-many-cuts"),
+        Self::FAULTS.bitmaps("bitmap-faults"),
+        Self::FAULTS_AND_CUTS.bitmaps("bitmap-faults-and-cuts"),
+        Self::CUTS.straight("").bitmaps("straight-bitmap-cuts"),
+        Self::MANY_CUTS.straight("").bitmaps("straight-bitmap-many-cuts"),
+        Self::FAULTS.straight("").bitmaps("straight-bitmap-faults"),
+        Self::FAULTS_AND_CUTS.straight("").bitmaps("straight-bitmap-faults-and-cuts"),
+    ];
+
+    /// The same, of arrays with a bitmap.
+    const fn bitmaps(self, name: &'static str) -> Self {
+        Self { name, bitmaps: true, ..self }
+    }
+
+    /// Profiles of every level.
+    pub fn every() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS)
+    }
+
+    /// Every profile of levels with parity.
     pub const ALL: [Self; 10] = [
         Self::CALM,
         Self::CUTS,

@@ -20,7 +20,10 @@
 //! resync, a rebuild make it zero. Each column is looked at again when a write to it has ended, and
 //! is not suspect any more as soon as its members agree, each on its own.
 //!
-//! Source   spec reliability.md §3 (P5), §5 (I1, I2, I6, I7); H. P. Anvin, "The mathematics of
+//! Copies of a mirror that differ are the same in a smaller way: an error is what one copy differs
+//! by from another, and it may show once the copy is lost that was read until then.
+//!
+//! Source   spec reliability.md §3 (P5), §5 (I1, I2, I3, I6, I7); H. P. Anvin, "The mathematics of
 //!          RAID-6", §4
 
 mod strips;
@@ -46,6 +49,8 @@ struct Suspect {
     /// them stays, also when they are filled again.
     lost: BTreeSet<u16>,
     syndromes: BTreeSet<Syndrome>,
+    /// Of a mirror: the slot whose copy is read.
+    preferred: Option<u16>,
     /// A member refused a write: what that left is measured whenever nothing is outstanding.
     open: bool,
     /// Members agree again, but a power cut may take that back.
@@ -99,6 +104,20 @@ impl Suspects {
         suspect.dormant = false;
         suspect.syndromes.extend(syndromes);
         suspect.lost.extend(missing);
+    }
+
+    /// The copies of a column differ, by this, and the copy of this slot is read until they agree.
+    pub fn insert_copies(&mut self, column: u64, by: BTreeSet<Vec<u8>>, preferred: Slot) {
+        let nothing = Vec::new();
+        let syndromes = by.into_iter().map(|p| Syndrome { p, q: nothing.clone() }).collect();
+        self.insert(column, syndromes, []);
+        self.columns.entry(column).or_default().preferred = Some(preferred.0);
+    }
+
+    /// The slot whose copy of a column is read, of copies that differ.
+    #[must_use]
+    pub fn preferred(&self, column: u64) -> Option<Slot> {
+        self.columns.get(&column)?.preferred.map(Slot)
     }
 
     /// A column is one whose members may disagree, as one refused a write.
@@ -166,7 +185,11 @@ impl Suspects {
     #[must_use]
     pub fn errors(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         match self.columns.get(&column) {
-            Some(suspect) if !suspect.dormant && suspect.lost.contains(&slot.0) => {
+            // Of a mirror what counts is whether the copy is lost that was read.
+            Some(suspect)
+                if !suspect.dormant
+                    && suspect.lost.contains(&suspect.preferred.unwrap_or(slot.0)) =>
+            {
                 self.errors_if_lost(array, column, slot)
             }
             _ => Vec::new(),
@@ -177,7 +200,10 @@ impl Suspects {
     #[must_use]
     pub fn errors_if_lost(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         let Some(suspect) = self.columns.get(&column) else { return Vec::new() };
-        let (geometry, mut errors) = (&array.geometry, BTreeSet::new());
+        let Some(geometry) = array.layout.parity() else {
+            return suspect.syndromes.iter().map(|by| by.p.clone()).collect();
+        };
+        let mut errors = BTreeSet::new();
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
         for syndrome in closure(&placement, geometry.members(), &suspect.syndromes) {
             errors.extend(errors_by(&placement, geometry.members(), &syndrome, slot));
@@ -195,13 +221,13 @@ impl Suspects {
         strips: &Strips,
         model: &Model,
     ) -> Explained {
-        let (placement, members) = (&strips.placement, array.geometry.members());
+        let (placement, members) = (&strips.placement, array.members());
         let known = self.columns.get(&column).map(|it| closure(placement, members, &it.syndromes));
         let known = known.unwrap_or_default();
         let mut sets = Vec::new();
         for slot in data_slots(placement, members) {
-            let sector = array.geometry.array_sector(slot, Sectors(column)).expect("it is data");
-            sets.push((placement.exponent(slot), model.choices(sector.0)));
+            let sector = array.array_sector(slot, column).expect("it is data");
+            sets.push((placement.exponent(slot), model.choices(sector)));
         }
         let mixed = sets.iter().any(|(_, (_, mixed))| *mixed);
         let sets: Vec<(u8, Vec<Vec<u8>>)> =
@@ -273,6 +299,7 @@ fn is_chosen(
 
 #[cfg(test)]
 mod tests {
+    use weft_engine::layout::Layout;
     use weft_engine::layout::geometry::Geometry;
     use weft_ondisk::Level;
 
@@ -290,7 +317,7 @@ mod tests {
         let block = |rng: &mut Rng| -> Vec<u8> { (0..LEN).map(|_| rng.below(256) as u8).collect() };
         let data_offset = vec![Sectors(8); members.into()];
         let blocks = (0..members).map(|_| Some(block(rng))).collect();
-        (Array { geometry, data_offset }, Strips { placement, blocks, len: LEN })
+        (Array::new(Layout::Parity(geometry), data_offset), Strips { placement, blocks, len: LEN })
     }
 
     fn without(strips: &Strips, slots: &[Slot]) -> Strips {

@@ -89,7 +89,7 @@ impl Strips {
         column: u64,
         disk_of: impl Fn(Slot) -> Option<usize>,
     ) -> Self {
-        let geometry = &array.geometry;
+        let geometry = array.geometry();
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
         let block = |slot: u16| {
             let disk = disk_of(Slot(slot))?;

@@ -14,6 +14,7 @@ use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::rng::Rng;
+use crate::script;
 use crate::world::World;
 
 /// Requests of one such load.
@@ -23,7 +24,8 @@ const PERIOD: u64 = 60;
 const FULL_STRIPES: u64 = 16;
 
 /// The load of a number. Never is more than one member hurt, so that everything is promised.
-pub(super) fn faulty(number: u64) -> Result<Totals, String> {
+/// `straight`: on mirrors.
+pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0xfa_17ed);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[3, 4, 4, 5]).max(members_min(level));
@@ -34,6 +36,10 @@ pub(super) fn faulty(number: u64) -> Result<Totals, String> {
     options.torn_writes = true;
     options.discards = rng.percent(50);
     let order = rng.pick(&[Order::Fifo, Order::Lifo, Order::Random]);
+    if straight {
+        script::straight::draw(number, true, &mut options);
+    }
+    let members = options.members;
     let mut world = World::new(options);
     let blocks = world.size() / 4096;
     let mut hurt = None;
@@ -72,7 +78,7 @@ pub(super) fn faulty(number: u64) -> Result<Totals, String> {
         return Err(violation.to_string());
     }
     if let Some(column) = scrub.wrong.first() {
-        return Err(format!("at rest the parity of column {column} is wrong"));
+        return Err(format!("at rest the parity or copies of column {column} are wrong"));
     }
     if scrub.columns == 0 || requests < REQUESTS {
         return Err(format!("{requests} requests answered, {} columns compared", scrub.columns));
@@ -91,7 +97,7 @@ pub(super) fn faulty(number: u64) -> Result<Totals, String> {
 /// Something goes wrong with a member from here on.
 fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
     let first = world.array.data_offset[disk].0;
-    let columns = world.array.geometry.member_size().0;
+    let columns = world.array.layout.member_size().0;
     let operations = world.disks[disk].operations();
     let faults = &mut world.disks[disk].faults;
     match rng.below(8) {

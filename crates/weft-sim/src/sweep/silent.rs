@@ -58,8 +58,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut silent = Silent::default();
     // By the first column of each stripe, the disk that is wrong there.
     let mut wrong: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut stripes: Vec<u64> =
-        (0..world.array.geometry.member_size().0 / STRIPE_SECTORS).collect();
+    let mut stripes: Vec<u64> = (0..world.array.layout.member_size().0 / STRIPE_SECTORS).collect();
     rng.shuffle(&mut stripes);
     let mut free = stripes.into_iter().map(|stripe| stripe * STRIPE_SECTORS);
     for _ in 0..1 + rng.below(6) {
@@ -170,7 +169,7 @@ fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
 
 /// The disk that explains what is wrong with a stripe.
 fn culprit(world: &World, column: u64) -> Option<usize> {
-    let geometry = &world.array.geometry;
+    let geometry = world.array.geometry();
     let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
     let disk = |slot: Slot| world.record.in_sync(slot);
     let read = |slot: Slot| {

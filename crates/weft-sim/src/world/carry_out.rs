@@ -9,7 +9,6 @@ use weft_compute::compute;
 use weft_engine::{
     ComputeOp, Fault, Input, MemberOp, Notice, Origin, Output, Segments, SyncAction, Token, Value,
 };
-use weft_ondisk::Role;
 use weft_units::Slot;
 
 use super::{Logged, World};
@@ -167,6 +166,11 @@ impl World {
         self.pending.insert(token, pending);
     }
 
+    /// Columns of sectors of a disk.
+    fn columns_at(&self, disk: usize, at: u64, count: u64) -> impl Iterator<Item = u64> {
+        (at..at + count).filter_map(move |at| self.record.column_at(&self.array, disk, at))
+    }
+
     /// Without payload there is nothing to compare with what clients wrote.
     fn check_write(&mut self, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         if self.options.checked && self.options.payload != PayloadMode::None {
@@ -199,25 +203,22 @@ impl World {
             self.log.push(Logged::Done { disk, ok: result.is_ok() });
         }
         if let (Work::Read { at, count, .. }, Err(_)) = (&pending.work, &result)
-            && let Some(Role::Active(Slot(slot))) =
-                self.record.of(disk).and_then(|sb| sb.own_role().ok())
+            && let Some(Slot(slot)) = self.record.own_slot(disk)
         {
-            let columns = (*at..*at + *count).filter_map(|at| self.array.data_sector(disk, at));
-            columns.for_each(|column| self.suspects.lose_at(slot, column));
+            let columns: Vec<u64> = self.columns_at(disk, *at, *count).collect();
+            columns.into_iter().for_each(|column| self.suspects.lose_at(slot, column));
             self.at_stake.cannot_read();
         }
         if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
             // Nobody is failed for it, so the stripe is suspect until it is synced.
-            let columns: Vec<u64> =
-                (*at..*at + *count).filter_map(|at| self.array.data_sector(disk, at)).collect();
+            let columns: Vec<u64> = self.columns_at(disk, *at, *count).collect();
             self.at_stake.extend(columns.iter().copied());
             self.open_columns(columns);
         }
         if let Work::Write { at, count, .. } = pending.work
             && !self.suspects.is_empty()
         {
-            let columns: Vec<u64> =
-                (at..at + count).filter_map(|at| self.array.data_sector(disk, at)).collect();
+            let columns: Vec<u64> = self.columns_at(disk, at, count).collect();
             columns.into_iter().for_each(|column| self.look_again(column));
         }
         match (pending.work, result) {

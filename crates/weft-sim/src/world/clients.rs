@@ -34,6 +34,8 @@ pub(super) enum Expected {
     Advice,
     /// The request must be refused.
     Nothing,
+    /// A write that may have happened or not, whatever the answer says: advice that was taken.
+    Perhaps(WriteId, Flags, FlushMark),
     Read(ReadMark),
     Write(WriteId, Flags, FlushMark),
 }
@@ -76,7 +78,7 @@ impl World {
                 _ if ticket.0 != client => {}
                 Expected::Read(_) => self.model.read_failed(),
                 // Nobody will hear how it ended: done as a rule, but not where there is no space.
-                Expected::Write(write, ..) => {
+                Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
                     self.orphans.extend(self.model.range_of(write));
                     self.model.write_failed(write);
                 }
@@ -112,14 +114,14 @@ impl World {
         if let Verb::Set(knob) = &verb {
             self.options.knobs.set(*knob);
             let knobs = self.options.knobs;
-            let chunk = self.options.chunk;
+            let most = member_bytes_max(&knobs, &self.options);
             self.checkers.allow_waits(knobs.preread_wait_max, self.now);
             if let Knob::StripeCacheSize(stripes) = knob {
                 self.resizes.insert(ticket, self.options.stripes_max.unwrap_or(*stripes));
                 self.limit_stripes();
             }
             self.checkers.limit(|limits| {
-                limits.member_bytes = limits.member_bytes.max(member_bytes_max(&knobs, chunk));
+                limits.member_bytes = limits.member_bytes.max(most);
             });
         }
         self.commands.insert(ticket);
@@ -150,7 +152,7 @@ impl World {
         let disk = self.disks.len();
         let size = self.disks[0].whole_size();
         let offset = self.array.data_offset[0];
-        let data = offset.0..offset.0 + self.array.geometry.member_size().0;
+        let data = offset.0..offset.0 + self.array.layout.member_size().0;
         let seed = self.options.seed.wrapping_add(disk as u64);
         let blank = Disk::new(size, self.options.logical_block).failing_by_chance(seed);
         self.disks.push(blank.carrying(data, self.options.payload));
@@ -162,14 +164,25 @@ impl World {
 
     /// A disk that is there joins (again).
     pub fn add(&mut self, disk: usize, superblock: Option<Box<Superblock>>) -> Ticket {
+        let member = self.join(disk, superblock.is_some());
+        self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
+    }
+
+    /// A disk that was a member comes back to its slot, or is refused.
+    pub fn re_add(&mut self, disk: usize, superblock: Box<Superblock>) -> Ticket {
+        let member = self.join(disk, true);
+        self.admin(Verb::ReAdd { member, superblock })
+    }
+
+    /// A disk gets a new member index. `keeps`: what it holds may be believed again.
+    fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);
-        let columns: BTreeSet<u64> =
-            self.model.touched().map(|sector| self.array.column(sector).sector).collect();
-        self.checkers.disk_added(disk, columns.into_iter());
+        let places = self.model.touched().flat_map(|sector| self.array.column(sector).places);
+        let sectors: BTreeSet<u64> = places.filter(|_| !keeps).map(|place| place.sector).collect();
+        self.checkers.disk_added(disk, sectors.into_iter());
         self.read_record();
-        let member = self.member_info(disk, index);
-        self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
+        self.member_info(disk, index)
     }
 
     /// The member index under which a disk is known to the engine now.
@@ -249,6 +262,10 @@ impl World {
         if moves && used > 0 && used + bytes > limit {
             return false;
         }
+        let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
+        if writes && self.array.is_striped() && self.is_being_written(range) {
+            return false;
+        }
         let Some(frames) = self.memory.allocate(count) else { return false };
         if moves {
             *self.credit.entry(ticket.0).or_default() += bytes;
@@ -257,13 +274,16 @@ impl World {
         let mark = self.model.flush_issued();
         let expected = match op {
             RequestOp::Flush => Some(Expected::Flush(mark)),
-            _ if !inside || range.len.0 == 0 => None,
+            _ if !inside || range.len.0 == 0 || !self.is_whole_blocks(range) => None,
             RequestOp::Read => Some(Expected::Read(self.model.read_issued(range))),
             RequestOp::Trim => {
-                let stripes = self.array.full_stripes_within(range);
+                let stripes = self.array.discarded(range);
                 Some(if self.options.discards && stripes.len.0 > 0 {
                     let (write, _) = self.model.write_issued(stripes, Payload::Zeros);
-                    Expected::Write(write, flags, mark)
+                    match self.array.is_striped() {
+                        true => Expected::Perhaps(write, flags, mark),
+                        false => Expected::Write(write, flags, mark),
+                    }
                 } else {
                     Expected::Advice
                 })
@@ -287,6 +307,34 @@ impl World {
         let request = ClientRequest { client, tag, volume, op, range, frames, flags, attr };
         self.input(Input::Client(request));
         true
+    }
+
+    /// Mirrors answer with I/O errors only where more is lost than they do without.
+    fn judge_error(&mut self, error: &ReplyError) {
+        if *error == ReplyError::Io
+            && self.options.data_promised
+            && self.array.has_redundancy(|_| true)
+            && !self.array.has_parity()
+        {
+            let message =
+                "an I/O error is answered though every byte is known from the members left";
+            self.fail(Violation::new("I13 liveness", message));
+        }
+    }
+
+    /// Whether a write of a part of a range is under way. The order of writes to striped arrays is
+    /// left to clients, and these wait for it.
+    fn is_being_written(&self, range: ByteRange) -> bool {
+        let issued = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
+        issued.into_iter().any(|other| other.overlaps(range))
+    }
+
+    /// Whether a range is one that clients may ask for: without parity it has to be whole logical
+    /// blocks.
+    fn is_whole_blocks(&self, range: ByteRange) -> bool {
+        let block = u64::from(self.options.logical_block);
+        self.array.has_parity()
+            || range.start.0.is_multiple_of(block) && range.len.0.is_multiple_of(block)
     }
 
     pub(super) fn reply(&mut self, ticket: Ticket, result: Result<(), ReplyError>) {
@@ -325,11 +373,19 @@ impl World {
                 }
                 Ok(Vec::new())
             }
-            (Expected::Write(write, _, _), Err(error)) => {
+            (Expected::Perhaps(write, flags, mark), Ok(())) => {
+                if flags.preflush {
+                    self.model.flush_acknowledged(mark);
+                }
+                self.model.write_failed(write);
+                Ok(Vec::new())
+            }
+            (Expected::Write(write, _, _) | Expected::Perhaps(write, ..), Err(error)) => {
+                self.judge_error(&error);
                 // It may have ended in the middle, for good: the array broke.
                 let range = self.model.range_of(write).filter(|_| !self.options.data_promised);
                 let columns = range.into_iter().flat_map(|range| self.array.columns(range));
-                let columns: Vec<u64> = columns.map(|(_, column)| column.sector).collect();
+                let columns: Vec<u64> = columns.map(|(_, column)| column.number).collect();
                 self.at_stake.extend(columns.iter().copied());
                 self.open_columns(columns);
                 self.model.write_failed(write);
@@ -346,6 +402,7 @@ impl World {
                 return;
             }
             (Expected::Read(_), Err(error)) => {
+                self.judge_error(&error);
                 self.model.read_failed();
                 Err(error)
             }
@@ -363,8 +420,8 @@ impl World {
         let errors = |sector: u64| {
             let (column, array) = (self.array.column(sector), &self.array);
             match beyond {
-                true => self.suspects.errors_if_lost(array, column.sector, column.data),
-                false => self.suspects.errors(array, column.sector, column.data),
+                true => self.suspects.errors_if_lost(array, column.number, column.data),
+                false => self.suspects.errors(array, column.number, column.data),
             }
         };
         let mut excuses = self.excuses;

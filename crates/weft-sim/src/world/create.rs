@@ -4,41 +4,69 @@
 //! arrays and creates none.
 
 use weft_ondisk::{
-    DISKS_090_MAX, Disk090, NewArray, NewMember, ROLES_MAX, ResyncOffset, Role, Super1, Super090,
-    Superblock, Uuid, Version,
+    DISKS_090_MAX, Disk090, NewArray, NewBitmap, NewMember, ROLES_MAX, ResyncOffset, Role, Super1,
+    Super090, Superblock, Uuid, Version,
 };
 use weft_units::Sectors;
 
 use super::device_uuid;
 use crate::options::Options;
 
-/// One of each member and spare, of members of this size with so much data.
-pub(super) fn superblocks(
-    options: &Options,
-    member_size: Sectors,
-    data: Sectors,
-) -> Vec<Superblock> {
+/// Sectors of a member: its data, and room before and behind it; before that of large members md
+/// leaves 128 MiB.
+pub(super) fn member_size(options: &Options, member: usize) -> Sectors {
+    let data = options.data_of(member);
+    data + Sectors(if data.0 > 1 << 24 { 1 << 19 } else { 16_384 })
+}
+
+/// One of each member and spare.
+pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     let count = options.members + options.spares;
-    let member = |number: usize| NewMember { size: member_size, device_uuid: device_uuid(number) };
+    let member = |number: usize| NewMember {
+        size: member_size(options, number),
+        device_uuid: device_uuid(number),
+    };
     let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
     array.spares = (options.members..count).map(member).collect();
     // Data begins where it does under 0.90, and ends before either superblock.
     array.minor = options.version.minor().unwrap_or(weft_ondisk::Minor::V1_0);
     array.layout = options.layout;
-    array.chunk = Some(options.chunk);
-    array.size = Some(data);
+    array.chunk = options.level.is_striped().then_some(options.chunk);
+    array.size = options.level.uses_size().then(|| options.data_of(0));
     array.set_uuid = Uuid([7; 16]);
     array.name = "sim".to_owned();
     array.assume_clean = options.assume_clean;
     array.force = true;
+    array.bitmap = options.bitmap.map(|_| new_bitmap(options));
+    if options.bitmap.is_some() && options.version == Version::V0_90 {
+        // Behind the superblock of 0.90, and not before that of 1.0.
+        array.bitmap = None;
+    }
     let mut supers = array.plan().unwrap_or_else(|error| panic!("{options:?}: {error}"));
     if options.version == Version::V0_90 {
-        return supers.iter().map(|sb| old(sb, &supers, member_size).into()).collect();
+        let bitmap = if options.bitmap.is_some() { Super090::BITMAP_PRESENT } else { 0 };
+        let old = |sb: &Super1| {
+            let mut old = old(sb, &supers, member_size(options, 0));
+            old.state |= bitmap;
+            old.into()
+        };
+        return supers.iter().map(old).collect();
     }
-    for sb in &mut supers {
+    for (number, sb) in supers.iter_mut().enumerate() {
+        if !options.level.uses_size() {
+            sb.data_size = options.data_of(number);
+        }
+        if options.write_mostly.contains(&number) {
+            sb.devflags |= Super1::WRITE_MOSTLY;
+        }
         number_from(sb, options.first_number);
     }
     supers.into_iter().map(Superblock::from).collect()
+}
+
+/// Bitmap of a new array. Seconds until bits are cleared are few.
+pub(super) fn new_bitmap(options: &Options) -> NewBitmap {
+    NewBitmap { chunk: options.bitmap, daemon_sleep: 1 }
 }
 
 /// Gives members their numbers from `first` on, as after so many others were added and removed.

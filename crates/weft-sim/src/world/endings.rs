@@ -8,7 +8,7 @@ use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId};
 
 use super::World;
-use crate::checker::{View, Violation, parity};
+use crate::checker::{View, Violation, bits, parity};
 use crate::crash::{CutMode, CutShape};
 use crate::driver::Order;
 use crate::model::Payload;
@@ -25,6 +25,7 @@ impl World {
                     !matches!(volume.sync_action, SyncAction::Idle | SyncAction::Frozen)
                 })
             });
+        self.judge_bits();
         self.interrupted = true;
         self.was_cut = true;
         self.measure_due = true;
@@ -44,7 +45,7 @@ impl World {
                 [(&report.kept, &mut kept_stripes), (&report.lost, &mut lost_stripes)]
             {
                 for absolute in sectors {
-                    if let Some(column) = self.array.data_sector(disk, *absolute) {
+                    if let Some(column) = self.record.column_at(&self.array, disk, *absolute) {
                         stripes.insert(column / 8);
                         self.at_stake.extend([column]);
                     }
@@ -86,6 +87,7 @@ impl World {
     /// The process dies, the power stays: what a member completed it keeps, cache and all; what is
     /// outstanding may still happen or not.
     pub fn kill(&mut self) {
+        self.judge_bits();
         self.interrupted = true;
         self.was_cut = true;
         let mut rng = self.rng.fork();
@@ -93,7 +95,8 @@ impl World {
         for disk in 0..self.disks.len() {
             let writes: Vec<(u64, u64)> = self.disks[disk].outstanding_writes().collect();
             let sectors = writes.into_iter().flat_map(|(at, count)| at..at + count);
-            self.at_stake.extend(sectors.filter_map(|at| self.array.data_sector(disk, at)));
+            let column_at = |at| self.record.column_at(&self.array, disk, at);
+            self.at_stake.extend(sectors.filter_map(column_at));
             self.disks[disk].process_killed(&mut rng);
         }
         // A part of a stripe may be complete and the rest not even submitted.
@@ -107,16 +110,32 @@ impl World {
     /// Columns that a write is about that is not answered, or whose client is gone.
     fn columns_being_written(&self) -> BTreeSet<u64> {
         let ranges = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
-        ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.sector).collect()
+        ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
+    }
+
+    /// I20 of what may be lost now.
+    fn judge_bits(&mut self) {
+        if self.options.checked && self.engine.is_some() {
+            let mut found = Vec::new();
+            bits::before_cut(view!(self), &mut found);
+            found.into_iter().for_each(|violation| self.fail(violation));
+        }
     }
 
     /// I6 of what is left now. What was judged, if that counts.
     fn judge_parity(&mut self, written: &BTreeSet<u64>, bytes: parity::Bytes) -> parity::Judged {
-        if !self.options.checked || !self.counts("I6 parity or dirty") {
+        if !self.options.checked {
             return parity::Judged::default();
         }
+        let columns = self.columns_of_interest();
         let mut found = Vec::new();
-        let columns = self.columns_of_interest().into_iter();
+        let by_bits = bits::after_cut(view!(self), columns.iter().copied(), bytes, &mut found);
+        self.coverage.judged_by_bits += by_bits;
+        found.drain(..).for_each(|violation| self.fail(violation));
+        if !self.counts("I6 parity or dirty") {
+            return parity::Judged::default();
+        }
+        let columns = columns.into_iter();
         let suspect: BTreeSet<u64> =
             self.at_stake.columns().chain(self.suspects.columns()).collect();
         let quiet = |column: u64| !suspect.contains(&column) && !written.contains(&column);
@@ -145,6 +164,12 @@ impl World {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
         for column in self.at_stake.columns().chain(self.suspects.columns()) {
             sectors.extend(self.array.data_of(column).into_iter().map(|(_, sector)| sector));
+        }
+        // What cannot be asked for by the sector is read by the block.
+        if !self.array.has_parity() && self.options.logical_block > 512 {
+            let block = u64::from(self.options.logical_block) / 512;
+            let whole = |sector: u64| (0..block).map(move |it| sector / block * block + it);
+            sectors = sectors.into_iter().flat_map(whole).collect();
         }
         let sectors: Vec<u64> = sectors.into_iter().collect();
         let mut ranges: VecDeque<(u64, u64)> = VecDeque::new();
@@ -197,14 +222,14 @@ impl World {
     /// Recomputes the parity of every column of the array from what is on the media.
     #[must_use]
     pub fn scrub(&self, bytes: parity::Bytes) -> parity::Scrub {
-        let columns = 0..self.array.geometry.member_size().0;
+        let columns = 0..self.array.columns_count();
         parity::scrub(&self.disks, &self.array, &self.record, columns, bytes)
     }
 
     /// Columns that were ever written, or are suspect.
     #[must_use]
     pub fn columns_of_interest(&self) -> BTreeSet<u64> {
-        let touched = self.model.touched().map(|sector| self.array.column(sector).sector);
+        let touched = self.model.touched().map(|sector| self.array.column(sector).number);
         touched.chain(self.at_stake.columns()).chain(self.suspects.columns()).collect()
     }
 }

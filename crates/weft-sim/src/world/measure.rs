@@ -7,7 +7,7 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::{ByteRange, Sectors, Slot};
 
 use super::World;
-use crate::checker::Violation;
+use crate::checker::{Places, Violation};
 use crate::model::Why;
 use crate::payload::PayloadMode;
 use crate::suspects::{Explained, Strips, Suspects};
@@ -20,7 +20,7 @@ impl World {
 
     /// Slots that have no member in sync.
     fn missing(&self) -> Vec<u16> {
-        (0..self.array.geometry.members())
+        (0..self.array.members())
             .filter(|slot| self.record.in_sync(Slot(*slot)).is_none())
             .collect()
     }
@@ -47,6 +47,10 @@ impl World {
         let columns = self.columns_of_interest();
         let before = self.suspects.take();
         for column in columns {
+            if !self.array.has_parity() {
+                self.measure_copies(column, assembly, &before);
+                continue;
+            }
             let disk_of = |slot: Slot| match assembly.slots.get(slot.index()) {
                 // What lies behind the end of a member that was cut short is computed.
                 Some(SlotState::InSync(member)) => {
@@ -88,7 +92,7 @@ impl World {
                     self.model.add_possible(sector, &value);
                 }
                 if !outcome.syndromes.is_empty() {
-                    let lost = (0..self.array.geometry.members())
+                    let lost = (0..self.array.members())
                         .filter(|slot| missing.contains(slot) || strips.at(Slot(*slot)).is_none());
                     self.suspects.insert(column, outcome.syndromes, lost);
                 }
@@ -107,12 +111,12 @@ impl World {
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
-                && let Some(sector) = self.array.geometry.array_sector(slot, Sectors(column))
-                && self.model.why_now(sector.0, found).is_none()
+                && let Some(sector) = self.array.array_sector(slot, column)
+                && self.model.why_now(sector, found).is_none()
             {
                 let errors = before.errors_if_lost(&self.array, column, slot);
-                if self.model.media_allows_off(sector.0, found, &errors) {
-                    self.model.add_possible(sector.0, found);
+                if self.model.media_allows_off(sector, found, &errors) {
+                    self.model.add_possible(sector, found);
                 }
             }
         }
@@ -135,26 +139,28 @@ impl World {
     }
 
     fn sector_of(&self, slot: Slot, column: u64) -> u64 {
-        self.array.geometry.array_sector(slot, Sectors(column)).expect("the slot holds data").0
+        self.array.array_sector(slot, column).expect("the slot holds data")
     }
 
     /// Whether a member has something at a column that a power cut may take.
-    fn is_volatile(&self, column: u64) -> bool {
+    pub(super) fn is_volatile(&self, column: u64) -> bool {
+        let places = self.array.places(column);
         let touched = |(disk, first): (&crate::disk::Disk, &Sectors)| {
-            disk.volatile().touches(first.0 + column, 1)
+            sectors_of(&places).any(|sector| disk.volatile().touches(first.0 + sector, 1))
         };
         self.disks.iter().zip(&self.array.data_offset).any(touched)
     }
 
     /// Whether somebody writes to a column.
-    fn is_written_to(&self, column: u64) -> bool {
+    pub(super) fn is_written_to(&self, column: u64) -> bool {
         let in_flight = |(_, sector)| self.model.in_flight(sector);
         self.has_outstanding(column) || self.array.data_of(column).into_iter().any(in_flight)
     }
 
     /// A member refused a write of some sectors, or a write was left in the middle.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
-        if self.measures() {
+        // What was left of a copy is a version that failed, which the model knows.
+        if self.measures() && self.array.has_parity() {
             let missing = self.missing();
             for column in columns {
                 self.suspects.open(column, missing.iter().copied());
@@ -165,7 +171,7 @@ impl World {
     /// Something was written to these sectors of the array.
     pub(super) fn look_again_at(&mut self, range: ByteRange) {
         if !self.suspects.is_empty() {
-            let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.sector).collect();
+            let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.number).collect();
             columns.into_iter().for_each(|column| self.look_again(column));
         }
     }
@@ -180,7 +186,7 @@ impl World {
     /// are in sync, by slot: the disk, and the column up to which it is read. Such is one whose
     /// rebuild has ended and that had no space for its superblock, or whose superblock went bad.
     /// What it holds belongs to what the others do or do not agree with.
-    fn unrecorded(&self) -> BTreeMap<u16, (usize, u64)> {
+    pub(super) fn unrecorded(&self) -> BTreeMap<u16, (usize, u64)> {
         let missing = self.missing();
         let volume = self.engine.as_ref().filter(|_| !missing.is_empty());
         let volume = volume.and_then(|engine| engine.snapshot().volumes.into_iter().next());
@@ -204,13 +210,12 @@ impl World {
         if !open && !self.suspects.contains(column) {
             return;
         }
-        let half = |slot: Slot| self.half_rebuilt.get(&slot.0).filter(|half| column < half.1);
+        if !self.array.has_parity() {
+            self.look_again_at_copies(column);
+            return;
+        }
         let unrecorded = self.unrecorded();
-        let also = |slot: Slot| unrecorded.get(&slot.0).filter(|it| column < it.1);
-        let disk_of = |slot| {
-            let others = || half(slot).or_else(|| also(slot)).map(|(disk, _)| *disk);
-            self.record.in_sync(slot).or_else(others)
-        };
+        let disk_of = |slot| self.disk_read(slot, column, &unrecorded);
         let strips = Strips::read(&self.array, &self.disks, column, disk_of);
         let outcome = strips.outcome();
         let values: Vec<(Slot, u64, Vec<u8>)> = outcome
@@ -229,8 +234,8 @@ impl World {
         }
         // What is there for slots that were lost, or will be made of the others.
         let there = self.suspects.lost(column).into_iter().filter_map(|slot| {
-            let sector = self.array.geometry.array_sector(slot, Sectors(column))?;
-            Some((slot, sector.0, strips.at(slot)?.to_vec()))
+            let sector = self.array.array_sector(slot, column)?;
+            Some((slot, sector, strips.at(slot)?.to_vec()))
         });
         let all: Vec<(Slot, u64, Vec<u8>)> = there.chain(values).collect();
         for (slot, sector, value) in &all {
@@ -247,10 +252,35 @@ impl World {
         self.suspects.clear(column, !self.is_volatile(column));
     }
 
+    /// The disk of a slot that the running engine reads at a data sector.
+    pub(super) fn disk_read(
+        &self,
+        slot: Slot,
+        sector: u64,
+        unrecorded: &BTreeMap<u16, (usize, u64)>,
+    ) -> Option<usize> {
+        let half = || self.half_rebuilt.get(&slot.0).filter(|half| sector < half.1);
+        let also = || unrecorded.get(&slot.0).filter(|it| sector < it.1);
+        let others = || half().or_else(also).map(|(disk, _)| *disk);
+        self.record.in_sync(slot).or_else(others)
+    }
+
+    /// Whether somebody may be writing to a column: without parity any disk at the sector of any
+    /// copy, which errs on the side of yes.
     fn has_outstanding(&self, column: u64) -> bool {
+        let places = self.array.places(column);
         self.disks.iter().zip(&self.array.data_offset).any(|(disk, first)| {
-            let at = first.0 + column;
-            disk.outstanding_writes().any(|(start, count)| (start..start + count).contains(&at))
+            sectors_of(&places).any(|sector| {
+                let at = first.0 + sector;
+                disk.outstanding_writes().any(|(start, count)| (start..start + count).contains(&at))
+            })
         })
     }
+}
+
+/// Data sectors of places, each once.
+fn sectors_of(places: &Places) -> impl Iterator<Item = u64> {
+    let mut rest = places.iter().map(|place| place.sector);
+    let first = rest.next();
+    first.into_iter().chain(rest.filter(move |sector| Some(*sector) != first))
 }

@@ -1,11 +1,13 @@
 //! `weft explain`: shows what a read or write of a range does, member by member.
 //!
-//! It shows the members and sectors of the range, where parity is, and which plan the engine would
-//! follow. The places are the engine's geometry, the plans its planner, asked step by step for a
-//! stripe of which nothing is cached.
+//! It shows the members and sectors of the range, where parity or copies are, and which plan the
+//! engine would follow. The places are the engine's layout, the plans its planner, asked step by
+//! step for a stripe of which nothing is cached.
 
+mod copies;
 mod model;
 mod show;
+mod stripes;
 
 use clap::Args;
 
@@ -15,6 +17,7 @@ use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal::print_json;
 use model::Array;
+use stripes::ParityArray;
 
 /// Says which members a range of an array is on, and how it would be read and written, and why
 ///
@@ -63,11 +66,24 @@ pub(crate) fn run(arguments: &Explain) -> Outcome {
         knobs::set(&mut array.knobs, name, value).map_err(Failure::usage)?;
     }
     let range = array.range(range)?;
-    let explained = array.explain(range);
-    if arguments.json {
-        print_json(&array.to_json(&explained))?;
-    } else {
-        array.print(&explained)?;
+    match array.layout.parity() {
+        Some(geometry) => {
+            let parity = ParityArray { array: &array, geometry };
+            let explained = parity.explain(range);
+            if arguments.json {
+                print_json(&parity.to_json(&explained))?;
+            } else {
+                parity.print(&explained)?;
+            }
+        }
+        None => {
+            let explained = array.copies(range);
+            if arguments.json {
+                print_json(&explained.to_json(&array))?;
+            } else {
+                explained.print(&array)?;
+            }
+        }
     }
     Ok(Exit::Done)
 }

@@ -1,19 +1,19 @@
-//! What `explain` found, as text and as JSON.
+//! Stripes that `explain` found, as text and as JSON.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 use weft_engine::layout::slot_set::SlotSet;
 use weft_engine::raid::parity::plan::Mode;
-use weft_ondisk::layout_id;
 use weft_units::Slot;
 
-use super::model::{Array, Explained, ReadPlan, Stripes};
+use super::stripes::{Explained, ParityArray, ReadPlan, Stripes};
 use crate::outcome::Failure;
-use crate::size;
 use crate::terminal::stdout;
 
-impl Array {
+use super::model::print_left_out;
+
+impl ParityArray<'_> {
     /// Prints where the range is and what would be done there.
     pub(super) fn print(&self, explained: &Explained) -> Result<(), Failure> {
         let mut out = stdout();
@@ -28,19 +28,7 @@ impl Array {
     /// The parts of the range on the members.
     fn print_pieces(&self, out: &mut impl Write, explained: &Explained) -> Result<(), Failure> {
         let geometry = &self.geometry;
-        let layout = layout_id::name(geometry.level(), geometry.layout());
-        let range = &explained.range.bytes;
-        writeln!(
-            out,
-            "bytes {}..{} of {}: {}, {} members, chunk {}{}",
-            range.start,
-            range.end,
-            self.name,
-            geometry.level(),
-            geometry.members(),
-            size::human(geometry.chunk().bytes()),
-            layout.map(|layout| format!(", {layout}")).unwrap_or_default()
-        )?;
+        writeln!(out, "{}", self.array.heading(&explained.range))?;
         let mut shown = None;
         for piece in &explained.pieces {
             if shown != Some(piece.full_stripe) {
@@ -56,26 +44,17 @@ impl Array {
                     row.join(" ")
                 )?;
             }
-            let (start, end) = (piece.sector.0, piece.sector.0 + piece.len.0);
-            let place = match self.sector_on_member(piece) {
-                Some(on) => {
-                    format!("sectors {on}..{} (data sectors {start}..{end})", on + piece.len.0)
-                }
-                None => format!("data sectors {start}..{end}"),
-            };
             writeln!(
                 out,
-                "  bytes {}..{}: {} of {}, {place}",
+                "  bytes {}..{}: {} of {}, {}",
                 piece.bytes.start,
                 piece.bytes.end,
                 self.role(piece.full_stripe, piece.slot),
-                self.title(piece.slot),
+                self.array.title(piece.slot),
+                self.array.sectors_text(piece.slot, piece.sector, piece.len),
             )?;
         }
-        if explained.left_out > 0 {
-            let left_out = size::human(weft_units::Bytes(explained.left_out));
-            writeln!(out, "  … and {left_out} more, not shown; name a shorter range")?;
-        }
+        print_left_out(out, explained.left_out)?;
         Ok(())
     }
 
@@ -97,28 +76,37 @@ impl Array {
         let reads = if write.reads.is_empty() {
             "reads nothing".into()
         } else {
-            format!("reads {}", self.list(write.reads))
+            format!("reads {}", self.array.list(write.reads))
         };
         let recovers = if write.recovered.is_empty() {
             String::new()
         } else {
-            format!(", computes {}", self.list(write.recovered))
+            format!(", computes {}", self.array.list(write.recovered))
         };
-        writeln!(out, "  write: {mode}: {reads}{recovers}; writes {}", self.list(write.writes))?;
+        writeln!(
+            out,
+            "  write: {mode}: {reads}{recovers}; writes {}",
+            self.array.list(write.writes)
+        )?;
         writeln!(out, "         because {}", write.why)?;
         Ok(())
     }
 
     fn read_text(&self, read: &ReadPlan) -> String {
         if read.chunk_aligned {
-            return format!("{}, just the sectors wanted, past the cache", self.list(read.reads));
+            return format!(
+                "{}, just the sectors wanted, past the cache",
+                self.array.list(read.reads)
+            );
         }
-        let reads =
-            format!("{}, through the cache because the array is degraded", self.list(read.reads));
+        let reads = format!(
+            "{}, through the cache because the array is degraded",
+            self.array.list(read.reads)
+        );
         if read.recovered.is_empty() {
             reads
         } else {
-            format!("{reads}; computes {}", self.list(read.recovered))
+            format!("{reads}; computes {}", self.array.list(read.recovered))
         }
     }
 
@@ -129,14 +117,14 @@ impl Array {
             .pieces
             .iter()
             .map(|piece| {
-                let held = self.slots.get(piece.slot.index());
+                let held = self.array.slots.get(piece.slot.index());
                 json!({
                     "offset": piece.bytes.start,
                     "length": piece.bytes.end - piece.bytes.start,
                     "full_stripe": piece.full_stripe.0,
                     "slot": piece.slot.0,
                     "member": held.and_then(|held| held.label.clone()),
-                    "sector": self.sector_on_member(piece),
+                    "sector": self.array.sector_on_member(piece.slot, piece.sector),
                     "data_sector": piece.sector.0,
                 })
             })
@@ -170,7 +158,7 @@ impl Array {
             .collect();
         json!({
             "schema": "weft.explain/2",
-            "name": self.name,
+            "name": self.array.name,
             "level": self.geometry.level().name(),
             "offset": explained.range.bytes.start,
             "length": explained.range.bytes.end - explained.range.bytes.start,

@@ -10,6 +10,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
+use weft_engine::layout::Layout;
 use weft_ondisk::Uuid;
 
 use crate::assembly::{lines, missing, title, to_json};
@@ -189,10 +190,12 @@ impl Array {
                 for line in states::lines_reading(&assembly.states) {
                     writeln!(out, "  {line}")?;
                 }
-                let degraded = if assembly.degraded() > 0 {
-                    ", what is missing is reconstructed from the others"
-                } else {
-                    ""
+                let degraded = match assembly.layout {
+                    _ if assembly.degraded() == 0 => "",
+                    Layout::Parity(_) => ", what is missing is reconstructed from the others",
+                    Layout::Mirrors(_) | Layout::Striped(_) => {
+                        ", what is missing is read from its other copies"
+                    }
                 };
                 writeln!(out, "  its data can be read{degraded}; next, one of")?;
                 for next in self.next() {

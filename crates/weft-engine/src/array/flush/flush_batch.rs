@@ -1,101 +1,354 @@
-//! Flush batching: the flush requests that one round of member flushes serves.
+//! Flush batching: the member flushes that serve each flush request.
 //!
-//! A flush promises that every write acknowledged before it was received is durable. So any round
-//! of member flushes that *starts* after a request was received serves it: while one round runs,
-//! all requests that arrive need exactly one more, however many they are. Before, each request had
-//! a round of its own.
+//! A flush promises that every write acknowledged before it was received is durable. So any flush
+//! of a member that *starts* after a request was received serves it at that member. Five rules say
+//! how member flushes are shared, and all of them keep the strict order of PREFLUSH: data goes to
+//! the members after every member has flushed.
 //!
-//! Inputs   requests as they arrive, the end of a round
-//! Answer   the requests that the next round serves
-//! Source   md-raid.md §4.1; Linux "md: batch flush requests", 2019. Counted in rounds, not in
-//!          clock time, so that equal time stamps mean nothing
-//! Compare  [`FlushRule::Serial`] is the behaviour before the change: knob `flush_batch`
-//! Measured as rounds (statement 19); throughput comes with the simulator
+//! A *round* is a set of requests with the member flushes that they wait for. `serial` has one
+//! round at a time, of one request. `parallel` gives each request a round of its own, however many
+//! run. With `batch`, the patch, one round runs at a time and serves all requests that came before
+//! it: while one round runs, those that arrive need exactly one more, however many they are.
+//!
+//! `md612` and `needed` have no rounds of the array: each member has at most one flush in flight,
+//! and requests that arrive meanwhile share the member's next one. With `needed` a member whose
+//! writes are durable is skipped, and a flush that started after the member's last write was
+//! completed serves those who come later. A member is *dirty* from the time that it comes until its
+//! first successful flush; then from the completion of each write without FUA, of data, metadata or
+//! a discard; it is clean when a flush has succeeded that started after all of these. A flush that
+//! fails leaves it dirty. Writes in flight when a flush starts are not promised. But in `serial`, a
+//! request waits for two flushes of a member at most.
+//!
+//! Inputs   requests as they arrive, the members and their writes, the end of each member flush
+//! Answer   member flushes to send, the requests that are served
+//! Knob     `flush_batch`
+//! Source   md-raid.md §4.1; Linux "MD: fix lock contention for flush bios", 2018 (`parallel`),
+//!          "md: batch flush requests", 2019, "md: Remove flush handling", 2024 (`md612`, which
+//!          starts data at once). Counted, not timed: equal time stamps mean nothing
+//! Compare  [`FlushRule::Serial`] and [`FlushRule::Parallel`]: the behaviour before the change
+//! See it   `weft reproduce 002`
 
 use std::collections::VecDeque;
 
-use crate::knobs::FlushRule;
+use weft_units::MemberIndex;
 
-/// Flush requests of one array, of whatever kind `R`.
+use crate::contract::input::Fault;
+use crate::knobs::FlushRule;
+use crate::mutant::{self, Mutant};
+
+/// Writes of one member that a power cut may undo, counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Unflushed {
+    /// Completed writes that were not durable by themselves, and one for what was there before.
+    written: u64,
+    /// `written` at the start of the last flush that succeeded.
+    flushed: u64,
+    /// Flushes that failed.
+    failures: u64,
+    /// Whether what the member has completed may be lost at all.
+    has_cache: bool,
+}
+
+/// Names a member flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlightId(u32);
+
+/// Flush requests of one array, of whatever kind `R`, and the member flushes in flight.
 #[derive(Clone, Debug)]
 pub struct FlushBatch<R> {
+    /// Requests of which nothing is sent.
     waiting: VecDeque<R>,
-    served: Vec<R>,
-    running: bool,
-    rounds: u64,
+    rounds: Vec<Option<Round<R>>>,
+    running: usize,
+    flights: Vec<Option<Flight>>,
+    /// Rounds that wait for the next flush of a member, in the order of their arrival.
+    queued: Vec<(MemberIndex, usize)>,
+    /// Requests whose round is over, and its result.
+    served: Vec<(R, Result<(), Fault>)>,
+    counts: FlushCounts,
+    planted: Option<Mutant>,
+}
+
+/// Counts of an array's flushes since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushCounts {
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Rounds that were begun, with or without a flush of their own.
+    pub rounds: u64,
+    /// Flushes that were sent to members.
+    pub sent: u64,
+    /// Flushes that were not, as all writes of the member were durable.
+    pub skipped: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Round<R> {
+    requests: Vec<R>,
+    /// Members whose flush it waits for.
+    pending: usize,
+    result: Result<(), Fault>,
+}
+
+/// A flush at a member.
+#[derive(Clone, Debug)]
+struct Flight {
+    member: MemberIndex,
+    /// The member's writes and failures when it started.
+    at_start: Unflushed,
+    rounds: Vec<usize>,
+}
+
+impl Unflushed {
+    /// Of a member of which nothing is known: it may hold writes of an earlier run. `has_cache`
+    /// says whether a write that it has completed may be lost.
+    #[must_use]
+    pub fn new(has_cache: bool) -> Self {
+        Self { written: 1, flushed: 0, failures: 0, has_cache }
+    }
+
+    /// A write was completed that is not durable by itself.
+    #[inline]
+    pub fn wrote(&mut self) {
+        self.written += 1;
+    }
+
+    /// Whether everything that was completed is durable.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        !self.has_cache || self.flushed == self.written
+    }
+
+    /// A flush that started when the member was like this has ended.
+    fn flushed(&mut self, at_start: &Self, succeeded: bool) {
+        if !succeeded {
+            (self.failures, self.written) = (self.failures + 1, self.written + 1);
+        } else if self.failures == at_start.failures {
+            // Of a flush beside one that failed nobody knows what it covered.
+            self.flushed = self.flushed.max(at_start.written);
+        }
+        assert!(self.flushed <= self.written, "only what was written is flushed");
+    }
 }
 
 impl<R> Default for FlushBatch<R> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), served: Vec::new(), running: false, rounds: 0 }
+        Self {
+            waiting: VecDeque::new(),
+            rounds: Vec::new(),
+            running: 0,
+            flights: Vec::new(),
+            queued: Vec::new(),
+            served: Vec::new(),
+            counts: FlushCounts::default(),
+            planted: None,
+        }
     }
 }
 
 impl<R> FlushBatch<R> {
-    /// A request arrives. A round that runs already does not serve it.
+    /// A request arrives. Flushes that started already do not serve it, unless nothing was
+    /// completed since.
     pub fn arrive(&mut self, request: R) {
+        self.counts.requests += 1;
         self.waiting.push_back(request);
     }
 
-    /// Starts a round if somebody waits and none runs. Whether it did.
-    pub fn start(&mut self, rule: FlushRule) -> bool {
-        if self.running || self.waiting.is_empty() {
-            return false;
-        }
-        self.running = true;
-        self.rounds += 1;
-        assert!(self.served.is_empty(), "the requests of the round before were answered");
-        let count = match rule {
-            FlushRule::Batch => self.waiting.len(),
-            FlushRule::Serial => 1,
-        };
-        self.served.extend(self.waiting.drain(..count));
-        true
+    /// Whether [`FlushBatch::start`] has something to do.
+    #[inline]
+    #[must_use]
+    pub fn wants_start(&self) -> bool {
+        !self.waiting.is_empty() || !self.queued.is_empty()
     }
 
-    /// The round is over: whom it served.
-    pub fn finish(&mut self) -> Vec<R> {
-        assert!(self.running, "a round ends once");
-        self.running = false;
+    /// Whether requests that wait would be given a round now.
+    #[must_use]
+    pub fn may_start(&self, rule: FlushRule) -> bool {
+        let alone = matches!(rule, FlushRule::Batch | FlushRule::Serial);
+        let held_up = alone && self.running > 0;
+        !self.waiting.is_empty() && !held_up
+    }
+
+    /// Starts what is due, with the members that take part now, in the order in which they are to
+    /// be told. Flushes to send, each of which ends once ([`FlushBatch::ended`]). Rounds that wait
+    /// for no flush are over.
+    pub fn start(
+        &mut self,
+        rule: FlushRule,
+        members: &[(MemberIndex, Unflushed)],
+    ) -> Vec<(MemberIndex, FlightId)> {
+        let mut sent = Vec::new();
+        self.start_queued(members, &mut sent);
+        if mutant::is(self.planted, Mutant::FlushServedByEarlier)
+            && let Some(round) = self.rounds.iter_mut().flatten().next()
+        {
+            round.requests.extend(self.waiting.drain(..));
+        }
+        while self.may_start(rule) {
+            let count = match rule {
+                FlushRule::Batch | FlushRule::Md612 | FlushRule::Needed => self.waiting.len(),
+                FlushRule::Parallel | FlushRule::Serial => 1,
+            };
+            let requests = self.waiting.drain(..count).collect();
+            let round = self.open(requests, members.len());
+            for (member, unflushed) in members {
+                self.involve(rule, round, *member, unflushed, &mut sent);
+            }
+            if members.is_empty() {
+                self.close(round);
+            }
+        }
+        self.counts.sent += sent.len() as u64;
+        sent
+    }
+
+    /// A member flush has ended, with a result of which the requests are told `told`. Those that it
+    /// was the last one for are in [`FlushBatch::take_served`].
+    pub fn ended(
+        &mut self,
+        flight: FlightId,
+        unflushed: Option<&mut Unflushed>,
+        result: Result<(), Fault>,
+        told: Result<(), Fault>,
+    ) {
+        let flight = self.flights[flight.0 as usize].take().expect("a flush ends once");
+        if let Some(unflushed) = unflushed {
+            unflushed.flushed(&flight.at_start, result.is_ok());
+        }
+        for round in flight.rounds {
+            self.member_done(round, told);
+        }
+    }
+
+    /// The requests of rounds that are over, and the result of each.
+    pub fn take_served(&mut self) -> Vec<(R, Result<(), Fault>)> {
         std::mem::take(&mut self.served)
     }
 
-    /// Whether no round runs and nobody waits.
+    /// Whether nothing is in flight and nobody waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.running && self.waiting.is_empty()
+        self.running == 0 && self.waiting.is_empty()
     }
 
-    /// Rounds started so far.
+    /// Counts since the start.
     #[must_use]
-    pub fn rounds(&self) -> u64 {
-        self.rounds
+    pub fn counts(&self) -> FlushCounts {
+        self.counts
+    }
+
+    /// Plants a bug.
+    #[cfg(feature = "mutants")]
+    pub fn plant(&mut self, mutant: Mutant) {
+        self.planted = Some(mutant);
+    }
+
+    /// Sends the next flush of each member that has none in flight and for which rounds wait. Who
+    /// is no member any more has nothing to flush.
+    fn start_queued(
+        &mut self,
+        members: &[(MemberIndex, Unflushed)],
+        sent: &mut Vec<(MemberIndex, FlightId)>,
+    ) {
+        for (member, round) in std::mem::take(&mut self.queued) {
+            let unflushed = members.iter().find(|(index, _)| *index == member);
+            let starting = sent.iter().find(|(index, _)| *index == member);
+            match (unflushed, starting) {
+                (None, _) => self.member_done(round, Ok(())),
+                (Some(_), Some((_, flight))) => self.join(*flight, round),
+                (Some(_), None) if self.flight_of(member).is_some() => {
+                    self.queued.push((member, round));
+                }
+                (Some((_, unflushed)), None) => sent.push(self.send(member, unflushed, round)),
+            }
+        }
+    }
+
+    /// Has a round wait for the flush of a member that its rule says, if for any.
+    fn involve(
+        &mut self,
+        rule: FlushRule,
+        round: usize,
+        member: MemberIndex,
+        unflushed: &Unflushed,
+        sent: &mut Vec<(MemberIndex, FlightId)>,
+    ) {
+        let needed = rule == FlushRule::Needed;
+        let shares = needed || rule == FlushRule::Md612;
+        let forgets = mutant::is(self.planted, Mutant::FlushSkipForgetsStartUp);
+        if needed && (unflushed.is_clean() || forgets && unflushed.written == 1) {
+            self.counts.skipped += 1;
+            self.member_done(round, Ok(()));
+            return;
+        }
+        if let Some((_, flight)) = sent.iter().find(|(index, _)| shares && *index == member) {
+            self.join(*flight, round);
+            return;
+        }
+        match self.flight_of(member).filter(|_| shares) {
+            None => sent.push(self.send(member, unflushed, round)),
+            Some((flight, covers)) if needed && covers >= unflushed.written => {
+                self.join(flight, round);
+            }
+            Some(_) => self.queued.push((member, round)),
+        }
+    }
+
+    /// A flush of a member in flight, and the writes that it covers.
+    fn flight_of(&self, member: MemberIndex) -> Option<(FlightId, u64)> {
+        let mut flights = (0..).zip(&self.flights);
+        flights.find_map(|(place, flight)| {
+            let flight = flight.as_ref().filter(|flight| flight.member == member)?;
+            Some((FlightId(place), flight.at_start.written))
+        })
+    }
+
+    fn send(
+        &mut self,
+        member: MemberIndex,
+        unflushed: &Unflushed,
+        round: usize,
+    ) -> (MemberIndex, FlightId) {
+        let flight = Flight { member, at_start: *unflushed, rounds: vec![round] };
+        (member, FlightId(put(&mut self.flights, flight) as u32))
+    }
+
+    fn join(&mut self, flight: FlightId, round: usize) {
+        let flight = self.flights[flight.0 as usize].as_mut().expect("it is in flight");
+        flight.rounds.push(round);
+    }
+
+    fn open(&mut self, requests: Vec<R>, members: usize) -> usize {
+        self.counts.rounds += 1;
+        self.running += 1;
+        put(&mut self.rounds, Round { requests, pending: members, result: Ok(()) })
+    }
+
+    /// One member of a round is done.
+    fn member_done(&mut self, place: usize, result: Result<(), Fault>) {
+        let round = self.rounds[place].as_mut().expect("a round is over once");
+        assert!(round.pending > 0, "a member of a round is done once");
+        round.pending -= 1;
+        round.result = round.result.and(result);
+        if round.pending == 0 {
+            self.close(place);
+        }
+    }
+
+    fn close(&mut self, place: usize) {
+        let Round { requests, result, .. } = self.rounds[place].take().expect("it ran");
+        assert!(self.running > 0, "rounds that run are counted");
+        self.running -= 1;
+        self.served.extend(requests.into_iter().map(|request| (request, result)));
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// md-raid.md §9, statement 19.
-    #[test]
-    fn statement_19_one_more_round_serves_all_that_arrived_during_one() {
-        for (rule, rounds) in [(FlushRule::Batch, 3), (FlushRule::Serial, 9)] {
-            let mut flushes = FlushBatch::default();
-            flushes.arrive('A');
-            assert!(flushes.start(rule));
-            "BCDEFGH".chars().for_each(|request| flushes.arrive(request));
-            assert!(!flushes.start(rule));
-            assert_eq!(flushes.finish(), ['A']);
-            assert!(flushes.start(rule));
-            flushes.arrive('I');
-            let served = flushes.finish();
-            assert!(!served.contains(&'I'), "it arrived after the round had started");
-            while flushes.start(rule) {
-                flushes.finish();
-            }
-            assert!(flushes.is_idle());
-            assert_eq!(flushes.rounds(), rounds, "{rule:?}");
-        }
+/// Puts something where nothing is.
+fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
+    if let Some(place) = places.iter().position(Option::is_none) {
+        places[place] = Some(thing);
+        return place;
     }
+    places.push(Some(thing));
+    places.len() - 1
 }

@@ -97,3 +97,31 @@ fn spares_of_one_number_are_two_unless_they_say_the_same() {
     stale.events -= 1;
     assert_eq!(numbers(&set), [5, 4]);
 }
+
+// A member failed while superblocks were written, and a spare had its slot and its number before
+// the next ones: the array was refused.
+#[test]
+fn of_two_members_at_a_slot_the_fresher_one_is_believed() {
+    let successor = |lag: u64| {
+        let mut set = old_set(|_, _| {});
+        let Ok(Superblock::V0_90(first)) = set[2].superblock.as_deref().cloned() else { panic!() };
+        let (label, size) = ("m4".to_owned(), Sectors(4096));
+        let index = MemberIndex(4);
+        let member = MemberInfo { index, label, size, ..set[0].member.clone() };
+        let mut superblock = *first;
+        superblock.this_disk.minor += 7;
+        set.push(Candidate::with_superblock(member, superblock));
+        let Ok(Superblock::V0_90(failed)) = set[2].superblock.as_deref_mut() else { panic!() };
+        failed.events -= lag;
+        set
+    };
+    let assembly = assemble(&successor(1), &Options::default()).unwrap();
+    let mut slots =
+        assembly.members().filter_map(|(slot, member)| Some((slot?, member.info.index)));
+    assert!(slots.any(|it| it == (Slot(2), MemberIndex(4))));
+    let [dropped] = &assembly.dropped[..] else { panic!("{:?}", assembly.dropped) };
+    assert_eq!(dropped.member.index, MemberIndex(2));
+    assert!(dropped.reason.contains("m4 is at its slot"), "{}", dropped.reason);
+    let found = outcome(&successor(0), &run());
+    assert!(!found.starts_with("UUUU"), "{found}");
+}

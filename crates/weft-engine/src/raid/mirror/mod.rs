@@ -1,22 +1,37 @@
 //! Mirror: RAID 1 and RAID 10, where each chunk is on several members.
 //!
-//! A read goes to one copy, and to another one if its member fails to read it or has bad blocks
-//! there. Where copies may differ, since the array was not stopped, reads take the first copy that
-//! can be read: two of them agree.
+//! A write goes to every copy. A member that fails to write its copy fails, and the write is
+//! answered once the others say so; if the array cannot do without it, the client is told of the
+//! error and the member stays in use, as by md.
+//!
+//! A read goes to one copy (`read_balance`), and to another one if its member fails to read it,
+//! has bad blocks there or does not answer. Where copies may differ, since the array was not
+//! stopped, reads take the first copy that can be read, and wait for it: two of them agree.
 //!
 //! Source   md-raid.md §5.4 and §5.5
 
+mod read_balance;
+mod sync;
+
 use std::collections::VecDeque;
 
-use weft_units::{ByteRange, Bytes};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
 
-use super::{Answer, ArrayIo, Cx, Event, Told, straight};
-use crate::array::membership::Around;
-use crate::array::outbox::{StraightPart, Who};
+use self::read_balance::{ReadBalance, Readable};
+use self::sync::Copier;
+use super::clear::Clears;
+use super::straight::{self, Target, Targets};
+use super::{Answer, ArrayIo, Cx, Event, StripeMemory, Told};
+use crate::array::Array;
+use crate::array::membership::{Around, Report};
+use crate::array::outbox::{CopyIo, JobId, StraightPart, Who};
+use crate::array::resync_window::{Pass, Resync};
 use crate::contract::error::ReplyError;
-use crate::contract::input::Fault;
-use crate::layout::mirrors::Mirrors;
+use crate::contract::input::{Fault, SyncAction, Value};
+use crate::contract::token::RequestId;
+use crate::layout::mirrors::{Copy, Mirrors};
 use crate::layout::slot_set::SlotSet;
+use crate::mutant::Mutant;
 
 /// An array of copies.
 #[derive(Clone, Debug)]
@@ -26,12 +41,207 @@ pub(crate) struct Mirror {
     again: VecDeque<(ArrayIo, StraightPart)>,
     /// Members that did not give what they were asked for, by what that was.
     asked: Vec<(StraightPart, SlotSet)>,
+    clears: Clears,
+    /// Members that had no space for a copy, and have not written one since.
+    lack_space: SlotSet,
+    copier: Copier,
+    balance: ReadBalance,
     events: Vec<Event>,
 }
 
 impl Mirror {
-    pub(crate) fn new(places: Mirrors) -> Self {
-        Self { places, again: VecDeque::new(), asked: Vec::new(), events: Vec::new() }
+    pub(crate) fn new(volume: VolumeId, memory: StripeMemory, places: Mirrors) -> Self {
+        Self {
+            copier: Copier::new(volume, memory, &places),
+            balance: ReadBalance::new(&places),
+            places,
+            again: VecDeque::new(),
+            asked: Vec::new(),
+            clears: Clears::default(),
+            lack_space: SlotSet::EMPTY,
+            events: Vec::new(),
+        }
+    }
+
+    // Writes.
+
+    /// See [`super::Personality::submit`]: a write to every copy.
+    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        assert!(io.writes, "a read goes to its member at once");
+        if io.zeroes || io.discarded.is_some() {
+            let targets = |range, array: &Array| targets(&self.places, range, array);
+            self.clears.begin(io, targets, &mut self.events, cx);
+            return 1;
+        }
+        let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
+        while start < end {
+            let range = in_chunk(&self.places, start, end);
+            let memory = straight::memory(io, range);
+            for copy in copies_written(&self.places, start.sectors_floor(), cx.array) {
+                let Some(position) = cx.array.position_at(copy.slot) else { continue };
+                let target = Target { position, sector: copy.sector, range };
+                straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
+                sub_requests += 1;
+            }
+            start = range.end();
+        }
+        if cx.membership().broken {
+            // Some of it has no copy left.
+            let (request, result) = (io.id, Err(ReplyError::Io));
+            self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            sub_requests += 1;
+        }
+        if cx.is_planted(Mutant::AckBeforeAllCopies) {
+            let targets = targets(&self.places, io.range, cx.array);
+            let first = |at: usize| at == 0 || targets[at - 1].range != targets[at].range;
+            return (0..targets.len()).filter(|at| first(*at)).count() as u64;
+        }
+        sub_requests
+    }
+
+    /// A member has written its copy of a range, or not.
+    #[inline]
+    fn copy_written(
+        &mut self,
+        position: Option<usize>,
+        range: ByteRange,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fault> {
+        if result.is_ok() && self.lack_space.is_empty() {
+            return Ok(());
+        }
+        self.copy_differs(position, range, result, cx)
+    }
+
+    /// The same where a copy was not written, or some member lacks space.
+    #[cold]
+    fn copy_differs(
+        &mut self,
+        position: Option<usize>,
+        range: ByteRange,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fault> {
+        // Of a member that has failed meanwhile nobody needs to know.
+        let slot = position.and_then(|position| cx.array.members[position].slot);
+        let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
+        let Err(fault) = result else {
+            self.found_space(slot);
+            return Ok(());
+        };
+        let spare = cx.membership().is_rebuilding(slot);
+        if fault == Fault::NoSpace && !spare {
+            let sector = range.start.sectors_floor();
+            self.lack_space.insert(slot);
+            self.events.push(Event::NoSpace { slot, sector });
+            return Err(fault);
+        }
+        let is_needed = cx.array.breaks(position);
+        if !is_needed || fault == Fault::Gone {
+            cx.array.fail(position, cx.out);
+        }
+        if !is_needed {
+            return Ok(());
+        }
+        // The error is the client's. What a member has that is being rebuilt is of no account, and
+        // may differ now from the copy that counts.
+        for copy in self.places.copies(range.start.sectors_floor()) {
+            if cx.membership().is_rebuilding(copy.slot)
+                && let Some(position) = cx.array.position_at(copy.slot)
+            {
+                cx.array.fail(position, cx.out);
+            }
+        }
+        Err(fault)
+    }
+
+    /// A member has written a copy: it has space.
+    fn found_space(&mut self, slot: Slot) {
+        let lacked = self.lack_space;
+        self.lack_space.remove(slot);
+        if !lacked.is_empty() && self.lack_space.is_empty() {
+            self.events.push(Event::Written);
+        }
+    }
+
+    /// See [`super::Personality::discard_done`].
+    pub(crate) fn discard_done(
+        &mut self,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        let range = self.clears.step_of(request);
+        let result = self.copy_written(position, range, result, cx);
+        self.clear_done(request, result, cx);
+    }
+
+    fn clear_done(&mut self, request: RequestId, result: Result<(), Fault>, cx: &mut Cx<'_>) {
+        let targets = |range, array: &Array| targets(&self.places, range, array);
+        self.clears.done(request, result, targets, &mut self.events, cx);
+    }
+
+    /// A part of a write is done, or was given up.
+    fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> Told {
+        let request = part.request;
+        let position = answer.member.and_then(|member| cx.array.position_of(member));
+        let result = self.copy_written(position, range_of(part), answer.result, cx);
+        if self.clears.has(request) {
+            if answer.given_up {
+                self.events.push(Event::Pinned { request });
+            }
+            self.clear_done(request, result, cx);
+            return Told::Nothing;
+        }
+        if cx.is_planted(Mutant::AckBeforeAllCopies) {
+            let targets = targets(&self.places, range_of(part), cx.array);
+            if targets.first().map(|target| target.position) != position {
+                return Told::Nothing;
+            }
+        }
+        match result {
+            Ok(()) if answer.given_up => Told::WriteGivenUp(request),
+            Ok(()) => Told::Done(request),
+            Err(fault) => Told::Failed(request, fault.into()),
+        }
+    }
+
+    /// See [`super::Personality::has_deferred`]: copies differ for want of space.
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.lack_space.is_empty()
+    }
+
+    /// See [`super::Personality::write_deferred`]: a resync writes what is missing, and finds out
+    /// whether there is space.
+    pub(crate) fn write_deferred(&mut self) {
+        self.lack_space = SlotSet::EMPTY;
+    }
+
+    // Reads.
+
+    /// See [`super::Personality::passes`]: a read of one chunk whose copies agree, while every
+    /// member can be read. Reads that follow each other do not pass, and are merged.
+    #[inline]
+    pub(crate) fn passes(&mut self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
+        let start = range.start.sectors_floor();
+        let is_whole = array.membership.is_whole_and_answers();
+        let agree = is_whole && self.around(range, array) == Around::Always;
+        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
+            return None;
+        }
+        let readable = |copy: Copy| {
+            let position = array.position_at(copy.slot).expect("every slot has a member");
+            Readable::new(copy, position, &array.members[position])
+        };
+        let copies = self.places.copies_of(start).map(readable);
+        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
+        if self.balance.follows(slot, sector) || !array.passes(position) {
+            return None;
+        }
+        self.balance.on_read(slot, sector + range.len.sectors_floor());
+        Some((position, sector))
     }
 
     /// See [`super::Personality::read_straight`].
@@ -42,7 +252,8 @@ impl Mirror {
             let sector = Bytes(start).sectors_floor();
             let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
             sub_requests += 1;
-            if !self.read_copy(io, ByteRange::new(start, to - start), SlotSet::EMPTY, cx) {
+            let (here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
+            if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
                 let (request, result) = (io.id, Err(ReplyError::Io));
                 self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             }
@@ -51,19 +262,79 @@ impl Mirror {
         sub_requests
     }
 
-    /// Reads the first copy that can be read of members that were not asked. Whether there is one.
-    fn read_copy(&self, io: &ArrayIo, range: ByteRange, asked: SlotSet, cx: &mut Cx<'_>) -> bool {
-        for copy in self.places.copies(range.start.sectors_floor()) {
-            let sectors = straight::frames_of(copy.sector, range);
-            let readable = cx.membership().readable(sectors, Around::Always);
-            if readable.without(asked).contains(copy.slot)
-                && let Some(position) = cx.array.position_at(copy.slot)
-            {
-                straight::read(io, range, position, copy.sector, cx);
-                return true;
-            }
+    /// Reads a copy of members that were not asked, merged with others to a length of `max`.
+    /// Whether there is one.
+    fn read_copy(
+        &mut self,
+        io: &ArrayIo,
+        range: ByteRange,
+        asked: SlotSet,
+        max: Bytes,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let mut chosen = None;
+        if self.around(range, cx.array) == Around::Always {
+            let copies = self.readable(range, asked, Around::Always, cx.array);
+            chosen = self.balance.choose(copies);
         }
-        false
+        // Where copies may differ two reads agree. Elsewhere a member that does not answer is
+        // waited for if no other one has the data.
+        let chosen = chosen.or_else(|| self.first(range, asked, cx.array));
+        let Some(Readable { position, slot, sector, .. }) = chosen else { return false };
+        self.balance.on_read(slot, sector + range.len.sectors_floor());
+        let target = Target { position, sector, range };
+        straight::send(io, &target, &[straight::memory(io, range)], max, cx);
+        true
+    }
+
+    /// The copies that can be read of members that were not asked, in md's order. Those of members
+    /// that do not answer only where no others may stand in for them.
+    #[inline]
+    fn readable<'a>(
+        &'a self,
+        range: ByteRange,
+        asked: SlotSet,
+        around: Around,
+        array: &'a Array,
+    ) -> impl Iterator<Item = Readable> + use<'a> {
+        let readable = move |copy: Copy| {
+            let sectors = SectorRange::new(copy.sector.0, range.len.sectors_floor().0);
+            let readable = array.membership.readable(sectors, around).without(asked);
+            let position = array.position_at(copy.slot).filter(|_| readable.contains(copy.slot))?;
+            let member = &array.members[position];
+            let answers = around != Around::Always || !member.stalled;
+            answers.then(|| Readable::new(copy, position, member))
+        };
+        self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
+    }
+
+    /// The first copy that can be read, whether or not its member answers.
+    fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
+        let mut copies = self.readable(range, asked, Around::Never, array);
+        if array.is_planted(Mutant::MirrorReadUnsynced) { copies.last() } else { copies.next() }
+    }
+
+    /// Whether other copies stand in for a member that does not answer: where they may differ, two
+    /// reads would. A resync goes by sectors of the array.
+    fn around(&self, range: ByteRange, array: &Array) -> Around {
+        let from = array.membership.resync_from;
+        let checked = from.is_none_or(|from| range.end() <= from.bytes());
+        if checked { Around::Always } else { Around::Never }
+    }
+
+    /// See [`super::Personality::gains_by_giving_up`].
+    pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
+        // A resync is about what the member holds.
+        let Who::Straight(part) = part else { return false };
+        let range = range_of(*part);
+        match self.around(range, array) {
+            Around::Always => {
+                self.readable(range, SlotSet::EMPTY, Around::Always, array).next().is_some()
+            }
+            Around::Never | Around::WhereChecked => self
+                .first(range, SlotSet::EMPTY, array)
+                .is_some_and(|copy| !array.members[copy.position].stalled),
+        }
     }
 
     /// See [`super::Personality::read_again`].
@@ -74,24 +345,79 @@ impl Mirror {
     /// See [`super::Personality::split_waiting`]: other copies are read.
     pub(crate) fn split_waiting(&mut self, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
-            let request = part.request;
-            let asked = self.asked.iter().find(|(of, _)| *of == part);
-            let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
-            let range = ByteRange::new(part.start.0, part.len.into());
-            let reads = self.read_copy(&io, range, asked, cx);
-            if !reads {
-                let result = Err(ReplyError::Io);
-                self.asked.retain(|(of, _)| *of != part);
-                self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
-            }
-            let sub_requests = reads.into();
-            self.events.push(Event::Split { request, sub_requests, whole: false });
+            let sub_requests = self.read_rest(&io, part, cx);
+            let (request, whole) = (part.request, false);
+            self.events.push(Event::Split { request, sub_requests, whole });
         }
+        self.copier.begin_waiting(&self.places, cx.array, &mut self.events);
     }
 
-    /// Whether another turn has something to do already.
-    pub(crate) fn has_work(&self) -> bool {
-        !self.again.is_empty()
+    /// Reads what a member did not give, from the next copy. Where copies may differ only what the
+    /// first one does not have is another's; and where no member has all of it there may be one for
+    /// each part of it. Sub-requests of it.
+    fn read_rest(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
+        let asked = self.asked.iter().find(|(of, _)| *of == part);
+        let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
+        let range = range_of(part);
+        let agree = self.around(range, cx.array) == Around::Always;
+        let unit = if agree { FRAME_BYTES } else { cx.array.request_unit.0 };
+        let failed = !asked.is_empty();
+        let splits = failed && range.len > Bytes(unit);
+        if splits && !agree {
+            return self.read_in_parts(io, part, unit, cx);
+        }
+        // Alone, or neighbours would fail with it once more.
+        if self.read_copy(io, range, asked, range.len, cx) {
+            return 1;
+        }
+        if splits {
+            return self.read_in_parts(io, part, unit, cx);
+        }
+        self.asked.retain(|(of, _)| *of != part);
+        let (request, result) = (part.request, Err(ReplyError::Io));
+        self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
+        0
+    }
+
+    /// Reads a part anew, as several that end at a multiple of a unit.
+    fn read_in_parts(
+        &mut self,
+        io: &ArrayIo,
+        part: StraightPart,
+        unit: u64,
+        cx: &mut Cx<'_>,
+    ) -> u32 {
+        self.asked.retain(|(of, _)| *of != part);
+        let range = range_of(part);
+        let most = (range.len.0 / SPLIT_INTO).next_multiple_of(unit);
+        let (mut start, end) = (range.start.0, range.end().0);
+        let mut sub_requests = 0;
+        while start < end {
+            let to = ((start / unit * unit) + most).min(end);
+            let here = ByteRange::new(start, to - start);
+            if self.read_copy(io, here, SlotSet::EMPTY, here.len, cx) {
+                sub_requests += 1;
+            } else {
+                let (request, result) = (part.request, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
+            }
+            start = to;
+        }
+        sub_requests
+    }
+
+    /// A copy was read that other members failed to read: theirs are corrected.
+    /// Whole blocks of 4 KiB, as a drive may have them; where copies may differ, nothing that was
+    /// not asked for.
+    fn read_elsewhere(&mut self, part: StraightPart, array: &Array) {
+        let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
+        let (_, slots) = self.asked.swap_remove(place);
+        let (mut range, most) = (range_of(part), self.copier.part_bytes());
+        if self.around(range, array) == Around::Always {
+            let start = range.start.0 / FRAME_BYTES * FRAME_BYTES;
+            range = ByteRange::new(start, range.end().0.next_multiple_of(FRAME_BYTES) - start);
+        }
+        slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
     }
 
     /// See [`super::Personality::member_answered`].
@@ -101,22 +427,88 @@ impl Mirror {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        match (result, position) {
-            (Err(Fault::Gone), Some(position)) => cx.array.fail(position, cx.out),
-            (Err(_), Some(position)) => cx.array.members[position].read_errors += 1,
-            (Ok(()), _) | (_, None) => {}
+        let (Some(position), Err(fault)) = (position, result) else { return };
+        match cx.array.members[position].slot {
+            _ if fault == Fault::Gone => cx.array.fail(position, cx.out),
+            Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
+            None => {}
         }
+    }
+
+    /// Whether another turn has something to do already.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.again.is_empty() || self.copier.has_waiting()
+    }
+
+    // Resync.
+
+    /// See [`super::Personality::resync_pass`].
+    pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array) -> Pass {
+        sync::pass(action, &self.places, array)
+    }
+
+    /// See [`super::Personality::feed`].
+    pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
+        self.copier.feed(sync, &self.places, array, &mut self.events);
+    }
+
+    /// See [`super::Personality::would_feed`].
+    pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
+        self.copier.would_feed(sync)
+    }
+
+    /// See [`super::Personality::locked`].
+    pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
+        self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
+    }
+
+    /// A member has read or written a copy that is made equal to others, or not.
+    fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
+        if answer.write {
+            let position = answer.member.and_then(|member| cx.array.position_of(member));
+            let range = self.copier.range_of(io);
+            let result = self.copy_written(position, range, answer.result, cx);
+            if result.is_err_and(|fault| fault != Fault::NoSpace) {
+                self.copier.write_failed(io.place);
+            }
+        }
+        self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
+    }
+
+    /// A member request that was given up uses the memory of a copy no more.
+    pub(crate) fn copy_freed(&mut self, io: CopyIo) {
+        self.copier.freed(io);
+    }
+
+    /// See [`super::Personality::compute_done`].
+    pub(crate) fn compute_done(
+        &mut self,
+        job: JobId,
+        value: &Result<Value, Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
     }
 
     /// See [`super::Personality::part_done`].
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
-        let Who::Straight(part) = part else { unreachable!("there are no stripes") };
+        let part = match part {
+            Who::Straight(part) => part,
+            Who::Copy(part) => {
+                self.copy_done(part, answer, cx);
+                return Told::Nothing;
+            }
+            Who::Stripe(_) | Who::Stripes(_) => unreachable!("there are no stripes"),
+        };
+        if answer.write {
+            return self.part_written(part, answer, cx);
+        }
         if answer.given_up {
             return Told::GivenUp(part.request);
         }
         if answer.result.is_ok() {
             if !self.asked.is_empty() {
-                self.asked.retain(|(of, _)| *of != part);
+                self.read_elsewhere(part, cx.array);
             }
             return Told::Done(part.request);
         }
@@ -137,3 +529,62 @@ impl Mirror {
         &mut self.events
     }
 }
+
+fn range_of(part: StraightPart) -> ByteRange {
+    ByteRange::new(part.start.0, part.len.into())
+}
+
+/// Members that hold copies of a range: those of its first chunk, then those of the next.
+fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
+    let (mut start, end) = (range.start, range.end());
+    let mut targets = Targets::new();
+    while start < end {
+        let range = in_chunk(places, start, end);
+        for copy in copies_written(places, start.sectors_floor(), array) {
+            let Some(position) = array.position_at(copy.slot) else { continue };
+            targets.push(Target { position, sector: copy.sector, range });
+        }
+        start = range.end();
+    }
+    targets
+}
+
+/// The copies of an array sector that a write goes to.
+#[inline]
+fn copies_written<'a>(
+    places: &'a Mirrors,
+    sector: Sectors,
+    array: &Array,
+) -> impl Iterator<Item = Copy> + use<'a> {
+    let is_planted = array.is_planted(Mutant::CopyOnWrongMember);
+    let move_last = move |copy| if is_planted { misplaced(places, sector, copy) } else { copy };
+    places.copies_of(sector).map(move_last)
+}
+
+/// The last copy of a sector, if it lies elsewhere than the first, on the next member; the others
+/// as they are.
+#[cold]
+fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
+    let copies = places.copies(sector);
+    let is_last = copies.last() == Some(&copy) && copies[0].sector != copy.sector;
+    let slot = if is_last { (copy.slot.0 + 1) % places.members() } else { copy.slot.0 };
+    Copy { slot: Slot(slot), ..copy }
+}
+
+/// The part of a range that is in the chunk of its first byte.
+#[inline]
+fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
+    let left = places.left_in_chunk(start.sectors_floor()).bytes();
+    ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
+}
+
+/// Parts as which one is read that no member has as a whole.
+const SPLIT_INTO: u64 = 8;
+
+/// Read errors in a row after which a member fails, if the array can do without it.
+///
+/// Source   md's `max_read_errors`, which halves the count every hour instead
+const READ_ERRORS_MAX: u32 = 20;
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ pub(crate) mod stripes;
 
 use std::collections::VecDeque;
 
-use weft_units::{Sectors, Span, StripeId, Time, VolumeId};
+use weft_units::{Span, StripeId, Time, VolumeId};
 
 use self::cache::{Acquired, Cache};
 use self::discard::Discard;
@@ -28,7 +28,7 @@ use self::stripes::Stripes;
 use super::{Answer, Cx, Event, Told};
 use crate::array::Array;
 use crate::array::outbox::{JobId, Who};
-use crate::array::resync_window::Resync;
+use crate::array::resync_window::{Pass, Resync};
 use crate::contract::frame::Frame;
 use crate::contract::input::{Fault, Value};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
@@ -103,13 +103,15 @@ impl ParityRaid {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        if !matches!(first, Who::Straight(_)) {
-            return;
-        }
-        match (result, position) {
-            (Err(Fault::Gone), Some(position)) => cx.array.fail(position, cx.out),
-            (Err(_), Some(position)) => cx.array.members[position].read_errors += 1,
-            (Ok(()), _) | (_, None) => {}
+        // Of its own reads a stripe reports errors.
+        match (first, result, position) {
+            (Who::Straight(_), Err(Fault::Gone), Some(position)) => {
+                cx.array.fail(position, cx.out);
+            }
+            (Who::Straight(_), Err(_), Some(position)) => {
+                cx.array.members[position].read_errors += 1;
+            }
+            _ => {}
         }
     }
 
@@ -124,6 +126,7 @@ impl ParityRaid {
             Who::Straight(part) => {
                 return Told::ReadFailed { part, asked: answer.member.is_some() };
             }
+            Who::Copy(_) => unreachable!("there are no copies"),
         }
         Told::Nothing
     }
@@ -134,6 +137,7 @@ impl ParityRaid {
             Who::Straight(part) => return Some(part.request),
             Who::Stripe(part) => self.stripes.unpin(part),
             Who::Stripes(_) => unreachable!("what is given up is told stripe by stripe"),
+            Who::Copy(_) => unreachable!("there are no copies"),
         }
         None
     }
@@ -160,7 +164,7 @@ impl ParityRaid {
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
         match part {
             Who::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
-            Who::Straight(_) | Who::Stripes(_) => true,
+            Who::Copy(_) | Who::Straight(_) | Who::Stripes(_) => true,
         }
     }
 
@@ -168,7 +172,7 @@ impl ParityRaid {
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         match first {
             Who::Stripe(part) => self.stripes.given_up(part.stripe),
-            Who::Straight(_) | Who::Stripes(_) => 0,
+            Who::Copy(_) | Who::Straight(_) | Who::Stripes(_) => 0,
         }
     }
 
@@ -181,7 +185,7 @@ impl ParityRaid {
         for part in parts {
             match part {
                 Who::Stripes(run) => each.extend(self.stripes.parts_of(*run).map(Who::Stripe)),
-                Who::Straight(_) | Who::Stripe(_) => each.push(*part),
+                Who::Copy(_) | Who::Straight(_) | Who::Stripe(_) => each.push(*part),
             }
         }
         Some(each)
@@ -271,20 +275,21 @@ impl ParityRaid {
     // Resync.
 
     /// A stripe.
-    pub(crate) fn resync_unit(&self, knobs: &Knobs) -> Sectors {
-        stripe_size::height(knobs, &self.geometry)
+    pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {
+        let unit = stripe_size::height(knobs, &self.geometry);
+        Pass { unit, size: array.member_size, settles: true, maps: false }
     }
 
     /// Gives a resync its next stripes.
     pub(crate) fn feed(&mut self, sync: &mut Resync) {
         let Self { geometry, stripes, discards, .. } = self;
-        sync.feed(stripes.cache.size(), |key, action| {
+        sync.feed(stripes.cache.size(), |key, sync| {
             if Discard::any_has(discards, stripes.full_stripe_of(key)) {
                 return false;
             }
             let free = stripes.cache.acquire_free(key, geometry);
             if let Acquired::Stripe(stripe) = free {
-                stripes.attach_sync(stripe, action);
+                stripes.attach_sync(stripe, sync.action);
             }
             free != Acquired::Starved
         });

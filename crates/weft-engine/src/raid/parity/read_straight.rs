@@ -5,13 +5,15 @@
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`)
 
-use weft_units::{ByteRange, Bytes};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::Around;
-use crate::array::outbox::StraightPart;
+use crate::array::outbox::{StraightPart, Who};
 use crate::knobs::PlanRule;
-use crate::raid::{ArrayIo, Cx, SPLITTING, straight};
+use crate::layout::align::whole_blocks;
+use crate::raid::{ArrayIo, Cx, SPLITTING};
+use crate::sched::request::{MemberRequest, MergeKind};
 
 impl ParityRaid {
     /// Reads straight from the members; through the cache what a member does not have. What a
@@ -32,11 +34,11 @@ impl ParityRaid {
             let position = self.geometry.locate(Bytes(start).sectors_floor());
             let here = ByteRange::new(start, end - start);
             sub_requests += 1;
-            let sectors = straight::frames_of(position.sector, here);
+            let sectors = frames_of(position.sector, here);
             let readable = cx.membership().readable(sectors, Around::WhereChecked);
             let place = cx.array.position_at(position.slot);
             match place.filter(|_| readable.contains(position.slot)) {
-                Some(place) => straight::read(io, here, place, position.sector, cx),
+                Some(place) => read(io, here, place, position.sector, cx),
                 None => {
                     let len = here.len.0 as u32;
                     let part = StraightPart { request: io.id, start: here.start, len };
@@ -49,3 +51,35 @@ impl ParityRaid {
         sub_requests
     }
 }
+
+/// Reads a range of a request that lies on one member, at a position, from a data sector on: the
+/// one of the range's first byte. A read is rounded out to the logical blocks of its member; in the
+/// frames there is room for that ([`crate::layout::align`]).
+#[inline]
+fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &mut Cx<'_>) {
+    let block = u64::from(cx.array.members[position].info.logical_block);
+    let whole = whole_blocks(range, block);
+    let before = range.start.0 / SECTOR_BYTES - whole.start.0 / SECTOR_BYTES;
+    let request = MemberRequest {
+        write: false,
+        sector: Sectors(sector.0 - before),
+        bytes: whole.len,
+        max: cx.knobs.max_sectors,
+        kind: MergeKind { fua: false, stripes: false, attr: io.attr },
+    };
+    let in_frames = whole.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;
+    let memory = io.frames.part(in_frames, whole.len.0);
+    let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
+    cx.array.stage(position, &request, &[memory], Who::Straight(part), cx.out);
+}
+
+/// Data sectors of a member of which any may be read for a range that begins at this one: whatever
+/// the blocks of the member are, they lie within these frames.
+#[inline]
+fn frames_of(sector: Sectors, range: ByteRange) -> SectorRange {
+    let first = sector.0 / FRAME_SECTORS * FRAME_SECTORS;
+    let last = sector.0 + (range.end().0 - 1) / SECTOR_BYTES - range.start.0 / SECTOR_BYTES;
+    SectorRange::new(first, last / FRAME_SECTORS * FRAME_SECTORS + FRAME_SECTORS - first)
+}
+
+const FRAME_SECTORS: u64 = FRAME_BYTES / SECTOR_BYTES;

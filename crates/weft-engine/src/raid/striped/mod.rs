@@ -1,52 +1,73 @@
 //! Striped: RAID 0 and linear, where each sector is on one member.
 //!
 //! An error of a member is told to the client, as by md: nobody else has the data, and the member
-//! stays in use.
+//! stays in use. A read or write that lies on one member passes, and its order is left to clients.
 
-use weft_units::{ByteRange, Bytes};
+use weft_units::{ByteRange, Bytes, Sectors};
 
-use super::{Answer, ArrayIo, Cx, Event, Told, straight};
-use crate::array::outbox::{StraightPart, Who};
+use super::clear::Clears;
+use super::straight::{self, Target, Targets};
+use super::{Answer, ArrayIo, Cx, Event, Told};
+use crate::array::Array;
+use crate::array::outbox::Who;
+use crate::contract::input::Fault;
+use crate::contract::token::RequestId;
 use crate::layout::striped::Striped as Places;
+use crate::mutant::Mutant;
 
 /// An array of which each sector is on one member.
 #[derive(Clone, Debug)]
 pub(crate) struct Striped {
     places: Places,
+    clears: Clears,
     events: Vec<Event>,
 }
 
 impl Striped {
     pub(crate) fn new(places: Places) -> Self {
-        Self { places, events: Vec::new() }
+        Self { places, clears: Clears::default(), events: Vec::new() }
     }
 
-    /// See [`super::Personality::read_straight`].
-    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        let (mut start, end) = (io.range.start.0, io.range.end().0);
-        let mut sub_requests = 0;
-        while start < end {
-            let extent = self.places.locate(Bytes(start).sectors_floor());
-            let to = (Bytes(start).sectors_floor() + extent.len).bytes().0.min(end);
-            let position = cx.array.position_at(extent.slot);
-            let position = position.expect("an array without redundancy fails no member");
-            let range = ByteRange::new(start, to - start);
-            straight::read(io, range, position, extent.sector, cx);
-            sub_requests += 1;
-            start = to;
+    /// See [`super::Personality::passes`].
+    #[inline]
+    pub(crate) fn passes(&self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
+        let extent = self.places.locate(range.start.sectors_floor());
+        (range.len <= extent.len.bytes()).then(|| (position_at(&extent, array), extent.sector))
+    }
+
+    /// See [`super::Personality::submit`] and [`super::Personality::read_straight`].
+    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        if io.zeroes || io.discarded.is_some() {
+            let targets = |range, array: &Array| targets(&self.places, range, array);
+            self.clears.begin(io, targets, &mut self.events, cx);
+            return 1;
         }
-        sub_requests
+        let targets = targets(&self.places, io.range, cx.array);
+        for target in &targets {
+            // Neighbours are not merged: one error is one client's.
+            let memory = straight::memory(io, target.range);
+            straight::send(io, target, &[memory], target.range.len, cx);
+        }
+        targets.len() as u64
+    }
+
+    /// See [`super::Personality::discard_done`].
+    pub(crate) fn discard_done(
+        &mut self,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let of = (request, position);
+        self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
 
     /// See [`super::Personality::part_done`].
-    pub(crate) fn part_done(&mut self, part: Who, answer: Answer) -> Told {
-        let Who::Straight(StraightPart { request, .. }) = part else {
-            unreachable!("there are no stripes")
-        };
-        match answer.result {
-            Ok(()) => Told::Done(request),
-            Err(fault) => Told::Failed(request, fault.into()),
-        }
+    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+        let targets = |range, array: &Array| targets(&self.places, range, array);
+        self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
     /// Events since they were last taken.
@@ -54,4 +75,40 @@ impl Striped {
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
+}
+
+/// Members that hold a range, in order of the array.
+fn targets(places: &Places, range: ByteRange, array: &Array) -> Targets {
+    let (mut start, end) = (range.start, range.end());
+    let mut targets = Targets::new();
+    while start < end {
+        let extent = places.locate(start.sectors_floor());
+        let mut len = extent.len.bytes().min(Bytes(end.0 - start.0));
+        let (next, block) = (start + len, array.request_unit);
+        if array.is_planted(Mutant::ZoneBoundaryOffByOne)
+            && next < end
+            && len > block
+            && places.is_zone_end(next.sectors_floor())
+        {
+            len -= block;
+            let after = places.locate(next.sectors_floor());
+            targets.push(Target {
+                position: position_at(&after, array),
+                sector: after.sector,
+                range: ByteRange { start: start + len, len: block },
+            });
+        }
+        targets.push(Target {
+            position: position_at(&extent, array),
+            sector: extent.sector,
+            range: ByteRange { start, len },
+        });
+        start = next;
+    }
+    targets
+}
+
+fn position_at(extent: &crate::layout::striped::Extent, array: &Array) -> usize {
+    let position = array.position_at(extent.slot);
+    position.expect("an array without redundancy fails no member")
 }

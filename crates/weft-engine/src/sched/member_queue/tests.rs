@@ -109,7 +109,7 @@ impl Bench {
 
 #[test]
 fn with_none_and_no_bound_nothing_comes_here() {
-    let known = DeviceTraits { depth: Some(8), write_cache: true };
+    let known = DeviceTraits { depth: Some(8), ..DeviceTraits::default() };
     let passes = |device, settings| {
         let mut queue = MemberQueue::<u32>::new(device);
         queue.configure(settings, 0);
@@ -247,7 +247,11 @@ fn flushes_superblocks_and_fua_pass_the_scheduler_by() {
 #[test]
 fn a_member_without_a_write_cache_is_told_to_flush_at_once() {
     let mut bench = Bench::new(settings(MQ, 1));
-    bench.queue = MemberQueue::new(DeviceTraits { depth: Some(1), write_cache: false });
+    bench.queue = MemberQueue::new(DeviceTraits {
+        depth: Some(1),
+        write_cache: false,
+        ..DeviceTraits::default()
+    });
     bench.queue.configure(settings(MQ, 1), 0);
     bench.write(800);
     bench.write(80);

@@ -4,8 +4,9 @@
 //! disks are `Flush` and, with `-s`, `WriteX`.
 
 use serde::Deserialize;
+use weft_sim::machine::Machine;
 use weft_sim::workload::dbench::{OperationKind, Settings};
-use weft_sim::workload::ext4::Ext4;
+use weft_sim::workload::ext4::{Ext4, Log};
 use weft_units::Span;
 
 use super::{Amount, Measure, Part, SECONDS_MAX, Size};
@@ -14,11 +15,16 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, longest, warm_up};
 
-/// `dbench CLIENTS`.
+/// `dbench CLIENTS`, with `-s` if `sync_open`. With `log_buffers` the file system has the log of
+/// XFS, with so many; without any that of ext4.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dbench {
     clients: u32,
+    #[serde(default)]
+    sync_open: bool,
+    #[serde(default)]
+    log_buffers: u32,
     pub(super) seconds: Amount,
 }
 
@@ -29,6 +35,9 @@ impl Measure for Dbench {
             Metric::FlushAverage,
             Metric::FlushMax,
             Metric::WriteAverage,
+            Metric::WriteMax,
+            Metric::FlushRounds,
+            Metric::FlushesChecked,
             Metric::Prereads,
             Metric::PrereadWaitP999,
             Metric::PrereadWaitMax,
@@ -43,7 +52,10 @@ impl Measure for Dbench {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        let mut bounds = vec![Bound::of("load.clients", self.clients.into(), 1, 256)];
+        let mut bounds = vec![
+            Bound::of("load.clients", self.clients.into(), 1, 256),
+            Bound::of("load.log_buffers", self.log_buffers.into(), 0, 256),
+        ];
         bounds.extend(Bound::amounts("load.seconds", self.seconds, SECONDS_MAX));
         bounds
     }
@@ -56,9 +68,14 @@ impl Measure for Dbench {
     fn run(&self, testbed: &Testbed, size: Size, _: usize) -> Part {
         let time = Span::secs(self.seconds.at(size));
         let mut machine = testbed.machine();
-        let fs = Ext4::mount(&mut machine, testbed.pool);
+        let log = match self.log_buffers {
+            0 => Log::Jbd2,
+            buffers => Log::Xfs { buffers },
+        };
+        let fs = Ext4::mount_with(&mut machine, testbed.pool, log);
         let (warm_up, seed) = (warm_up(time), testbed.parts.seed);
-        let settings = Settings { warm_up, seed, ..Settings::new(self.clients, longest(time)) };
+        let settings = Settings::new(self.clients, longest(time));
+        let settings = Settings { warm_up, seed, sync_open: self.sync_open, ..settings };
         let run = settings.start(&mut machine, &fs);
         let mut series = Series::default();
         let steady = series.watch_steady(&mut machine, time, |m| run.table(m).bytes);
@@ -71,6 +88,9 @@ impl Measure for Dbench {
             (Metric::FlushAverage, flush.mean_ms()),
             (Metric::FlushMax, flush.max.0 as f64 / 1e6),
             (Metric::WriteAverage, write.mean_ms()),
+            (Metric::WriteMax, write.max.0 as f64 / 1e6),
+            (Metric::FlushRounds, flush_rounds(&machine)),
+            (Metric::FlushesChecked, flushes_checked(&machine)),
             (Metric::Prereads, steady.done.prereads()),
             (Metric::MemberRequest, steady.done.member_request()),
             (Metric::Commits, fs.commits().transactions as f64 / all),
@@ -78,4 +98,21 @@ impl Measure for Dbench {
         ];
         Part::of_steady(&machine, &values, &steady, series)
     }
+}
+
+/// Flush requests that were looked at by the flush order checker, which finds nothing.
+///
+/// # Panics
+/// The engine answered a flush too early.
+fn flushes_checked(machine: &Machine) -> f64 {
+    let found = machine.host.flush_order();
+    assert_eq!(found.early, 0, "a flush was answered before what it promised: {found:?}");
+    found.answers as f64
+}
+
+/// Rounds of member flushes for each flush request of the volume.
+fn flush_rounds(machine: &Machine) -> f64 {
+    let members = &machine.host.snapshot().volumes[0].members;
+    let most = members.iter().map(|member| member.flushes).max().unwrap_or(0);
+    most as f64 / machine.host.flushes_asked().max(1) as f64
 }

@@ -50,7 +50,7 @@ pub(super) fn new_array(
     size: Sectors,
 ) -> Result<Assembly, PartsError> {
     let mut array = NewArray::in_sync(parts.level, drives.len(), size);
-    array.chunk = Some(parts.chunk);
+    array.chunk = parts.level.is_striped().then_some(parts.chunk);
     let mut candidates = Candidate::of_new(&array)?;
     for (candidate, drive) in candidates.iter_mut().zip(drives) {
         (candidate.member.discards, candidate.member.device) = (true, device_traits(drive));

@@ -5,7 +5,7 @@ use weft_units::{ByteRange, Bytes, Span, Time, VolumeId};
 
 use super::super::member::{Member, Traffic};
 use super::super::probe::{History, Sums, View};
-use super::{Host, Seen};
+use super::{FlushOrderCounts, Host, Seen};
 use crate::drive::Drive;
 
 impl Host {
@@ -76,6 +76,19 @@ impl Host {
     #[must_use]
     pub fn answered(&self) -> (u64, u64) {
         (self.requests_done, self.failed)
+    }
+
+    /// Flushes that the volume was asked for: empty ones, and those before a write.
+    #[must_use]
+    pub fn flushes_asked(&self) -> u64 {
+        self.flushes_asked
+    }
+
+    /// Flush requests that were answered, and whether what they promised was durable. Counts say
+    /// nothing of machines with planned faults.
+    #[must_use]
+    pub fn flush_order(&self) -> FlushOrderCounts {
+        self.flush_order.counts()
     }
 
     /// Bytes that the volume was asked for, read and written; what the page cache wrote is among

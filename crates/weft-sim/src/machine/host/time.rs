@@ -24,7 +24,8 @@ impl Host {
         let engine = if self.inbox.is_empty() { self.engine_woken } else { Some(self.now) };
         let engine = engine.map(|at| at.max(self.engine_free));
         let late = self.faults.as_ref().and_then(|faults| faults.next_event());
-        [disks, queues, timer, leaving, engine, late].into_iter().flatten().min()
+        let hops = self.hops.next_event();
+        [disks, queues, timer, leaving, engine, late, hops].into_iter().flatten().min()
     }
 
     pub(in crate::machine) fn advance(&mut self, at: Time) {
@@ -47,6 +48,7 @@ impl Host {
                 });
             }
         }
+        self.end_hops();
         // Members go on though the engine is at work: in the kernel that is an interrupt's
         // business.
         let mut dispatched = VecDeque::new();
@@ -78,6 +80,7 @@ impl Host {
 
     /// Gives the engine its turn, if it has something to do and is free. Says whether it had one.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
+        self.delay_answers();
         let woken = self.engine_woken.is_some_and(|at| at <= self.now);
         if (self.inbox.is_empty() && !woken) || self.engine_free > self.now {
             return false;
@@ -86,6 +89,7 @@ impl Host {
             self.engine.handle(self.now, Input::Wake);
         }
         for input in self.inbox.drain(..) {
+            self.flush_order.told(&input);
             self.engine.handle(self.now, input);
         }
         let mut outputs = VecDeque::new();
@@ -144,6 +148,9 @@ impl Host {
                     self.requests_done += 1;
                     self.bytes_done = Bytes(self.bytes_done.0 + request.range.len.0);
                     self.failed += u64::from(result.is_err());
+                    if result.is_ok() {
+                        self.flush_order.answered(tag.0);
+                    }
                     if let Some((first, seen)) = &mut self.seen
                         && let Some(place) = tag.0.checked_sub(*first)
                     {
@@ -182,6 +189,13 @@ impl Host {
     }
 
     fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp) {
+        self.flush_order.sends(index, token, &op);
+        if !self.takes_hop(index, token, &op) {
+            self.submit_now(index, token, op);
+        }
+    }
+
+    pub(super) fn submit_now(&mut self, index: MemberIndex, token: Token, op: MemberOp) {
         if let Some(faults) = &mut self.faults
             && let Err(fault) = faults.on_submit(self.now, index, token)
         {

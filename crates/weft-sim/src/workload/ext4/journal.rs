@@ -46,6 +46,13 @@ pub(super) struct Transaction {
     asked: bool,
 }
 
+impl Transaction {
+    /// Blocks that changed.
+    pub(super) fn blocks(&self) -> u64 {
+        self.metadata.len() as u64
+    }
+}
+
 /// The journal.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -117,11 +124,14 @@ impl Journal {
         self.number - 1 - u64::from(self.committing.is_some())
     }
 
-    /// A process waits for a transaction. Says who is to be told.
-    pub(super) fn ask(&mut self, transaction: u64, pid: Pid) -> Pid {
+    /// A process waits for a transaction. Says who is to be told, and whether the process is the
+    /// first that asks for it.
+    pub(super) fn ask(&mut self, transaction: u64, pid: Pid) -> (Pid, bool) {
         self.waiters.push((transaction, pid));
-        self.running.asked |= transaction == self.number;
-        self.thread.expect("it is mounted")
+        let runs = transaction == self.number;
+        let first = runs && !self.running.asked;
+        self.running.asked |= runs;
+        (self.thread.expect("it is mounted"), first)
     }
 
     /// Whether data that the committing transaction is about is still being written.
@@ -141,7 +151,12 @@ impl Journal {
     fn end_commit(&mut self, host: &mut Host) -> Transaction {
         let committed = self.committing.take().expect("it commits");
         self.commits.transactions += 1;
-        let number = self.committed();
+        self.tell_waiters(host, self.committed());
+        committed
+    }
+
+    /// Transactions up to this one are on disk: tells those who waited for one of them.
+    pub(super) fn tell_waiters(&mut self, host: &mut Host, number: u64) {
         self.waiters.retain(|(transaction, pid)| {
             let waits = *transaction > number;
             if !waits {
@@ -149,7 +164,28 @@ impl Journal {
             }
             waits
         });
-        committed
+    }
+
+    /// Whether somebody waits for what is in the running transaction.
+    pub(super) fn is_asked(&self) -> bool {
+        self.running.asked
+    }
+
+    /// Ends the running transaction, and says its number.
+    pub(super) fn close(&mut self) -> (u64, Transaction) {
+        self.number += 1;
+        (self.number - 1, std::mem::take(&mut self.running))
+    }
+
+    /// So many blocks of the journal in a row.
+    pub(super) fn next_blocks(&mut self, count: u64) -> ByteRange {
+        assert!(count <= BLOCKS, "a write of the journal fits into it");
+        if self.head + count > BLOCKS {
+            self.head = 0;
+        }
+        let block = self.first + self.head;
+        self.head = (self.head + count) % BLOCKS;
+        ByteRange::new(block * PAGE_BYTES, count * PAGE_BYTES)
     }
 
     fn due(&self) -> Option<Time> {

@@ -11,7 +11,8 @@
 //! * fsync ([`FileSync`]): writes the file's pages and waits; then, if the transaction that changed
 //!   the file last is on disk, sends an empty flush, otherwise asks for its commit and waits for
 //!   that.
-//! * jbd2 (`journal.rs`) is a process of its own.
+//! * jbd2 (`journal.rs`) is a process of its own. With [`Log::Xfs`] syncs go through the log of a
+//!   reduced XFS instead (`log_buffers.rs`); names, blocks and places stay.
 //!
 //! Not modelled: handles and their credits, revoke records, copies of blocks that change while they
 //! are committed, extent trees, checksums, the fast commits of 5.10. Metadata lies in front of the
@@ -20,6 +21,7 @@
 //! Source   experiments.md §1.7; Linux `fs/ext4/fsync.c`, `fs/jbd2/commit.c`
 
 mod journal;
+mod log_buffers;
 mod space;
 
 use std::cell::RefCell;
@@ -31,8 +33,9 @@ use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Time};
 
 use self::journal::{Jbd2, Journal};
+use self::log_buffers::{LogBuffers, LogWriter};
 use self::space::Space;
-use crate::machine::{Host, Machine, Pid, Place, Thread};
+use crate::machine::{Host, Machine, Pid, Place, Process, Thread};
 
 /// The largest request that pages are written out with: a bio of 256 pages.
 const BIO: Bytes = Bytes::mib(1);
@@ -68,6 +71,18 @@ pub struct Commits {
     pub empty_flushes: u64,
 }
 
+/// Log of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// ext4's: one transaction is committed at a time.
+    Jbd2,
+    /// XFS's: so many buffers are written at a time.
+    Xfs {
+        /// In-core log buffers; 8 by default.
+        buffers: u32,
+    },
+}
+
 /// A mounted file system. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct Ext4 {
@@ -84,6 +99,7 @@ struct State {
     directories: u32,
     space: Space,
     journal: Journal,
+    log: LogBuffers,
     /// The block device as a file: metadata on its way home.
     device: Option<InodeId>,
     /// Time of the last use.
@@ -109,6 +125,15 @@ impl Ext4 {
     /// The volume has less than 2 GiB.
     #[must_use]
     pub fn mount(machine: &mut Machine, pool: PoolConfig) -> Self {
+        Self::mount_with(machine, pool, Log::Jbd2)
+    }
+
+    /// The same with this log.
+    ///
+    /// # Panics
+    /// The volume has less than 2 GiB.
+    #[must_use]
+    pub fn mount_with(machine: &mut Machine, pool: PoolConfig, log: Log) -> Self {
         let blocks = machine.host.size().0 / PAGE_BYTES;
         assert!(
             blocks >= BLOCKS_MIN,
@@ -124,16 +149,20 @@ impl Ext4 {
             directories: 0,
             space: Space::new(data),
             journal,
+            log: LogBuffers::new(log),
             device: None,
             now: Time(0),
             empty_flushes: 0,
         };
         let fs = Self { state: Rc::new(RefCell::new(state)) };
         machine.add_page_cache(pool, Box::new(Extents(fs.clone())), BIO);
-        let jbd2 = machine.add_with(|pid| Box::new(Jbd2::new(pid, fs.clone())));
+        let thread = machine.add_with(|pid| match log {
+            Log::Jbd2 => Box::new(Jbd2::new(pid, fs.clone())) as Box<dyn Process>,
+            Log::Xfs { buffers } => Box::new(LogWriter::new(pid, fs.clone(), buffers)),
+        });
         let mut state = fs.state.borrow_mut();
         state.device = Some(machine.host.add_file());
-        state.journal.thread = Some(jbd2);
+        state.journal.thread = Some(thread);
         drop(state);
         fs
     }
@@ -287,6 +316,11 @@ impl State {
         Inode(self.next_inode - 1)
     }
 
+    /// The last transaction that is on disk, with all before it.
+    fn committed(&self) -> u64 {
+        self.journal.committed() - self.log.len()
+    }
+
     /// A file's inode changes, or that of a directory.
     fn touch_inode(&mut self, inode: Inode) {
         let transaction = self.journal.touch(self.now, INODES + u64::from(inode.0 / 16));
@@ -377,8 +411,14 @@ pub struct FileSync {
 #[derive(Debug)]
 enum Stage {
     Data(Fsync),
-    Commit(u64),
-    Flush { answered: bool },
+    /// Waits for a transaction; whether this process had it written.
+    Commit {
+        transaction: u64,
+        first: bool,
+    },
+    Flush {
+        answered: bool,
+    },
 }
 
 impl FileSync {
@@ -402,9 +442,16 @@ impl FileSync {
                     SyncStep::Done => self.stage = fs.commit_or_flush(host, self.inode, thread),
                     step => return step,
                 },
-                Stage::Commit(transaction) => {
-                    let done = fs.state.borrow().journal.committed() >= *transaction;
-                    return if done { SyncStep::Done } else { SyncStep::Wait };
+                Stage::Commit { transaction, first } => {
+                    let state = fs.state.borrow();
+                    if state.committed() < *transaction {
+                        return SyncStep::Wait;
+                    }
+                    if *first || !state.log.flushes_for_each() {
+                        return SyncStep::Done;
+                    }
+                    drop(state);
+                    self.stage = fs.flush(host, thread);
                 }
                 Stage::Flush { answered } => {
                     return if *answered { SyncStep::Done } else { SyncStep::Wait };
@@ -418,13 +465,17 @@ impl Ext4 {
     fn commit_or_flush(&self, host: &mut Host, inode: Inode, thread: &mut Thread) -> Stage {
         let mut state = self.state.borrow_mut();
         let transaction = state.files[&inode].transaction;
-        if transaction > state.journal.committed() {
-            let jbd2 = state.journal.ask(transaction, thread.pid());
-            host.tell(jbd2, 0);
-            return Stage::Commit(transaction);
+        if transaction > state.committed() {
+            let (writer, first) = state.journal.ask(transaction, thread.pid());
+            host.tell(writer, 0);
+            return Stage::Commit { transaction, first };
         }
-        state.empty_flushes += 1;
         drop(state);
+        self.flush(host, thread)
+    }
+
+    fn flush(&self, host: &mut Host, thread: &mut Thread) -> Stage {
+        self.state.borrow_mut().empty_flushes += 1;
         let range = ByteRange::new(0, 0);
         thread.submit(host, FLUSHED, RequestOp::Flush, range, Flags::NONE);
         Stage::Flush { answered: false }

@@ -38,7 +38,7 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.operation = Operation::Idle;
             stripe.uncorrectable.insert(slot);
-            self.rest(id);
+            self.rest_or_continue(id);
             return;
         }
         self.cache.stripe_mut(id).operation = Operation::Rereading(slot);
@@ -63,7 +63,7 @@ impl Stripes {
         }
         let sector = stripe.sector(height);
         if cx.membership().member_at(slot).is_none() {
-            self.rest(id);
+            self.rest_or_continue(id);
             return;
         }
         if failed {
@@ -76,7 +76,7 @@ impl Stripes {
         } else {
             cx.report(Report::Corrected { slot, sector, sectors: height });
         }
-        self.rest(id);
+        self.rest_or_continue(id);
     }
 
     /// A strip could not be read: once more, alone; then it counts as lost in this stripe.

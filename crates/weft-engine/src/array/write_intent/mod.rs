@@ -3,14 +3,18 @@
 //! A client's write, and a resync that changes parity, take a `Lease` on the range that they are
 //! about to change, wait until the lease is granted, and give it back after their last member
 //! write. One mark covers the whole array: all leases wait for the same superblock update, and
-//! while one is out the array does not become clean. With a write-intent bitmap there is a mark per
-//! region. Members of an array without redundancy say nothing: leases are granted at once, and
-//! before the end there is only the flush.
+//! while one is out the array does not become clean. With a write-intent bitmap (`bitmap`) a lease
+//! waits for the bits of its range as well. Members of an array without redundancy say nothing:
+//! leases are granted at once, and before the end there is only the flush.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
 
+pub(super) mod bitmap;
+pub(super) mod bitmap_change;
+
 use weft_units::{ByteRange, Span, Time};
 
+use self::bitmap::Chunks;
 use super::Array;
 use super::superblock_update::FlushFor;
 use crate::contract::error::ReplyError;
@@ -21,6 +25,8 @@ use crate::mutant::Mutant;
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
     leases: u32,
+    /// Those of syncs among them.
+    sync_leases: u32,
     /// When a lease was given back last, or the members began to say dirty.
     pub(super) last_write: Time,
     safe_mode_attempts: u64,
@@ -29,7 +35,10 @@ pub(super) struct WriteIntent {
 /// The right to change a range of the array once it is granted. Each is given back.
 #[derive(Clone, Debug)]
 #[must_use]
-pub(crate) struct Lease(());
+pub(crate) struct Lease {
+    /// Whose bits say that they may be being written.
+    chunks: Chunks,
+}
 
 /// Clean state that the superblocks say, or are about to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +56,17 @@ pub(super) enum CleanState {
 
 impl WriteIntent {
     pub(super) fn new(state: CleanState, now: Time) -> Self {
-        Self { state, leases: 0, last_write: now, safe_mode_attempts: 0 }
+        Self { state, leases: 0, sync_leases: 0, last_write: now, safe_mode_attempts: 0 }
     }
 
     /// Whether a lease is out.
     pub(super) fn is_leased(&self) -> bool {
         self.leases > 0
+    }
+
+    /// Leases of clients' writes that are out.
+    pub(super) fn client_leases(&self) -> u32 {
+        self.leases - self.sync_leases
     }
 }
 
@@ -62,6 +76,22 @@ impl Array {
     pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
         let size = self.size.bytes();
         assert!(range.end() <= size, "a lease lies within the array");
+        let chunks = match &mut self.bitmap {
+            Some(bitmap) => bitmap.take(range),
+            None => Chunks::default(),
+        };
+        self.take_lease(chunks)
+    }
+
+    /// Takes a lease for a sync, which changes nothing but what is to be synced: the array is dirty
+    /// while it is out, and no bits are set for it.
+    pub(crate) fn lease_for_sync(&mut self) -> Lease {
+        self.intent.sync_leases += 1;
+        self.take_lease(Chunks::default())
+    }
+
+    #[inline]
+    fn take_lease(&mut self, chunks: Chunks) -> Lease {
         self.intent.leases += 1;
         match self.intent.state {
             CleanState::EnteringSafeMode(_) => self.intent.state = CleanState::Dirty,
@@ -73,20 +103,38 @@ impl Array {
             }
             CleanState::Dirty | CleanState::BecomingDirty(_) => {}
         }
-        Lease(())
+        Lease { chunks }
     }
 
     /// Whether the members say, durably, that the range of a lease may be being written.
-    pub(crate) fn grants(&self, _lease: &Lease) -> bool {
+    pub(crate) fn grants(&self, lease: &Lease) -> bool {
         assert!(self.intent.leases > 0, "the lease is counted");
         self.is_dirty()
+            && (self.bitmap.as_ref().is_none_or(|bitmap| bitmap.holds(lease.chunks))
+                || self.is_planted(Mutant::DataBeforeBit))
     }
 
-    /// Gives a lease back: its last member write is done.
-    pub(crate) fn give_back(&mut self, _lease: Lease, now: Time) {
+    /// Gives back a lease that was taken for a sync.
+    #[allow(clippy::needless_pass_by_value, reason = "whoever gives a lease back has none")]
+    pub(crate) fn give_back_for_sync(&mut self, lease: Lease, now: Time) {
+        assert!(self.intent.sync_leases > 0 && lease.chunks.is_empty(), "it is a sync's");
+        self.intent.sync_leases -= 1;
+        self.one_less(now);
+    }
+
+    fn one_less(&mut self, now: Time) {
         assert!(self.intent.leases > 0, "a lease is given back once");
         self.intent.leases -= 1;
         self.intent.last_write = now;
+    }
+
+    /// Gives a lease back: its last member write is done.
+    #[allow(clippy::needless_pass_by_value, reason = "whoever gives a lease back has none")]
+    pub(crate) fn give_back(&mut self, lease: Lease, now: Time) {
+        self.one_less(now);
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.give_back(lease.chunks, now);
+        }
     }
 
     /// Whether the members say, durably, that writes may be in flight.
@@ -131,6 +179,7 @@ impl Array {
     /// Whether the members say that it was stopped, as far as they may be written.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_quiet()
+            && self.bitmap_is_settled()
             && (self.intent.state == CleanState::Clean
                 || self.membership.read_only
                 || self.membership.broken)

@@ -1,0 +1,206 @@
+//! Rebuild benchmark: a member of memory that is rebuilt, against the least work that does it.
+//!
+//! A driver with an engine rebuilds the last member of an array, on one thread and members of this
+//! process's memory, as fast as it can. The baseline makes the same bytes from the others' memory,
+//! without an engine: a copy for RAID 1, parity for RAID 5 and 6. Figures are bytes of the rebuilt
+//! member for each second of CPU time.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use weft_engine::assemble::{Options, assemble};
+use weft_engine::knobs::Knobs;
+use weft_engine::{Config, Engine, SyncAction};
+use weft_ondisk::{Level, NewArray};
+use weft_parity::Parity;
+use weft_runtime::buffers::Slab;
+use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
+use weft_runtime::driver::{Driver, DriverParts};
+use weft_runtime::pool::Pool;
+use weft_runtime::ring::NoRing;
+use weft_units::{MemberIndex, Sectors, Time};
+
+use crate::BenchError;
+use crate::rounds::{in_turns, thread_cpu};
+use crate::sheet::{Sheet, SheetRow};
+
+/// Levels with the number of their members.
+const CASES: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 6)];
+/// More than caches have.
+const MEMBER_SIZE: Sectors = Sectors(96 << 11);
+const CHUNK: Sectors = Sectors(128);
+/// Bytes that the baseline computes at a time.
+const PIECE: usize = 64 << 10;
+/// Source   issue 12: of one core's copy or parity bandwidth
+const MARK: f64 = 0.9;
+
+/// Rows that [`measure`] fills.
+pub(crate) const ROWS: usize = CASES.len();
+
+/// Fills a row for each level.
+///
+/// # Errors
+/// An array cannot be made, or does not get to the end of its rebuild.
+pub(crate) fn measure(rounds: u32, sheet: &mut Sheet) -> Result<(), BenchError> {
+    for (level, members) in CASES {
+        let case = format!("rebuild of {level} of {members} in memory");
+        sheet.now(&case);
+        let array = InMemory::new(level, members)?;
+        let mut least = Least::new(level, members);
+        // Pages of memory are there from the first round on.
+        array.rebuild()?;
+        let (mut ours, mut other) = (|| array.rebuild(), || Ok(least.make()));
+        let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
+        let name = if level == Level::Raid1 { "copy" } else { "parity" };
+        let row = SheetRow::faster(case, "GB/s", &figures[0], Some((name, &figures[1])));
+        sheet.push(row.mark(MARK));
+    }
+    Ok(())
+}
+
+/// An array of which the last slot is empty, and a spare.
+struct InMemory {
+    members: Vec<OpenMember>,
+    /// Superblock of each, and its place in bytes.
+    superblocks: Vec<(u64, Vec<u8>)>,
+}
+
+impl InMemory {
+    fn new(level: Level, count: usize) -> Result<Self, BenchError> {
+        let mut array = NewArray::in_sync(level, count, MEMBER_SIZE);
+        array.chunk = (level != Level::Raid1).then_some(CHUNK);
+        array.spares.extend(array.slots.last_mut().and_then(Option::take));
+        let superblocks = array.plan().map_err(BenchError::failed)?;
+        let superblocks = superblocks.iter().map(|superblock| {
+            let place = superblock.minor.position(MEMBER_SIZE).map_or(0, |sector| sector.bytes().0);
+            (place, superblock.encode().to_vec())
+        });
+        let spec = MemberSpec::parse(&format!("ram:{}", MEMBER_SIZE.bytes().0));
+        let specs = vec![spec.map_err(BenchError::failed)?; count];
+        let members = OpenOptions::new(Access::ReadWrite).open_all(&specs, MemberIndex(0));
+        let members = members.map_err(BenchError::failed)?;
+        let zeroes = vec![0; 1 << 20];
+        for member in &members {
+            for at in (0..MEMBER_SIZE.bytes().0).step_by(zeroes.len()) {
+                write(member, &zeroes, at)?;
+            }
+        }
+        Ok(Self { members, superblocks: superblocks.collect() })
+    }
+
+    /// Rebuilds the last member from the start: GB for each second of CPU time.
+    fn rebuild(&self) -> Result<f64, BenchError> {
+        for (member, (place, bytes)) in self.members.iter().zip(&self.superblocks) {
+            write(member, bytes, *place)?;
+        }
+        let (mut driver, bytes) = self.driver()?;
+        let (begin, cpu) = (Instant::now(), thread_cpu());
+        loop {
+            driver.tick();
+            driver.wake();
+            driver.settle();
+            while driver.event().is_some() {}
+            if driver.busy() {
+                continue;
+            }
+            let snapshot = driver.snapshot().ok_or_else(|| BenchError::failed("a panic"))?;
+            let volume = &snapshot.volumes[0];
+            if volume.degraded == 0 && volume.sync_action == SyncAction::Idle {
+                break;
+            }
+            if begin.elapsed() > PATIENCE {
+                let still = format!("the rebuild stands still: {:?}", volume.sync_completed);
+                return Err(BenchError::failed(still));
+            }
+        }
+        Ok(bytes as f64 / 1e9 / (thread_cpu() - cpu).as_secs_f64())
+    }
+
+    /// A driver of the array, and the bytes that a member has of it.
+    fn driver(&self) -> Result<(Driver, u64), BenchError> {
+        let members: Vec<OpenMember> =
+            self.members.iter().filter_map(OpenMember::share_memory).collect();
+        let candidates: Vec<_> = members.iter().map(read_metadata).collect();
+        let options = Options { run: true, ..Options::default() };
+        let assembly = assemble(&candidates, &options)
+            .map_err(|refused| BenchError::failed(format!("{refused:?}")))?;
+        let bytes = assembly.layout.member_size().bytes().0;
+        let config = Config::for_volume(assembly, Knobs::default());
+        let Config { cache_frames, client_frames, .. } = config;
+        let parts = DriverParts {
+            core: Box::new(Engine::new(config, Time(0)).map_err(BenchError::failed)?),
+            slab: Slab::new(1 + cache_frames + client_frames).map_err(BenchError::failed)?,
+            pool: Pool::new(1 + cache_frames, client_frames).with_floors(1),
+            ring: Box::new(NoRing::new().map_err(BenchError::failed)?),
+            members,
+        };
+        Ok((Driver::new(parts).map_err(BenchError::failed)?, bytes))
+    }
+}
+
+fn write(member: &OpenMember, bytes: &[u8], at: u64) -> Result<(), BenchError> {
+    let written = rustix::io::pwrite(member, bytes, at).map_err(BenchError::failed)?;
+    if written < bytes.len() {
+        return Err(BenchError::failed(format!("memory: {written} of {} bytes", bytes.len())));
+    }
+    Ok(())
+}
+
+/// What a rebuild cannot do without.
+struct Least {
+    level: Level,
+    parity: Parity,
+    sources: Vec<Vec<u8>>,
+    /// The member that is made; for RAID 6 the other parity, which is compared, beside it.
+    made: Vec<Vec<u8>>,
+}
+
+impl Least {
+    fn new(level: Level, members: usize) -> Self {
+        let len = usize::try_from(MEMBER_SIZE.bytes().0).expect("it is in memory");
+        let made = if level == Level::Raid6 { 2 } else { 1 };
+        let filled = |count: usize| (0..count).map(|_| vec![1; len]).collect();
+        let parity = Parity::detect();
+        Self { level, parity, sources: filled(members - made), made: filled(made) }
+    }
+
+    /// Makes the member once: GB for each second of CPU time.
+    fn make(&mut self) -> f64 {
+        let (cpu, len) = (thread_cpu(), self.sources[0].len());
+        for at in (0..len).step_by(PIECE) {
+            let range = at..(at + PIECE).min(len);
+            let sources = self.sources.iter().map(|source| &source[range.clone()]);
+            match (self.level, &mut self.made[..]) {
+                (Level::Raid6, [p, q]) => {
+                    let data: Vec<(u8, &[u8])> = (0..).zip(sources).collect();
+                    self.parity.pq(&data, &mut p[range.clone()], &mut q[range.clone()]);
+                }
+                (Level::Raid1, [copy, ..]) => {
+                    sources.for_each(|source| copy[range.clone()].copy_from_slice(source));
+                }
+                (_, made) => {
+                    let sources: Vec<&[u8]> = sources.collect();
+                    self.parity.xor(&sources, &mut made[0][range.clone()]);
+                }
+            }
+        }
+        black_box(&self.made);
+        len as f64 / 1e9 / (thread_cpu() - cpu).as_secs_f64()
+    }
+}
+
+/// No rebuild takes this long unless it stands still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rebuild_gets_to_its_end() {
+        let array = InMemory::new(Level::Raid5, 4).unwrap();
+        assert!(array.rebuild().unwrap() > 0.0);
+        assert!(array.rebuild().unwrap() > 0.0, "and again, from the start");
+        assert!(Least::new(Level::Raid6, 4).make() > 0.0);
+    }
+}

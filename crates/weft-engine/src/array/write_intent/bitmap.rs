@@ -1,0 +1,738 @@
+//! Write-intent bitmap: which chunks may differ between members, and when a bit is set and cleared.
+//!
+//! A chunk's bit is durable on every member before a lease on the chunk is granted, and is cleared
+//! after two runs, a `daemon_sleep` apart, that found no lease on it, once a flush has made what
+//! was written durable on every member. Bits are not cleared while a slot is without a member in
+//! sync: they say what that member misses. All that is to be written goes out in *rounds*, one at a
+//! time, so that one page write serves every lease that waits.
+//!
+//! ```text
+//!          lease                round done             give back, run
+//! clear ──────────▶ unwritten ────────────▶ set, used ────────────────▶ old ──run, flush──▶ clear
+//!                                               ▲                        │
+//!                                               └───────── lease ────────┘
+//! ```
+//!
+//! `events_cleared` is the update count of a time at which no member was missing. It is durable
+//! before a bit is cleared: whoever left before then is copied as a whole, and whoever left since
+//! misses nothing but chunks whose bits are set.
+//!
+//! Source   md-raid.md §6.4, md-ondisk.md §3.5 (md: `md_bitmap_startwrite`,
+//!          `md_bitmap_daemon_work`)
+//! Otherwise than md: a flush of all members before a bit is cleared, and the pages of a first
+//!          write in the round of the header, before the superblocks and not after them
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use weft_ondisk::{BITMAP_HEADER_BYTES, Bitmap, BitmapHeader, Trust};
+use weft_units::{ByteRange, Bytes, MemberIndex, SECTOR_BYTES, SectorRange, Sectors, Span, Time};
+
+use crate::array::Array;
+use crate::array::member::Member;
+use crate::array::outbox::{Outbox, Owner};
+use crate::array::superblock_update::FlushFor;
+use crate::contract::input::Fault;
+use crate::contract::member::MemberState;
+use crate::contract::output::MemberOp;
+use crate::contract::snapshot::BitmapSnapshot;
+use crate::layout::Layout;
+use crate::mutant::Mutant;
+
+/// Bytes that are written at once, as md does; the header is in the first.
+const PAGE: usize = 4096;
+
+/// Chunks that md counts in one page of memory: `mdstat` tells of those pages.
+const CHUNKS_OF_PAGE: usize = 2048;
+
+// A chunk's word: the number of leases on it, and these.
+
+/// Its bit is set.
+const SET: u32 = 1 << 31;
+/// Its bit is set, and no round that is done has written it.
+const UNWRITTEN: u32 = 1 << 30;
+/// It is to be resynced, as far as the array is.
+const NEEDED: u32 = 1 << 29;
+/// It is among those that runs look at.
+const LISTED: u32 = 1 << 28;
+/// A run found no lease on it, and there was none since.
+const OLD: u32 = 1 << 27;
+const LEASES: u32 = OLD - 1;
+
+/// Chunks that a lease is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chunks {
+    first: u32,
+    count: u32,
+}
+
+impl Chunks {
+    /// Whether it is on no chunk, as leases of syncs and those of an array without a bitmap.
+    pub(super) fn is_empty(self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Whether the array goes on having the bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// Superblocks that do not name it are being written, by the update of this number. Until that
+    /// is done a crash may find it named, and it says all.
+    With(u64),
+    /// No superblock names it. It waits for what is in flight, and for the leases on its chunks.
+    Gone,
+}
+
+/// Bitmap of an array in use.
+#[derive(Clone, Debug)]
+pub(in crate::array) struct IntentBitmap {
+    layout: Layout,
+    /// Sectors of a chunk are two to this.
+    shift: u32,
+    header: BitmapHeader,
+    /// Header and bits, as the members are to have them, up to whole pages.
+    image: Vec<u8>,
+    /// Bytes of the image that mean something.
+    len: usize,
+    /// A word for each chunk.
+    chunks: Vec<u32>,
+    /// Pages that differ from what members have.
+    changed: BTreeSet<usize>,
+    /// Chunks whose bit was set since the last round began.
+    unwritten: Vec<u32>,
+    round: Option<Round>,
+    runs: Runs,
+    /// Update count of the last superblock update that is done, which every member in sync has.
+    recorded_events: u64,
+    /// Leases on no chunk: of writes that began before there was the bitmap, or since it is gone.
+    /// While one is out no bit is cleared.
+    uncounted: u32,
+    leaving: Leaving,
+}
+
+/// Pages on their way to the members.
+#[derive(Clone, Debug, Default)]
+struct Round {
+    pages: Vec<usize>,
+    /// Chunks whose bit is durable when it is done.
+    chunks: Vec<u32>,
+    /// Of a superblock update, which goes on when it is done.
+    update: bool,
+    /// It takes `events_cleared` of the present members.
+    events_cleared: bool,
+    outstanding: u32,
+    /// Members to which all pages are written once more.
+    again: Vec<MemberIndex>,
+    second: bool,
+    /// A member has no space.
+    no_space: bool,
+}
+
+/// Runs that clear bits.
+#[derive(Clone, Debug)]
+struct Runs {
+    sleep: Span,
+    last: Time,
+    /// Chunks whose bit is set and that had no lease when they came here.
+    listed: Vec<u32>,
+    /// Chunks to clear when the flush of this number is done.
+    clearing: Vec<u32>,
+    flush: u64,
+    flushing: bool,
+    /// `events_cleared` was made, and is durable, and no member came or went since it was made.
+    marked: bool,
+    recorded: bool,
+    /// The last run found only chunks that wait for a resync, which was here.
+    waits_for_resync: Option<Sectors>,
+}
+
+impl IntentBitmap {
+    /// The bitmap of an array that was assembled.
+    ///
+    /// Shape    `needed`: what is to be resynced; `recorded_events`: the least update count of the
+    ///          members in sync
+    pub(in crate::array) fn new(
+        bitmap: &Bitmap,
+        layout: Layout,
+        needed: impl Iterator<Item = SectorRange>,
+        recorded_events: u64,
+        now: Time,
+    ) -> Self {
+        let shift = bitmap.chunk.0.trailing_zeros();
+        let mut image = bitmap.encode();
+        let len = image.len();
+        image.resize(len.next_multiple_of(PAGE), 0);
+        let count = bitmap.chunk_count() as usize;
+        let mut chunks = vec![0; count];
+        let mut listed = Vec::new();
+        for (chunk, word) in (0u32..).zip(&mut chunks) {
+            if image[bit_of(chunk).0] & bit_of(chunk).1 != 0 {
+                *word = SET | LISTED;
+                listed.push(chunk);
+            }
+        }
+        let mut header = bitmap.header.clone();
+        header.sync_size = bitmap.sync_size;
+        if matches!(bitmap.trust, Trust::Stale(_)) {
+            // Every bit is set now, and that is not stale.
+            header = header.as_current();
+            header.events_cleared = recorded_events;
+        }
+        let runs = Runs {
+            sleep: Span::secs(header.daemon_sleep.into()),
+            last: now,
+            listed,
+            clearing: Vec::new(),
+            flush: 0,
+            flushing: false,
+            marked: false,
+            recorded: false,
+            waits_for_resync: None,
+        };
+        let mut bitmap = Self {
+            layout,
+            shift,
+            header,
+            changed: BTreeSet::new(),
+            image,
+            len,
+            chunks,
+            unwritten: Vec::new(),
+            round: None,
+            runs,
+            recorded_events,
+            uncounted: 0,
+            leaving: Leaving::No,
+        };
+        for range in needed {
+            bitmap.need(range);
+        }
+        bitmap
+    }
+
+    /// Chunks of a range of the resync space.
+    #[inline]
+    fn chunks_of(&self, range: SectorRange) -> Range<u32> {
+        if range.len == Sectors::ZERO {
+            return 0..0;
+        }
+        let end = ((range.end().0 - 1) >> self.shift) as u32 + 1;
+        (range.start.0 >> self.shift) as u32..end
+    }
+
+    /// What a lease on a range of the array is on; bits that are not set are, and wait for a round.
+    #[inline]
+    pub(super) fn take(&mut self, range: ByteRange) -> Chunks {
+        if self.leaving == Leaving::Gone {
+            self.uncounted += 1;
+            return Chunks::default();
+        }
+        let Range { start, end } = self.chunks_of(self.layout.resync_range(range));
+        if start == end {
+            self.uncounted += 1;
+        }
+        for chunk in start..end {
+            let word = &mut self.chunks[chunk as usize];
+            *word = (*word & !OLD) + 1;
+            if *word & SET == 0 {
+                self.set(chunk);
+            }
+        }
+        Chunks { first: start, count: end - start }
+    }
+
+    #[cold]
+    fn set(&mut self, chunk: u32) {
+        let (byte, bit) = bit_of(chunk);
+        self.chunks[chunk as usize] |= SET | UNWRITTEN;
+        self.image[byte] |= bit;
+        self.changed.insert(byte / PAGE);
+        self.unwritten.push(chunk);
+    }
+
+    /// Whether the bits of a lease are durable on every member.
+    #[inline]
+    pub(super) fn holds(&self, chunks: Chunks) -> bool {
+        let waits = !self.unwritten.is_empty() || self.round.is_some();
+        !waits
+            || self.words(chunks).iter().all(|word| word & UNWRITTEN == 0)
+            || self.leaving == Leaving::Gone
+    }
+
+    fn words(&self, chunks: Chunks) -> &[u32] {
+        &self.chunks[chunks.first as usize..][..chunks.count as usize]
+    }
+
+    /// A lease is given back.
+    #[inline]
+    pub(super) fn give_back(&mut self, chunks: Chunks, now: Time) {
+        if chunks.is_empty() {
+            assert!(self.uncounted > 0, "an uncounted lease is given back once");
+            self.uncounted -= 1;
+        }
+        for chunk in chunks.first..chunks.first + chunks.count {
+            let word = &mut self.chunks[chunk as usize];
+            assert!(*word & LEASES > 0, "a chunk is left as often as it was taken");
+            *word -= 1;
+            if *word & (LEASES | LISTED) == 0 {
+                self.list(chunk, now);
+            }
+        }
+    }
+
+    #[cold]
+    fn list(&mut self, chunk: u32, now: Time) {
+        if self.runs.listed.is_empty() {
+            self.runs.last = now;
+        }
+        self.chunks[chunk as usize] |= LISTED;
+        self.runs.listed.push(chunk);
+        self.runs.waits_for_resync = None;
+    }
+
+    /// What is set of a range is to be resynced.
+    fn need(&mut self, range: SectorRange) {
+        let Range { start, end } = self.chunks_of(range);
+        for word in &mut self.chunks[start as usize..end as usize] {
+            if *word & SET != 0 {
+                *word |= NEEDED;
+            }
+        }
+    }
+
+    /// Ranges of chunks whose word has all of these, in order, chunks side by side as one.
+    fn ranges(&self, all: u32) -> Vec<SectorRange> {
+        let size = self.layout.resync_size().0;
+        let mut ranges: Vec<SectorRange> = Vec::new();
+        for (chunk, word) in (0u64..).zip(&self.chunks) {
+            let start = chunk << self.shift;
+            if word & all != all || start >= size {
+                continue;
+            }
+            let len = (1 << self.shift).min(size - start);
+            match ranges.last_mut() {
+                Some(last) if last.end().0 == start => last.len.0 += len,
+                _ => ranges.push(SectorRange::new(start, len)),
+            }
+        }
+        ranges
+    }
+
+    /// Whether nothing of it is in flight, or waits to be written for somebody.
+    pub(in crate::array) fn is_quiet(&self) -> bool {
+        self.round.is_none() && !self.runs.flushing
+    }
+
+    /// A member came or went: whoever left before counts as too old once bits are cleared again.
+    pub(in crate::array) fn members_changed(&mut self) {
+        (self.runs.marked, self.runs.recorded) = (false, false);
+        if let Some(round) = &mut self.round {
+            round.events_cleared = false;
+        }
+    }
+
+    /// A superblock update is done.
+    pub(in crate::array) fn update_done(&mut self, events: u64) {
+        self.recorded_events = events;
+    }
+
+    /// Update count that a member must have to miss nothing but chunks whose bit is set.
+    pub(in crate::array) fn events_cleared(&self) -> u64 {
+        self.header.events_cleared
+    }
+
+    /// Bytes that header and bits take.
+    pub(super) fn bytes(&self) -> Bytes {
+        Bytes(self.len as u64)
+    }
+
+    /// It begins while so many writes are out, whose leases are on none of its chunks.
+    pub(super) fn begun_with(self, leases: u32) -> Self {
+        Self { uncounted: leases, ..self }
+    }
+
+    /// It leaves with the superblock update of this number.
+    pub(super) fn leave_with(&mut self, update: u64) {
+        self.leaving = Leaving::With(update);
+    }
+
+    /// Whether it leaves, or has left but for what is in flight.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
+    }
+
+    /// A superblock update is done: the one with which the bitmap leaves, or another.
+    pub(in crate::array) fn leaves_with(&mut self, update: u64) {
+        if matches!(self.leaving, Leaving::With(number) if number <= update) {
+            self.leaving = Leaving::Gone;
+        }
+    }
+
+    /// Whether it is gone, and nothing is left that knows its chunks.
+    fn is_left(&self) -> bool {
+        self.leaving == Leaving::Gone
+            && self.is_quiet()
+            && self.chunks.iter().all(|word| word & LEASES == 0)
+    }
+
+    /// Bytes of the bitmap of a member that has no slot yet: of no use to anybody.
+    fn of_spare(&self) -> Vec<u8> {
+        let mut bytes = vec![0xff; self.image.len()];
+        bytes[..BITMAP_HEADER_BYTES].copy_from_slice(&self.header.of_new_member().encode());
+        bytes
+    }
+
+    /// Counters for people and tests.
+    fn snapshot(&self) -> BitmapSnapshot {
+        let is_set = |word: &u32| word & SET != 0;
+        let pages = self.chunks.chunks(CHUNKS_OF_PAGE);
+        BitmapSnapshot {
+            chunk: Bytes(SECTOR_BYTES << self.shift),
+            chunks: self.chunks.len() as u64,
+            dirty: self.chunks.iter().filter(|word| is_set(word)).count() as u64,
+            pages: pages.len() as u64,
+            pages_dirty: pages.filter(|page| page.iter().any(is_set)).count() as u64,
+            events_cleared: self.header.events_cleared,
+        }
+    }
+}
+
+impl Array {
+    /// Counters of the bitmap.
+    pub(crate) fn bitmap_snapshot(&self) -> Option<BitmapSnapshot> {
+        self.bitmap_in_use().map(IntentBitmap::snapshot)
+    }
+
+    /// The bitmap, unless superblocks name none any more.
+    fn bitmap_in_use(&self) -> Option<&IntentBitmap> {
+        self.bitmap.as_deref().filter(|bitmap| bitmap.leaving != Leaving::Gone)
+    }
+
+    /// Ranges that a resync has to go over; `None` for all.
+    ///
+    /// Units    sectors of [`Layout::resync_size`]
+    pub(crate) fn to_resync(&self) -> Option<Vec<SectorRange>> {
+        Some(self.bitmap_in_use()?.ranges(SET | NEEDED))
+    }
+
+    /// Ranges that the recovery of the members being rebuilt has to go over; `None` for all.
+    ///
+    /// Units    as [`crate::layout::Layout::resync_size`]
+    pub(crate) fn to_recover(&self) -> Option<Vec<SectorRange>> {
+        let rebuilding = |member: &&Member| matches!(member.state, MemberState::Rebuilding { .. });
+        let mut members = self.members.iter().filter(rebuilding);
+        let bitmap = self.bitmap_in_use()?;
+        members.all(|member| member.follows_bitmap).then(|| bitmap.ranges(SET))
+    }
+
+    /// What is set from a data sector on is to be resynced, and bits are kept until it is.
+    pub(in crate::array) fn need_resync_from(&mut self, sector: Sectors) {
+        if let Some(bitmap) = &mut self.bitmap {
+            let size = bitmap.layout.resync_size();
+            let by_member = size == bitmap.layout.member_size();
+            let from = if by_member { sector } else { Sectors::ZERO };
+            bitmap.need(SectorRange::new(from.0, size.0 - from.0));
+        }
+    }
+
+    // Runs.
+
+    /// Whether bits may be cleared as far as membership goes.
+    fn may_clear(&self) -> bool {
+        let membership = &self.membership;
+        membership.is_whole() && !membership.read_only && !membership.broken
+    }
+
+    /// When [`Array::run_bitmap`] has something to do.
+    pub(crate) fn bitmap_wake(&self) -> Option<Time> {
+        let bitmap = self.bitmap.as_ref()?;
+        let runs = &bitmap.runs;
+        let resync_from = self.membership.resync_from;
+        let waits = runs.flushing
+            || bitmap.uncounted > 0
+            || bitmap.leaving != Leaving::No
+            || runs.listed.is_empty()
+            || !self.may_clear()
+            || (resync_from.is_some() && runs.waits_for_resync == resync_from);
+        (!waits).then(|| runs.last + runs.sleep)
+    }
+
+    /// Looks which bits may be cleared, at most every `daemon_sleep`; at once, and without a second
+    /// look, if nothing more is written.
+    #[inline]
+    pub(crate) fn run_bitmap(&mut self, stops: bool, now: Time) {
+        let is_due = |runs: &Runs| stops || runs.last + runs.sleep <= now;
+        let is_due = self.bitmap.as_ref().is_some_and(|bitmap| is_due(&bitmap.runs));
+        if is_due && self.bitmap_wake().is_some() {
+            self.run_bitmap_now(stops, now);
+        }
+    }
+
+    #[cold]
+    fn run_bitmap_now(&mut self, stops: bool, now: Time) {
+        let early = self.is_planted(Mutant::BitClearedEarly);
+        let resync_from = self.membership.resync_from;
+        let Some(bitmap) = &mut self.bitmap else { return };
+        bitmap.runs.last = now;
+        let mut waits_for_resync = true;
+        for chunk in std::mem::take(&mut bitmap.runs.listed) {
+            let word = &mut bitmap.chunks[chunk as usize];
+            if *word & NEEDED != 0 {
+                let end = (u64::from(chunk) + 1) << bitmap.shift;
+                if resync_from.is_some_and(|from| from.0 < end) {
+                    bitmap.runs.listed.push(chunk);
+                    continue;
+                }
+                *word &= !NEEDED;
+            }
+            if *word & LEASES != 0 && !early {
+                *word &= !LISTED;
+                continue;
+            }
+            waits_for_resync = false;
+            let is_old = (*word & OLD != 0 || stops || early) && bitmap.runs.recorded;
+            if is_old && *word & UNWRITTEN == 0 {
+                *word |= OLD;
+                bitmap.runs.clearing.push(chunk);
+            } else {
+                *word |= OLD;
+                bitmap.runs.listed.push(chunk);
+            }
+        }
+        bitmap.runs.waits_for_resync = resync_from.filter(|_| waits_for_resync);
+        if !bitmap.runs.marked && !waits_for_resync {
+            let cleared = &mut bitmap.header.events_cleared;
+            *cleared = bitmap.recorded_events.max(*cleared);
+            bitmap.runs.marked = true;
+            bitmap.changed.insert(0);
+        }
+        if bitmap.runs.clearing.is_empty() {
+            return;
+        }
+        bitmap.runs.flush += 1;
+        bitmap.runs.flushing = true;
+        let flush = bitmap.runs.flush;
+        if early {
+            self.clear_bits(flush);
+        } else {
+            self.flushes.arrive(FlushFor::Bitmap(flush));
+        }
+    }
+
+    /// What was written before is durable: clears the bits that waited for that, unless a lease or
+    /// a failure came between.
+    pub(in crate::array) fn clear_bits(&mut self, flush: u64) {
+        let (may, early) = (self.may_clear(), self.is_planted(Mutant::BitClearedEarly));
+        let Some(bitmap) = &mut self.bitmap else { return };
+        if !bitmap.runs.flushing || bitmap.runs.flush != flush {
+            return;
+        }
+        bitmap.runs.flushing = false;
+        for chunk in std::mem::take(&mut bitmap.runs.clearing) {
+            let word = &mut bitmap.chunks[chunk as usize];
+            let clear = *word & OLD != 0 && *word & NEEDED == 0 && may && bitmap.runs.recorded;
+            let clear = clear && bitmap.leaving == Leaving::No;
+            if clear {
+                assert!(*word & LEASES == 0 || early, "an old chunk has no lease");
+                let (byte, bit) = bit_of(chunk);
+                *word &= LEASES;
+                bitmap.image[byte] &= !bit;
+                bitmap.changed.insert(byte / PAGE);
+            } else {
+                bitmap.runs.listed.push(chunk);
+            }
+        }
+    }
+
+    /// Whether a stop need not wait for bits to be cleared.
+    pub(in crate::array) fn bitmap_is_settled(&self) -> bool {
+        let waits = |bitmap: &IntentBitmap| !bitmap.changed.is_empty() && !self.is_sealed();
+        self.bitmap_in_use().is_none_or(|bitmap| !waits(bitmap)) && self.bitmap_wake().is_none()
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.membership.read_only || self.membership.broken
+    }
+
+    // Rounds.
+
+    /// Whether pages are on their way.
+    pub(in crate::array) fn has_bitmap_round(&self) -> bool {
+        self.bitmap.as_ref().is_some_and(|bitmap| bitmap.round.is_some())
+    }
+
+    /// Writes the pages that changed, if there are any and none are on their way.
+    pub(in crate::array) fn write_bitmap_pages(&mut self, out: &mut Outbox) {
+        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_left()) {
+            self.bitmap = None;
+        }
+        let Some(bitmap) = &self.bitmap else { return };
+        let waits = self.updates.not_before.is_some_and(|time| out.now < time);
+        let due = !bitmap.changed.is_empty() && bitmap.leaving != Leaving::Gone;
+        if bitmap.round.is_none() && due && !self.is_sealed() && !waits {
+            self.updates.not_before = None;
+            self.start_bitmap_round(false, out);
+        }
+    }
+
+    /// Writes the pages that changed, and the header with the update count of a superblock update,
+    /// which goes on afterwards. Whether there is anything to write.
+    pub(in crate::array) fn write_bitmap_header(&mut self, out: &mut Outbox) -> bool {
+        let events = self.events;
+        let Some(bitmap) = &mut self.bitmap else { return false };
+        if bitmap.leaving != Leaving::No {
+            // What follows says that there is none.
+            return false;
+        }
+        bitmap.header.events = events;
+        // Of an update count that went back nobody may be told.
+        bitmap.header.events_cleared = bitmap.header.events_cleared.min(events);
+        bitmap.changed.insert(0);
+        self.start_bitmap_round(true, out);
+        self.has_bitmap_round()
+    }
+
+    fn start_bitmap_round(&mut self, update: bool, out: &mut Outbox) {
+        let Some(bitmap) = &mut self.bitmap else { return };
+        assert!(bitmap.round.is_none(), "one round at a time");
+        let header = bitmap.header.encode();
+        bitmap.image[..BITMAP_HEADER_BYTES].copy_from_slice(&header);
+        let pages: Vec<usize> = std::mem::take(&mut bitmap.changed).into_iter().collect();
+        bitmap.round = Some(Round {
+            events_cleared: bitmap.runs.marked && pages.first() == Some(&0),
+            chunks: std::mem::take(&mut bitmap.unwritten),
+            pages,
+            update,
+            ..Round::default()
+        });
+        for position in 0..self.members.len() {
+            let member = &self.members[position];
+            if !member.is_faulty() && (member.slot.is_some() || (update && member.lacks_bitmap)) {
+                self.send_bitmap(position, out);
+            }
+        }
+        self.end_round_if_done(out);
+    }
+
+    /// Sends a member the pages of the round; all pages to one that lacks them.
+    fn send_bitmap(&mut self, position: usize, out: &mut Outbox) {
+        let member = &mut self.members[position];
+        let (label, block) = (&member.info.label, member.info.logical_block);
+        let Some(start) = member.bitmap_start else {
+            panic!("{label}: the place of its bitmap was checked when it came")
+        };
+        let Some(bitmap) = &self.bitmap else { return };
+        let Some(round) = &bitmap.round else { return };
+        let all = std::mem::take(&mut member.lacks_bitmap);
+        let every = (0..bitmap.image.len() / PAGE).collect::<Vec<usize>>();
+        let runs = side_by_side(if all { &every } else { &round.pages });
+        let spare = if member.slot.is_none() { Some(bitmap.of_spare()) } else { None };
+        let image = spare.as_ref().unwrap_or(&bitmap.image);
+        let last = bitmap.len.next_multiple_of(block as usize);
+        let mut ops = Vec::new();
+        for run in runs {
+            let bytes = run.start * PAGE..(run.end * PAGE).min(last);
+            let at = start + Bytes(bytes.start as u64).sectors_floor();
+            ops.push(MemberOp::WriteMetadata { at, bytes: image[bytes].into() });
+        }
+        if let Some(round) = self.bitmap.as_mut().and_then(|bitmap| bitmap.round.as_mut()) {
+            round.outstanding += ops.len() as u32;
+        }
+        for op in ops {
+            self.submit(position, op, Owner::Bitmap { all }, out);
+        }
+    }
+
+    /// Pages were written to a member, or not.
+    pub(crate) fn bitmap_done(
+        &mut self,
+        position: Option<usize>,
+        all: bool,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        let member = position.map(|position| &mut self.members[position]);
+        let round = self.bitmap.as_mut().and_then(|bitmap| bitmap.round.as_mut());
+        let Some(round) = round else { panic!("pages are answered within their round") };
+        round.outstanding -= 1;
+        match (member, result) {
+            (Some(member), Err(Fault::NoSpace)) if !member.is_faulty() => {
+                round.no_space = true;
+                member.lacks_bitmap |= all;
+                member.superblock_full_since.get_or_insert(out.now);
+            }
+            // Once more: it may have been a passing trouble.
+            (Some(member), Err(Fault::Io)) if !member.is_faulty() && !round.second => {
+                member.lacks_bitmap |= all;
+                round.again.push(member.info.index);
+            }
+            (Some(_), Err(_)) => {
+                if let Some(position) = position {
+                    self.fail(position, out);
+                }
+            }
+            // Of its superblock nothing is known while that waits to be written.
+            (Some(member), Ok(())) if !round.update && self.updates.done == self.updates.wanted => {
+                member.superblock_full_since = None;
+            }
+            (None, _) | (_, Ok(())) => {}
+        }
+        self.end_round_if_done(out);
+    }
+
+    fn put_round(&mut self, round: Round) {
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.round = Some(round);
+        }
+    }
+
+    fn end_round_if_done(&mut self, out: &mut Outbox) {
+        let Some(bitmap) = &mut self.bitmap else { return };
+        let Some(mut round) = bitmap.round.take_if(|round| round.outstanding == 0) else { return };
+        let mut again = std::mem::take(&mut round.again);
+        again.sort_unstable();
+        again.dedup();
+        let position_of = |index| self.position_of(index);
+        let mut again: Vec<usize> = again.into_iter().filter_map(position_of).collect();
+        again.retain(|position| !self.members[*position].is_faulty());
+        if !again.is_empty() {
+            round.second = true;
+            self.put_round(round);
+            again.into_iter().for_each(|position| self.send_bitmap(position, out));
+            return;
+        }
+        let Some(bitmap) = &mut self.bitmap else { return };
+        if round.no_space {
+            // All of it again, later: whoever waits for it goes on waiting.
+            bitmap.changed.extend(&round.pages);
+            bitmap.unwritten.extend(round.chunks);
+            self.retry_update_after(out.now);
+        } else {
+            for chunk in round.chunks {
+                bitmap.chunks[chunk as usize] &= !UNWRITTEN;
+            }
+            bitmap.runs.recorded |= round.events_cleared;
+        }
+        if round.update {
+            self.bitmap_header_written(out);
+        }
+    }
+}
+
+/// Byte of a chunk's bit, with the header before it, and the bit in the byte.
+fn bit_of(chunk: u32) -> (usize, u8) {
+    (BITMAP_HEADER_BYTES + chunk as usize / 8, 1 << (chunk % 8))
+}
+
+/// Numbers in order, those side by side as one range.
+fn side_by_side(numbers: &[usize]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some(last) if last.end == *number => last.end += 1,
+            _ => ranges.push(*number..number + 1),
+        }
+    }
+    ranges
+}

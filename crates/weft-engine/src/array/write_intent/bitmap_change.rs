@@ -1,0 +1,183 @@
+//! Bitmap of a running array: how it gets one, and how that is taken away.
+//!
+//! Both are made by a superblock update, whose header round and superblocks are what makes either
+//! safe at every crash:
+//!
+//! - to add: every bit is set, the whole bitmap is written to every member, and then superblocks
+//!   name it. A crash before finds no bitmap, and all of a dirty array is resynced.
+//! - to remove: superblocks that do not name it are written first, and bits are set before data
+//!   until the last of them is. Then it waits, unused, for the leases on its chunks.
+//!
+//! Writes go on meanwhile. Those that began before the bitmap did are on no chunk of it: no bit is
+//! cleared until the last of them is done.
+//!
+//! Source   md's `update_array_info`, `location_store`; mdadm's `Grow_addbitmap`. Otherwise than
+//!          md: the array is not suspended
+
+use weft_ondisk::{Bitmap, BitmapContext, NewBitmap, Superblock};
+use weft_units::{Bytes, Sectors, Time};
+
+use super::bitmap::IntentBitmap;
+use crate::array::Array;
+use crate::array::member::Member;
+use crate::contract::error::ReplyError;
+use crate::contract::member::{MemberInfo, MemberState};
+
+/// Change that the next superblock update makes.
+#[derive(Clone, Debug)]
+pub(in crate::array) enum BitmapChange {
+    Add {
+        bitmap: Box<Bitmap>,
+        /// Sectors from the superblock to it.
+        offset: i32,
+    },
+    Remove,
+}
+
+impl Array {
+    /// Whether there is a bitmap, also one that is to come, or to go.
+    pub(crate) fn has_bitmap(&self) -> bool {
+        self.bitmap.is_some() || self.bitmap_change.is_some()
+    }
+
+    /// Refuses while the bitmap comes or goes, for which members are counted on as they are.
+    pub(in crate::array) fn bitmap_stays(&self) -> Result<(), ReplyError> {
+        let leaves = self.bitmap.as_deref().is_some_and(IntentBitmap::is_leaving);
+        if leaves || self.bitmap_change.is_some() {
+            return Err(ReplyError::Busy("the bitmap is being added or removed; try again"));
+        }
+        Ok(())
+    }
+
+    /// Begins to give the array a bitmap; `false` if it has one.
+    ///
+    /// # Errors
+    /// Nothing is to be resynced, there is no room, or another change is under way.
+    pub(crate) fn add_bitmap(&mut self, new: &NewBitmap) -> Result<bool, ReplyError> {
+        self.may_change_bitmap()?;
+        if self.bitmap.is_some() {
+            return Ok(false);
+        }
+        if !self.membership.is_redundant {
+            let why = "found an array without redundancy, expected mirrors or parity: it has \
+                       nothing to resync, and so no use for a bitmap";
+            return Err(ReplyError::Refused(why.to_owned()));
+        }
+        let here = || self.members.iter().filter(|member| !member.is_faulty());
+        let room_of = |member: &&Member| NewBitmap::room_beside(member.superblock());
+        let in_sync = here().find(|member| member.state == MemberState::InSync);
+        let least = here().min_by_key(room_of);
+        let (Some(template), Some(least)) = (in_sync, least) else { return Err(ReplyError::Io) };
+        let template = template.superblock();
+        let refused = |label: &str, why: &dyn std::fmt::Display| {
+            ReplyError::Refused(format!("{label}: {why}"))
+        };
+        let (offset, bytes) = new
+            .add_to(template, room_of(&least))
+            .map_err(|error| refused(&least.info.label, &error))?;
+        let context = BitmapContext {
+            uuid: template.bitmap_uuid(),
+            events: template.events(),
+            sync_size: template.sync_size(),
+            room: Bytes(bytes.len() as u64).sectors_ceil(),
+            origin: None,
+        };
+        let bitmap =
+            Bitmap::parse(&bytes, &context).map_err(|error| refused(&least.info.label, &error))?;
+        let needed = Bytes(bitmap.encode().len() as u64);
+        for member in here() {
+            let mut superblock = member.superblock().clone();
+            superblock.set_bitmap(Some(offset));
+            has_room(&superblock, &member.info, needed)?;
+        }
+        self.bitmap_change = Some(BitmapChange::Add { bitmap: Box::new(bitmap), offset });
+        self.want_update();
+        Ok(true)
+    }
+
+    /// Begins to take the bitmap away; `false` if there is none.
+    ///
+    /// # Errors
+    /// Nothing may be written, or another change is under way.
+    pub(crate) fn remove_bitmap(&mut self) -> Result<bool, ReplyError> {
+        self.may_change_bitmap()?;
+        if self.bitmap.is_none() {
+            return Ok(false);
+        }
+        self.bitmap_change = Some(BitmapChange::Remove);
+        self.want_update();
+        Ok(true)
+    }
+
+    fn may_change_bitmap(&self) -> Result<(), ReplyError> {
+        if self.membership.read_only || self.membership.broken {
+            return Err(ReplyError::ReadOnly);
+        }
+        self.bitmap_stays()
+    }
+
+    /// Changes what the superblocks of the update that starts now say of the bitmap. Nothing of an
+    /// update is in flight, and no member lags.
+    pub(in crate::array) fn change_bitmap(&mut self, now: Time) {
+        let Some(change) = self.bitmap_change.take() else { return };
+        let present = self.members.iter_mut().filter(|member| !member.is_faulty());
+        match change {
+            BitmapChange::Add { mut bitmap, offset } => {
+                for member in present {
+                    member.superblock_mut().set_bitmap(Some(offset));
+                    member.needs_bitmap();
+                }
+                bitmap.header.events_cleared = self.events;
+                let layout = self.layout.clone().expect("an array with redundancy has a layout");
+                let leases = self.intent.client_leases();
+                let added =
+                    IntentBitmap::new(&bitmap, layout, std::iter::empty(), self.events, now);
+                self.bitmap = Some(Box::new(added.begun_with(leases)));
+                if let Some(from) = self.membership.resync_from {
+                    self.need_resync_from(from);
+                }
+            }
+            BitmapChange::Remove => {
+                for member in present {
+                    member.superblock_mut().set_bitmap(None);
+                    member.follows_bitmap = false;
+                }
+                let update = self.last_update();
+                if let Some(bitmap) = &mut self.bitmap {
+                    bitmap.leave_with(update);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a new member has room for the bitmap that the others have.
+pub(in crate::array) fn room_for_bitmap(
+    superblock: &Superblock,
+    info: &MemberInfo,
+    bitmap: &IntentBitmap,
+) -> Result<(), ReplyError> {
+    has_room(superblock, info, bitmap.bytes())
+}
+
+/// Whether a member has room for so many bytes of a bitmap where its superblock says.
+fn has_room(superblock: &Superblock, info: &MemberInfo, bytes: Bytes) -> Result<(), ReplyError> {
+    let label = &info.label;
+    let block = u64::from(info.logical_block);
+    let needed = Bytes(bytes.0.next_multiple_of(block)).sectors_ceil();
+    match superblock.bitmap_room(info.size) {
+        Ok(Some(room)) if !room.start.bytes().0.is_multiple_of(block) => {
+            Err(ReplyError::Refused(format!(
+                "{label}: bitmap at sector {}: expected a multiple of its blocks of {block} bytes; use \
+                 a member with smaller blocks",
+                room.start.0
+            )))
+        }
+        Ok(Some(room)) if room.len >= needed => Ok(()),
+        Ok(room) => Err(ReplyError::Refused(format!(
+            "{label}: found {} for the bitmap, expected at least {needed}; use a larger member",
+            room.map_or(Sectors::ZERO, |room| room.len)
+        ))),
+        Err(error) => Err(ReplyError::Refused(format!("{label}: {error}; use a larger member"))),
+    }
+}

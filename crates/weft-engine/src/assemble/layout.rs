@@ -1,0 +1,127 @@
+//! Layout of an assembly: slots, places and sizes by the superblocks, and members enough for them.
+//!
+//! Source   md-ondisk.md §8.1, md-raid.md §5
+
+use weft_ondisk::{Features, Level, Role};
+use weft_units::{Bytes, Sectors, Slot};
+
+use super::decision::Decision;
+use super::states::AssemblyState;
+use super::{Assembly, Member, Refused, SlotState};
+use crate::layout::Layout;
+use crate::layout::geometry::{GeometryError, MEMBERS_MAX};
+use crate::layout::level::LevelRow;
+use crate::layout::slot_set::SlotSet;
+
+impl Decision<'_> {
+    /// Refuses a RAID0 of members of different sizes that does not say how they are laid out.
+    pub(super) fn raid0_layout(
+        &self,
+        current: &[(Member, Role)],
+        reference: &Member,
+    ) -> Result<(), Refused> {
+        let freshest = &reference.superblock;
+        let is_said = freshest.features().contains(Features::RAID0_LAYOUT);
+        let mut sizes = current.iter().map(|(member, _)| member.superblock.used_size());
+        if freshest.level() != Level::Raid0
+            || is_said
+            || sizes.all(|size| size == freshest.used_size())
+        {
+            return Ok(());
+        }
+        let found = format!(
+            "{}: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on members of \
+             different sizes",
+            reference.info.label
+        );
+        Err(self.refused(AssemblyState::Unsupported, found))
+    }
+
+    /// Number of slots, if arrays of the level can have so many.
+    pub(super) fn slots(&self, reference: &Member) -> Result<u16, Refused> {
+        let freshest = &reference.superblock;
+        let (level, found) = (freshest.level(), freshest.raid_disks());
+        let label = &reference.info.label;
+        let row = LevelRow::of(level);
+        let min = u32::from(row.members_min);
+        if !(min..=MEMBERS_MAX).contains(&found) {
+            let error = GeometryError::Members { level, found, min };
+            return Err(
+                self.refused(AssemblyState::Unsupported, format!("{label}: superblock {error}"))
+            );
+        }
+        Ok(found as u16)
+    }
+
+    /// Level, layout and sizes as the reference has them, and for levels to which each member adds
+    /// what it has, as the members do.
+    pub(super) fn layout(
+        &self,
+        reference: &Member,
+        slots: &[SlotState],
+    ) -> Result<Layout, Refused> {
+        let freshest = &reference.superblock;
+        let (level, members) = (freshest.level(), slots.len() as u32);
+        let (number, chunk, size) = (freshest.layout(), freshest.chunk(), freshest.size());
+        let unsupported = |why: String| {
+            let found = format!("{}: superblock {why}", reference.info.label);
+            self.refused(AssemblyState::Unsupported, found)
+        };
+        let own = matches!(level, Level::Linear | Level::Raid0);
+        let size_of = |state: &SlotState| match state {
+            SlotState::InSync(member) => Some(member.superblock.used_size()),
+            SlotState::Missing | SlotState::Rebuilding { .. } => None,
+        };
+        let sizes: Option<Vec<Sectors>> =
+            if own { slots.iter().map(size_of).collect() } else { Some(Vec::new()) };
+        let Some(sizes) = sizes else {
+            return Err(self.too_few("all members", slots));
+        };
+        let layout = Layout::new(level, number, members, chunk, size, &sizes)
+            .map_err(|error| unsupported(error.to_string()))?;
+        if let Layout::Striped(striped) = &layout {
+            let blocks = slots.iter().filter_map(SlotState::member);
+            let block = blocks.map(|member| member.info.logical_block).max().unwrap_or(512);
+            let block = Bytes(block.into()).sectors_floor();
+            if !striped.is_aligned(block) {
+                let found = format!(
+                    "{}: superblock sizes: found members that end within logical blocks of {block}, \
+                     expected whole ones",
+                    reference.info.label
+                );
+                return Err(self.refused(AssemblyState::Misaligned, found));
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Whether enough members are there to know every byte.
+    pub(super) fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
+        let slots = &assembly.slots;
+        let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
+        let in_sync: SlotSet = in_sync.map(|(_, slot)| Slot(slot)).collect();
+        if assembly.layout.tolerance().suffices(in_sync) {
+            return Ok(());
+        }
+        Err(self.too_few(&assembly.layout.needs(), slots))
+    }
+
+    /// The refusal of an array that needs members which are not there.
+    fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
+        let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
+        let list: Vec<_> = slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, state)| match state {
+                SlotState::InSync(_) => None,
+                SlotState::Missing => Some(format!("slot {slot} missing")),
+                SlotState::Rebuilding { member, recovery_offset } => Some(format!(
+                    "slot {slot} ({}) rebuilt only to {recovery_offset}",
+                    member.info.label
+                )),
+            })
+            .collect();
+        let found = format!("need {needs}, have {in_sync}: {}", list.join(", "));
+        self.refused(AssemblyState::TooFewMembers, found)
+    }
+}

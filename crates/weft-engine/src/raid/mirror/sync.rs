@@ -1,0 +1,671 @@
+//! Resync, recovery, check and repair of mirrors, and correction of read errors: copies made equal.
+//!
+//! A unit of 64 KiB at a time, or of a smaller chunk. Its range is locked against clients, not the
+//! whole array; then
+//!
+//! ```text
+//! read ──▶ compare ──▶ write ──▶ read back what could not be read before
+//! ```
+//!
+//! A recovery, and a resync of RAID 1, read the first copy and write the others. A check, a repair
+//! and a resync of RAID 10 read every copy and compare them with the first, which is the one that
+//! clients read until then. A check writes nothing but what could not be read.
+//!
+//! Source   md-raid.md §6.3 (md: `raid1_sync_request`, `raid10_sync_request`, `fix_read_error`)
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use weft_ondisk::Level;
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
+
+use crate::array::Array;
+use crate::array::membership::{Around, Report};
+use crate::array::outbox::{CopyIo, JobId, Who};
+use crate::array::resync_window::{Pass, Resync};
+use crate::contract::frame::{Frame, Run, Segment};
+use crate::contract::input::{Attr, Fault, Origin, SyncAction, Value};
+use crate::contract::output::{ComputeOp, Source};
+use crate::contract::token::RequestId;
+use crate::layout::mirrors::{Copies, Mirrors, RESYNC_UNITS_MAX};
+use crate::layout::slot_set::SlotSet;
+use crate::raid::{Answer, Cx, Event, StripeMemory};
+use crate::sched::request::{MemberRequest, MergeKind};
+
+/// Copies that are being made equal, and the memory for it.
+#[derive(Clone, Debug)]
+pub(super) struct Copier {
+    volume: VolumeId,
+    first: Frame,
+    /// Frames of one copy of a unit.
+    unit_frames: u32,
+    /// Copies of a chunk.
+    copies: u32,
+    /// By place: memory for every copy of a unit.
+    parts: Vec<Option<Part>>,
+    free: Vec<u32>,
+    /// Units of the resync that have parts under way.
+    units: Vec<Unit>,
+    /// Parts of the last unit that wait for memory.
+    rest: VecDeque<(Task, ByteRange)>,
+    /// Ranges of the array that members failed to read, for want of memory.
+    to_correct: VecDeque<(Slot, ByteRange)>,
+}
+
+/// A unit of a resync: one range, or for a recovery one for each member that is being rebuilt.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    key: u64,
+    parts: u32,
+    mismatch: bool,
+    wrong: Option<Slot>,
+    ok: bool,
+}
+
+/// A range whose copies are being made equal.
+#[derive(Clone, Debug)]
+struct Part {
+    task: Task,
+    range: ByteRange,
+    /// End of what is locked: beyond the range, if that is a section of it.
+    end: Bytes,
+    copies: Copies,
+    /// Its lock, once it has it.
+    request: Option<RequestId>,
+    step: Step,
+    /// Members that have not answered, or comparisons that are not done.
+    pending: u32,
+    /// Member requests that were given up, and may still use its memory.
+    pins: u32,
+    /// Slots that were read.
+    read: SlotSet,
+    /// Slots whose member was given up: it may still use the memory of its copy.
+    given_up: SlotSet,
+    /// Slots that could not be read.
+    unreadable: SlotSet,
+    differ: SlotSet,
+    /// Slots that are written now.
+    written: SlotSet,
+    /// Slots that did not take what was written, or do not read it back.
+    failed: SlotSet,
+    /// The array has lost a copy that it needs.
+    ok: bool,
+}
+
+/// Purpose of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// Of the unit of a resync of this number; a recovery writes to these slots.
+    Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
+    /// The member at a slot failed to read it.
+    Correct(Slot),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The range is not locked yet.
+    Locking,
+    Reading,
+    Comparing,
+    Writing,
+    ReadingBack,
+    /// Nothing but memory that is pinned.
+    Over,
+}
+
+impl Copier {
+    pub(super) fn new(volume: VolumeId, memory: StripeMemory, places: &Mirrors) -> Self {
+        let unit_frames = places.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
+        let copies = u32::from(places.copies_per_chunk());
+        let parts = (memory.frames / (unit_frames * copies)).min(RESYNC_UNITS_MAX);
+        Self {
+            volume,
+            first: memory.first,
+            unit_frames,
+            copies,
+            parts: vec![None; parts as usize],
+            free: (0..parts).rev().collect(),
+            units: Vec::new(),
+            rest: VecDeque::new(),
+            to_correct: VecDeque::new(),
+        }
+    }
+
+    // Units of a resync.
+
+    /// Gives a resync its next units.
+    pub(super) fn feed(
+        &mut self,
+        sync: &mut Resync,
+        places: &Mirrors,
+        array: &Array,
+        events: &mut Vec<Event>,
+    ) {
+        let window = self.parts.len() as u32 * 4;
+        sync.feed(window, |key, sync| self.begin_unit(key, sync, places, array, events));
+    }
+
+    /// Whether a resync would be given units.
+    pub(super) fn would_feed(&self, sync: &Resync) -> bool {
+        // What is under way wakes by its answers.
+        sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| true)
+    }
+
+    /// Whether a unit could begin. Its parts need not do so together: there may be less memory.
+    fn has_room(&self) -> bool {
+        !self.free.is_empty() && self.rest.is_empty()
+    }
+
+    /// Whether there was memory for a unit.
+    fn begin_unit(
+        &mut self,
+        key: u64,
+        sync: &Resync,
+        places: &Mirrors,
+        array: &Array,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let action = sync.action;
+        let unit = places.resync_unit();
+        let mut ranges: SmallVec<[(ByteRange, SlotSet); 2]> = SmallVec::new();
+        if action == SyncAction::Recover {
+            let rebuilding = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
+            for slot in rebuilding.ascending() {
+                let Some(start) = places.array_sector(slot, Sectors(key * unit.0)) else {
+                    continue;
+                };
+                let range = part_range(start, unit, array);
+                if !sync.is_about(SectorRange::new(start.0, unit.0)) {
+                    continue;
+                }
+                match ranges.iter_mut().find(|(other, _)| *other == range) {
+                    Some((_, slots)) => slots.insert(slot),
+                    None => ranges.push((range, SlotSet::only(slot))),
+                }
+            }
+        } else {
+            ranges.push((part_range(Sectors(key * unit.0), unit, array), SlotSet::EMPTY));
+        }
+        ranges.retain(|(range, _)| range.len > Bytes::ZERO);
+        if !self.has_room() {
+            return false;
+        }
+        if ranges.is_empty() {
+            events.push(Event::SyncDone { unit: key, mismatch: false, wrong: None, ok: true });
+            return true;
+        }
+        let parts = ranges.len() as u32;
+        self.units.push(Unit { key, parts, mismatch: false, wrong: None, ok: true });
+        let task = |rebuilding| Task::Sync { key, action, rebuilding };
+        self.rest.extend(ranges.into_iter().map(|(range, slots)| (task(slots), range)));
+        self.begin_rest(places, events);
+        true
+    }
+
+    /// Begins parts of the last unit, as far as there is memory.
+    fn begin_rest(&mut self, places: &Mirrors, events: &mut Vec<Event>) {
+        while !self.free.is_empty()
+            && let Some((task, range)) = self.rest.pop_front()
+        {
+            self.lock(task, range, places, events);
+        }
+    }
+
+    /// Begins a part: its range is locked first.
+    fn lock(&mut self, task: Task, range: ByteRange, places: &Mirrors, events: &mut Vec<Event>) {
+        let place = self.free.pop().expect("there is memory for it");
+        let writes = !matches!(task, Task::Sync { action: SyncAction::Check, .. });
+        let before = self.parts[place as usize].replace(Part {
+            task,
+            range,
+            end: range.end(),
+            copies: places.copies(range.start.sectors_floor()),
+            request: None,
+            step: Step::Locking,
+            pending: 0,
+            pins: 0,
+            read: SlotSet::EMPTY,
+            given_up: SlotSet::EMPTY,
+            unreadable: SlotSet::EMPTY,
+            differ: SlotSet::EMPTY,
+            written: SlotSet::EMPTY,
+            failed: SlotSet::EMPTY,
+            ok: true,
+        });
+        assert!(before.is_none(), "memory is used by one part");
+        events.push(Event::Lock { part: place, range, writes });
+    }
+
+    /// A range is locked: its copies are read.
+    pub(super) fn locked(
+        &mut self,
+        place: u32,
+        request: RequestId,
+        level: Level,
+        events: &mut Vec<Event>,
+        cx: &mut Cx<'_>,
+    ) {
+        let part = self.part(place);
+        assert_eq!(part.step, Step::Locking, "a range is locked once");
+        part.request = Some(request);
+        part.step = Step::Reading;
+        self.read(place, level, events, cx);
+    }
+
+    // Steps.
+
+    /// Reads what is not read: one copy, or all.
+    fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let part = self.part(place);
+        assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
+        let mut sources: SmallVec<[Slot; 4]> = SmallVec::new();
+        let asked = part.read.or(part.unreadable).or(part.given_up);
+        for copy in &part.copies {
+            let sectors = SectorRange::new(copy.sector.0, part.range.len.sectors_floor().0);
+            let readable = cx.membership().readable(sectors, Around::Never);
+            if readable.contains(copy.slot) && !asked.contains(copy.slot) {
+                sources.push(copy.slot);
+            }
+        }
+        match part.task {
+            // The member itself first: it may have been a passing trouble.
+            Task::Correct(slot) => {
+                sources.sort_by_key(|other| *other != slot);
+                sources.truncate(1);
+            }
+            Task::Sync { action, .. } if reads_one(action, level) => sources.truncate(1),
+            // As md, the last copy first.
+            Task::Sync { .. } => sources.reverse(),
+        }
+        if sources.is_empty() {
+            self.part(place).ok = false;
+            self.finish(place, level, events, cx);
+            return;
+        }
+        for slot in sources {
+            self.stage(place, slot, false, cx);
+        }
+    }
+
+    /// Reads or writes one copy.
+    fn stage(&mut self, place: u32, slot: Slot, write: bool, cx: &mut Cx<'_>) {
+        let memory = self.memory(place, if write { self.source(place) } else { slot });
+        let part = self.part(place);
+        let copy = part.copies.iter().find(|copy| copy.slot == slot).expect("it has a copy");
+        let request = MemberRequest {
+            write,
+            sector: copy.sector,
+            bytes: part.range.len,
+            max: cx.knobs.max_sectors,
+            kind: MergeKind {
+                fua: false,
+                stripes: false,
+                attr: Attr { origin: Origin::Sync, ..Attr::NONE },
+            },
+        };
+        let who = Who::Copy(CopyIo { place, slot });
+        if cx.stage(slot, &request, &[memory], who) {
+            self.part(place).pending += 1;
+        } else {
+            let part = self.part(place);
+            let slots = if write { &mut part.failed } else { &mut part.unreadable };
+            slots.insert(slot);
+        }
+    }
+
+    /// A member has read or written a copy, or not.
+    pub(super) fn answered(
+        &mut self,
+        io: CopyIo,
+        answer: Answer,
+        level: Level,
+        events: &mut Vec<Event>,
+        cx: &mut Cx<'_>,
+    ) {
+        let CopyIo { place, slot } = io;
+        let part = self.part(place);
+        assert!(part.pending > 0, "a member answers once");
+        part.pending -= 1;
+        part.pins += u32::from(answer.given_up);
+        match (part.step, answer.result) {
+            (Step::Reading, Ok(())) => part.read.insert(slot),
+            (Step::Reading, Err(_)) if answer.given_up => part.given_up.insert(slot),
+            (Step::Reading, Err(_)) => part.unreadable.insert(slot),
+            (Step::Writing | Step::ReadingBack, Err(_)) => part.failed.insert(slot),
+            (Step::Writing | Step::ReadingBack, Ok(())) => {}
+            (Step::Comparing | Step::Locking | Step::Over, _) => {
+                unreachable!("no member has anything to do")
+            }
+        }
+        if part.pending == 0 {
+            self.next_step(place, level, events, cx);
+        }
+    }
+
+    /// A copy was written in vain, and its member is still needed: nothing makes up for it.
+    pub(super) fn write_failed(&mut self, place: u32) {
+        self.part(place).ok = false;
+    }
+
+    /// A comparison is done.
+    pub(super) fn compared(
+        &mut self,
+        job: JobId,
+        value: &Result<Value, Fault>,
+        level: Level,
+        events: &mut Vec<Event>,
+        cx: &mut Cx<'_>,
+    ) {
+        let (place, nth) = (job.0 / self.copies, job.0 % self.copies);
+        let part = self.part(place);
+        assert!(part.step == Step::Comparing && part.pending > 0, "a comparison is done once");
+        part.pending -= 1;
+        let slot = part.copies[nth as usize].slot;
+        match value {
+            Ok(Value::Differs(differs)) => part.differ.set(slot, differs.p),
+            Ok(Value::Nothing | Value::Located(_)) | Err(_) => part.ok = false,
+        }
+        if part.pending == 0 {
+            self.next_step(place, level, events, cx);
+        }
+    }
+
+    fn next_step(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let part = self.part(place);
+        match part.step {
+            Step::Reading if part.is_to_be_divided(cx.array) => {
+                part.take_section(part.range.start, cx.array.request_unit);
+                self.read(place, level, events, cx);
+            }
+            Step::Reading => {
+                let only = part.copies.iter().filter(|copy| part.read.contains(copy.slot)).count();
+                match part.task {
+                    // It can be read after all.
+                    Task::Correct(slot) if part.read.contains(slot) => {
+                        self.finish(place, level, events, cx);
+                    }
+                    _ if only == 0 => self.read(place, level, events, cx),
+                    _ if only == 1 => self.write(place, level, events, cx),
+                    _ => self.compare(place, cx),
+                }
+            }
+            Step::Comparing => self.write(place, level, events, cx),
+            Step::Writing => self.read_back(place, level, events, cx),
+            Step::ReadingBack => self.finish(place, level, events, cx),
+            Step::Locking | Step::Over => unreachable!("nothing was asked for"),
+        }
+    }
+
+    /// Compares every copy that was read with the first.
+    fn compare(&mut self, place: u32, cx: &mut Cx<'_>) {
+        let source = self.source(place);
+        let first = self.memory(place, source);
+        let others: SmallVec<[(u32, Slot); 4]> = {
+            let part = self.part(place);
+            part.step = Step::Comparing;
+            let copies = part.copies.iter().zip(0..);
+            let read = part.read.without(SlotSet::only(source));
+            copies.filter(|it| read.contains(it.0.slot)).map(|it| (it.1, it.0.slot)).collect()
+        };
+        for (nth, slot) in others {
+            let other = self.memory(place, slot);
+            let data = SmallVec::from_slice(&[Source { exponent: 0, part: first }]);
+            let mut ops = cx.out.ops();
+            ops.push(ComputeOp::Compare { data, p: Some(other), q: None });
+            cx.out.compute(self.volume, JobId(place * self.copies + nth), ops);
+            self.part(place).pending += 1;
+        }
+    }
+
+    /// Writes the copies that are to be as the first is.
+    fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let source = self.source(place);
+        let present = cx.membership().present();
+        let part = self.part(place);
+        let of_copies: SlotSet = part.copies.iter().map(|copy| copy.slot).collect();
+        let wanted = match part.task {
+            Task::Correct(slot) => SlotSet::only(slot),
+            Task::Sync { action: SyncAction::Recover, rebuilding, .. } => rebuilding,
+            Task::Sync { action: SyncAction::Check, .. } => part.unreadable,
+            Task::Sync { action, .. } if reads_one(action, level) => of_copies,
+            Task::Sync { .. } => part.unreadable.or(part.differ),
+        };
+        // Where a member was given up there may be another one: that is rebuilt.
+        let wanted = wanted.without(SlotSet::only(source)).without(part.given_up).and(present);
+        part.step = Step::Writing;
+        part.written = wanted;
+        let sealed = cx.membership().read_only || cx.membership().broken;
+        if sealed || !part.ok {
+            part.written = SlotSet::EMPTY;
+            self.finish(place, level, events, cx);
+            return;
+        }
+        let unreadable = part.unreadable;
+        for slot in wanted.ascending() {
+            if unreadable.contains(slot) {
+                cx.report(Report::Correcting { slot });
+            }
+            self.stage(place, slot, true, cx);
+        }
+        if self.part(place).pending == 0 {
+            self.read_back(place, level, events, cx);
+        }
+    }
+
+    /// Reads back what could not be read before it was written.
+    fn read_back(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let part = self.part(place);
+        part.step = Step::ReadingBack;
+        let again = part.unreadable.and(part.written).without(part.failed);
+        part.written = again;
+        for slot in again.ascending() {
+            self.stage(place, slot, false, cx);
+        }
+        if self.part(place).pending == 0 {
+            self.finish(place, level, events, cx);
+        }
+    }
+
+    /// A part is over, or a section of it: then the next one follows. After the last its lock is
+    /// given back, and its memory unless that is pinned.
+    fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let part = self.parts[place as usize].as_mut().expect("it is under way");
+        assert_eq!(part.pending, 0, "everybody has answered");
+        let corrected = part.step == Step::ReadingBack;
+        part.step = Step::Over;
+        let sectors = part.range.len.sectors_floor();
+        for copy in &part.copies {
+            if corrected && part.written.contains(copy.slot) {
+                let (slot, sector) = (copy.slot, copy.sector);
+                cx.report(if part.failed.contains(slot) {
+                    Report::Suspect { slot }
+                } else {
+                    Report::Corrected { slot, sector, sectors }
+                });
+            }
+        }
+        let goes_on = part.range.end() < part.end && !cx.membership().broken;
+        if let Some(request) = part.request.filter(|_| !goes_on) {
+            events.push(Event::SubRequestsDone { request, sub_requests: 1, result: Ok(()) });
+        }
+        // One copy that differs from several that agree is the wrong one.
+        let several = part.read.without(part.differ).count() > 1;
+        let alone = part.differ.ascending().next().filter(|_| part.differ.count() == 1);
+        // Where a unit has the same sectors on every member, as they are told.
+        let sector = part.range.start.sectors_floor();
+        let told = part.copies.iter().all(|copy| copy.sector == sector);
+        let (wrong, ok) = (alone.filter(|_| several && told), part.ok);
+        let (range, differ) = (part.range, part.differ);
+        // No member has all of it: block by block there may be one for each.
+        let slots = match part.task {
+            _ if ok || range.len <= Bytes(FRAME_BYTES) => SlotSet::EMPTY,
+            Task::Sync { action: SyncAction::Recover, .. } => SlotSet::EMPTY,
+            Task::Sync { .. } => part.unreadable,
+            Task::Correct(slot) => SlotSet::only(slot),
+        };
+        match part.task {
+            Task::Sync { key, .. } => {
+                let nth = self.units.iter().position(|unit| unit.key == key);
+                let nth = nth.expect("a unit stays until its parts are over");
+                let unit = &mut self.units[nth];
+                unit.parts -= u32::from(!goes_on);
+                unit.mismatch |= !differ.is_empty();
+                unit.wrong = unit.wrong.or(wrong);
+                unit.ok &= ok;
+                if unit.parts == 0 {
+                    let Unit { key, mismatch, wrong, ok, .. } = self.units.swap_remove(nth);
+                    events.push(Event::SyncDone { unit: key, mismatch, wrong, ok });
+                }
+            }
+            Task::Correct(_) => {}
+        }
+        slots.ascending().for_each(|slot| self.correct(slot, range, FRAME_BYTES));
+        if goes_on {
+            self.part(place).take_section(range.end(), cx.array.request_unit);
+            self.read(place, level, events, cx);
+        } else {
+            self.free_if_unused(place);
+        }
+    }
+
+    /// A member request that was given up uses the memory of a part no more.
+    pub(super) fn freed(&mut self, io: CopyIo) {
+        let part = self.part(io.place);
+        assert!(part.pins > 0, "memory is freed as often as it was pinned");
+        part.pins -= 1;
+        self.free_if_unused(io.place);
+    }
+
+    fn free_if_unused(&mut self, place: u32) {
+        let part = self.part(place);
+        if part.step == Step::Over && part.pins == 0 {
+            self.parts[place as usize] = None;
+            self.free.push(place);
+        }
+    }
+
+    // Correction of read errors.
+
+    /// The member at a slot failed to read this range of the array, which others have: it is
+    /// corrected in parts of so many bytes at most.
+    pub(super) fn correct(&mut self, slot: Slot, range: ByteRange, most: u64) {
+        let (mut start, end) = (range.start.0, range.end().0);
+        while start < end && self.to_correct.len() < CORRECTIONS_MAX {
+            let len = (most - start % most).min(end - start);
+            self.to_correct.push_back((slot, ByteRange::new(start, len)));
+            start += len;
+        }
+    }
+
+    /// Most bytes of a part.
+    pub(super) fn part_bytes(&self) -> u64 {
+        u64::from(self.unit_frames) * FRAME_BYTES
+    }
+
+    /// Begins what waits for memory, as far as there is some.
+    pub(super) fn begin_waiting(
+        &mut self,
+        places: &Mirrors,
+        array: &Array,
+        events: &mut Vec<Event>,
+    ) {
+        self.begin_rest(places, events);
+        while self.has_waiting()
+            && let Some((slot, range)) = self.to_correct.pop_front()
+        {
+            let len = range.len.sectors_ceil();
+            let range = part_range(range.start.sectors_floor(), len, array);
+            let sealed = array.membership.read_only || array.membership.broken;
+            if range.len > Bytes::ZERO && array.position_at(slot).is_some() && !sealed {
+                self.lock(Task::Correct(slot), range, places, events);
+            }
+        }
+    }
+
+    /// Whether a part could begin that waits for memory.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.free.is_empty() && (!self.to_correct.is_empty() || !self.rest.is_empty())
+    }
+
+    // Memory.
+
+    fn part(&mut self, place: u32) -> &mut Part {
+        self.parts[place as usize].as_mut().expect("it is under way")
+    }
+
+    /// The slot whose copy counts: the first that was read.
+    fn source(&self, place: u32) -> Slot {
+        let part = self.parts[place as usize].as_ref().expect("it is under way");
+        let mut read = part.copies.iter().filter(|copy| part.read.contains(copy.slot));
+        read.next().expect("a copy was read").slot
+    }
+
+    /// Memory of a slot's copy.
+    fn memory(&self, place: u32, slot: Slot) -> Segment {
+        let part = self.parts[place as usize].as_ref().expect("it is under way");
+        let nth = part.copies.iter().position(|copy| copy.slot == slot).expect("it has a copy");
+        let frames = (place * self.copies + nth as u32) * self.unit_frames;
+        Run::new(self.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
+    }
+
+    /// The range of the array that a part is about, and the slot's copy of it.
+    pub(super) fn range_of(&self, io: CopyIo) -> ByteRange {
+        self.parts[io.place as usize].as_ref().expect("it is under way").range
+    }
+}
+
+impl Part {
+    /// Whether it is too long for what was read: where copies may differ, only what the first one
+    /// lacks is another's, as for clients, who may have read the rest.
+    fn is_to_be_divided(&self, array: &Array) -> bool {
+        let from = array.membership.resync_from;
+        let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
+        self.range.len > array.request_unit
+            && from.is_some_and(|from| from.bytes() < self.range.end())
+            && before.any(|copy| self.unreadable.contains(copy.slot))
+    }
+
+    /// Begins anew with a section of it.
+    fn take_section(&mut self, start: Bytes, len: Bytes) {
+        let on = start.sectors_floor() - self.range.start.sectors_floor();
+        self.copies.iter_mut().for_each(|copy| copy.sector += on);
+        self.range = ByteRange { start, len };
+        self.step = Step::Reading;
+        self.read = SlotSet::EMPTY;
+        self.unreadable = SlotSet::EMPTY;
+        self.differ = SlotSet::EMPTY;
+        self.written = SlotSet::EMPTY;
+        self.failed = SlotSet::EMPTY;
+        self.ok = true;
+    }
+}
+
+/// Whether an action takes the first copy for right, and reads no other.
+///
+/// Source   md's RAID 10 compares in a resync, its RAID 1 does not
+fn reads_one(action: SyncAction, level: Level) -> bool {
+    action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
+}
+
+/// The range of a part, as far as the array goes and requests can reach it.
+fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
+    let unit = array.request_unit.0;
+    let end = (start + len).min(array.size).bytes().0 / unit * unit;
+    let start = start.bytes().0;
+    ByteRange::new(start, end.saturating_sub(start))
+}
+
+/// See [`crate::raid::Personality::resync_pass`].
+pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass {
+    let recovers = action == SyncAction::Recover;
+    Pass {
+        unit: places.resync_unit(),
+        size: if recovers { places.member_size() } else { places.array_size() },
+        // Nobody has a copy that could differ.
+        settles: recovers && !array.membership.has_redundancy(),
+        maps: recovers && places.level() == Level::Raid10,
+    }
+}
+
+/// Corrections that wait. What comes on top is corrected when it is read again.
+const CORRECTIONS_MAX: usize = 64;

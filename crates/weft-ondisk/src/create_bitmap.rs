@@ -1,0 +1,192 @@
+//! Write-intent bitmap of an array that is to have one: chunk, place and first content.
+//!
+//! Source   mdadm 4.2 (`add_internal_bitmap0`, `add_internal_bitmap1`)
+
+use crate::bitmap::{BITMAP_HEADER_BYTES, BitmapHeader};
+use crate::create::bitmap_space;
+use crate::{CreateError, Level, Minor, Super090, Superblock, Version};
+use weft_units::{Bytes, SECTOR_BYTES, Sectors};
+
+/// Choices for a new bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBitmap {
+    /// Bytes of a chunk; `None` for mdadm's choice.
+    pub chunk: Option<Bytes>,
+    /// Seconds until a bit is cleared.
+    pub daemon_sleep: u32,
+}
+
+/// Bytes of a chunk where mdadm chooses, at least.
+const CHUNK_DEFAULT: u64 = 64 << 20;
+
+/// Bytes of a chunk, at least.
+const CHUNK_MIN: u64 = 4096;
+
+/// Sectors of a bitmap whose chunk mdadm chooses, at most.
+const ROOM_DEFAULT_MAX: u64 = 256;
+
+/// Sectors from a superblock of version 1.1 or 1.2 to the bitmap.
+const BITMAP_OFFSET: i32 = 8;
+
+/// Sectors of a bad-block log.
+const BBLOG_SECTORS: u64 = 8;
+
+/// Data of each member from which on mdadm, before 4.4, adds a bitmap unasked.
+///
+/// Source   md-ondisk.md §9.1: more than 100 GiB
+pub const BITMAP_DEFAULT_ABOVE: Sectors = Sectors(100 << 21);
+
+impl Default for NewBitmap {
+    fn default() -> Self {
+        Self { chunk: None, daemon_sleep: 5 }
+    }
+}
+
+impl NewBitmap {
+    /// Bytes of a chunk, for bits that cover so many sectors and have so much room.
+    ///
+    /// # Errors
+    ///
+    /// The chunk is not legal, or its bits do not fit.
+    fn chunk(&self, sync_size: Sectors, room: u64) -> Result<u64, CreateError> {
+        let room = if self.chunk.is_none() { room.min(ROOM_DEFAULT_MAX) } else { room };
+        let bits = (room * SECTOR_BYTES).saturating_sub(BITMAP_HEADER_BYTES as u64) * 8;
+        let refused = |found: String, expected: String| CreateError::Bitmap { found, expected };
+        if bits == 0 {
+            let expected = "room for one before the data or behind it".to_owned();
+            return Err(refused(format!("{room} sectors"), expected));
+        }
+        // mdadm counts one bit more than it needs, and rounds up at every step.
+        let mut needed = sync_size.bytes().0 / CHUNK_MIN + 1;
+        let mut least = CHUNK_MIN;
+        while needed > bits {
+            least *= 2;
+            needed = needed.div_ceil(2);
+        }
+        let chunk = self.chunk.map_or(least.max(CHUNK_DEFAULT), |chunk| chunk.0);
+        let legal = chunk.is_power_of_two() && (least..=1 << 31).contains(&chunk);
+        if !legal {
+            let expected = format!(
+                "a power of two of at least {least} and below 4 GiB, for its bits have {room} sectors"
+            );
+            return Err(refused(format!("a chunk of {chunk} bytes"), expected));
+        }
+        Ok(chunk)
+    }
+
+    /// Sectors of header and bits.
+    pub(crate) fn area(&self, sync_size: Sectors, room: u64) -> Result<Sectors, CreateError> {
+        let bits = sync_size.bytes().0.div_ceil(self.chunk(sync_size, room)?);
+        Ok(Bytes(BITMAP_HEADER_BYTES as u64 + bits.div_ceil(8)).sectors_ceil())
+    }
+
+    /// The bitmap of a member of a new array: every bit set, as mdadm begins. With members that
+    /// agree no bit forces a resync; all are cleared soon.
+    ///
+    /// Shape    whole 4 KiB, from [`Superblock::bitmap_room`] on
+    ///
+    /// # Errors
+    ///
+    /// The chunk is not legal, or its bits do not fit.
+    pub fn encode(&self, superblock: &Superblock) -> Result<Vec<u8>, CreateError> {
+        self.encode_in(superblock, bitmap_room(superblock.version(), superblock.size()))
+    }
+
+    /// The bitmap of an array that gets one later: as that of a new array, in the room that each
+    /// member has by now, and where it begins.
+    ///
+    /// Shape    sectors from the superblock, and whole 4 KiB; `room` is the least of
+    ///          [`NewBitmap::room_beside`] of all members
+    ///
+    /// # Errors
+    ///
+    /// The chunk is not legal, or its bits do not fit.
+    pub fn add_to(
+        &self,
+        superblock: &Superblock,
+        room: Sectors,
+    ) -> Result<(i32, Vec<u8>), CreateError> {
+        let bytes = self.encode_in(superblock, room.0)?;
+        let offset = match superblock {
+            Superblock::V0_90(_) => Super090::BITMAP_OFFSET,
+            Superblock::V1(new) if new.minor == Minor::V1_0 => {
+                let log = log_before(new.bblog_size, new.bblog_offset);
+                let sectors = Bytes(bytes.len() as u64).sectors_ceil().0 + log;
+                i32::try_from(sectors).map_or(0, |sectors| -sectors)
+            }
+            Superblock::V1(_) => BITMAP_OFFSET,
+        };
+        Ok((offset, bytes))
+    }
+
+    /// Sectors that a member of an array without a bitmap has for one.
+    ///
+    /// Source   mdadm: between superblock and bad-block log; of 1.0 between data and that log,
+    ///          where `data_size` says how much is kept free
+    #[must_use]
+    pub fn room_beside(superblock: &Superblock) -> Sectors {
+        let sectors = match superblock {
+            Superblock::V0_90(_) => Super090::BITMAP_SECTORS,
+            Superblock::V1(new) if new.minor == Minor::V1_0 => {
+                let log = log_before(new.bblog_size, new.bblog_offset);
+                let data_end = new.data_offset.0.saturating_add(new.data_size.0);
+                new.super_offset.0.saturating_sub(data_end).saturating_sub(log)
+            }
+            Superblock::V1(new) => {
+                let gap = new.data_offset.0.saturating_sub(new.super_offset.0);
+                let end = match u64::try_from(new.bblog_offset) {
+                    Ok(log) if log > 0 && new.bblog_size > 0 => log,
+                    // A log may come yet.
+                    _ => gap.saturating_sub(BBLOG_SECTORS),
+                };
+                end.saturating_sub(u64::from(BITMAP_OFFSET.unsigned_abs()))
+            }
+        };
+        Sectors(sectors)
+    }
+
+    fn encode_in(&self, superblock: &Superblock, room: u64) -> Result<Vec<u8>, CreateError> {
+        let sync_size = superblock.sync_size();
+        let chunk = self.chunk(sync_size, room)?;
+        let header = BitmapHeader {
+            version: 4,
+            uuid: superblock.bitmap_uuid(),
+            events: superblock.events(),
+            events_cleared: superblock.events(),
+            sync_size,
+            state: 0,
+            chunksize: u32::try_from(chunk).expect("below 4 GiB"),
+            daemon_sleep: self.daemon_sleep,
+            write_behind: 0,
+            sectors_reserved: 0,
+            nodes: 0,
+            cluster_name: [0; 64],
+        };
+        let mut bytes = header.encode().to_vec();
+        let bits = sync_size.bytes().0.div_ceil(chunk);
+        let len = BITMAP_HEADER_BYTES as u64 + bits.div_ceil(8);
+        bytes.resize(usize::try_from(len.next_multiple_of(4096)).unwrap_or(usize::MAX), 0xff);
+        Ok(bytes)
+    }
+}
+
+/// Sectors before a superblock of version 1.0 that its bad-block log takes.
+fn log_before(size: u16, offset: i32) -> u64 {
+    let reach = if offset < 0 { u64::from(offset.unsigned_abs()) } else { 0 };
+    reach.max(size.into())
+}
+
+/// Sectors for a bitmap beside so much data of a member.
+pub(crate) fn bitmap_room(version: Version, size: Sectors) -> u64 {
+    match version {
+        Version::V0_90 => Super090::BITMAP_SECTORS,
+        Version::V1_0 => bitmap_space(size),
+        // Before the data there is more than the little that mdadm keeps on the smallest members.
+        Version::V1_1 | Version::V1_2 => bitmap_space(size).max(8),
+    }
+}
+
+/// What a level without redundancy is told.
+pub(crate) fn no_bitmap(level: Level) -> String {
+    format!("none for {level}, which has nothing to resync")
+}

@@ -1,0 +1,332 @@
+//! Array as checkers know it: the places of its sectors on members, and the members that it needs.
+//!
+//! A *column* is what has to agree. With parity it is one data sector of each member, named by that
+//! sector. Without parity it is one sector of the array with all of its copies, named by the array
+//! sector: copies lie at different sectors of their members.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use weft_engine::RequestOp;
+use weft_engine::layout::Layout;
+use weft_engine::layout::geometry::Geometry;
+use weft_units::{ByteRange, Sectors, Slot};
+
+use crate::model::pieces;
+
+/// One sector of the data of a slot's member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Slot.
+    pub slot: Slot,
+    /// Data sector of its member.
+    pub sector: u64,
+}
+
+/// Places that have to store a sector of the array.
+pub type Places = SmallVec<[Place; 4]>;
+
+/// Who has to have stored what: one column of a stripe, or the copies of a sector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Name of the column: see the module.
+    pub number: u64,
+    /// Slot that holds the array sector, or its first copy.
+    pub data: Slot,
+    /// All places that a write of the array sector changes: its data or first copy comes first.
+    pub places: Places,
+}
+
+/// Where the array's data is on its members.
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// Level, layout, sizes.
+    pub layout: Layout,
+    /// First data sector of each disk.
+    pub data_offset: Vec<Sectors>,
+    /// Extents of each slot of a striped array, in order: data sector, length, array sector.
+    extents: Arc<Vec<Vec<(u64, u64, u64)>>>,
+    /// Without parity: for each chunk the slots that hold it, each set once.
+    holders: Arc<BTreeSet<Vec<u16>>>,
+}
+
+impl Array {
+    /// An array of this layout on disks whose data begins there.
+    #[must_use]
+    pub fn new(layout: Layout, data_offset: Vec<Sectors>) -> Self {
+        let mut extents = vec![Vec::new(); layout.members().into()];
+        let mut holders = BTreeSet::new();
+        let mut at = 0;
+        while at < layout.array_size().0 {
+            let (len, mut slots): (u64, Vec<u16>) = match &layout {
+                Layout::Parity(_) => break,
+                Layout::Mirrors(mirrors) => {
+                    let slots = mirrors.copies(Sectors(at)).iter().map(|it| it.slot.0).collect();
+                    (mirrors.left_in_chunk(Sectors(at)).0, slots)
+                }
+                Layout::Striped(striped) => {
+                    let extent = striped.locate(Sectors(at));
+                    extents[extent.slot.index()].push((extent.sector.0, extent.len.0, at));
+                    (extent.len.0, vec![extent.slot.0])
+                }
+            };
+            slots.sort_unstable();
+            holders.insert(slots);
+            at += len;
+        }
+        extents.iter_mut().for_each(|of_slot| of_slot.sort_unstable());
+        Self { layout, data_offset, extents: extents.into(), holders: holders.into() }
+    }
+
+    /// The geometry of a level with parity.
+    ///
+    /// # Panics
+    /// The level has none.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        self.layout.parity().expect("the level has parity")
+    }
+
+    /// Whether the level has parity.
+    #[must_use]
+    pub fn has_parity(&self) -> bool {
+        self.layout.parity().is_some()
+    }
+
+    /// Whether each sector is stored once, and nothing can disagree.
+    #[must_use]
+    pub fn is_striped(&self) -> bool {
+        matches!(self.layout, Layout::Striped(_))
+    }
+
+    /// Slots.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        self.layout.members()
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn columns_count(&self) -> u64 {
+        match &self.layout {
+            Layout::Parity(geometry) => geometry.member_size().0,
+            Layout::Mirrors(_) | Layout::Striped(_) => self.layout.array_size().0,
+        }
+    }
+
+    /// Whether every byte is known from the members at these slots.
+    #[must_use]
+    pub fn suffices(&self, there: impl Fn(Slot) -> bool) -> bool {
+        match &self.layout {
+            Layout::Parity(geometry) => {
+                let count = (0..self.members()).filter(|slot| there(Slot(*slot))).count();
+                count >= usize::from(geometry.data_members())
+            }
+            Layout::Mirrors(_) | Layout::Striped(_) => {
+                self.holders.iter().all(|slots| slots.iter().any(|slot| there(Slot(*slot))))
+            }
+        }
+    }
+
+    /// Whether the members at these slots know more than every byte once.
+    #[must_use]
+    pub fn has_redundancy(&self, there: impl Fn(Slot) -> bool) -> bool {
+        let count = |slots: &[u16]| slots.iter().filter(|slot| there(Slot(**slot))).count();
+        match &self.layout {
+            Layout::Parity(geometry) => {
+                let all: Vec<u16> = (0..self.members()).collect();
+                count(&all) > usize::from(geometry.data_members())
+            }
+            Layout::Mirrors(_) | Layout::Striped(_) => {
+                self.holders.iter().any(|slots| count(slots) > 1)
+            }
+        }
+    }
+
+    /// Slots and member sectors of an array sector.
+    #[must_use]
+    pub fn column(&self, array_sector: u64) -> Column {
+        let sector = Sectors(array_sector);
+        match &self.layout {
+            Layout::Parity(geometry) => {
+                let position = geometry.locate(sector);
+                let placement = geometry.placement(position.full_stripe);
+                let sector = position.sector.0;
+                let slots = [Some(position.slot), Some(placement.p), placement.q];
+                let place = |slot| Place { slot, sector };
+                let places = slots.into_iter().flatten().map(place).collect();
+                Column { number: sector, data: position.slot, places }
+            }
+            Layout::Mirrors(mirrors) => {
+                let place = |copy: weft_engine::layout::mirrors::Copy| Place {
+                    slot: copy.slot,
+                    sector: copy.sector.0,
+                };
+                let places: Places = mirrors.copies(sector).into_iter().map(place).collect();
+                Column { number: array_sector, data: places[0].slot, places }
+            }
+            Layout::Striped(striped) => {
+                let extent = striped.locate(sector);
+                let place = Place { slot: extent.slot, sector: extent.sector.0 };
+                let places = std::iter::once(place).collect();
+                Column { number: array_sector, data: extent.slot, places }
+            }
+        }
+    }
+
+    /// The columns of a range of bytes, with the array sector of each.
+    pub fn columns(&self, range: ByteRange) -> impl Iterator<Item = (u64, Column)> + '_ {
+        pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
+    }
+
+    /// The places of a column: of one with parity, every slot.
+    #[must_use]
+    pub fn places(&self, column: u64) -> Places {
+        match &self.layout {
+            Layout::Parity(geometry) => {
+                let place = |slot| Place { slot: Slot(slot), sector: column };
+                (0..geometry.members()).map(place).collect()
+            }
+            Layout::Mirrors(_) | Layout::Striped(_) => self.column(column).places,
+        }
+    }
+
+    /// The array sector that a data sector of a slot's member holds; `None` for parity, and for
+    /// what the array does not use.
+    #[must_use]
+    pub fn array_sector(&self, slot: Slot, sector: u64) -> Option<u64> {
+        match &self.layout {
+            Layout::Parity(geometry) => {
+                geometry.array_sector(slot, Sectors(sector)).map(|sector| sector.0)
+            }
+            Layout::Mirrors(mirrors) => {
+                mirrors.array_sector(slot, Sectors(sector)).map(|sector| sector.0)
+            }
+            Layout::Striped(_) => {
+                let extents = self.extents.get(slot.index())?;
+                let next = extents.partition_point(|(first, _, _)| *first <= sector);
+                let (first, len, array) = *extents.get(next.checked_sub(1)?)?;
+                (sector - first < len).then(|| array + sector - first)
+            }
+        }
+    }
+
+    /// The column of a data sector of a slot's member.
+    #[must_use]
+    pub fn column_of(&self, slot: Slot, sector: u64) -> Option<u64> {
+        if self.has_parity() { Some(sector) } else { self.array_sector(slot, sector) }
+    }
+
+    /// A range of the array after which it goes on in another way: a full stripe, or two chunks.
+    #[must_use]
+    pub fn row_bytes(&self, chunk: Sectors) -> u64 {
+        let geometry = self.layout.parity();
+        geometry.map_or(chunk.bytes().0 * 2, Geometry::full_stripe_bytes)
+    }
+
+    /// The part of a range that a trim discards.
+    #[must_use]
+    pub fn discarded(&self, range: ByteRange) -> ByteRange {
+        let Some(geometry) = self.layout.parity() else { return range };
+        let bytes = geometry.full_stripe_bytes();
+        let first = range.start.0.div_ceil(bytes) * bytes;
+        let end = range.start.0.saturating_add(range.len.0) / bytes * bytes;
+        ByteRange::new(first, end.saturating_sub(first))
+    }
+
+    /// The sectors that an acknowledgement of a request speaks of; `None` if it stores nothing.
+    #[must_use]
+    pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
+        match op {
+            RequestOp::Flush | RequestOp::Read => None,
+            // Where nothing can disagree a trim is advice, done or not.
+            RequestOp::Trim if self.is_striped() => None,
+            RequestOp::Trim => Some(self.discarded(range)),
+            RequestOp::Write | RequestOp::WriteZeroes => Some(range),
+        }
+    }
+
+    /// The data sector of an absolute one; `None` before the data.
+    #[must_use]
+    pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
+        let first = self.data_offset.get(disk)?.0;
+        absolute.checked_sub(first).filter(|sector| *sector < self.layout.member_size().0)
+    }
+
+    /// The array sectors of a column, with their slots.
+    #[must_use]
+    pub fn data_of(&self, column: u64) -> Vec<(Slot, u64)> {
+        if !self.has_parity() {
+            return vec![(self.column(column).data, column)];
+        }
+        (0..self.members())
+            .filter_map(|slot| Some((Slot(slot), self.array_sector(Slot(slot), column)?)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_ondisk::Level;
+
+    use super::*;
+    use crate::options::Options;
+    use crate::script::{Profile, Script};
+
+    fn array(options: &Options) -> Array {
+        Array::new(options.array_layout(), vec![Sectors(16); options.members])
+    }
+
+    /// Every sector of the array has places of its own, on as many slots, and is found from there;
+    /// what is drawn has every layout.
+    #[test]
+    fn places_are_apart_and_lead_back() {
+        let (mut seen, mut shapes) = (0, BTreeSet::new());
+        for seed in 0..200 {
+            let options = Script::generate(seed, Profile::STRAIGHT[0]).options;
+            let array = array(&options);
+            shapes.insert((options.level, options.layout));
+            let mut taken = BTreeSet::new();
+            for sector in 0..array.layout.array_size().0 {
+                let column = array.column(sector);
+                assert_eq!((column.number, column.data), (sector, column.places[0].slot));
+                let slots: BTreeSet<Slot> = column.places.iter().map(|it| it.slot).collect();
+                assert_eq!(slots.len(), column.places.len(), "{options:?}: {column:?}");
+                for Place { slot, sector: at } in column.places {
+                    assert!(taken.insert((slot, at)), "{options:?}: sector {sector}");
+                    assert!(at < options.data_of(slot.index()).0, "{options:?}: {sector}");
+                    assert_eq!(array.array_sector(slot, at), Some(sector), "{options:?}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 50_000, "{seen} places");
+        let levels = |level| shapes.iter().filter(|(it, _)| *it == level).count();
+        let found = [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid10].map(levels);
+        assert_eq!(found, [1, 2, 1, 7], "{shapes:?}");
+    }
+
+    /// Which members an array does without: by which they are, not by how many.
+    #[test]
+    fn two_mirrors_survive_one_member_each_and_not_one_mirror() {
+        let mut options = Options::new(Level::Raid10, 4, Sectors(8));
+        let lost = |options: &Options, disks: &[usize]| {
+            options.survives(&array(options), &disks.iter().copied().collect())
+        };
+        assert!(lost(&options, &[0, 2]) && lost(&options, &[1, 3]) && lost(&options, &[3]));
+        assert!(!lost(&options, &[0, 1]) && !lost(&options, &[2, 3]));
+        options.layout = Some(0x201);
+        assert!(lost(&options, &[0, 2]) && !lost(&options, &[1, 2]) && !lost(&options, &[0, 3]));
+        for (level, survives) in
+            [(Level::Raid0, false), (Level::Linear, false), (Level::Raid1, true)]
+        {
+            let options = Options::new(level, 2, Sectors(8));
+            assert_eq!(lost(&options, &[1]), survives, "{level}");
+            assert!(lost(&options, &[]) && !lost(&options, &[0, 1]));
+            let array = array(&options);
+            assert_eq!(array.has_redundancy(|_| true), survives);
+            assert!(!array.has_redundancy(|slot| slot.0 == 0));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Checker I20, bits before data: the bit of a chunk is durable on every member that will be
+//! believed before what members hold of the chunk changes, and is cleared only once they agree.
+//!
+//! For the write-intent bitmap what I5 is for the clean state. Bits are read off the media, as the
+//! next start would read them; those of a bitmap of another time all count as set. What counts as a
+//! change is what counts in [`super::Dirty`], which calls this.
+
+use weft_units::Slot;
+
+use super::parity::{Bytes, Media};
+use super::{View, Violation};
+
+pub(super) const NAME: &str = "I20 bits before data";
+
+/// A disk's sectors: its number, the first, how many.
+pub(super) type Place = (usize, u64, u64);
+
+/// What a member holds of these sectors is about to become this. Those that stay what they are
+/// count for nothing.
+pub(super) fn before_data(
+    view: View<'_>,
+    (disk, at, count): Place,
+    bytes: &[u8],
+    found: &mut Vec<Violation>,
+) {
+    if !view.record.has_bitmaps() {
+        return;
+    }
+    let before = view.disks[disk].peek(at, count);
+    let len = bytes.len() / count as usize;
+    let contents = before.chunks_exact(len).zip(bytes.chunks_exact(len));
+    let changed = (at..).zip(contents).filter(|(_, (before, after))| before != after);
+    let mut columns = changed.filter_map(|(at, _)| view.column_at(disk, at));
+    let clear = columns.find_map(|column| Some((column, view.record.clear_bit(column)?)));
+    if let Some((column, other)) = clear {
+        let message = format!(
+            "data of column {column} goes to disk {disk} and its bit is not set on disk {other}"
+        );
+        found.push(Violation::new(NAME, message));
+    }
+}
+
+/// Metadata are about to be written to a disk. Where they clear bits, nothing of these chunks is
+/// outstanding, what members hold of them is durable, and agrees.
+pub(super) fn before_clear(
+    view: View<'_>,
+    (disk, at): (usize, u64),
+    bytes: &[u8],
+    outstanding: impl Iterator<Item = Place>,
+    found: &mut Vec<Violation>,
+) {
+    let chunks = view.record.cleared_by(&view.disks[disk], disk, at, bytes);
+    if chunks.is_empty() {
+        return;
+    }
+    let end = view.array.columns_count();
+    let columns = || {
+        let chunk = |(first, len): &(u64, u64)| (*first).min(end)..(first + len).min(end);
+        chunks.iter().flat_map(chunk)
+    };
+    let clears = |column: u64| chunks.iter().any(|it| (it.0..it.0 + it.1).contains(&column));
+    let mut say = |what: String| {
+        found.push(Violation::new(NAME, format!("a bit is cleared on disk {disk} while {what}")));
+    };
+    for (other, at, count) in outstanding {
+        let mut written = (at..at + count).filter_map(|at| view.column_at(other, at));
+        if let Some(column) = written.find(|column| clears(*column)) {
+            say(format!("a write of column {column} to disk {other} is outstanding"));
+        }
+    }
+    if let Some((other, column)) = columns().find_map(|it| Some((volatile(view, it)?, it))) {
+        say(format!("what disk {other} holds of column {column} is not durable"));
+    }
+    let media = Media::new(view.disks, view.array, view.record, Bytes::Durable);
+    let differs = |media: &Media<'_>| columns().find(|it| media.look(*it) == Some(false));
+    if let Some(column) = media.as_ref().and_then(differs) {
+        say(format!("members do not agree about column {column}"));
+    }
+}
+
+/// The first disk in sync that may lose what it holds of a column.
+fn volatile(view: View<'_>, column: u64) -> Option<usize> {
+    let may_lose = |slot: Slot, sector: u64| {
+        let disk = view.record.in_sync(slot)?;
+        let at = view.array.data_offset[disk].0 + sector;
+        let state = &view.disks[disk];
+        let loses = state.volatile().newest(at).is_some_and(|it| it != state.peek_stable(at, 1));
+        loses.then_some(disk)
+    };
+    let places = view.array.places(column);
+    places.iter().find_map(|place| may_lose(place.slot, place.sector))
+}
+
+/// The power is about to go, or the process to die: the bit of whatever members may lose is set.
+pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
+    if !view.record.has_bitmaps() {
+        return;
+    }
+    for (disk, state) in view.disks.iter().enumerate() {
+        if state.faults.gone || !view.record.is_in_sync(disk) {
+            continue;
+        }
+        for (at, versions) in state.volatile().iter() {
+            let Some(column) = view.column_at(disk, at) else { continue };
+            let differs = versions.iter().any(|it| it.bytes[..] != state.peek_stable(at, 1)[..]);
+            if let Some(other) = view.record.clear_bit(column).filter(|_| differs) {
+                let message = format!(
+                    "disk {disk} may lose what it holds of column {column}, and its bit is not set \
+                     on disk {other}"
+                );
+                found.push(Violation::new(NAME, message));
+                return;
+            }
+        }
+    }
+}
+
+/// After a power cut, or the end of the process: members agree wherever one of them says that they
+/// do. How many columns were compared for that.
+pub fn after_cut(
+    view: View<'_>,
+    columns: impl Iterator<Item = u64>,
+    bytes: Bytes,
+    found: &mut Vec<Violation>,
+) -> u64 {
+    if !view.record.has_bitmaps() {
+        return 0;
+    }
+    let Some(media) = Media::new(view.disks, view.array, view.record, bytes) else { return 0 };
+    let mut compared = 0;
+    for column in columns {
+        let Some(disk) = view.record.clear_bit(column) else { continue };
+        let Some(agrees) = media.look(column) else { continue };
+        compared += 1;
+        if !agrees {
+            let message = format!(
+                "after the cut members do not agree about column {column}, whose bit is not set on \
+                 disk {disk}"
+            );
+            found.push(Violation::new(NAME, message));
+            break;
+        }
+    }
+    compared
+}

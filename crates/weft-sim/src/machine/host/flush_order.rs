@@ -1,0 +1,183 @@
+//! Flush order checker: what must be durable on each member when a flush is answered.
+//!
+//! A flush request promises that all writes that had been completed when it came are durable when
+//! it is answered. So a flush of each member must have started after the last of these writes was
+//! completed there, and have ended before the answer. Members are held to that with a volatile
+//! cache and without one, as md sends flushes to both; only `needed` owes nothing to a member
+//! without a cache. Machines that are given faults are not checked: failed members owe nothing.
+//!
+//! The order of a request's own data behind its PREFLUSH is checked in `World`, not here.
+//!
+//! Source   md-raid.md §4.1; the rules are those of `flush_batch.rs`, by other means
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_engine::knobs::FlushRule;
+use weft_engine::{Input, MemberOp, RequestOp, Token};
+use weft_units::MemberIndex;
+
+/// Writes and flushes of each member, and the promises to requests that are not answered.
+#[derive(Debug)]
+pub(super) struct FlushOrder {
+    members: Vec<Written>,
+    /// Writes without FUA at the members.
+    writes: BTreeMap<Token, usize>,
+    /// Flushes at the members: the writes that each covers.
+    flushes: BTreeMap<Token, (usize, u64)>,
+    /// By tag: what was completed on each member when the request came.
+    promises: BTreeMap<u64, Vec<u64>>,
+    /// Members of which a flush failed: they owe nothing from then on.
+    failed: BTreeSet<usize>,
+    counts: FlushOrderCounts,
+}
+
+/// Counts of the flush order checker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushOrderCounts {
+    /// Flush requests that were answered, and looked at.
+    pub answers: u64,
+    /// Members' completed writes that those answers were held to.
+    pub writes: u64,
+    /// Answers that came before a promised write was durable: 0, or the engine has a bug.
+    pub early: u64,
+}
+
+/// Completed writes of one member, counted; 1 is what it held at the start.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    completed: u64,
+    durable: u64,
+    owes: bool,
+}
+
+impl FlushOrder {
+    /// Of members that have a volatile cache or have not.
+    pub(super) fn new(rule: FlushRule, caches: impl Iterator<Item = bool>) -> Self {
+        let member = |cache| {
+            let owes = cache || rule != FlushRule::Needed;
+            Written { completed: 1, durable: 0, owes }
+        };
+        Self {
+            members: caches.map(member).collect(),
+            writes: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            promises: BTreeMap::new(),
+            counts: FlushOrderCounts::default(),
+            failed: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> FlushOrderCounts {
+        self.counts
+    }
+
+    /// The engine sends something to a member.
+    pub(super) fn sends(&mut self, member: MemberIndex, token: Token, op: &MemberOp) {
+        let index = usize::from(member.0);
+        match op {
+            MemberOp::Flush => {
+                self.flushes.insert(token, (index, self.members[index].completed));
+            }
+            MemberOp::Discard { .. } | MemberOp::Write { fua: false, .. } => {
+                self.writes.insert(token, index);
+            }
+            MemberOp::Read { .. } | MemberOp::Write { .. } | MemberOp::WriteMetadata { .. } => {}
+        }
+    }
+
+    /// The engine is told something.
+    pub(super) fn told(&mut self, input: &Input) {
+        match input {
+            Input::Client(request) if request.op == RequestOp::Flush || request.flags.preflush => {
+                let completed = self.members.iter().map(|member| member.completed);
+                self.promises.insert(request.tag.0, completed.collect());
+            }
+            Input::Done { token, result } => {
+                if let Some(index) = self.writes.remove(token) {
+                    self.members[index].completed += 1;
+                } else if let Some((index, covers)) = self.flushes.remove(token) {
+                    let member = &mut self.members[index];
+                    match result {
+                        Ok(_) => member.durable = member.durable.max(covers),
+                        Err(_) => _ = self.failed.insert(index),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A request is answered without an error.
+    pub(super) fn answered(&mut self, tag: u64) {
+        let Some(promised) = self.promises.remove(&tag) else { return };
+        let members = self.members.iter().zip(&promised).enumerate();
+        let owing =
+            members.filter(|(index, (member, _))| member.owes && !self.failed.contains(index));
+        let (mut early, mut writes) = (false, 0);
+        for (_, (member, promised)) in owing {
+            early |= member.durable < *promised;
+            writes += promised;
+        }
+        self.counts.answers += 1;
+        self.counts.writes += writes;
+        self.counts.early += u64::from(early);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_engine::knobs::Knobs;
+    use weft_engine::mutant::Mutant;
+    use weft_engine::page_cache::{Kernel, PoolConfig};
+    use weft_ondisk::Level;
+    use weft_units::{Bytes, Sectors, Span};
+
+    use super::*;
+    use crate::machine::{Machine, MachineParts};
+    use crate::workload::dbench::Settings;
+    use crate::workload::ext4::{Ext4, Log};
+
+    const RULES: [FlushRule; 5] = [
+        FlushRule::Batch,
+        FlushRule::Md612,
+        FlushRule::Needed,
+        FlushRule::Parallel,
+        FlushRule::Serial,
+    ];
+
+    /// Clients that write with `O_SYNC` on a RAID 10 of members with caches.
+    fn run(rule: FlushRule, planted: Option<Mutant>) -> FlushOrderCounts {
+        let knobs = Knobs { flush_batch: rule, ..Knobs::md() };
+        let parts = MachineParts::raid5("ssd-sata-dc-2019", Bytes::kib(512), knobs);
+        let member_size = Some(Sectors(1 << 22));
+        let flush_hop = Span(50_000);
+        let parts = MachineParts { level: Level::Raid10, member_size, flush_hop, ..parts };
+        let mut machine = Machine::new(&parts);
+        if let Some(planted) = planted {
+            machine.host.engine.plant(planted);
+        }
+        let pool = PoolConfig::new(Kernel::V3_1, 8, 1 << 22, 1 << 22);
+        let fs = Ext4::mount_with(&mut machine, pool, Log::Xfs { buffers: 8 });
+        let settings = Settings { sync_open: true, ..Settings::new(8, Span::millis(100)) };
+        let run = settings.start(&mut machine, &fs);
+        machine.run(run.until());
+        machine.host.flush_order()
+    }
+
+    #[test]
+    fn no_rule_answers_before_what_it_promised_is_durable() {
+        for rule in RULES {
+            let found = run(rule, None);
+            assert_eq!(found.early, 0, "{rule:?}: {found:?}");
+            assert!(found.answers > 100 && found.writes > 1000, "{rule:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_flush_that_is_served_by_one_that_started_before_is_found() {
+        for rule in [FlushRule::Batch, FlushRule::Serial] {
+            let found = run(rule, Some(Mutant::FlushServedByEarlier));
+            assert!(found.early > 0, "{rule:?}: {found:?}");
+        }
+    }
+}

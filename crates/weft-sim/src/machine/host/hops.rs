@@ -1,0 +1,110 @@
+//! Hops between threads that md's flushes take: the time until the next thread runs.
+//!
+//! The engine has no work queues; md's rounds of flushes have. One hop lies between the start of a
+//! round and the flushes of the members, a second one between the last answer and whatever the
+//! round was for. Hops are not work: many are waited for at once.
+//!
+//! | `flush_batch` | hops |
+//! |---|---|
+//! | `serial`, `batch` | two for each round (md 4.x, 5.2 to 6.11) |
+//! | `parallel` | one before data that follows its flush (md 5.0) |
+//! | `md612` | none: bios are sent and ended where they are |
+//! | `needed` | as `batch`, where a member is flushed: no cheaper than what it is compared with |
+//!
+//! Source   experiments.md §1.3 and §3; seed 002; md-raid.md §4.1
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_engine::knobs::FlushRule;
+use weft_engine::{Input, MemberOp, RequestOp, Token};
+use weft_units::{MemberIndex, Span, Time};
+
+use super::Host;
+
+/// What waits for a thread to run.
+#[derive(Debug, Default)]
+pub(super) struct Hops {
+    span: Span,
+    /// By the time at which it goes on, and the order in which it came.
+    waiting: BTreeMap<(Time, u64), Hop>,
+    count: u64,
+    /// Flushes at the members, whose answers take a hop.
+    flushes: BTreeSet<Token>,
+}
+
+#[derive(Debug)]
+enum Hop {
+    Tell(Input),
+    Flush(MemberIndex, Token),
+}
+
+impl Hops {
+    pub(super) fn new(span: Span) -> Self {
+        Self { span, ..Self::default() }
+    }
+
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.waiting.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn wait(&mut self, now: Time, hop: Hop) {
+        self.count += 1;
+        self.waiting.insert((now + self.span, self.count), hop);
+    }
+}
+
+impl Host {
+    /// Tells the engine of a request, after the hop that comes before it, if one does.
+    pub(super) fn tell_engine(&mut self, input: Input) {
+        let hops = self.hops.span > Span::ZERO && self.flush_rule == FlushRule::Parallel;
+        match input {
+            Input::Client(request)
+                if hops && request.flags.preflush && request.op == RequestOp::Write =>
+            {
+                // Where the hop lies does not matter to whoever waits: no other waits for it.
+                self.hops.wait(self.now, Hop::Tell(input));
+            }
+            input => self.inbox.push(input),
+        }
+    }
+
+    /// Whether a member flush takes hops; then it has taken the first.
+    pub(super) fn takes_hop(&mut self, member: MemberIndex, token: Token, op: &MemberOp) -> bool {
+        let rounds =
+            matches!(self.flush_rule, FlushRule::Batch | FlushRule::Needed | FlushRule::Serial);
+        let hops = rounds && self.hops.span > Span::ZERO && *op == MemberOp::Flush;
+        if hops {
+            self.hops.wait(self.now, Hop::Flush(member, token));
+        }
+        hops
+    }
+
+    /// Goes on with whatever has waited long enough.
+    pub(super) fn end_hops(&mut self) {
+        while self.hops.next_event().is_some_and(|at| at <= self.now) {
+            let (_, hop) = self.hops.waiting.pop_first().expect("it was looked at");
+            match hop {
+                Hop::Tell(input) => self.inbox.push(input),
+                Hop::Flush(member, token) => {
+                    self.hops.flushes.insert(token);
+                    self.submit_now(member, token, MemberOp::Flush);
+                }
+            }
+        }
+    }
+
+    /// Has the answers to flushes take their hop before the engine is told.
+    pub(super) fn delay_answers(&mut self) {
+        if self.hops.flushes.is_empty() {
+            return;
+        }
+        for input in std::mem::take(&mut self.inbox) {
+            match input {
+                Input::Done { token, .. } if self.hops.flushes.remove(&token) => {
+                    self.hops.wait(self.now, Hop::Tell(input));
+                }
+                input => self.inbox.push(input),
+            }
+        }
+    }
+}

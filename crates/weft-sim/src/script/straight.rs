@@ -1,0 +1,74 @@
+//! Drawing of arrays without parity: RAID 0, 1, 10 and linear, in every layout and of any members.
+//!
+//! What was drawn of an array with parity, knobs included, stays; only the shape is another. It is
+//! drawn from a stream of its own. RAID 0 and linear have members of unequal size, and nothing that
+//! goes wrong with them is within the promises: they are drawn where nothing does, or more than the
+//! level survives.
+
+use weft_engine::layout::mirrors::Mirrors;
+use weft_ondisk::{Level, Version, layout_id};
+use weft_units::Sectors;
+
+use crate::options::Options;
+use crate::rng::Rng;
+
+/// Makes the array one without parity; one of mirrors if something is going to be wrong with its
+/// members.
+pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
+    let mut rng = Rng::new(seed ^ 0x57a1);
+    let levels: &[Level] = match mirrors {
+        true => &[Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid10],
+        false => {
+            &[Level::Raid0, Level::Linear, Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10]
+        }
+    };
+    options.level = rng.pick(levels);
+    (options.layout, options.more_data) = (None, Vec::new());
+    match options.level {
+        Level::Raid1 => {
+            options.members = rng.pick(&[2, 2, 2, 3, 4]);
+            let mut balance = Rng::new(seed ^ 0xba1a);
+            options.write_mostly = some_members(&mut balance, options.members);
+        }
+        Level::Raid10 => {
+            options.members = rng.pick(&[2, 3, 3, 4, 4, 5, 6]);
+            let layouts = LAYOUTS.into_iter().filter(|it| is_possible(*it, options));
+            let layouts: Vec<u32> = layouts.collect();
+            options.layout = Some(rng.pick(&layouts));
+        }
+        _ => draw_striped(&mut rng, options),
+    }
+    options.rotational = some_members(&mut Rng::new(seed ^ 0x707a), options.members);
+}
+
+/// No member in half of the draws, else each with even odds.
+fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
+    let draws = rng.percent(50);
+    (0..members).filter(|_| draws && rng.percent(50)).collect()
+}
+
+/// RAID 10 of two and three copies: near, far, offset, and near and far together.
+const LAYOUTS: [u32; 8] = [0x102, 0x102, 0x201, 0x1_0201, 0x103, 0x301, 0x1_0301, 0x202];
+
+fn is_possible(layout: u32, options: &Options) -> bool {
+    let members = options.members;
+    layout_id::is_legal(Level::Raid10, layout, members as u32)
+        && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
+}
+
+/// RAID 0 with up to three zones, and linear. Neither has spares, nor superblocks of 0.90 here,
+/// whose members are as large as their devices.
+fn draw_striped(rng: &mut Rng, options: &mut Options) {
+    options.members = rng.pick(&[2, 2, 3, 4, 5]);
+    options.spares = 0;
+    if options.version == Version::V0_90 {
+        options.version = Version::V1_0;
+    }
+    if options.level == Level::Raid0 && rng.percent(60) {
+        options.layout = Some(layout_id::RAID0_ALTERNATE);
+    }
+    let chunk = options.chunk;
+    // Less than a chunk of it is not used.
+    let more = |rng: &mut Rng| Sectors(rng.pick(&[0, 0, 0, 1, 2, 5]) * chunk.0 + rng.below(2) * 8);
+    options.more_data = (0..options.members).map(|_| more(rng)).collect();
+}

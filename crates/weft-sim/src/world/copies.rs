@@ -1,0 +1,122 @@
+//! Measurement of copies: whether the copies of a sector agree, after a cut and after writes.
+//!
+//! A cut may leave copies of different times. Each is some version that was written and not
+//! overwritten durably; the copy that is read, the first of them, is what the sector holds from
+//! then on (I3), until it is lost: then another copy is read, and it may hold another version.
+
+use std::collections::BTreeSet;
+
+use weft_engine::assemble::{Assembly, SlotState};
+use weft_units::Slot;
+
+use super::World;
+use crate::checker::{Place, Violation};
+use crate::suspects::Suspects;
+
+/// The copies of a sector that are there, each with its slot, in the order in which they are read.
+type Found = Vec<(Slot, Vec<u8>)>;
+
+impl World {
+    fn copies(&self, column: u64, disk_of: impl Fn(Place) -> Option<usize>) -> Found {
+        let read = |place: Place| {
+            let disk = disk_of(place)?;
+            let at = place.sector + self.array.data_offset[disk].0;
+            Some((place.slot, self.disks[disk].peek(at, 1)))
+        };
+        self.array.places(column).into_iter().filter_map(read).collect()
+    }
+
+    /// See [`World::measure_all`]: one sector of an array without parity.
+    pub(super) fn measure_copies(&mut self, column: u64, assembly: &Assembly, before: &Suspects) {
+        let copies = self.copies(column, |place| match assembly.slots.get(place.slot.index()) {
+            Some(SlotState::InSync(member)) => {
+                let disk = member.info.index.index();
+                let at = place.sector + self.array.data_offset[disk].0;
+                member.cut_at.is_none_or(|end| at < end.0).then_some(disk)
+            }
+            Some(SlotState::Rebuilding { member, recovery_offset }) => {
+                (place.sector < recovery_offset.0).then_some(member.info.index.index())
+            }
+            _ => None,
+        });
+        self.excuses.measured += 1;
+        let older = self.is_older_than_gone(assembly);
+        let known = before.errors_if_lost(&self.array, column, Slot(0));
+        for (slot, found) in &copies {
+            if self.model.why_now(column, found).is_some()
+                || self.model.media_allows_off(column, found, &known)
+            {
+                continue;
+            }
+            if self.options.data_promised {
+                let message = format!(
+                    "after a cut the copy of sector {column} at slot {} is nothing that may be read there",
+                    slot.0
+                );
+                self.fail(Violation::new("I1 durability", message));
+            } else if older || self.was_cut || self.at_stake.contains(column) {
+                self.model.add_possible(column, found);
+            }
+        }
+        // Where the copy that was read is lost, the first that is left is read from now on.
+        if let Some((slot, found)) = copies.first() {
+            let there = |slot: Slot| copies.iter().any(|(other, _)| *other == slot);
+            let lost = before.preferred(column).is_some_and(|slot| !there(slot))
+                || !before.errors(&self.array, column, *slot).is_empty();
+            if lost && self.model.why_now(column, found).is_none() {
+                self.model.is_reconstructed(column, found);
+            }
+        }
+        let by = differences(&copies);
+        if !by.is_empty() {
+            self.excuses.disagreed += 1;
+            self.suspects.insert_copies(column, by, copies[0].0);
+        }
+        if self.is_volatile(column) {
+            self.suspects.remember(before, column);
+        }
+    }
+
+    /// Whether members that are gone know more than those that are believed. One copy alone is an
+    /// array of mirrors, however old; that is beyond the promises.
+    fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
+        let events = |disk: usize| self.record.of(disk).map(weft_ondisk::Superblock::events);
+        let believed = assembly.slots.iter().filter_map(|state| match state {
+            SlotState::InSync(member) => events(member.info.index.index()),
+            SlotState::Rebuilding { .. } | SlotState::Missing => None,
+        });
+        let gone = (0..self.disks.len()).filter(|disk| self.disks[*disk].faults.gone);
+        gone.filter_map(events).max() > believed.max()
+    }
+
+    /// See [`World::look_again`]: one sector of an array without parity.
+    pub(super) fn look_again_at_copies(&mut self, column: u64) {
+        let unrecorded = self.unrecorded();
+        let disk_of = |place: Place| self.disk_read(place.slot, place.sector, &unrecorded);
+        let copies = self.copies(column, disk_of);
+        if !differences(&copies).is_empty() || self.is_written_to(column) {
+            return;
+        }
+        // The copy that was read may be lost, and this is what is read from now on.
+        if let Some((slot, left)) = copies.first() {
+            let errors = self.suspects.errors(&self.array, column, *slot);
+            if self.model.why_now(column, left).is_none()
+                && !self.model.media_allows_off(column, left, &errors)
+            {
+                return;
+            }
+            // Also where it is allowed by now: a read of the lost copy may be settled only later.
+            if !errors.is_empty() {
+                self.model.is_reconstructed(column, left);
+            }
+        }
+        self.suspects.clear(column, !self.is_volatile(column));
+    }
+}
+
+/// What the copies differ by, each two of them.
+fn differences(copies: &Found) -> BTreeSet<Vec<u8>> {
+    let pairs = copies.iter().flat_map(|a| copies.iter().map(move |b| (&a.1, &b.1)));
+    let by = pairs.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>());
+    by.filter(|by| by.iter().any(|byte| *byte != 0)).collect()
+}

@@ -1,0 +1,400 @@
+//! Tests of the write-intent bitmap: when bits are set and cleared, and what is copied for them.
+
+use std::collections::BTreeSet;
+
+use weft_engine::{Fault, MemberState, SyncAction};
+use weft_ondisk::{Bitmap, Level, Metadata, Superblock, Version};
+use weft_sim::{BLOCK, Logged, Planned, Rig, chunk_kib};
+use weft_units::{Bytes, Sectors, Span};
+
+/// Data bytes of the array for which one bit of the bitmap stands: 32 KiB of each member.
+const CHUNK: u64 = 32 << 10;
+
+/// RAID 5 of four, 16 KiB a chunk, with 32 chunks of the bitmap, all bits cleared.
+fn raid5() -> Rig {
+    array(Level::Raid5, 4)
+}
+
+fn array(level: Level, members: usize) -> Rig {
+    let mut rig = Rig::raid(level, members, None, chunk_kib(16)).with(|options| {
+        (options.full_stripes, options.bitmap) = (64, Some(Bytes(CHUNK)));
+        options.logged = true;
+    });
+    assert_eq!(bits(&rig, 0), 32, "a new bitmap says all");
+    rig.pass(Span::secs(10));
+    assert_eq!((bits(&rig, 0), bits(&rig, members - 1)), (0, 0));
+    rig.log.clear();
+    rig
+}
+
+/// First byte of the array of which this chunk of the bitmap tells.
+fn chunk(rig: &Rig, number: u64) -> u64 {
+    number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
+}
+
+fn metadata(rig: &Rig, disk: usize) -> Metadata {
+    let disk = &rig.disks[disk];
+    let read = |at: Sectors, len: usize| Ok(disk.peek(at.0, len as u64 / 512));
+    Metadata::read(disk.whole_size(), read).expect("it has a superblock")
+}
+
+/// Bitmap of a disk, as it is after a power cut now.
+fn bitmap(rig: &Rig, disk: usize) -> Bitmap {
+    *metadata(rig, disk).logs.bitmap.expect("it has one").expect("it is one")
+}
+
+/// Bits that a disk has set; all if they are of another time.
+fn bits(rig: &Rig, disk: usize) -> u64 {
+    let chunk = CHUNK / 512;
+    bitmap(rig, disk).dirty_ranges().map(|range| range.len.0 / chunk).sum()
+}
+
+fn superblock(rig: &Rig, disk: usize) -> Superblock {
+    metadata(rig, disk).superblock
+}
+
+/// Stripes that the last sync looked at, and how it ended.
+fn synced(rig: &Rig) -> (u64, usize) {
+    (rig.volume().sync_stripes, rig.volume().degraded)
+}
+
+/// Stripes of 4 KiB in a chunk of the bitmap.
+const STRIPES: u64 = CHUNK / BLOCK;
+
+#[test]
+fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
+    let mut rig = raid5();
+    let at = chunk(&rig, 7);
+    rig.store(at, BLOCK).unwrap();
+    assert_eq!([0, 1, 2, 3].map(|disk| bits(&rig, disk)), [1; 4]);
+    let ranges: Vec<u64> = bitmap(&rig, 2).dirty_ranges().map(|range| range.start.0).collect();
+    assert_eq!(ranges, [7 * CHUNK / 512]);
+    // The header and its page first, then superblocks, then data: one round each.
+    let writes = rig.log.iter().filter_map(|logged| match logged {
+        Logged::Write { at, metadata, .. } => Some((*metadata, *at)),
+        _ => None,
+    });
+    let writes: Vec<(bool, u64)> = writes.collect();
+    assert_eq!(writes[..4], [(true, 16); 4]);
+    assert_eq!(writes[4..8], [(true, 8); 4]);
+    assert!(writes[8..].iter().all(|(metadata, _)| !metadata), "{writes:?}");
+    // Again: the bit is set, and so no metadata is written.
+    rig.log.clear();
+    rig.store(at + BLOCK, BLOCK).unwrap();
+    let metadata = |logged: &&Logged| matches!(logged, Logged::Write { metadata: true, .. });
+    assert_eq!(rig.log.iter().filter(metadata).count(), 0);
+    // Two runs, a second each; the first may come at once.
+    rig.pass(Span::millis(900));
+    assert_eq!(bits(&rig, 0), 1);
+    rig.pass(Span::secs(5));
+    assert_eq!([0, 1, 2, 3].map(|disk| bits(&rig, disk)), [0; 4]);
+    rig.stop();
+    assert_eq!(bitmap(&rig, 0).header.events, superblock(&rig, 0).events());
+}
+
+/// Every write that waits for its bit is served by the page write that is next.
+#[test]
+fn one_page_write_serves_all_that_wait() {
+    let mut rig = raid5();
+    rig.store(0, BLOCK).unwrap();
+    rig.log.clear();
+    for number in 8..24 {
+        let at = chunk(&rig, number);
+        rig.put(at, BLOCK);
+    }
+    rig.finish();
+    let pages = rig.log.iter().filter(|logged| matches!(logged, Logged::Write { at: 16, .. }));
+    // One for the first, one for all that came during it, of each member.
+    assert_eq!(pages.count(), 2 * 4);
+    assert_eq!(bits(&rig, 0), 17);
+}
+
+#[test]
+fn resync_after_a_crash_goes_over_set_bits() {
+    for level in [Level::Raid5, Level::Raid6] {
+        let mut rig = array(level, 5);
+        for number in [3, 4, 20] {
+            rig.store(chunk(&rig, number), BLOCK).unwrap();
+        }
+        rig.power_cut().recover();
+        rig.until_idle();
+        assert_eq!(synced(&rig), (3 * STRIPES, 0), "{level}");
+        rig.verify();
+        // Behind the resync bits are cleared.
+        rig.pass(Span::secs(10));
+        assert_eq!(bits(&rig, 0), 0, "{level}");
+        rig.stop().recover();
+        rig.until_idle();
+        assert_eq!(synced(&rig), (0, 0), "{level}: nothing is left to do");
+        rig.scrub_clean();
+    }
+}
+
+/// A bitmap that is older than the superblocks says nothing: all is resynced.
+#[test]
+fn a_bitmap_of_another_time_counts_as_set() {
+    let mut rig = raid5();
+    rig.store(0, BLOCK).unwrap();
+    rig.power_cut();
+    for disk in 0..4 {
+        let mut header = bitmap(&rig, disk).header;
+        header.events -= 1;
+        rig.disks[disk].poke(16, &header.encode().repeat(2)[..512]);
+    }
+    rig.recover().until_idle();
+    assert_eq!(synced(&rig), (32 * STRIPES, 0));
+    rig.pass(Span::secs(10));
+    assert_eq!(bits(&rig, 3), 0, "it is current again");
+}
+
+/// Takes a disk out, writes while it is away, and gives it back.
+fn away(rig: &mut Rig, disk: usize, writes: &[u64]) {
+    rig.fail_disk(disk).remove(disk);
+    for number in writes {
+        rig.store(chunk(rig, *number), BLOCK).unwrap();
+    }
+}
+
+fn come_back(rig: &mut Rig, disk: usize) -> Result<(), weft_engine::ReplyError> {
+    let superblock = Box::new(superblock(rig, disk));
+    let ticket = rig.re_add(disk, superblock);
+    let answer = rig.wait(ticket).map(|_| ());
+    if answer.is_ok() {
+        rig.until_idle();
+    }
+    answer
+}
+
+#[test]
+fn a_member_that_comes_back_is_copied_by_its_bits() {
+    for version in [Version::V1_2, Version::V0_90] {
+        let mut rig = raid5().with(|options| options.version = version);
+        rig.pass(Span::secs(10));
+        rig.store(chunk(&rig, 1), BLOCK).unwrap();
+        rig.pass(Span::secs(10));
+        away(&mut rig, 2, &[3, 9]);
+        // Bits are kept while a member is away, however long.
+        rig.pass(Span::secs(100));
+        assert_eq!(bits(&rig, 0), 2, "{version}");
+        come_back(&mut rig, 2).unwrap();
+        assert_eq!(synced(&rig), (2 * STRIPES, 0), "{version}");
+        rig.verify();
+        rig.scrub_clean();
+        rig.pass(Span::secs(10));
+        assert_eq!([0, 1, 2, 3].map(|disk| bits(&rig, disk)), [0; 4], "{version}");
+    }
+}
+
+/// Bits were cleared after it had left: it is copied as a whole, and a re-add is refused.
+#[test]
+fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
+    let mut rig = raid5();
+    away(&mut rig, 2, &[3]);
+    rig.add();
+    rig.until_idle();
+    rig.store(chunk(&rig, 4), BLOCK).unwrap();
+    rig.pass(Span::secs(10));
+    assert_eq!(bits(&rig, 0), 0);
+    rig.fail_disk(4).remove(4);
+    let said = come_back(&mut rig, 2).unwrap_err().to_string();
+    assert!(said.contains("events") && said.contains("weft add"), "{said}");
+    let old = Box::new(superblock(&rig, 2));
+    let ticket = weft_sim::World::add(&mut rig, 2, Some(old));
+    rig.wait(ticket).unwrap();
+    rig.until_idle();
+    assert_eq!(synced(&rig), (32 * STRIPES, 0));
+    rig.verify();
+    rig.scrub_clean();
+}
+
+#[test]
+fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
+    for crash in [false, true] {
+        let mut rig = raid5();
+        away(&mut rig, 1, &std::array::from_fn::<u64, 12, _>(|number| 2 * number as u64));
+        let old = Box::new(superblock(&rig, 1));
+        rig.re_add(1, old);
+        rig.settle();
+        let half_done = |rig: &Rig| {
+            let volume = rig.volume();
+            // The others know of it.
+            superblock(rig, 0).role(1) == superblock(rig, 1).own_role()
+                && volume.sync_action == SyncAction::Recover
+                && volume.sync_stripes > 4
+        };
+        assert!((0..500).any(|_| half_done(rig.steps(1))), "{crash}");
+        let before = rig.volume().sync_stripes;
+        assert!(before < 12 * STRIPES, "{before} stripes are done already");
+        if crash {
+            // Without a write the array is clean, and degraded as before.
+            rig.kill();
+        } else {
+            rig.stop();
+        }
+        assert!(
+            superblock(&rig, 1).features().contains(weft_ondisk::Features::RECOVERY_BITMAP),
+            "{crash}"
+        );
+        rig.recover();
+        let rebuilding = |rig: &Rig| {
+            let members = rig.volume().members;
+            members.iter().any(|it| matches!(it.state, MemberState::Rebuilding { .. }))
+        };
+        assert!(rebuilding(&rig), "{crash}");
+        rig.until_idle();
+        let (stripes, degraded) = synced(&rig);
+        assert!(stripes <= 12 * STRIPES && degraded == 0, "{crash}: {stripes} stripes");
+        rig.verify();
+        rig.scrub_clean();
+    }
+}
+
+/// A member takes part in no recovery that it does not need: what it misses counts from when it
+/// left, whatever is written while it is being recovered.
+#[test]
+fn writes_during_a_partial_recovery_reach_the_member() {
+    let mut rig = raid5();
+    away(&mut rig, 3, &[1, 28]);
+    let old = Box::new(superblock(&rig, 3));
+    rig.re_add(3, old);
+    for number in [1, 8, 28, 31] {
+        rig.put(chunk(&rig, number) + BLOCK, BLOCK);
+        rig.steps(7);
+    }
+    rig.until_idle();
+    assert_eq!(rig.volume().degraded, 0);
+    rig.verify();
+    rig.scrub_clean();
+    rig.power_cut().recover().until_idle();
+    rig.verify();
+}
+
+/// A page that is not written is written once more; then its member falls.
+#[test]
+fn a_page_that_fails_is_written_again() {
+    for (times, degraded) in [(1, 0), (2, 1)] {
+        let mut rig = raid5();
+        let next = rig.disks[2].operations();
+        for time in 0..times {
+            rig.disks[2].faults.schedule.insert(next + time, Planned::Once(Fault::Io));
+        }
+        rig.store(chunk(&rig, 5), BLOCK).unwrap();
+        rig.pass(Span::secs(1));
+        assert_eq!(rig.volume().degraded, degraded, "{times}");
+        assert_eq!(bits(&rig, 0), 1, "{times}");
+    }
+}
+
+/// A page for which there is no space is written again a second later, and nobody falls.
+#[test]
+fn a_page_without_space_waits_for_it() {
+    let mut rig = raid5();
+    let next = rig.disks[2].operations();
+    rig.disks[2].faults.schedule.insert(next, Planned::Once(Fault::NoSpace));
+    assert!(rig.store(chunk(&rig, 5), BLOCK).is_err());
+    rig.pass(Span::secs(3));
+    rig.store(chunk(&rig, 5), BLOCK).unwrap();
+    assert_eq!((rig.volume().degraded, bits(&rig, 2)), (0, 1));
+}
+
+/// A new member is given the bitmap before a superblock says that it has a slot.
+#[test]
+fn a_new_member_is_given_the_bitmap() {
+    let mut rig = raid5();
+    away(&mut rig, 1, &[3]);
+    let new = rig.add();
+    rig.until_idle();
+    assert_eq!(rig.volume().degraded, 0);
+    assert!(!bitmap(&rig, new).is_stale());
+    rig.pass(Span::secs(10));
+    assert_eq!((bits(&rig, new), bits(&rig, 0)), (0, 0));
+    rig.power_cut().recover().until_idle();
+    rig.verify();
+}
+
+/// What a member that comes back lacks, by the layout: sectors of its data in chunks of the bitmap
+/// that were written while it was away.
+fn lacks(rig: &Rig, slot: u16, numbers: &[u64]) -> BTreeSet<u64> {
+    let sectors = numbers.iter().flat_map(|number| {
+        let first = chunk(rig, *number) / 512;
+        first..first + CHUNK / 512
+    });
+    let places = sectors.flat_map(|sector| rig.array.column(sector).places);
+    let sectors = places.filter(|place| place.slot.0 == slot).map(|place| place.sector);
+    // RAID 1 is synced in units of 64 KiB, RAID 10 in chunks.
+    let unit = if rig.array.layout.level() == Level::Raid1 { 128 } else { 1 };
+    sectors.flat_map(|sector| sector / unit * unit..(sector / unit + 1) * unit).collect()
+}
+
+/// Mirrors: sectors of data written to a member that comes back, and to all after a crash, are
+/// those of set bits, whatever the layout puts where.
+#[test]
+fn mirrors_copy_what_bits_name_and_no_more() {
+    let layouts = [(4, 0x102), (5, 0x102), (4, 0x201), (3, 0x201), (4, 0x10201), (3, 0x10201)];
+    let raid10 = layouts.map(|(members, layout)| (Level::Raid10, members, Some(layout)));
+    let raid1 = [2, 3].map(|members| (Level::Raid1, members, None));
+    for (level, members, layout) in raid1.into_iter().chain(raid10) {
+        let name = format!("{level} {members} {layout:x?}");
+        let mut rig = Rig::raid(level, members, layout, chunk_kib(16)).with(|options| {
+            (options.full_stripes, options.bitmap) = (64, Some(Bytes(CHUNK)));
+            options.logged = true;
+        });
+        rig.pass(Span::secs(10));
+        let numbers = [3, 4, 9, 17];
+        away(&mut rig, 1, &numbers);
+        rig.log.clear();
+        come_back(&mut rig, 1).unwrap();
+        let lacked = lacks(&rig, 1, &numbers);
+        assert!(!lacked.is_empty(), "{name}");
+        assert_eq!(written_to(&rig, 1), lacked, "{name}: what a re-add copies");
+        assert_eq!(rig.volume().degraded, 0, "{name}");
+        rig.verify();
+        rig.scrub_clean();
+        rig.pass(Span::secs(10));
+        assert_eq!(bits(&rig, 1), 0, "{name}");
+
+        for number in numbers {
+            rig.store(chunk(&rig, number), BLOCK).unwrap();
+        }
+        rig.power_cut();
+        rig.log.clear();
+        rig.recover().until_idle();
+        for (disk, slot) in (0..members).zip(0u16..) {
+            let may = lacks(&rig, slot, &numbers);
+            let written = written_to(&rig, disk);
+            assert!(written.is_subset(&may), "{name}, disk {disk}: what a resync writes");
+        }
+        rig.verify();
+        rig.scrub_clean();
+    }
+}
+
+/// Sectors of data that were written to a disk.
+fn written_to(rig: &Rig, disk: usize) -> BTreeSet<u64> {
+    let first = rig.array.data_offset[disk].0;
+    let runs = rig.log.iter().filter_map(|logged| match *logged {
+        Logged::Write { disk: to, at, count, metadata: false, .. } if to == disk => {
+            Some(at - first..at - first + count)
+        }
+        _ => None,
+    });
+    runs.flatten().collect()
+}
+
+/// Bits do not outlive a stop, as with md.
+#[test]
+fn a_stop_clears_bits() {
+    let mut rig = raid5();
+    for number in 0..8 {
+        rig.store(chunk(&rig, number), BLOCK).unwrap();
+    }
+    rig.stop();
+    assert_eq!([0, 1, 2, 3].map(|disk| bits(&rig, disk)), [0; 4]);
+    rig.recover();
+    rig.store(0, BLOCK).unwrap();
+    away(&mut rig, 0, &[4]);
+    rig.stop();
+    assert_eq!(bits(&rig, 1), 2, "of a degraded array they stay");
+    rig.recover();
+    assert_eq!(rig.volume().bitmap.map(|bitmap| bitmap.dirty), Some(2));
+}
