@@ -274,7 +274,7 @@ impl Engine {
         let array = &mut self.volumes[outstanding.volume.index()].array;
         let position = outstanding.member.and_then(|index| array.position_of(index));
         if let Some(position) = position {
-            array.members[position].queue.ended(scheduled);
+            array.members[position].queue.ended(scheduled, self.out.now);
         }
     }
 

@@ -7,9 +7,10 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft_engine::Attr;
 use weft_engine::knobs::MqDeadlineKnobs;
 use weft_engine::sched::mq_deadline::MqDeadline;
-use weft_engine::sched::{Direction, IoPriority, QueuedRequest};
+use weft_engine::sched::{Direction, QueuedRequest};
 use weft_nbd::{ClientConnection, ClientEvent, Op, ServerConnection, ServerEvent};
 use weft_parity::Parity;
 use weft_units::rng::Rng;
@@ -40,7 +41,7 @@ fn scheduler(turn: Duration) -> f64 {
         let request = QueuedRequest {
             id,
             direction: if id.is_multiple_of(2) { Direction::Read } else { Direction::Write },
-            level: IoPriority::BestEffort,
+            attr: Attr::default(),
             first: Sectors(rng.below(1 << 34) * 16),
             len: Sectors(8),
             merges: true,
@@ -54,7 +55,7 @@ fn scheduler(turn: Duration) -> f64 {
     each(turn, 500, || {
         let now = insert(&mut queue);
         if let Some(next) = black_box(queue.dispatch(now)) {
-            queue.completed(next.level);
+            queue.completed(next.receipt);
         }
     })
 }

@@ -34,7 +34,7 @@ use crate::array::outbox::{Outbox, Owner, PassedRequest, Who};
 use crate::assemble::{Assembly, SlotState};
 use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, ClientRequest, Fault, Origin, RequestOp};
+use crate::contract::input::{Attr, ClientRequest, Fault, RequestOp};
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
@@ -441,7 +441,7 @@ impl Array {
             }
             _ => None,
         };
-        out.submit(self.volume, member, op, metadata_attr(), owner);
+        out.submit(self.volume, member, op, Attr::NONE, owner);
         match written {
             Some(bytes) => member.sent(true, bytes.sectors_floor()),
             None => member.sent_flush(),
@@ -558,9 +558,4 @@ fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
             member.lacks_bitmap = member.slot.is_some();
         }
     }
-}
-
-/// Attributes of the array's own member requests.
-const fn metadata_attr() -> Attr {
-    Attr { class: crate::contract::input::Class::None, weight: 0, origin: Origin::Metadata }
 }

@@ -15,7 +15,7 @@ use crate::contract::token::RequestId;
 use crate::contract::token::{Tag, Token};
 use crate::contract::turn::Work;
 use crate::mutant::{self, Mutant};
-use crate::sched::IoPriority;
+use crate::sched::Receipt;
 use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
@@ -127,8 +127,8 @@ pub(crate) struct Outstanding {
     /// Whether it takes room at the member: until the member has ended it, which the queue may be
     /// told of before its `Done`.
     pub(crate) at_member: bool,
-    /// Its class, if it came from a scheduler.
-    pub(crate) scheduled: Option<IoPriority>,
+    /// The scheduler's name for it, if it came from one.
+    pub(crate) scheduled: Option<Receipt>,
     /// Its owner was told already that it failed. It only pins memory until it is done.
     pub(crate) detached: bool,
 }
@@ -343,9 +343,9 @@ impl Outbox {
         member.queue.put_back(request);
     }
 
-    /// The member has ended a request, whose `Done` is yet to come. Its class, if the queue of the
-    /// member counted it.
-    pub(crate) fn ended(&mut self, token: Token) -> Option<(&Outstanding, Option<IoPriority>)> {
+    /// The member has ended a request, whose `Done` is yet to come. The scheduler's name for it,
+    /// if the queue of the member counted it.
+    pub(crate) fn ended(&mut self, token: Token) -> Option<(&Outstanding, Option<Receipt>)> {
         let outstanding = self.outstanding_mut(token)?;
         if !std::mem::take(&mut outstanding.at_member) {
             return None;

@@ -121,11 +121,21 @@ pub struct Attr {
     pub weight: u16,
     /// Origin of the request.
     pub origin: Origin,
+    /// Nobody waits for it: write-back of a cache. The kernel calls such writes asynchronous.
+    pub background: bool,
+    /// Metadata of whoever sits above (`REQ_META`).
+    pub meta: bool,
 }
 
 impl Attr {
     /// The array's own bookkeeping.
-    pub const NONE: Self = Self { class: Class::None, weight: 0, origin: Origin::Metadata };
+    pub const NONE: Self = Self {
+        class: Class::None,
+        weight: 0,
+        origin: Origin::Metadata,
+        background: false,
+        meta: false,
+    };
 }
 
 /// I/O class, as ioprio.

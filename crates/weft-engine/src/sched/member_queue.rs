@@ -29,9 +29,9 @@ use weft_units::{Sectors, Span, Time};
 
 use super::Scheduler;
 use super::merge::{self, Last};
-use super::request::{Direction, IoPriority, QueuedRequest};
+use super::request::{Direction, QueuedRequest, Receipt};
 use crate::contract::frame::{Segment, Segments};
-use crate::contract::input::{Attr, Class};
+use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
 use crate::knobs::{CacheForm, Knobs, MqDeadlineKnobs, SchedulerKind};
@@ -106,8 +106,8 @@ pub(crate) struct QueueCommand<T> {
     pub(crate) owners: SmallVec<[T; 1]>,
     /// Whether the queue counts it until [`MemberQueue::ended`].
     pub(crate) takes_room: bool,
-    /// Its class, if it comes from the scheduler.
-    pub(crate) scheduled: Option<IoPriority>,
+    /// The scheduler's name for it, if it comes from there.
+    pub(crate) scheduled: Option<Receipt>,
 }
 
 impl<T> MemberQueue<T> {
@@ -245,8 +245,8 @@ impl<T> MemberQueue<T> {
         if self.settings.plugs && self.scheduler.is_empty() {
             self.plugged = Some(now + UNPLUG_DELAY);
         }
-        let (id, level) = (u64::from(place), priority(attr.class));
-        self.scheduler.insert(&QueuedRequest { id, direction, level, first, len, merges }, now);
+        let (id, attr) = (u64::from(place), *attr);
+        self.scheduler.insert(&QueuedRequest { id, direction, attr, first, len, merges }, now);
         if self.scheduler.waiting() >= UNPLUG_REQUESTS {
             self.plugged = None;
         }
@@ -273,7 +273,7 @@ impl<T> MemberQueue<T> {
             self.command(&[u64::from(place)], None, true)
         } else {
             let next = self.scheduler.dispatch(now)?;
-            self.command(&next.ids, Some(next.level), true)
+            self.command(&next.ids, Some(next.receipt), true)
         };
         self.in_flight += 1;
         assert!(self.in_flight <= self.depth, "a member gets no more than its depth");
@@ -283,7 +283,7 @@ impl<T> MemberQueue<T> {
     fn command(
         &mut self,
         ids: &[u64],
-        scheduled: Option<IoPriority>,
+        scheduled: Option<Receipt>,
         takes_room: bool,
     ) -> QueueCommand<T> {
         let mut ids = ids.iter().map(|id| *id as u32);
@@ -313,15 +313,15 @@ impl<T> MemberQueue<T> {
     }
 
     /// The member has ended a command.
-    pub(crate) fn ended(&mut self, scheduled: Option<IoPriority>) {
+    pub(crate) fn ended(&mut self, scheduled: Option<Receipt>, now: Time) {
         if self.passes {
             return;
         }
         self.plugged = None;
         assert!(self.in_flight > 0, "a command ends once");
         self.in_flight -= 1;
-        if let Some(level) = scheduled {
-            self.scheduler.completed(level);
+        if let Some(receipt) = scheduled {
+            self.scheduler.completed(receipt, now);
         }
     }
 
@@ -374,15 +374,6 @@ fn parts_mut(op: &mut MemberOp) -> Option<&mut Segments> {
 fn length(parts: &Segments) -> Sectors {
     let bytes: u64 = parts.iter().map(|part| u64::from(part.len)).sum();
     Sectors(bytes.div_ceil(512))
-}
-
-/// The class that a scheduler knows of those of a request.
-fn priority(class: Class) -> IoPriority {
-    match class {
-        Class::RealTime(_) => IoPriority::RealTime,
-        Class::Idle => IoPriority::Idle,
-        Class::BestEffort(_) | Class::None => IoPriority::BestEffort,
-    }
 }
 
 /// Commands at a member at once, when a scheduler has to have something to choose from and the

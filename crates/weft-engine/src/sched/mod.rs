@@ -16,7 +16,7 @@ use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
 use crate::knobs::SchedulerKind;
 
-pub use request::{Direction, Dispatched, IoPriority, QueuedRequest};
+pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 
 /// A scheduler with what waits in it.
 #[derive(Clone, Debug)]
@@ -60,11 +60,11 @@ impl Scheduler {
         }
     }
 
-    /// A dispatched request of this class is done.
-    fn completed(&mut self, level: IoPriority) {
+    /// The member has ended a dispatched request.
+    fn completed(&mut self, receipt: Receipt, _now: Time) {
         match self {
             Self::None(_) => {}
-            Self::MqDeadline(queue) => queue.completed(level),
+            Self::MqDeadline(queue) => queue.completed(receipt),
         }
     }
 

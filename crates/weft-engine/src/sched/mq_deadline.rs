@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use smallvec::{SmallVec, smallvec};
 use weft_units::{Sectors, Time};
 
-use super::request::{Direction, Dispatched, IoPriority, QueuedRequest};
+use super::request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 use crate::knobs::MqDeadlineKnobs;
 
 /// The queue of one member.
@@ -111,7 +111,8 @@ impl MqDeadline {
             Direction::Read => self.settings.read_expire,
             Direction::Write => self.settings.write_expire,
         };
-        let level = &mut self.per_prio[request.level as usize];
+        let priority = IoPriority::of(request.attr.class);
+        let level = &mut self.per_prio[priority as usize];
         level.queued += 1;
         let arrival = self.arrivals;
         self.arrivals += 1;
@@ -124,13 +125,14 @@ impl MqDeadline {
         };
         let key = (request.first, arrival);
         level.of[request.direction as usize].put(key, queued);
-        self.last_merge = Some(Place { level: request.level, direction: request.direction, key });
+        self.last_merge = Some(Place { level: priority, direction: request.direction, key });
         false
     }
 
     fn merge(&mut self, request: &QueuedRequest) -> bool {
         let max = self.max;
-        let level = &mut self.per_prio[request.level as usize];
+        let priority = IoPriority::of(request.attr.class);
+        let level = &mut self.per_prio[priority as usize];
         let queue = &mut level.of[request.direction as usize];
         let count = queue.sorted.len();
         let fits = |queue: &Queue, key: (Sectors, u64)| {
@@ -143,8 +145,7 @@ impl MqDeadline {
         let end = request.first + request.len;
         let front = queue.sorted.range((end, 0)..=(end, u64::MAX)).next().map(|(key, _)| *key);
         let cached = self.last_merge.is_some_and(|last| {
-            (last.level, last.direction) == (request.level, request.direction)
-                && Some(last.key) == front
+            (last.level, last.direction) == (priority, request.direction) && Some(last.key) == front
         });
         let front = front.filter(|key| {
             (self.settings.front_merges || cached) && back.is_none() && fits(queue, *key)
@@ -156,7 +157,7 @@ impl MqDeadline {
         };
         // Two that have become one.
         level.queued -= (count - queue.sorted.len()) as u64;
-        self.last_merge = Some(Place { level: request.level, direction: request.direction, key });
+        self.last_merge = Some(Place { level: priority, direction: request.direction, key });
         true
     }
 
@@ -184,9 +185,9 @@ impl MqDeadline {
         None
     }
 
-    /// A dispatched request of this class is done.
-    pub fn completed(&mut self, level: IoPriority) {
-        let queued = &mut self.per_prio[level as usize].queued;
+    /// A dispatched request is done.
+    pub fn completed(&mut self, receipt: Receipt) {
+        let queued = &mut self.per_prio[receipt.0 as usize].queued;
         assert!(*queued > 0, "a request is completed once");
         *queued -= 1;
     }
@@ -279,7 +280,8 @@ impl MqDeadline {
         if self.last_merge == Some(place) {
             self.last_merge = None;
         }
-        Some(Dispatched { direction, level, first: key.0, len: queued.len, ids: queued.ids })
+        let receipt = Receipt(level as u64);
+        Some(Dispatched { direction, receipt, first: key.0, len: queued.len, ids: queued.ids })
     }
 }
 
@@ -372,12 +374,13 @@ mod tests {
     use weft_units::Span;
 
     use super::*;
+    use crate::contract::input::{Attr, Class};
 
     const MAX: Sectors = Sectors(1024);
 
     fn request(id: u64, direction: Direction, first: u64, len: u64) -> QueuedRequest {
         let (first, len) = (Sectors(first), Sectors(len));
-        QueuedRequest { id, direction, level: IoPriority::BestEffort, first, len, merges: true }
+        QueuedRequest { id, direction, attr: Attr::NONE, first, len, merges: true }
     }
 
     fn at(millis: u64) -> Time {
@@ -462,7 +465,8 @@ mod tests {
     #[test]
     fn d9_classes_are_strict_until_somebody_waited_too_long() {
         let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
-        let real_time = QueuedRequest { level: IoPriority::RealTime, ..request(1, R, 0, 4) };
+        let attr = Attr { class: Class::RealTime(0), ..Attr::NONE };
+        let real_time = QueuedRequest { attr, ..request(1, R, 0, 4) };
         queue.insert(&real_time, at(0));
         queue.insert(&request(2, R, 100, 4), at(0));
         assert_eq!(queue.dispatch(at(1)).map(|next| next.ids[0]), Some(1));
@@ -470,7 +474,7 @@ mod tests {
         assert_eq!(queue.dispatch(at(10_001)).map(|next| next.ids[0]), Some(2), "10 s are over");
         queue.insert(&request(3, R, 100, 4), at(10_001));
         assert_eq!(queue.dispatch(at(10_002)), None);
-        queue.completed(IoPriority::RealTime);
+        queue.completed(Receipt(IoPriority::RealTime as u64));
         assert_eq!(queue.dispatch(at(10_002)).map(|next| next.ids[0]), Some(3));
     }
 
@@ -528,13 +532,13 @@ mod tests {
             if id % 3 == 0
                 && let Some(next) = queue.dispatch(at(id))
             {
-                queue.completed(next.level);
+                queue.completed(next.receipt);
                 assert_eq!(next.len.0, 4 * next.ids.len() as u64);
                 seen.extend(next.ids);
             }
         }
         while let Some(next) = queue.dispatch(at(9999)) {
-            queue.completed(next.level);
+            queue.completed(next.receipt);
             seen.extend(next.ids);
         }
         seen.sort_unstable();

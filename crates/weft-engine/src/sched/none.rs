@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use smallvec::smallvec;
 
-use super::request::{Dispatched, QueuedRequest};
+use super::request::{Dispatched, QueuedRequest, Receipt};
 
 /// Requests in the order in which they came.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +19,8 @@ impl Fifo {
     }
 
     pub(crate) fn dispatch(&mut self) -> Option<Dispatched> {
-        let QueuedRequest { id, direction, level, first, len, .. } = self.0.pop_front()?;
-        Some(Dispatched { direction, level, first, len, ids: smallvec![id] })
+        let QueuedRequest { id, direction, first, len, .. } = self.0.pop_front()?;
+        Some(Dispatched { direction, receipt: Receipt(0), first, len, ids: smallvec![id] })
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use weft_units::{Bytes, Sectors};
 
-use crate::contract::input::Attr;
+use crate::contract::input::{Attr, Class};
 
 /// A read or write of one member.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,18 @@ pub enum IoPriority {
     Idle,
 }
 
+impl IoPriority {
+    /// The class that a scheduler knows of those of a request.
+    #[must_use]
+    pub const fn of(class: Class) -> Self {
+        match class {
+            Class::RealTime(_) => Self::RealTime,
+            Class::Idle => Self::Idle,
+            Class::BestEffort(_) | Class::None => Self::BestEffort,
+        }
+    }
+}
+
 /// Request in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
@@ -63,8 +75,8 @@ pub struct QueuedRequest {
     pub id: u64,
     /// Direction of the data.
     pub direction: Direction,
-    /// Its class.
-    pub level: IoPriority,
+    /// On whose behalf.
+    pub attr: Attr,
     /// First sector.
     pub first: Sectors,
     /// Length in sectors; not zero.
@@ -78,8 +90,8 @@ pub struct QueuedRequest {
 pub struct Dispatched {
     /// Direction of the data.
     pub direction: Direction,
-    /// Its class; the scheduler wants it back when the request is completed.
-    pub level: IoPriority,
+    /// What the scheduler is to be told when the request is completed.
+    pub receipt: Receipt,
     /// First sector.
     pub first: Sectors,
     /// Length in sectors.
@@ -87,3 +99,7 @@ pub struct Dispatched {
     /// Everything that it is made of.
     pub ids: SmallVec<[u64; 4]>,
 }
+
+/// A scheduler's own name for a request that it dispatched, given back when that is completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Receipt(pub u64);

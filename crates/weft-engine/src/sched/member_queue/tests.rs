@@ -4,6 +4,7 @@ use weft_units::Bytes;
 
 use super::*;
 use crate::contract::frame::Frame;
+use crate::contract::input::Class;
 use crate::sched::request::{MemberRequest, MergeKind};
 
 const MQ: SchedulerKind = SchedulerKind::MqDeadline;
@@ -20,7 +21,7 @@ struct Bench {
     turn: u64,
     asked: u32,
     sent: Vec<(u64, u64, Vec<u32>)>,
-    at_member: Vec<Option<IoPriority>>,
+    at_member: Vec<Option<Receipt>>,
 }
 
 impl Bench {
@@ -92,7 +93,7 @@ impl Bench {
     /// The member ends the first command that it has.
     fn end_one(&mut self) {
         let scheduled = self.at_member.remove(0);
-        self.queue.ended(scheduled);
+        self.queue.ended(scheduled, self.now);
         self.run();
     }
 
