@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use weft_engine::knobs::{KnobError, Knobs, TABLE};
+use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 
 use crate::outcome::Failure;
 use crate::size;
@@ -38,7 +38,7 @@ pub(crate) fn plain(name: &str, value: &str) -> String {
 ///
 /// # Errors
 /// There is no such knob, or its value is out of range.
-pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<(), KnobError> {
+pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, KnobError> {
     // An error names what was said.
     let knob = match knobs.parse(name, &plain(name, value)) {
         Err(KnobError::Value { name, expected, .. }) => {
@@ -47,7 +47,7 @@ pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<(), Knob
         other => other?,
     };
     knobs.set(knob);
-    Ok(())
+    Ok(knob)
 }
 
 /// Every knob with its unit, range, default and meaning, for help texts.

@@ -40,6 +40,25 @@ fn a_file_is_served_as_it_is_and_written_through() {
     assert!(std::fs::read(path.join("disk.img")).unwrap() == after);
 }
 
+/// A bare member has a queue, and no array.
+#[test]
+fn the_queue_of_a_bare_member_is_tuned_and_nothing_else() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("disk"), pattern(SIZE, 1)).unwrap();
+    exits(path, 2, &["serve", "--bare", "disk", "--set", "stripe_cache_size=512"]);
+    let served = Served::start(path, &["--bare", "disk", "--set", "queue_depth=4"]);
+    exits(path, 0, &["set", "disk", "scheduler=mq-deadline"]);
+    let knobs = json(path, &["get", "disk", "scheduler", "queue_depth", "--json"])["knobs"].clone();
+    assert_eq!((&knobs["scheduler"], &knobs["queue_depth"]), (&"mq-deadline".into(), &"4".into()));
+    let mut client = Client::connect(&served.uri);
+    assert!(client.read(1 << 20, 2 << 20) == pattern(SIZE, 1)[1 << 20..3 << 20]);
+    drop(client);
+    exits(path, 2, &["set", "disk", "skip_copy=1"]);
+    exits(path, 0, &["stop", "disk"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
 /// All that a program is told of a bare member, but for what depends on where it lies.
 #[test]
 fn status_tells_of_a_bare_member_what_it_is_and_has_done() {

@@ -4,6 +4,7 @@
 
 use std::os::fd::AsFd;
 
+use weft_engine::knobs::Knobs;
 use weft_export::{ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
@@ -21,7 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}: {}, block {}", spec.label, member.mode(), member.info().logical_block);
     let threads = rest.iter().any(|word| word == "threads");
     let exit = serve(ServeOptions {
-        source: Source::Bare { member: Box::new(member), read_only: false },
+        source: Source::Bare {
+            member: Box::new(member),
+            read_only: false,
+            knobs: Knobs::default(),
+        },
         exports: vec![ExportOptions {
             name: "bare".into(),
             size: None,

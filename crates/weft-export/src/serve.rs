@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use weft_engine::assemble::Assembly;
+use weft_engine::knobs::Knobs;
 use weft_engine::{Config, ConfigError, Engine, VolumeSnapshot};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::buffers::Slab;
@@ -85,6 +86,8 @@ pub enum Source {
         member: Box<OpenMember>,
         /// Whether writes are refused.
         read_only: bool,
+        /// Its knobs at the start: those of its queue.
+        knobs: Knobs,
     },
     /// Anything that behaves like an engine: for tests and experiments.
     Core {
@@ -207,7 +210,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let limits = options.limits;
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
     let Made { crews, credit, shapes, allocations, trims } = make(source, workers)?;
-    let mut drivers = VecDeque::with_capacity(crews.len());
+    let engines = crews.len();
+    let mut drivers = VecDeque::with_capacity(engines);
     for crew in crews {
         drivers.push_back(crew.driver(backend, clients_max)?);
     }
@@ -232,6 +236,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let crowd = Arc::new(Crowd::new(workers, clients_max));
     let shared = Arc::new(Shared {
         names,
+        engines,
         shapes,
         listen: uris.clone(),
         backend: backend.clone(),
@@ -279,6 +284,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
+    /// Engines that serve them side by side.
+    pub(crate) engines: usize,
     /// Of each volume.
     pub(crate) shapes: Vec<Shape>,
     pub(crate) listen: Vec<String>,
@@ -387,16 +394,19 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 crews: vec![Crew::of_engine(*config, members)?],
             }
         }
-        Source::Bare { member, read_only } => {
+        Source::Bare { member, read_only, knobs } => {
             let read_only = read_only || member.access() == Access::ReadOnly;
             let block = member.info().logical_block;
             let trims = !read_only && member.info().discards;
+            // Requests can be scheduled only where all of them are.
+            let workers = if knobs == Knobs::default() { workers } else { 1 };
             let mut members: Vec<OpenMember> =
                 (1..workers).filter_map(|_| member.share_memory()).collect();
             members.push(*member);
             let count = u32::try_from(members.len()).expect("at most WORKERS_MAX");
             let share = |member: &OpenMember| {
                 let mut config = Config::for_single(member.info().clone(), read_only);
+                config.volumes[0].knobs = knobs;
                 config.client_frames /= count;
                 config.client_credit.0 /= u64::from(count);
                 config

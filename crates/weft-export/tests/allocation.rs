@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Client, Server, array_files, array_files_of, assembled, bare, pattern, raid5};
+use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
 use weft_export::{ExitState, Source};
 use weft_nbd::{EXTENTS_MAX, Extent, Op};
@@ -27,7 +28,7 @@ fn sparse_file(dir: &std::path::Path) -> Source {
     file.sync_all().unwrap();
     let spec = MemberSpec::path(&path);
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
-    Source::Bare { member: Box::new(member), read_only: false }
+    Source::Bare { member: Box::new(member), read_only: false, knobs: Knobs::default() }
 }
 
 #[test]

@@ -127,6 +127,25 @@ pub enum Knob {
     WritesStarved(u32),
 }
 
+impl Knob {
+    /// Whether it is one of the queues of members, which every volume has.
+    #[must_use]
+    pub const fn is_of_queues(self) -> bool {
+        matches!(
+            self,
+            Self::FifoBatch(_)
+                | Self::FrontMerges(_)
+                | Self::MaxSectors(_)
+                | Self::PrioAgingExpire(_)
+                | Self::QueueDepth(_)
+                | Self::ReadExpire(_)
+                | Self::Scheduler(_)
+                | Self::WriteExpire(_)
+                | Self::WritesStarved(_)
+        )
+    }
+}
+
 /// Reasons why a knob was not set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]

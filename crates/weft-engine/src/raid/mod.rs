@@ -94,9 +94,14 @@ impl Personality {
 
     /// Why a command is refused, if there is nothing that it could change.
     pub(crate) fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
-        let refused = ReplyError::Invalid("a bare member has no array to administer");
-        match self {
-            Self::Single(_) if !matches!(verb, Verb::Stop) => Some(refused),
+        match (self, verb) {
+            (Self::Single(_), Verb::Set(knob)) if !knob.is_of_queues() => {
+                Some(ReplyError::Invalid("a bare member has only the knobs of its queue"))
+            }
+            (Self::Single(_), Verb::Set(_) | Verb::Stop) => None,
+            (Self::Single(_), _) => {
+                Some(ReplyError::Invalid("a bare member has no array to administer"))
+            }
             _ => None,
         }
     }

@@ -175,6 +175,17 @@ impl ControlPort {
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),
+            Command::Set { .. } if self.shared.engines > 1 => {
+                let engines = self.shared.engines;
+                return Err(refusal(
+                    FailureKind::Refused,
+                    format!(
+                        "this bare member in memory is served by {engines} threads, each with a \
+                         queue of its own, which have no common scheduler; stop it, and serve it \
+                         again with --set"
+                    ),
+                ));
+            }
             Command::Set { knobs } => {
                 knobs.into_iter().map(|(name, value)| Step::Set(name, value)).collect()
             }

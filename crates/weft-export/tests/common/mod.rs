@@ -148,7 +148,7 @@ impl Drop for Server {
 
 /// One member of memory, as it is.
 pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
-    move |_| Source::Bare { member: Box::new(ram(size)), read_only: false }
+    move |_| Source::Bare { member: Box::new(ram(size)), read_only: false, knobs: Knobs::default() }
 }
 
 pub fn ram(size: &str) -> OpenMember {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 
+use weft_engine::knobs::Knob;
 use weft_export::Source;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_units::MemberIndex;
@@ -17,6 +18,7 @@ use super::{Plan, Serve, log_modes};
 /// One that says it belongs to an array is not opened for writing: a client that writes to it would
 /// leave the array with parity that is wrong, and nobody would know.
 pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
+    let knobs = super::knobs(&arguments.knobs, Knob::is_of_queues)?;
     let [argument] = arguments.members.as_slice() else {
         let found = arguments.members.len();
         return Err(Failure::usage(format!("--bare: found {found} members, expected one")));
@@ -59,7 +61,11 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         name,
         read_only: arguments.assembly.read_only,
         description: format!("{} as it is", member.info().label),
-        source: Source::Bare { member: Box::new(member), read_only: arguments.assembly.read_only },
+        source: Source::Bare {
+            member: Box::new(member),
+            read_only: arguments.assembly.read_only,
+            knobs,
+        },
         stopped: "all finished and flushed",
     })
 }

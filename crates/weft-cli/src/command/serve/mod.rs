@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{Knob, Knobs};
 use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve};
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
@@ -63,7 +63,7 @@ pub(crate) struct Serve {
     #[arg(
         long,
         conflicts_with_all = [
-            "run", "force_dirty", "knobs", "without_journal", "member_wait", "Selection",
+            "run", "force_dirty", "without_journal", "member_wait", "Selection",
         ]
     )]
     bare: bool,
@@ -167,7 +167,7 @@ struct Plan {
 /// An array.
 fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    let knobs = knobs(&arguments.knobs)?;
+    let knobs = knobs(&arguments.knobs, |_| true)?;
     let mut options = arguments.assembly.options(&arguments.selection)?;
     options.run |= arguments.overlay.dir.is_some();
     let opening = Opening {
@@ -307,12 +307,17 @@ fn announce(ready: &Ready) {
     let _ = out.flush();
 }
 
-fn knobs(settings: &[String]) -> Result<Knobs, Failure> {
+/// The knobs at the start; `may_be` says which may be set.
+fn knobs(settings: &[String], may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     for setting in settings {
         let (name, value) = split(setting)?;
-        set(&mut knobs, name, value)
-            .map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
+        let usage =
+            |what: &dyn std::fmt::Display| Failure::usage(format!("--set {setting}: {what}"));
+        let knob = set(&mut knobs, name, value).map_err(|error| usage(&error))?;
+        if !may_be(knob) {
+            return Err(usage(&"a bare member has only the knobs of its queue"));
+        }
     }
     Ok(knobs)
 }

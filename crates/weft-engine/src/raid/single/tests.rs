@@ -9,7 +9,7 @@ use weft_units::{
 };
 
 use crate::contract::frame::{Run, Segments, ZERO_FRAME, frames_needed};
-use crate::knobs::SchedulerKind;
+use crate::knobs::{Knob, SchedulerKind};
 use crate::{
     Attr, ClientRequest, Command, Config, Engine, Fault, Flags, Input, MemberInfo, MemberOp,
     MemberState, Notice, Output, ReplyError, RequestOp, SyncAction, Tag, Token, Value, Verb,
@@ -219,6 +219,11 @@ fn requests_that_make_no_sense_are_refused_before_the_member_is_asked() {
         let tag = rig.command(verb);
         assert_eq!(rig.reply(tag), Some(Err(refused.clone())));
     }
+    let tag = rig.command(Verb::Set(Knob::SkipCopy(true)));
+    let refused = ReplyError::Invalid("a bare member has only the knobs of its queue");
+    assert_eq!(rig.reply(tag), Some(Err(refused)));
+    let tag = rig.command(Verb::Set(Knob::Scheduler(SchedulerKind::MqDeadline)));
+    assert_eq!(rig.reply(tag), Some(Ok(())));
     assert!(rig.asked.is_empty() && sealed.asked.is_empty());
     // A trim that the member cannot do anything with is advice that is not taken.
     let (tag, _) = rig.ask(RequestOp::Trim, 0, 4096, Flags::NONE);
