@@ -53,7 +53,7 @@ fn most_at_once(scheduler: SchedulerKind, queue_depth: u32) -> usize {
 
 #[test]
 fn a_disk_has_no_more_at_once_than_the_depth_says() {
-    for scheduler in [SchedulerKind::None, SchedulerKind::MqDeadline] {
+    for scheduler in SchedulerKind::ALL {
         for depth in [1, 2, 5] {
             assert_eq!(most_at_once(scheduler, depth), depth as usize, "{scheduler:?}");
         }
@@ -86,6 +86,7 @@ fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     for (scheduler, depth, sent) in [
         (SchedulerKind::None, 1, 1),
         (SchedulerKind::MqDeadline, 1, 1),
+        (SchedulerKind::Bfq, 1, 1),
         (SchedulerKind::None, 0, 5),
     ] {
         let mut rig = five(scheduler, depth);
@@ -114,7 +115,7 @@ fn what_waits_behind_a_stalled_disk_is_read_round_it() {
 
 #[test]
 fn what_waits_for_a_disk_that_fails_is_given_up_with_it() {
-    for scheduler in [SchedulerKind::None, SchedulerKind::MqDeadline] {
+    for scheduler in SchedulerKind::ALL {
         let mut rig = five(scheduler, 1);
         rig.disks[1].faults.stalled = true;
         let sync = Flags { sync: true, ..Flags::NONE };
@@ -146,7 +147,7 @@ fn another_scheduler_takes_over_what_waits() {
         rig.plug(RequestOp::Write, block * BLOCK, BLOCK, Payload::Tags, sync);
     }
     rig.settle();
-    let values = ["none", "mq-deadline", "none", "mq-deadline"];
+    let values = ["none", "bfq", "mq-deadline", "bfq", "none", "mq-deadline"];
     for value in values {
         rig.steps(5);
         rig.set("scheduler", value);
@@ -160,20 +161,23 @@ fn another_scheduler_takes_over_what_waits() {
 /// Power cuts, faults and administrators, with schedulers and bounds that change.
 #[test]
 fn scripts_with_schedulers_keep_every_promise() {
-    let (mut cuts, mut requests, mut sorted, mut bounded) = (0, 0, 0, 0);
+    let (mut cuts, mut requests, mut sorted, mut fair, mut bounded) = (0, 0, 0, 0, 0);
     for seed in 700_000..700_120 {
         let script = Script::generate(seed, Profile::QUEUES);
         let Knobs { scheduler, queue_depth, .. } = script.options.knobs;
         sorted += u64::from(scheduler == SchedulerKind::MqDeadline);
+        fair += u64::from(scheduler == SchedulerKind::Bfq);
         bounded += u64::from(queue_depth > 0);
         let report = script.run().unwrap_or_else(|failure| panic!("{failure}"));
         cuts += report.coverage.points;
         requests += report.requests;
     }
     println!(
-        "{cuts} cuts, {requests} requests; {sorted} scripts with mq-deadline, {bounded} bounded"
+        "{cuts} cuts, {requests} requests; {sorted} scripts with mq-deadline, {fair} with bfq, \
+         {bounded} bounded"
     );
-    assert!(sorted > 60 && bounded > 60, "{sorted} with mq-deadline, {bounded} bounded");
+    assert!(sorted > 30 && fair > 30, "{sorted} with mq-deadline, {fair} with bfq");
+    assert!(bounded > 60, "{bounded} bounded");
     assert!(cuts > 200 && requests > 2000, "{cuts} cuts, {requests} requests");
 }
 

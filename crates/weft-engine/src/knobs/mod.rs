@@ -10,8 +10,8 @@ use weft_units::{Bytes, FRAME_BYTES, Span};
 
 pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
-    Activation, CacheForm, CheckReads, FlushRule, MqDeadlineKnobs, PlanRule, PriorityRule,
-    RmwLevel, SchedulerKind, StripeSize, Writes,
+    Activation, BfqKnobs, CacheForm, CheckReads, FlushRule, MqDeadlineKnobs, PlanRule,
+    PriorityRule, RmwLevel, SchedulerKind, StripeSize, Writes,
 };
 
 /// Every knob's present value.
@@ -19,6 +19,8 @@ pub use self::value::{
 pub struct Knobs {
     /// Moment at which delayed stripes become held ones (patch 000).
     pub activation: Activation,
+    /// The knobs of the scheduler of that name.
+    pub bfq: BfqKnobs,
     /// Whether a check reads stripes again that are in the cache.
     pub check_reads: CheckReads,
     /// Member flushes that serve a flush request (patch 002).
@@ -73,14 +75,26 @@ pub struct Knobs {
 pub enum Knob {
     /// See [`Knobs::activation`].
     Activation(Activation),
+    /// See [`BfqKnobs::back_seek_max`].
+    BackSeekMax(u32),
+    /// See [`BfqKnobs::back_seek_penalty`].
+    BackSeekPenalty(u32),
     /// See [`Knobs::check_reads`].
     CheckReads(CheckReads),
     /// See [`MqDeadlineKnobs::fifo_batch`].
     FifoBatch(u32),
+    /// See [`BfqKnobs::fifo_expire_async`].
+    FifoExpireAsync(Span),
+    /// See [`BfqKnobs::fifo_expire_sync`].
+    FifoExpireSync(Span),
     /// See [`Knobs::flush_batch`].
     FlushBatch(FlushRule),
     /// See [`MqDeadlineKnobs::front_merges`].
     FrontMerges(bool),
+    /// See [`BfqKnobs::low_latency`].
+    LowLatency(bool),
+    /// See [`BfqKnobs::max_budget`].
+    MaxBudget(u32),
     /// See [`Knobs::max_sectors`].
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
@@ -111,6 +125,12 @@ pub enum Knob {
     Scheduler(SchedulerKind),
     /// See [`Knobs::skip_copy`].
     SkipCopy(bool),
+    /// See [`BfqKnobs::slice_idle`].
+    SliceIdle(Span),
+    /// See [`BfqKnobs::slice_idle`].
+    SliceIdleUs(Span),
+    /// See [`BfqKnobs::strict_guarantees`].
+    StrictGuarantees(bool),
     /// See [`Knobs::stripe_cache_bytes`].
     StripeCacheBytes(Bytes),
     /// See [`Knobs::stripe_cache_form`].
@@ -119,6 +139,8 @@ pub enum Knob {
     StripeCacheSize(u32),
     /// See [`Knobs::stripe_size`].
     StripeSize(StripeSize),
+    /// See [`BfqKnobs::timeout_sync`].
+    TimeoutSync(Span),
     /// See [`MqDeadlineKnobs::write_expire`].
     WriteExpire(Span),
     /// See [`Knobs::writes`].
@@ -170,10 +192,16 @@ impl Knobs {
     pub fn set(&mut self, knob: Knob) {
         match knob {
             Knob::Activation(activation) => self.activation = activation,
+            Knob::BackSeekMax(count) => self.bfq.back_seek_max = count,
+            Knob::BackSeekPenalty(count) => self.bfq.back_seek_penalty = count,
             Knob::CheckReads(from) => self.check_reads = from,
             Knob::FifoBatch(count) => self.mq_deadline.fifo_batch = count,
+            Knob::FifoExpireAsync(span) => self.bfq.fifo_expire_async = span,
+            Knob::FifoExpireSync(span) => self.bfq.fifo_expire_sync = span,
             Knob::FlushBatch(rule) => self.flush_batch = rule,
             Knob::FrontMerges(merges) => self.mq_deadline.front_merges = merges,
+            Knob::LowLatency(on) => self.bfq.low_latency = on,
+            Knob::MaxBudget(count) => self.bfq.max_budget = count,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
             Knob::NoSpaceWait(span) => self.no_space_wait = span,
@@ -189,6 +217,13 @@ impl Knobs {
             Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
             Knob::Scheduler(kind) => self.scheduler = kind,
             Knob::SkipCopy(skip) => self.skip_copy = skip,
+            Knob::SliceIdle(span) | Knob::SliceIdleUs(span) => self.bfq.slice_idle = span,
+            Knob::StrictGuarantees(strict) => {
+                self.bfq.strict_guarantees = strict;
+                if strict {
+                    self.bfq.slice_idle = self.bfq.slice_idle.max(Span::millis(8));
+                }
+            }
             Knob::StripeCacheBytes(bytes) => self.stripe_cache_bytes = bytes,
             Knob::StripeCacheForm(form) => self.stripe_cache_form = form,
             Knob::StripeCacheSize(count) => {
@@ -196,6 +231,7 @@ impl Knobs {
                 self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
             }
             Knob::StripeSize(size) => self.stripe_size = size,
+            Knob::TimeoutSync(span) => self.bfq.timeout_sync = span,
             Knob::WriteExpire(span) => self.mq_deadline.write_expire = span,
             Knob::Writes(writes) => self.writes = writes,
             Knob::WritesStarved(count) => self.mq_deadline.writes_starved = count,
@@ -242,6 +278,7 @@ impl Knobs {
     pub fn md() -> Self {
         Self {
             activation: Activation::default(),
+            bfq: BfqKnobs::default(),
             check_reads: CheckReads::default(),
             flush_batch: FlushRule::Batch,
             max_sectors: Bytes::kib(512),

@@ -50,6 +50,24 @@ pub const TABLE: &[KnobRow] = &[
         },
     },
     KnobRow {
+        name: "back_seek_max",
+        unit: "KiB",
+        range: "0..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "Longest way back to a request of the same queue that does not count as beginning anew.",
+        parse: |text, _| Some(Knob::BackSeekMax(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.bfq.back_seek_max.to_string(),
+    },
+    KnobRow {
+        name: "back_seek_penalty",
+        unit: "factor",
+        range: "1..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "Cost of a way back to a request of the same queue, as a multiple of the way forward.",
+        parse: |text, _| Some(Knob::BackSeekPenalty(number(text, 1, INT_MAX)?)),
+        show: |knobs| knobs.bfq.back_seek_penalty.to_string(),
+    },
+    KnobRow {
         name: "check_reads",
         unit: "word",
         range: "cache | media",
@@ -75,6 +93,26 @@ pub const TABLE: &[KnobRow] = &[
         doc: "Requests of one direction that go in a row before the direction is chosen anew.",
         parse: |text, _| Some(Knob::FifoBatch(number(text, 0, INT_MAX)?)),
         show: |knobs| knobs.mq_deadline.fifo_batch.to_string(),
+    },
+    KnobRow {
+        name: "fifo_expire_async",
+        unit: "milliseconds",
+        range: "1..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "How long a background write waits until its queue is served from there.",
+        parse: |text, _| {
+            Some(Knob::FifoExpireAsync(Span::millis(number(text, 1, INT_MAX)?.into())))
+        },
+        show: |knobs| (knobs.bfq.fifo_expire_async.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
+        name: "fifo_expire_sync",
+        unit: "milliseconds",
+        range: "1..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "How long a read or a write that somebody waits for waits until its queue is served from there.",
+        parse: |text, _| Some(Knob::FifoExpireSync(Span::millis(number(text, 1, INT_MAX)?.into()))),
+        show: |knobs| (knobs.bfq.fifo_expire_sync.0 / 1_000_000).to_string(),
     },
     KnobRow {
         name: "flush_batch",
@@ -119,6 +157,24 @@ pub const TABLE: &[KnobRow] = &[
             }))
         },
         show: |knobs| u8::from(knobs.mq_deadline.front_merges).to_string(),
+    },
+    KnobRow {
+        name: "low_latency",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "block queue (bfq)",
+        doc: "Whether queues that look interactive or like players get more weight for a while.",
+        parse: |text, _| Some(Knob::LowLatency(flag(text)?)),
+        show: |knobs| u8::from(knobs.bfq.low_latency).to_string(),
+    },
+    KnobRow {
+        name: "max_budget",
+        unit: "sectors",
+        range: "0..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "Largest budget of a queue in service; 0 for what the member moves in timeout_sync.",
+        parse: |text, _| Some(Knob::MaxBudget(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.bfq.max_budget.to_string(),
     },
     KnobRow {
         name: "max_sectors_kb",
@@ -293,9 +349,10 @@ pub const TABLE: &[KnobRow] = &[
     KnobRow {
         name: "scheduler",
         unit: "word",
-        range: "none | mq-deadline",
+        range: "none | mq-deadline | bfq",
         origin: "block queue",
-        doc: "What is done with requests that wait for a member: first come, first served, or sorted and merged.",
+        doc: "What is done with requests that wait for a member: first come, first served; \
+              sorted and merged; or shared by weight among those who ask.",
         parse: |text, _| Some(Knob::Scheduler(SchedulerKind::of_name(text)?)),
         show: |knobs| knobs.scheduler.name().into(),
     },
@@ -314,6 +371,35 @@ pub const TABLE: &[KnobRow] = &[
             }))
         },
         show: |knobs| u8::from(knobs.skip_copy).to_string(),
+    },
+    KnobRow {
+        name: "slice_idle",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "How long a member is kept for a queue that may soon have more; 0 never.",
+        parse: |text, _| Some(Knob::SliceIdle(Span::millis(number(text, 0, INT_MAX)?.into()))),
+        show: |knobs| (knobs.bfq.slice_idle.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
+        name: "slice_idle_us",
+        unit: "microseconds",
+        range: "0..=4294967295",
+        origin: "block queue (bfq)",
+        doc: "The same as slice_idle, in microseconds.",
+        parse: |text, _| {
+            Some(Knob::SliceIdleUs(Span(u64::from(number(text, 0, u32::MAX)?) * 1000)))
+        },
+        show: |knobs| (knobs.bfq.slice_idle.0 / 1000).to_string(),
+    },
+    KnobRow {
+        name: "strict_guarantees",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "block queue (bfq)",
+        doc: "Whether a member gets one request at a time, and is kept for whoever is in service; setting it raises slice_idle to 8 ms.",
+        parse: |text, _| Some(Knob::StrictGuarantees(flag(text)?)),
+        show: |knobs| u8::from(knobs.bfq.strict_guarantees).to_string(),
     },
     KnobRow {
         name: "stripe_cache_bytes",
@@ -377,6 +463,15 @@ pub const TABLE: &[KnobRow] = &[
         },
     },
     KnobRow {
+        name: "timeout_sync",
+        unit: "milliseconds",
+        range: "1..=2147483647",
+        origin: "block queue (bfq)",
+        doc: "How long a queue is in service at most.",
+        parse: |text, _| Some(Knob::TimeoutSync(Span::millis(number(text, 1, INT_MAX)?.into()))),
+        show: |knobs| (knobs.bfq.timeout_sync.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
         name: "write_expire",
         unit: "milliseconds",
         range: "0..=2147483647",
@@ -421,6 +516,14 @@ const INT_MAX: u32 = i32::MAX as u32;
 
 fn number(text: &str, min: u32, max: u32) -> Option<u32> {
     text.parse().ok().filter(|value| (min..=max).contains(value))
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
 }
 
 /// Seconds with up to three decimals, as md's `safe_mode_delay`.

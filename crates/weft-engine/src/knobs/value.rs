@@ -200,6 +200,8 @@ mod tests {
 /// Names a scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SchedulerKind {
+    /// Shares by weight among those who ask: budget fair queueing.
+    Bfq,
     /// First come, first served.
     #[default]
     None,
@@ -209,12 +211,13 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// Every scheduler, by name.
-    pub const ALL: [Self; 2] = [Self::MqDeadline, Self::None];
+    pub const ALL: [Self; 3] = [Self::Bfq, Self::MqDeadline, Self::None];
 
     /// Its name, as in `/sys/block/X/queue/scheduler`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Bfq => "bfq",
             Self::MqDeadline => "mq-deadline",
             Self::None => "none",
         }
@@ -224,6 +227,45 @@ impl SchedulerKind {
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Knobs of BFQ, named as in `/sys/block/X/queue/iosched/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BfqKnobs {
+    /// Time for which a member is kept for a queue that may soon have more. Zero: never.
+    pub slice_idle: Span,
+    /// Whether a member gets one request at a time, and is kept for whoever is in service.
+    pub strict_guarantees: bool,
+    /// Whether queues that look interactive or like players get more weight for a while.
+    pub low_latency: bool,
+    /// Longest time that a queue is in service.
+    pub timeout_sync: Span,
+    /// Largest budget in sectors. Zero: what the member moves in `timeout_sync`.
+    pub max_budget: u32,
+    /// Time from the arrival of a request that somebody waits for to its deadline.
+    pub fifo_expire_sync: Span,
+    /// Time from the arrival of a background write to its deadline.
+    pub fifo_expire_async: Span,
+    /// Longest way back to a request of the same queue, in KiB.
+    pub back_seek_max: u32,
+    /// Cost of a way back, as a multiple of the same way forward.
+    pub back_seek_penalty: u32,
+}
+
+impl Default for BfqKnobs {
+    fn default() -> Self {
+        Self {
+            slice_idle: Span::millis(8),
+            strict_guarantees: false,
+            low_latency: true,
+            timeout_sync: Span::millis(125),
+            max_budget: 0,
+            fifo_expire_sync: Span::millis(125),
+            fifo_expire_async: Span::millis(250),
+            back_seek_max: 16_384,
+            back_seek_penalty: 2,
+        }
     }
 }
 

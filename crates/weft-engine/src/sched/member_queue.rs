@@ -34,12 +34,13 @@ use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
-use crate::knobs::{CacheForm, Knobs, MqDeadlineKnobs, SchedulerKind};
+use crate::knobs::{BfqKnobs, CacheForm, Knobs, MqDeadlineKnobs, SchedulerKind};
 
 /// Settings of the queues of a volume's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,
+    pub(crate) bfq: BfqKnobs,
     pub(crate) mq_deadline: MqDeadlineKnobs,
     /// Largest command that merging makes.
     pub(crate) max: Sectors,
@@ -54,6 +55,7 @@ impl QueueSettings {
     pub(crate) fn of(knobs: &Knobs) -> Self {
         Self {
             scheduler: knobs.scheduler,
+            bfq: knobs.bfq,
             mq_deadline: knobs.mq_deadline,
             max: knobs.max_sectors.sectors_floor(),
             depth: knobs.queue_depth,
@@ -119,6 +121,7 @@ impl<T> MemberQueue<T> {
             device,
             settings: QueueSettings {
                 scheduler: SchedulerKind::None,
+                bfq: BfqKnobs::default(),
                 mq_deadline: MqDeadlineKnobs::default(),
                 max: Sectors::ZERO,
                 depth: 0,
@@ -150,7 +153,7 @@ impl<T> MemberQueue<T> {
         let waiting = self.take_waiting();
         assert!(self.is_empty() && self.scheduler.is_empty(), "nothing waits twice");
         self.settings = settings;
-        self.scheduler = Scheduler::new(&settings);
+        self.scheduler = Scheduler::new(&settings, self.device);
         self.last = [Last::NONE; 2];
         self.in_flight = in_flight;
         self.plugged = None;

@@ -3,6 +3,7 @@
 //! All schedulers are behind `Scheduler`: a request is inserted, dispatched when the member has
 //! room, and completed. [`SchedulerKind`] has their names.
 
+pub mod bfq;
 pub(crate) mod member_queue;
 pub(crate) mod merge;
 pub mod mq_deadline;
@@ -11,9 +12,11 @@ pub(crate) mod request;
 
 use weft_units::Time;
 
+use self::bfq::Bfq;
 use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
+use crate::contract::member::DeviceTraits;
 use crate::knobs::SchedulerKind;
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
@@ -21,6 +24,7 @@ pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 /// A scheduler with what waits in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler {
+    Bfq(Box<Bfq>),
     None(Fifo),
     MqDeadline(Box<MqDeadline>),
 }
@@ -32,8 +36,9 @@ impl Default for Scheduler {
 }
 
 impl Scheduler {
-    fn new(settings: &QueueSettings) -> Self {
+    fn new(settings: &QueueSettings, device: DeviceTraits) -> Self {
         match settings.scheduler {
+            SchedulerKind::Bfq => Self::Bfq(Box::new(Bfq::new(settings.bfq, settings.max, device))),
             SchedulerKind::MqDeadline => {
                 let queue = MqDeadline::new(settings.mq_deadline, settings.max);
                 Self::MqDeadline(Box::new(queue))
@@ -45,6 +50,7 @@ impl Scheduler {
     /// Queues a request, or makes it a part of a queued one.
     fn insert(&mut self, request: &QueuedRequest, now: Time) {
         match self {
+            Self::Bfq(queues) => queues.insert(request, now),
             Self::None(fifo) => fifo.insert(request),
             Self::MqDeadline(queue) => {
                 queue.insert(request, now);
@@ -55,14 +61,16 @@ impl Scheduler {
     /// The next request for the member, with what was merged into it.
     fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         match self {
+            Self::Bfq(queues) => queues.dispatch(now),
             Self::None(fifo) => fifo.dispatch(),
             Self::MqDeadline(queue) => queue.dispatch(now),
         }
     }
 
     /// The member has ended a dispatched request.
-    fn completed(&mut self, receipt: Receipt, _now: Time) {
+    fn completed(&mut self, receipt: Receipt, now: Time) {
         match self {
+            Self::Bfq(queues) => queues.completed(receipt, now),
             Self::None(_) => {}
             Self::MqDeadline(queue) => queue.completed(receipt),
         }
@@ -71,6 +79,7 @@ impl Scheduler {
     /// When there may be something to dispatch though no request is completed.
     fn next_wake(&self, now: Time) -> Option<Time> {
         match self {
+            Self::Bfq(queues) => queues.next_wake(),
             Self::None(_) => None,
             Self::MqDeadline(queue) => queue.next_wake(now),
         }
@@ -79,6 +88,7 @@ impl Scheduler {
     /// Number of requests that wait; one that was merged is a part of another.
     fn waiting(&self) -> usize {
         match self {
+            Self::Bfq(queues) => queues.waiting(),
             Self::None(fifo) => fifo.waiting(),
             Self::MqDeadline(queue) => queue.waiting(),
         }
@@ -86,6 +96,7 @@ impl Scheduler {
 
     fn is_empty(&self) -> bool {
         match self {
+            Self::Bfq(queues) => queues.is_empty(),
             Self::None(fifo) => fifo.waiting() == 0,
             Self::MqDeadline(queue) => queue.is_empty(),
         }
@@ -94,6 +105,7 @@ impl Scheduler {
     /// Forgets what waits, not what was dispatched.
     fn clear_waiting(&mut self) {
         match self {
+            Self::Bfq(queues) => queues.clear_waiting(),
             Self::None(fifo) => fifo.clear(),
             Self::MqDeadline(queue) => queue.clear_waiting(),
         }

@@ -576,14 +576,17 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
 }
 
 /// Knobs of the queues of members, with values that make requests wait, and be sorted.
-const QUEUES: [(&str, &[&str]); 7] = [
+const QUEUES: [(&str, &[&str]); 10] = [
     ("flush_batch", &["batch", "serial"]),
-    ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline"]),
+    ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"]),
     ("queue_depth", &["0", "1", "1", "2", "7"]),
     ("fifo_batch", &["1", "4", "16"]),
     ("front_merges", &["0", "1"]),
     ("read_expire", &["0", "1", "500"]),
     ("writes_starved", &["0", "2"]),
+    ("slice_idle", &["0", "8", "8"]),
+    ("strict_guarantees", &["0", "0", "1"]),
+    ("timeout_sync", &["1", "125"]),
 ];
 
 const KNOBS: [(&str, &str); 28] = [

@@ -300,11 +300,11 @@ fn write_with_preflush_waits_for_a_flush_and_ends_with_its_error() {
     }
 }
 
-/// A member that takes one command at a time: requests wait in its queue, with `none` and with
-/// `mq-deadline`, which merges those that wait.
+/// A member that takes one command at a time: requests wait in its queue, with `none` and with the
+/// others, which merge those that wait.
 #[test]
 fn requests_that_wait_in_the_queue_of_the_member_are_all_answered() {
-    for scheduler in [SchedulerKind::None, SchedulerKind::MqDeadline] {
+    for scheduler in SchedulerKind::ALL {
         for fault in [None, Some(Fault::NoSpace)] {
             let mut rig = Rig::new(|member| member.device.depth = Some(1));
             let mut config = rig.config.clone();

@@ -11,7 +11,7 @@ const MQ: SchedulerKind = SchedulerKind::MqDeadline;
 
 fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     let (mq_deadline, max) = (MqDeadlineKnobs::default(), Sectors(1024));
-    QueueSettings { scheduler, mq_deadline, max, depth, plugs: false }
+    QueueSettings { scheduler, bfq: BfqKnobs::default(), mq_deadline, max, depth, plugs: false }
 }
 
 /// A queue, and what was sent: where each command begins, its sectors, and whose requests it has.

@@ -1,0 +1,153 @@
+//! Habits of whoever feeds a queue: how far its requests lie apart, how long it thinks, how busy
+//! it keeps the queue.
+//!
+//! *Seeky*: of the last 32 requests more than 19 began far from the end of the one before (more than
+//! 800 sectors; on flash only small requests count). *Thinks for long*: the mean time from the end
+//! of its last request to the next one is more than half of `slice_idle`. *I/O bound*: its queue was
+//! busy for four fifths of the last 200 ms.
+//!
+//! Source   io-schedulers.md §2.4, §2.6
+
+use weft_units::{Sectors, Span, Time};
+
+/// Where the last 32 requests of a queue began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeekHistory {
+    far: u32,
+    /// End of the last one.
+    end: Sectors,
+}
+
+impl SeekHistory {
+    pub(super) const fn new() -> Self {
+        Self { far: 1, end: Sectors::ZERO }
+    }
+
+    pub(super) fn add(&mut self, first: Sectors, len: Sectors, rotational: bool) {
+        self.far = self.far << 1 | u32::from(is_far(self.end, first, len, rotational));
+        self.end = first + len;
+    }
+
+    pub(super) fn is_seeky(&self) -> bool {
+        self.far.count_ones() > SEEKY
+    }
+}
+
+/// Whether a request lies far from the end of the one before.
+pub(super) fn is_far(end: Sectors, first: Sectors, len: Sectors, rotational: bool) -> bool {
+    first.0.abs_diff(end.0) > FAR.0 && (rotational || len < SMALL_ON_FLASH)
+}
+
+/// Time between the end of a request and the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThinkTime {
+    /// Of samples, 256 for each, fading.
+    count: u64,
+    total: u64,
+    mean: u64,
+    long: bool,
+}
+
+impl ThinkTime {
+    pub(super) const fn new() -> Self {
+        Self { count: 0, total: 0, mean: 0, long: false }
+    }
+
+    /// A request came so long after the end of the one before.
+    pub(super) fn add(&mut self, thought: Span, slice_idle: Span) {
+        let thought = thought.0.min(2 * slice_idle.0);
+        self.count = (7 * self.count + 256) / 8;
+        self.total = (7 * self.total + 256 * thought) / 8;
+        self.mean = (self.total + 128) / self.count;
+        self.long = self.count > ENOUGH && self.mean > slice_idle.0 / 2;
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.long
+    }
+}
+
+/// Share of time in which a queue had requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Intensity {
+    since: Time,
+    idle: Span,
+    pub(super) io_bound: bool,
+}
+
+impl Intensity {
+    pub(super) const fn new(now: Time) -> Self {
+        Self { since: now, idle: Span::ZERO, io_bound: true }
+    }
+
+    /// A queue is busy again, after so long.
+    pub(super) fn add(&mut self, idle: Span, now: Time) {
+        self.idle = Span(self.idle.0 + idle.0);
+        let window = now.since(self.since);
+        self.io_bound = window.0.saturating_sub(self.idle.0) * 5 >= window.0 * 4;
+        if window > WINDOW {
+            self.since = Time(now.0 - window.0 / 2);
+            self.idle = Span(self.idle.0.min(window.0) / 2);
+        }
+    }
+}
+
+/// Seeky requests of 32 up to which a queue is not seeky.
+const SEEKY: u32 = 19;
+
+/// Sectors between two requests up to which they are near.
+const FAR: Sectors = Sectors(800);
+
+/// Sectors from which on a request on flash is worth its seek.
+const SMALL_ON_FLASH: Sectors = Sectors(64);
+
+/// Count from which on the mean means something: the third sample.
+const ENOUGH: u64 = 80;
+
+const WINDOW: Span = Span::millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_far_requests_of_32_are_seeky_and_large_ones_on_flash_are_not() {
+        let mut history = SeekHistory::new();
+        for step in 1..20 {
+            history.add(Sectors(step * 10_000), Sectors(8), false);
+            assert_eq!(history.is_seeky(), step == 19, "{step}");
+        }
+        assert!(history.far != u32::MAX);
+        let mut large = SeekHistory::new();
+        let mut disk = SeekHistory::new();
+        for step in 1..40 {
+            large.add(Sectors(step * 10_000), Sectors(64), false);
+            disk.add(Sectors(step * 10_000), Sectors(64), true);
+        }
+        assert!(!large.is_seeky() && disk.far == u32::MAX);
+    }
+
+    #[test]
+    fn the_third_long_thought_tells() {
+        let mut think = ThinkTime::new();
+        for count in 1..=3 {
+            think.add(Span::millis(5), Span::millis(8));
+            assert_eq!(think.is_long(), count == 3);
+        }
+        (0..20).for_each(|_| think.add(Span::millis(1), Span::millis(8)));
+        assert!(!think.is_long());
+    }
+
+    #[test]
+    fn whoever_is_busy_for_four_fifths_is_io_bound() {
+        let mut busy = Intensity::new(Time(0));
+        for step in 1..=30 {
+            busy.add(Span::millis(1), Time(0) + Span::millis(step * 10));
+        }
+        assert!(busy.io_bound);
+        for step in 31..=90 {
+            busy.add(Span::millis(3), Time(0) + Span::millis(step * 10));
+        }
+        assert!(!busy.io_bound);
+    }
+}

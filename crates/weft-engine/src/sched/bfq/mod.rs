@@ -1,0 +1,34 @@
+//! BFQ: the member belongs to one queue at a time, and each gets its share by weight.
+//!
+//! ```text
+//! scheduler.rs     a request comes, goes to the member, is completed
+//! slot.rs          one queue in service: how its slot begins and ends, what it is charged
+//! service_tree.rs  B-WF2Q+: whose slot is next
+//! budget.rs        how much a slot may move; peak_rate.rs: how much the member can move
+//! idling.rs        whether the member is kept for a queue that has run empty
+//! queue.rs         queues by source; history.rs: habits of a source; weights.rs: are all equal?
+//! request_pool.rs  requests of a queue: sorted, by age, merged
+//! treap.rs         sorted sets in a slab
+//! stats.rs         reasons of decisions, counted
+//! ```
+//!
+//! Source   io-schedulers.md §2; P. Valente and M. Andreolini, "Improving application responsiveness
+//!          with the BFQ disk I/O scheduler", 2012; Documentation/block/bfq-iosched.rst
+
+mod budget;
+mod history;
+mod idling;
+mod peak_rate;
+mod queue;
+mod request_pool;
+mod scheduler;
+mod service_tree;
+mod slot;
+mod stats;
+mod treap;
+mod weights;
+
+use self::queue::QueueId;
+
+pub use self::scheduler::Bfq;
+pub use self::stats::{BfqStats, ExpireReason, IdleReason};

@@ -1,0 +1,173 @@
+//! Peak rate: how many sectors a member moves in a microsecond when it is asked in order.
+//!
+//! Dispatches are counted for about a second. An interval with fewer than 32 of them, or shorter
+//! than 300 ms, says nothing. One with few sequential dispatches says something only if it was
+//! faster than what is believed. The more sequential dispatches and the longer the interval, the
+//! more it counts.
+//!
+//! Inputs   dispatches and completions
+//! Answer   [`PeakRate::sectors_in`]: what the member moves in a time
+//! Source   io-schedulers.md §2.3
+
+use weft_units::{Sectors, Span, Time};
+
+use super::history::is_far;
+
+/// The estimate, and the interval that is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeakRate {
+    rotational: bool,
+    /// Sectors in a microsecond, in units of 2^-16.
+    rate: u64,
+    samples: u64,
+    sequential: u64,
+    sectors: u64,
+    /// The largest recent request.
+    largest: u64,
+    began: Time,
+    dispatched: Time,
+    completed: Time,
+    end: Sectors,
+}
+
+impl PeakRate {
+    pub(super) const fn new(rotational: bool) -> Self {
+        let reference = if rotational { REFERENCE_DISK } else { REFERENCE_FLASH };
+        Self {
+            rotational,
+            rate: reference * 2 / 3,
+            samples: 0,
+            sequential: 0,
+            sectors: 0,
+            largest: 0,
+            began: Time(0),
+            dispatched: Time(0),
+            completed: Time(0),
+            end: Sectors::ZERO,
+        }
+    }
+
+    /// What the member moves in a time.
+    pub(super) const fn sectors_in(&self, span: Span) -> u64 {
+        (self.rate * (span.0 / 1000)) >> RATE_SHIFT
+    }
+
+    /// A request goes to the member, which has so many others. Whether the estimate is a new one.
+    pub(super) fn on_dispatch(
+        &mut self,
+        first: Sectors,
+        len: Sectors,
+        others: u32,
+        now: Time,
+    ) -> bool {
+        let before = self.rate;
+        let was_busy = others > 0 || now.since(self.completed) < SOON;
+        if self.samples > 0 && others == 0 && now.since(self.dispatched) > IDLE_GAP {
+            self.close();
+        }
+        if self.samples == 0 {
+            (self.began, self.sequential, self.sectors, self.largest) = (now, 0, 0, 0);
+        } else if was_busy && !is_far(self.end, first, len, self.rotational) {
+            self.sequential += 1;
+        }
+        self.samples += 1;
+        self.sectors += len.0;
+        self.largest =
+            if self.samples.is_multiple_of(32) { len.0 } else { self.largest.max(len.0) };
+        (self.end, self.dispatched) = (first + len, now);
+        if now.since(self.began) >= INTERVAL {
+            self.close();
+        }
+        self.rate != before
+    }
+
+    /// The member has ended a request. Whether the estimate is a new one.
+    pub(super) fn on_complete(&mut self, now: Time) -> bool {
+        let before = self.rate;
+        let took = now.since(self.dispatched.max(self.completed));
+        self.completed = now;
+        // Slower than a sector in a microsecond: there were breaks in this interval.
+        if self.samples > 0 && took > SOON && self.largest * 1000 < took.0 {
+            self.close();
+        }
+        self.rate != before
+    }
+
+    fn close(&mut self) {
+        let (samples, sequential) = (self.samples, self.sequential);
+        self.samples = 0;
+        let span = self.dispatched.since(self.began).max(self.completed.since(self.began));
+        if samples < MIN_SAMPLES || span < MIN_INTERVAL {
+            return;
+        }
+        let rate = (self.sectors << RATE_SHIFT) / (span.0 / 1000);
+        let slower = rate <= self.rate;
+        if sequential * 4 < samples * 3 && slower || rate > MAX_RATE {
+            return;
+        }
+        let counts = (9 * sequential / samples * span.0 / INTERVAL.0).min(8);
+        if counts == 0 {
+            return;
+        }
+        let rest = 10 - counts;
+        self.rate = (self.rate * (rest - 1) / rest + rate / rest).max(1);
+    }
+}
+
+/// Rates of common devices, of which a new member is believed to reach two thirds.
+const REFERENCE_DISK: u64 = 14_000;
+const REFERENCE_FLASH: u64 = 33_000;
+
+const RATE_SHIFT: u32 = 16;
+
+/// 10 GB/s; what is faster was not measured well.
+const MAX_RATE: u64 = 20 << RATE_SHIFT;
+
+const INTERVAL: Span = Span::secs(1);
+const MIN_INTERVAL: Span = Span::millis(300);
+const MIN_SAMPLES: u64 = 32;
+
+/// Time without a request after which a member has not been asked for all that it can.
+const IDLE_GAP: Span = Span::millis(100);
+
+const SOON: Span = Span::millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many requests of 128 sectors, each of them a while after the one before.
+    fn run(peak: &mut PeakRate, count: u64, apart: u64, every: Span) -> Vec<u64> {
+        let (mut now, mut rates) = (peak.dispatched, Vec::new());
+        for number in 0..count {
+            now = now + every;
+            let first = Sectors(number * apart);
+            let before = peak.rate;
+            peak.on_dispatch(first, Sectors(if apart > 8 { 8 } else { apart }), 4, now);
+            peak.on_complete(now);
+            if peak.rate != before {
+                rates.push(peak.rate);
+            }
+        }
+        rates
+    }
+
+    #[test]
+    fn statement_b19_sequential_requests_lead_to_their_rate_and_random_ones_never_lower_it() {
+        let mut peak = PeakRate::new(false);
+        assert_eq!(peak.rate, 22_000);
+        // The kernel's own steps on a device of 2097 x 2^-16 sectors in a microsecond.
+        let rates = run(&mut peak, 60_000, 8, Span(250_000));
+        let kernel = [12_047, 7_108, 4_631, 3_415];
+        for (rate, kernel) in rates.iter().zip(kernel) {
+            assert!(rate.abs_diff(kernel) < kernel / 40, "{rates:?}");
+        }
+        let steady = 8 * 65_536 / 250;
+        let close = rates.iter().position(|rate| rate.abs_diff(steady) * 20 < steady);
+        assert!(close.is_some_and(|step| step < 10), "{rates:?}");
+        let mut random = PeakRate::new(true);
+        assert!(run(&mut random, 100_000, 5_000, Span(250_000)).is_empty());
+        // The twin: random ones that are faster than what is believed raise it.
+        assert!(run(&mut random, 600_000, 5_000, Span(2_000)).iter().all(|rate| *rate > 9_333));
+    }
+}

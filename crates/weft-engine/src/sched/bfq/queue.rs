@@ -1,0 +1,237 @@
+//! Queues of BFQ: one for each source of requests that somebody waits for, and shared ones for
+//! background writes.
+//!
+//! A source is a client, a resync or the array's own bookkeeping, with its class and its level or
+//! weight. Background writes (nobody waits for one) go to one queue for each class and level, whoever
+//! they come from. A queue that has not been used for a minute gives its place to a new one.
+//!
+//! Source   io-schedulers.md §2.0, §2.1, §5.3.6
+
+use weft_units::{ClientId, Span, Time};
+
+use super::history::{Intensity, SeekHistory, ThinkTime};
+use super::request_pool::Backlog;
+use super::service_tree::ServiceTrees;
+use crate::contract::input::{Attr, Class, Origin};
+use crate::sched::request::{Direction, IoPriority};
+
+/// Name of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct QueueId(pub(super) u32);
+
+/// What tells queues apart: source, class, level or weight, packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QueueKey(u64);
+
+/// A queue with what is known of its source.
+#[derive(Clone, Debug)]
+pub(super) struct BfqQueue {
+    pub(super) key: QueueKey,
+    pub(super) class: IoPriority,
+    /// Weight by level or by attribute.
+    pub(super) base_weight: u32,
+    /// Factor by which its weight is raised for a while; 1 for none.
+    pub(super) raising: u32,
+    /// Whether somebody waits for its requests.
+    pub(super) sync: bool,
+    pub(super) backlog: Backlog,
+    /// Requests at the member.
+    pub(super) in_driver: u32,
+    /// Whether it asks or is in service.
+    pub(super) busy: bool,
+    /// The weight that it is counted under.
+    pub(super) counted: Option<u32>,
+    /// Budget by what it was served before.
+    pub(super) own_budget: u64,
+    /// Whether it left its slot early, and may go on with the rest of its budget.
+    pub(super) may_resume: bool,
+    /// Whether the FIFO was looked at in this slot.
+    pub(super) fifo_looked: bool,
+    pub(super) seeks: SeekHistory,
+    pub(super) think: ThinkTime,
+    pub(super) intensity: Intensity,
+    /// When its last request was completed; its creation before that.
+    pub(super) ended: Time,
+}
+
+impl BfqQueue {
+    fn new(key: QueueKey, attr: Attr, sync: bool, own_budget: u64, now: Time) -> Self {
+        let class = IoPriority::of(attr.class);
+        let base_weight = match attr.weight {
+            0 => (8 - u32::from(level(attr.class))) * 10,
+            weight => u32::from(weight).min(WEIGHT_MAX),
+        };
+        Self {
+            key,
+            class,
+            base_weight,
+            raising: 1,
+            sync,
+            backlog: Backlog::EMPTY,
+            in_driver: 0,
+            busy: false,
+            counted: None,
+            own_budget,
+            may_resume: false,
+            fifo_looked: false,
+            seeks: SeekHistory::new(),
+            think: ThinkTime::new(),
+            intensity: Intensity::new(now),
+            ended: now,
+        }
+    }
+
+    /// Weight in service.
+    pub(super) fn weight(&self) -> u32 {
+        self.base_weight * self.raising
+    }
+
+    /// Whether it has no request that was not dispatched.
+    pub(super) fn is_empty(&self) -> bool {
+        self.backlog.len == 0
+    }
+
+    /// Whether it may be given to another source.
+    fn is_disposable(&self, now: Time) -> bool {
+        !self.busy && self.in_driver == 0 && now.since(self.ended) > UNUSED
+    }
+}
+
+impl QueueKey {
+    /// That of a request. Whether somebody waits for it.
+    pub(super) fn of(attr: &Attr, direction: Direction) -> (Self, bool) {
+        let sync = direction == Direction::Read || !attr.background;
+        let source = match (sync, attr.origin) {
+            (false, _) => 0,
+            (true, Origin::Client(ClientId(client))) => 1 | u64::from(client) << 2,
+            (true, Origin::Metadata) => 2,
+            (true, Origin::Sync) => 3,
+        };
+        let class = IoPriority::of(attr.class) as u64;
+        let level = u64::from(level(attr.class));
+        let key = source | class << 34 | level << 36 | u64::from(attr.weight) << 40;
+        (Self(key), sync)
+    }
+
+    /// A place to look for it first, below a power of two.
+    fn hash(self, size: usize) -> usize {
+        let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (size - 1)
+    }
+}
+
+/// Level of a class, 0 (high) to 7.
+fn level(class: Class) -> u8 {
+    match class {
+        Class::BestEffort(level) | Class::RealTime(level) => level.min(7),
+        Class::Idle => 7,
+        Class::None => 4,
+    }
+}
+
+/// All queues of a member, and their names by key.
+#[derive(Clone, Debug)]
+pub(super) struct Queues {
+    all: Vec<BfqQueue>,
+    /// Those that can be given away.
+    free: Vec<QueueId>,
+    /// Open addressing: a queue, or none.
+    by_key: Vec<Option<QueueId>>,
+    /// Number at which it is next looked for unused ones.
+    look_at: usize,
+}
+
+impl Queues {
+    pub(super) fn new() -> Self {
+        Self { all: Vec::new(), free: Vec::new(), by_key: vec![None; 16], look_at: 64 }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, queue: QueueId) -> &BfqQueue {
+        &self.all[queue.0 as usize]
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, queue: QueueId) -> &mut BfqQueue {
+        &mut self.all[queue.0 as usize]
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = QueueId> + use<> {
+        (0..self.all.len() as u32).map(QueueId)
+    }
+
+    /// The queue of a key.
+    pub(super) fn find(&self, key: QueueKey) -> Option<QueueId> {
+        let mut at = key.hash(self.by_key.len());
+        while let Some(queue) = self.by_key[at] {
+            if self.at(queue).key == key {
+                return Some(queue);
+            }
+            at = (at + 1) & (self.by_key.len() - 1);
+        }
+        None
+    }
+
+    /// A new queue for a key.
+    pub(super) fn create(
+        &mut self,
+        key: QueueKey,
+        attr: Attr,
+        sync: bool,
+        own_budget: u64,
+        trees: &mut ServiceTrees,
+        now: Time,
+    ) -> QueueId {
+        if self.free.is_empty() && self.all.len() >= self.look_at {
+            self.collect(trees, now);
+            self.look_at = 64.max(2 * (self.all.len() - self.free.len()));
+        }
+        let new = BfqQueue::new(key, attr, sync, own_budget, now);
+        let queue = if let Some(queue) = self.free.pop() {
+            *self.at_mut(queue) = new;
+            queue
+        } else {
+            self.all.push(new);
+            trees.add()
+        };
+        assert!((queue.0 as usize) < self.all.len(), "a queue and an entity for each number");
+        if self.all.len() * 2 > self.by_key.len() {
+            self.by_key = vec![None; 2 * self.by_key.len()];
+            for queue in self.ids() {
+                self.enter(queue);
+            }
+        } else {
+            self.enter(queue);
+        }
+        queue
+    }
+
+    /// Gives up the queues that are not used.
+    fn collect(&mut self, trees: &ServiceTrees, now: Time) {
+        for queue in self.ids() {
+            if self.at(queue).is_disposable(now) && trees.is_forgotten(queue) {
+                self.free.push(queue);
+            }
+        }
+        self.by_key.fill(None);
+        for queue in self.ids() {
+            if !self.free.contains(&queue) {
+                self.enter(queue);
+            }
+        }
+    }
+
+    fn enter(&mut self, queue: QueueId) {
+        let mut at = self.at(queue).key.hash(self.by_key.len());
+        while self.by_key[at].is_some() {
+            at = (at + 1) & (self.by_key.len() - 1);
+        }
+        self.by_key[at] = Some(queue);
+    }
+}
+
+/// The kernel's largest weight.
+pub(super) const WEIGHT_MAX: u32 = 1000;
+
+/// Time after which a queue without requests is not kept for its source.
+const UNUSED: Span = Span::secs(60);

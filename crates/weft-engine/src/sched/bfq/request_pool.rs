@@ -1,0 +1,295 @@
+//! Requests of all queues: sorted by place within a queue, listed by age, merged with neighbours.
+//!
+//! A request that begins where a queued one of the same queue and direction ends (or ends where one
+//! begins) becomes a part of it. The search for the place of a new request finds both neighbours.
+//!
+//! Which request of a queue is next: the first one of the FIFO if it has waited for longer than
+//! `fifo_expire_*`, which is looked at once in a slot. Else the nearest one beyond the last: metadata
+//! before data; back within `back_seek_max` counts as `back_seek_penalty` times the way; farther
+//! back as a new beginning.
+//!
+//! A dispatched request keeps its record until it is completed.
+//!
+//! Knobs    `back_seek_max`, `back_seek_penalty`, `max_sectors_kb`
+//! Source   io-schedulers.md §2.7
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{Sectors, Time};
+
+use super::QueueId;
+use super::treap::{Member, Set, Treaps};
+use crate::knobs::BfqKnobs;
+use crate::sched::request::{Direction, QueuedRequest};
+
+/// Name of a request here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestId(pub(super) u32);
+
+/// A request, queued or dispatched.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) first: Sectors,
+    pub(super) len: Sectors,
+    pub(super) direction: Direction,
+    pub(super) meta: bool,
+    merges: bool,
+    pub(super) queue: QueueId,
+    deadline: Time,
+    older: u32,
+    newer: u32,
+    pub(super) ids: SmallVec<[u64; 4]>,
+}
+
+impl Member for Record {
+    const LOW: bool = false;
+
+    #[inline]
+    fn before(&self, other: &Self) -> bool {
+        self.first < other.first
+    }
+}
+
+/// The requests of one queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backlog {
+    sorted: Set,
+    oldest: u32,
+    newest: u32,
+    pub(super) len: u32,
+    /// The one that is dispatched next.
+    pub(super) head: Option<RequestId>,
+}
+
+impl Backlog {
+    pub(super) const EMPTY: Self =
+        Self { sorted: Set::EMPTY, oldest: NIL, newest: NIL, len: 0, head: None };
+}
+
+/// Consequence of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inserted {
+    pub(super) id: RequestId,
+    /// Number of queued requests that it became a part of, or that became a part of another one.
+    pub(super) merged: u32,
+}
+
+/// Records of requests, and which of them are free.
+#[derive(Clone, Debug)]
+pub(super) struct RequestPool {
+    records: Treaps<Record>,
+    free: Vec<u32>,
+    max: Sectors,
+}
+
+impl RequestPool {
+    pub(super) fn new(max: Sectors) -> Self {
+        Self { records: Treaps::new(), free: Vec::new(), max }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, id: RequestId) -> &Record {
+        self.records.at(id.0)
+    }
+
+    pub(super) fn at_mut(&mut self, id: RequestId) -> &mut Record {
+        self.records.at_mut(id.0)
+    }
+
+    /// The oldest request of a queue.
+    pub(super) fn oldest(&self, of: &Backlog) -> Option<RequestId> {
+        (of.oldest != NIL).then_some(RequestId(of.oldest))
+    }
+
+    /// Queues a request, or makes it a part of a queued one. The head is the caller's.
+    pub(super) fn insert(
+        &mut self,
+        of: &mut Backlog,
+        queue: QueueId,
+        request: &QueuedRequest,
+        deadline: Time,
+    ) -> Inserted {
+        let record = Record {
+            first: request.first,
+            len: request.len,
+            direction: request.direction,
+            meta: request.attr.meta,
+            merges: request.merges,
+            queue,
+            deadline,
+            older: of.newest,
+            newer: NIL,
+            ids: smallvec![request.id],
+        };
+        let spot = self.records.locate(of.sorted, &record);
+        if request.merges {
+            if let Some(back) = spot.previous.filter(|at| self.adjoins(*at, &record, false)) {
+                let merged = 1 + self.grow_back(of, back, &record, spot.next);
+                return Inserted { id: RequestId(back), merged };
+            }
+            if let Some(front) = spot.next.filter(|at| self.adjoins(*at, &record, true)) {
+                let grown = self.records.at_mut(front);
+                // Nobody stands between the old beginning and the new one.
+                grown.first = record.first;
+                grown.len += record.len;
+                grown.ids.insert(0, request.id);
+                return Inserted { id: RequestId(front), merged: 1 };
+            }
+        }
+        let place = if let Some(place) = self.free.pop() {
+            *self.records.at_mut(place) = record;
+            place
+        } else {
+            self.records.push(record)
+        };
+        self.records.insert_at(&mut of.sorted, place, spot);
+        if of.newest == NIL {
+            of.oldest = place;
+        } else {
+            self.records.at_mut(of.newest).newer = place;
+        }
+        of.newest = place;
+        of.len += 1;
+        Inserted { id: RequestId(place), merged: 0 }
+    }
+
+    /// Whether a record ends where another begins (or begins where it ends), and both may be one.
+    fn adjoins(&self, place: u32, record: &Record, begins: bool) -> bool {
+        let other = self.records.at(place);
+        let (low, high) = if begins { (record, other) } else { (other, record) };
+        low.first + low.len == high.first
+            && low.merges
+            && high.merges
+            && low.direction == high.direction
+            && low.len + high.len <= self.max
+    }
+
+    /// Adds a record to the end of a queued one, and the queued one that begins where both end.
+    /// How many became parts beyond the record itself.
+    fn grow_back(&mut self, of: &mut Backlog, back: u32, new: &Record, next: Option<u32>) -> u32 {
+        let grown = self.records.at_mut(back);
+        grown.len += new.len;
+        grown.ids.extend_from_slice(&new.ids);
+        let Some(next) = next else { return 0 };
+        if !self.adjoins(next, self.records.at(back), true) {
+            return 0;
+        }
+        let swallowed = std::mem::take(&mut self.records.at_mut(next).ids);
+        let Record { len, deadline, .. } = *self.records.at(next);
+        let grown = self.records.at_mut(back);
+        grown.len += len;
+        grown.ids.extend(swallowed);
+        if deadline < grown.deadline {
+            // The better place in the FIFO counts for both.
+            grown.deadline = deadline;
+            self.unlist(of, back);
+            self.list_before(of, back, next);
+        }
+        if of.head == Some(RequestId(next)) {
+            of.head = Some(RequestId(back));
+        }
+        self.take(of, RequestId(next));
+        self.release(RequestId(next));
+        1
+    }
+
+    /// Takes a request out of its queue. Its record stays.
+    pub(super) fn take(&mut self, of: &mut Backlog, id: RequestId) {
+        self.records.remove(&mut of.sorted, id.0);
+        self.unlist(of, id.0);
+        of.len -= 1;
+    }
+
+    /// A request is done.
+    pub(super) fn release(&mut self, id: RequestId) {
+        self.free.push(id.0);
+    }
+
+    fn unlist(&mut self, of: &mut Backlog, place: u32) {
+        let Record { older, newer, .. } = *self.records.at(place);
+        match older {
+            NIL => of.oldest = newer,
+            older => self.records.at_mut(older).newer = newer,
+        }
+        match newer {
+            NIL => of.newest = older,
+            newer => self.records.at_mut(newer).older = older,
+        }
+    }
+
+    fn list_before(&mut self, of: &mut Backlog, place: u32, newer: u32) {
+        let older = self.records.at(newer).older;
+        let record = self.records.at_mut(place);
+        (record.older, record.newer) = (older, newer);
+        match older {
+            NIL => of.oldest = place,
+            older => self.records.at_mut(older).newer = place,
+        }
+        self.records.at_mut(newer).older = place;
+    }
+
+    /// The request that follows one that is about to be taken. `look` at the FIFO, too.
+    pub(super) fn following(
+        &self,
+        of: &Backlog,
+        id: RequestId,
+        look: bool,
+        knobs: &BfqKnobs,
+        now: Time,
+    ) -> Option<RequestId> {
+        if look && of.oldest != id.0 && of.oldest != NIL {
+            let oldest = RequestId(of.oldest);
+            if self.at(oldest).deadline <= now {
+                return Some(oldest);
+            }
+        }
+        let previous = self.records.previous(id.0);
+        let next = self
+            .records
+            .next(id.0)
+            .or_else(|| self.records.first(of.sorted).filter(|first| *first != id.0));
+        let record = self.at(id);
+        let last = record.first + record.len;
+        match (next.map(RequestId), previous.map(RequestId)) {
+            (Some(next), Some(previous)) => Some(self.choose(next, previous, last, knobs)),
+            (next, previous) => next.or(previous),
+        }
+    }
+
+    /// The one of two requests that is nearer to a place, as the rule at the top says.
+    pub(super) fn choose(
+        &self,
+        a: RequestId,
+        b: RequestId,
+        last: Sectors,
+        knobs: &BfqKnobs,
+    ) -> RequestId {
+        if a == b {
+            return a;
+        }
+        let (first, second) = (self.at(a), self.at(b));
+        if first.meta != second.meta {
+            return if first.meta { a } else { b };
+        }
+        let back_max = u64::from(knobs.back_seek_max) * 2;
+        let way = |to: Sectors| {
+            if to >= last {
+                Some(to.0 - last.0)
+            } else if to.0 + back_max >= last.0 {
+                Some((last.0 - to.0) * u64::from(knobs.back_seek_penalty))
+            } else {
+                None
+            }
+        };
+        let low_first = first.first < second.first;
+        let first_goes = match (way(first.first), way(second.first)) {
+            (Some(x), Some(y)) if x == y => !low_first,
+            (Some(x), Some(y)) => x < y,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => low_first,
+        };
+        if first_goes { a } else { b }
+    }
+}
+
+const NIL: u32 = u32::MAX;

@@ -1,0 +1,229 @@
+//! Way of a request through BFQ: into its queue, to the member, and done.
+//!
+//! Inputs   [`QueuedRequest`]s, completions, the time
+//! Answer   [`Bfq::dispatch`]: the next request, with everything that was merged into it; none while
+//!          the member is kept for a queue, until [`Bfq::next_wake`]
+//! Knobs    [`BfqKnobs`]: those of `queue/iosched/`; `max_sectors_kb`
+
+use weft_units::{Sectors, Time};
+
+use super::QueueId;
+use super::budget::Budgets;
+use super::peak_rate::PeakRate;
+use super::queue::{QueueKey, Queues};
+use super::request_pool::{RequestId, RequestPool};
+use super::service_tree::ServiceTrees;
+use super::slot::Slot;
+use super::stats::{BfqStats, ExpireReason};
+use super::weights::WeightCounts;
+use crate::contract::member::DeviceTraits;
+use crate::knobs::BfqKnobs;
+use crate::sched::request::{Dispatched, IoPriority, QueuedRequest, Receipt};
+
+/// The queues of one member.
+#[derive(Clone, Debug)]
+pub struct Bfq {
+    pub(super) knobs: BfqKnobs,
+    pub(super) rotational: bool,
+    pub(super) queues: Queues,
+    pub(super) pool: RequestPool,
+    pub(super) trees: ServiceTrees,
+    /// The queue in service.
+    pub(super) slot: Option<Slot>,
+    pub(super) budgets: Budgets,
+    pub(super) peak: PeakRate,
+    /// Weights of queues with requests.
+    pub(super) weights: WeightCounts,
+    /// Busy queues by class.
+    pub(super) busy: [u32; 3],
+    pub(super) raised_busy: u32,
+    /// Requests that wait.
+    pub(super) queued: u32,
+    /// Requests at the member.
+    pub(super) in_driver: u32,
+    /// Whether the device queues requests itself; not known at first.
+    pub(super) hw_tag: Option<bool>,
+    /// End of the last request that was dispatched.
+    last_end: Sectors,
+    pub(super) stats: BfqStats,
+}
+
+impl Bfq {
+    /// Empty queues of a device, whose requests become no larger than `max` by merging
+    /// (`max_sectors_kb`).
+    #[must_use]
+    pub fn new(knobs: BfqKnobs, max: Sectors, device: DeviceTraits) -> Self {
+        Self {
+            knobs,
+            rotational: device.rotational,
+            queues: Queues::new(),
+            pool: RequestPool::new(max),
+            trees: ServiceTrees::new(),
+            slot: None,
+            budgets: Budgets::new(&knobs),
+            peak: PeakRate::new(device.rotational),
+            weights: WeightCounts::new(),
+            busy: [0; 3],
+            raised_busy: 0,
+            queued: 0,
+            in_driver: 0,
+            hw_tag: None,
+            last_end: Sectors::ZERO,
+            stats: BfqStats::default(),
+        }
+    }
+
+    /// Whether nothing is queued. What is at the member does not count.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queued == 0
+    }
+
+    /// Number of queued requests. What was merged is a part of one.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queued as usize
+    }
+
+    /// Reasons of decisions so far.
+    #[must_use]
+    pub fn stats(&self) -> &BfqStats {
+        &self.stats
+    }
+
+    /// Queues a request, or makes it a part of a queued one.
+    pub fn insert(&mut self, request: &QueuedRequest, now: Time) {
+        assert!(request.len > Sectors::ZERO, "a request has a length");
+        self.on_time(now);
+        let id = self.queue_for(request, now);
+        let queue = self.queues.at_mut(id);
+        let expire =
+            if queue.sync { self.knobs.fifo_expire_sync } else { self.knobs.fifo_expire_async };
+        let inserted = self.pool.insert(&mut queue.backlog, id, request, now + expire);
+        if inserted.merged > 0 {
+            self.queued -= inserted.merged - 1;
+            self.on_head_change(id);
+            return;
+        }
+        self.queued += 1;
+        let had_none = !queue.busy && queue.in_driver == 0;
+        if had_none {
+            queue.think.add(now.since(queue.ended), self.knobs.slice_idle);
+        }
+        queue.seeks.add(request.first, request.len, self.rotational);
+        let before = queue.backlog.head;
+        let head = before.map_or(inserted.id, |head| {
+            self.pool.choose(head, inserted.id, self.last_end, &self.knobs)
+        });
+        queue.backlog.head = Some(head);
+        if !queue.busy {
+            self.on_busy(id, now);
+        } else if before != Some(head) {
+            self.on_head_change(id);
+        }
+        self.on_arrival(id, now);
+    }
+
+    /// The queue of a request's source.
+    fn queue_for(&mut self, request: &QueuedRequest, now: Time) -> QueueId {
+        let (key, sync) = QueueKey::of(&request.attr, request.direction);
+        self.queues.find(key).unwrap_or_else(|| {
+            let own_budget = self.budgets.first();
+            self.queues.create(key, request.attr, sync, own_budget, &mut self.trees, now)
+        })
+    }
+
+    /// The next request for the member.
+    pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
+        self.on_time(now);
+        if self.queued == 0 && self.slot.is_none() {
+            return None;
+        }
+        if self.knobs.strict_guarantees && self.in_driver > 0 {
+            return None;
+        }
+        let queue = self.select(now)?;
+        Some(self.dispatch_from(queue, now))
+    }
+
+    /// Sends the head of a queue to the member.
+    fn dispatch_from(&mut self, id: QueueId, now: Time) -> Dispatched {
+        let charge = self.charge_of_head(id).expect("who is selected has a request");
+        let queue = self.queues.at_mut(id);
+        let head = queue.backlog.head.expect("who is selected has a request");
+        let look = !std::mem::replace(&mut queue.fifo_looked, true);
+        queue.backlog.head = self.pool.following(&queue.backlog, head, look, &self.knobs, now);
+        self.pool.take(&mut queue.backlog, head);
+        queue.in_driver += 1;
+        self.queued -= 1;
+        let record = self.pool.at_mut(head);
+        let (direction, first, len) = (record.direction, record.first, record.len);
+        let ids = std::mem::take(&mut record.ids);
+        self.last_end = first + len;
+        if self.peak.on_dispatch(first, len, self.in_driver, now) {
+            self.budgets.on_rate(&self.peak, &self.knobs);
+        }
+        self.in_driver += 1;
+        self.trees.charge(id, charge);
+        self.on_dispatched(id, now);
+        Dispatched { direction, receipt: Receipt(head.0.into()), first, len, ids }
+    }
+
+    fn on_dispatched(&mut self, id: QueueId, now: Time) {
+        let queue = self.queues.at(id);
+        if self.in_service() == Some(id) {
+            if queue.class == IoPriority::Idle && self.busy.iter().sum::<u32>() > 1 {
+                self.expire(ExpireReason::BudgetExhausted, now);
+            }
+        } else if queue.is_empty() {
+            self.leave(id);
+        } else {
+            self.on_head_change(id);
+        }
+    }
+
+    /// The member has ended a request.
+    pub fn completed(&mut self, receipt: Receipt, now: Time) {
+        self.on_time(now);
+        let request = RequestId(u32::try_from(receipt.0).expect("receipts are places"));
+        let id = self.pool.at(request).queue;
+        self.pool.release(request);
+        assert!(self.in_driver > 0, "a request is completed once");
+        if self.peak.on_complete(now) {
+            self.budgets.on_rate(&self.peak, &self.knobs);
+        }
+        self.in_driver -= 1;
+        let queue = self.queues.at_mut(id);
+        queue.in_driver -= 1;
+        queue.ended = now;
+        self.uncount_if_gone(id);
+        if self.in_service() == Some(id) {
+            self.on_completed_in_service(id, now);
+        }
+    }
+
+    /// When the member is kept no more, though no request comes.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Time> {
+        self.slot.as_ref().and_then(Slot::idles_until)
+    }
+
+    /// Forgets what is queued, as if it had never been inserted. What is at the member stays.
+    pub(crate) fn clear_waiting(&mut self) {
+        for id in self.queues.ids() {
+            let queue = self.queues.at_mut(id);
+            while let Some(request) = self.pool.oldest(&queue.backlog) {
+                self.pool.take(&mut queue.backlog, request);
+                self.pool.release(request);
+            }
+            queue.backlog.head = None;
+            if queue.busy {
+                if self.slot.as_ref().is_some_and(|slot| slot.queue == id) {
+                    self.slot = None;
+                }
+                self.leave(id);
+            }
+        }
+        self.queued = 0;
+    }
+}

@@ -1,0 +1,333 @@
+//! Slot of the queue in service: how it begins, what is charged for it, how it ends.
+//!
+//! A slot ends when its budget is used up, its time (`timeout_sync`) is, its queue runs empty and is
+//! not waited for, was waited for in vain, or when another queue goes first. Sequential queues pay
+//! for sectors; one that was slow (it seeks, or its slot was long and moved less than half of the
+//! largest budget) pays for the time, so that shares are shares of time among them. Background
+//! writes pay three times, unless weights differ.
+//!
+//! A queue that left early and has a request again within three times `slice_idle` goes on where it
+//! left, with what is left of its budget, and before whoever took its place.
+//!
+//! Source   io-schedulers.md §2.4 to §2.7
+
+use weft_units::{Span, Time};
+
+use super::QueueId;
+use super::budget::SlotEnd;
+use super::idling::IdleFacts;
+use super::scheduler::Bfq;
+use super::stats::{ExpireReason, IdleReason};
+use crate::sched::request::IoPriority;
+
+/// The queue in service.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) queue: QueueId,
+    began: Time,
+    /// End of its time.
+    until: Time,
+    idle: Option<Idle>,
+}
+
+/// The member is kept.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    since: Time,
+    until: Time,
+    reason: IdleReason,
+}
+
+impl Slot {
+    pub(super) fn idles_until(&self) -> Option<Time> {
+        self.idle.map(|idle| idle.until)
+    }
+}
+
+impl Bfq {
+    pub(super) fn in_service(&self) -> Option<QueueId> {
+        self.slot.as_ref().map(|slot| slot.queue)
+    }
+
+    /// Time has passed: the queue in service may have been waited for in vain.
+    pub(super) fn on_time(&mut self, now: Time) {
+        let Some(slot) = &self.slot else { return };
+        let Some(idle) = slot.idle.filter(|idle| idle.until <= now) else { return };
+        let (id, timed_out) = (slot.queue, slot.until <= idle.until);
+        if timed_out {
+            self.expire(ExpireReason::BudgetTimeout, idle.until);
+        } else if self.queues.at(id).is_empty() {
+            self.expire(ExpireReason::TooIdle, idle.until);
+        } else {
+            self.stop_idling(idle.until);
+        }
+    }
+
+    /// The member is kept no more for the queue in service.
+    fn stop_idling(&mut self, now: Time) {
+        if let Some(slot) = &mut self.slot
+            && let Some(idle) = slot.idle.take()
+        {
+            self.stats.plugged[idle.reason as usize].0 += now.since(idle.since).0;
+        }
+    }
+
+    /// A queue that was empty has a request.
+    pub(super) fn on_busy(&mut self, id: QueueId, now: Time) {
+        let charge = self.charge_of_head(id).expect("it has a request");
+        let left = self.trees.budget_left(id);
+        let queue = self.queues.at_mut(id);
+        let in_time = now <= queue.ended + Span(3 * self.knobs.slice_idle.0);
+        let resumes = std::mem::take(&mut queue.may_resume) && in_time && left > 0;
+        queue.intensity.add(now.since(queue.ended), now);
+        let budget =
+            if resumes { left.min(queue.own_budget) } else { queue.own_budget.max(charge) };
+        let (class, weight, raising) = (queue.class, queue.weight(), u64::from(queue.raising));
+        queue.busy = true;
+        if queue.raising == 1 && queue.counted.is_none() {
+            queue.counted = Some(queue.base_weight);
+            self.weights.add(queue.base_weight);
+        }
+        self.raised_busy += u32::from(raising > 1);
+        self.busy[class as usize] += 1;
+        self.trees.activate(id, class, weight, budget, resumes.then_some(raising));
+        if let Some(current) = self.in_service()
+            && self.preempts(id, current, resumes)
+        {
+            self.expire(ExpireReason::Preempted, now);
+        }
+    }
+
+    fn preempts(&self, new: QueueId, current: QueueId, resumes: bool) -> bool {
+        let (a, b) = (self.queues.at(new), self.queues.at(current));
+        resumes && a.raising >= b.raising
+            || a.class < b.class
+            || a.class == b.class && a.weight() > b.weight()
+            || self.idle_facts(current).better_to_idle().is_none()
+    }
+
+    /// A request came to a queue.
+    pub(super) fn on_arrival(&mut self, id: QueueId, now: Time) {
+        let Some(slot) = self.slot.as_ref().filter(|slot| slot.queue == id) else { return };
+        if slot.idle.is_some() {
+            let timed_out = slot.until <= now;
+            self.stop_idling(now);
+            if timed_out {
+                self.expire(ExpireReason::BudgetTimeout, now);
+            }
+        }
+    }
+
+    /// The head of a busy queue is another one, or longer.
+    pub(super) fn on_head_change(&mut self, id: QueueId) {
+        if !self.trees.is_active(id) {
+            return;
+        }
+        let charge = self.charge_of_head(id).unwrap_or(0);
+        let budget = self.queues.at(id).own_budget.max(charge);
+        if budget != self.trees.budget(id) {
+            self.trees.set_budget(id, budget);
+        }
+    }
+
+    /// Sectors that a queue is charged for its next request.
+    pub(super) fn charge_of_head(&self, id: QueueId) -> Option<u64> {
+        let queue = self.queues.at(id);
+        let len = self.pool.at(queue.backlog.head?).len.0;
+        let cheap = queue.sync || queue.raising > 1 || self.is_asymmetric(id);
+        Some(if cheap { len } else { len * ASYNC_FACTOR })
+    }
+
+    /// Whether a queue's share depends on more than on taking turns.
+    pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
+        let classes = self.busy.iter().filter(|busy| **busy > 0).count();
+        classes > 1 || self.weights.others_have_less(self.queues.at(id).base_weight)
+    }
+
+    pub(super) fn idle_facts(&self, id: QueueId) -> IdleFacts {
+        let queue = self.queues.at(id);
+        IdleFacts {
+            strict: self.knobs.strict_guarantees,
+            slice_idle: self.knobs.slice_idle,
+            rotational: self.rotational,
+            hw_tag: self.hw_tag,
+            sync: queue.sync,
+            idle_class: queue.class == IoPriority::Idle,
+            seeky: queue.seeks.is_seeky(),
+            io_bound: queue.intensity.io_bound,
+            thinks_long: queue.think.is_long(),
+            raised: queue.raising > 1,
+            asymmetric: self.is_asymmetric(id),
+            busy: self.busy.iter().sum(),
+            raised_busy: self.raised_busy,
+            in_driver: self.in_driver,
+            own_in_driver: queue.in_driver,
+        }
+    }
+
+    /// The queue whose head is dispatched next.
+    pub(super) fn select(&mut self, now: Time) -> Option<QueueId> {
+        if let Some(id) = self.in_service()
+            && self.has_timed_out(now)
+            && !(self.queues.at(id).is_empty() && self.idle_facts(id).better_to_idle().is_some())
+        {
+            self.expire(ExpireReason::BudgetTimeout, now);
+        }
+        loop {
+            let id = match self.in_service() {
+                Some(id) => id,
+                None => self.begin_slot(now)?,
+            };
+            if let Some(charge) = self.charge_of_head(id) {
+                if charge <= self.trees.budget_left(id) {
+                    self.stop_idling(now);
+                    return Some(id);
+                }
+                self.expire(ExpireReason::BudgetExhausted, now);
+                continue;
+            }
+            let waits = self.slot.as_ref().is_some_and(|slot| slot.idle.is_some())
+                || self.queues.at(id).in_driver > 0
+                    && self.idle_facts(id).better_to_idle().is_some();
+            if waits {
+                return None;
+            }
+            self.expire(ExpireReason::NoMoreRequests, now);
+        }
+    }
+
+    fn begin_slot(&mut self, now: Time) -> Option<QueueId> {
+        let id = self.trees.next(now)?;
+        self.trees.serve(id);
+        self.budgets.on_slot();
+        let queue = self.queues.at_mut(id);
+        queue.fifo_looked = false;
+        let time = Span(self.knobs.timeout_sync.0 * u64::from(queue.raising));
+        self.slot = Some(Slot { queue: id, began: now, until: now + time, idle: None });
+        Some(id)
+    }
+
+    /// Whether the time of the slot is over. A queue that is waited for is spared if it has used
+    /// most of its budget.
+    fn has_timed_out(&self, now: Time) -> bool {
+        let Some(slot) = &self.slot else { return false };
+        now >= slot.until && (slot.idle.is_none() || self.has_used_little(slot.queue))
+    }
+
+    fn has_used_little(&self, id: QueueId) -> bool {
+        self.trees.budget_left(id) >= self.trees.budget(id) / 3
+    }
+
+    /// The member has ended a request of the queue in service.
+    pub(super) fn on_completed_in_service(&mut self, id: QueueId, now: Time) {
+        let queue = self.queues.at(id);
+        let empty = queue.is_empty();
+        let facts = self.idle_facts(id);
+        if empty && let Some(reason) = facts.better_to_idle() {
+            if queue.in_driver == 0 {
+                let idle = Idle { since: now, until: now + facts.patience(), reason };
+                self.slot.as_mut().expect("it is in service").idle = Some(idle);
+                self.stats.idled[reason as usize] += 1;
+            }
+        } else if self.has_timed_out(now) {
+            self.expire(ExpireReason::BudgetTimeout, now);
+        } else if empty {
+            self.expire(ExpireReason::NoMoreRequests, now);
+        }
+    }
+
+    /// Ends the slot.
+    pub(super) fn expire(&mut self, reason: ExpireReason, now: Time) {
+        let idled_since = self.slot.as_ref().and_then(|slot| slot.idle).map(|idle| idle.since);
+        self.stop_idling(now);
+        let slot = self.slot.take().expect("somebody is in service");
+        let id = slot.queue;
+        // What was waited in vain is not held against the queue.
+        let end = idled_since.filter(|_| reason == ExpireReason::TooIdle).unwrap_or(now);
+        self.charge_time(id, reason, end.since(slot.began));
+        self.stats.expired[reason as usize] += 1;
+        let served = self.trees.service(id);
+        let queue = self.queues.at(id);
+        let slot_end = SlotEnd {
+            reason,
+            own: queue.own_budget,
+            served,
+            in_driver: queue.in_driver > 0,
+            sync: queue.sync,
+            raised: queue.raising > 1,
+        };
+        let own_budget = self.budgets.after(&slot_end, &self.knobs);
+        let stays = !queue.is_empty()
+            || reason == ExpireReason::Preempted
+                && self.idle_facts(id).needed_for_guarantees().is_some();
+        let queue = self.queues.at_mut(id);
+        queue.own_budget = own_budget;
+        if stays {
+            let (weight, charge) = (queue.weight(), self.charge_of_head(id).unwrap_or(0));
+            self.trees.requeue(id, weight, own_budget.max(charge));
+        } else {
+            queue.may_resume =
+                !matches!(reason, ExpireReason::BudgetTimeout | ExpireReason::BudgetExhausted);
+            self.leave(id);
+        }
+    }
+
+    /// Lets a slow queue pay for the time that its slot took.
+    fn charge_time(&mut self, id: QueueId, reason: ExpireReason, slot: Span) {
+        let queue = self.queues.at(id);
+        let (seeky, sync, raised) = (queue.seeks.is_seeky(), queue.sync, queue.raising > 1);
+        let max = self.budgets.max();
+        let served = self.trees.service(id);
+        let slow = sync && if slot > SLOT_LONG { served < max / 2 } else { seeky };
+        let timed_out = reason == ExpireReason::BudgetTimeout && self.has_used_little(id);
+        if raised || !slow && !timed_out {
+            return;
+        }
+        let time = match slot {
+            Span(..SHORT_NS) if self.rotational => self.knobs.slice_idle,
+            Span(..SHORT_NS) => NOMINAL_ON_FLASH,
+            slot => slot,
+        };
+        let timeout = self.knobs.timeout_sync;
+        let due = max * time.0.min(timeout.0) / timeout.0;
+        if due > served {
+            let budget = self.trees.budget(id).max(due);
+            self.trees.set_budget(id, budget);
+            self.trees.charge(id, due - served);
+        }
+    }
+
+    /// A busy queue has no requests any more.
+    pub(super) fn leave(&mut self, id: QueueId) {
+        self.trees.deactivate(id);
+        let queue = self.queues.at_mut(id);
+        assert!(queue.busy, "who leaves was busy");
+        queue.busy = false;
+        self.busy[queue.class as usize] -= 1;
+        self.raised_busy -= u32::from(queue.raising > 1);
+        self.uncount_if_gone(id);
+    }
+
+    /// Counts the weight of a queue no more once it has no request anywhere.
+    pub(super) fn uncount_if_gone(&mut self, id: QueueId) {
+        let queue = self.queues.at_mut(id);
+        if !queue.busy
+            && queue.in_driver == 0
+            && let Some(weight) = queue.counted.take()
+        {
+            self.weights.remove(weight);
+        }
+    }
+}
+
+/// How many times a sector of a background write counts.
+const ASYNC_FACTOR: u64 = 3;
+
+/// From this length on a slot says by itself whether its queue is slow.
+const SLOT_LONG: Span = Span::millis(20);
+
+/// Shorter slots than this are not measured.
+const SHORT_NS: u64 = 1_000_000;
+
+/// What a slot on flash counts for that was too short to be measured.
+const NOMINAL_ON_FLASH: Span = Span::millis(2);

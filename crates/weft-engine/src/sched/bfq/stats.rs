@@ -1,0 +1,61 @@
+//! Reasons of decisions, counted: why slots ended, how long the member was kept and for what.
+
+use weft_units::Span;
+
+/// Why a queue is in service no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExpireReason {
+    /// It kept the member waiting for a request that did not come.
+    TooIdle,
+    /// It was in service for too long.
+    BudgetTimeout,
+    /// It was served all that it may be at once.
+    BudgetExhausted,
+    /// It has no more requests, and is not waited for.
+    NoMoreRequests,
+    /// Another queue goes first.
+    Preempted,
+}
+
+impl ExpireReason {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [
+        Self::TooIdle,
+        Self::BudgetTimeout,
+        Self::BudgetExhausted,
+        Self::NoMoreRequests,
+        Self::Preempted,
+    ];
+}
+
+/// Why the member is kept for a queue that has no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IdleReason {
+    /// `strict_guarantees` is set.
+    Strict,
+    /// The member is faster if its next request is from the same queue.
+    Throughput,
+    /// The queue has more weight for a while.
+    Raised,
+    /// Others have another weight or class, and the queue would lose its share.
+    Asymmetric,
+    /// Nobody else asks.
+    Alone,
+}
+
+impl IdleReason {
+    /// Every reason.
+    pub const ALL: [Self; 5] =
+        [Self::Strict, Self::Throughput, Self::Raised, Self::Asymmetric, Self::Alone];
+}
+
+/// What a queue of a member has decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BfqStats {
+    /// Slots that ended, by [`ExpireReason`].
+    pub expired: [u64; 5],
+    /// How often the member was kept for a queue, by [`IdleReason`].
+    pub idled: [u64; 5],
+    /// How long it was kept without a request of that queue, by [`IdleReason`].
+    pub plugged: [Span; 5],
+}

@@ -1,0 +1,392 @@
+//! Ordered sets whose members lie in one slab: treaps that allocate only when the slab grows.
+//!
+//! A member is a place in the slab and is in at most one set at a time. What decides the shape is a
+//! hash of the place, so that the same calls make the same trees. A set can be searched by its order
+//! and, if its members have one, by the lowest of a second value ([`Member::low`]): each knows the
+//! lowest of all below itself. Every operation takes time by the logarithm of the size.
+
+/// What is stored of a member.
+pub(super) trait Member {
+    /// Whether members have a second value that sets can be searched by.
+    const LOW: bool;
+
+    /// Whether this one stands before the other. Of equals the one that came later stands behind.
+    fn before(&self, other: &Self) -> bool;
+
+    /// The second value.
+    fn low(&self) -> u64 {
+        0
+    }
+}
+
+/// Members of sets, and the links of all sets.
+#[derive(Clone, Debug)]
+pub(super) struct Treaps<M> {
+    nodes: Vec<Node<M>>,
+}
+
+/// One set: its root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Set(u32);
+
+#[derive(Clone, Debug)]
+struct Node<M> {
+    member: M,
+    /// The lowest second value here and below.
+    low: u64,
+    parent: u32,
+    left: u32,
+    right: u32,
+    rank: u32,
+}
+
+/// A place where a member may be put, with those that would be its neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    parent: u32,
+    left: bool,
+    pub(super) previous: Option<u32>,
+    pub(super) next: Option<u32>,
+}
+
+impl Set {
+    pub(super) const EMPTY: Self = Self(NIL);
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == NIL
+    }
+}
+
+impl<M: Member> Treaps<M> {
+    pub(super) fn new() -> Self {
+        Self { nodes: Vec::new() }
+    }
+
+    /// A new member, in no set.
+    pub(super) fn push(&mut self, member: M) -> u32 {
+        let place = self.nodes.len() as u32;
+        assert!(place < NIL, "fewer members than places have names");
+        let rank = mixed(place);
+        let low = member.low();
+        self.nodes.push(Node { member, low, parent: NIL, left: NIL, right: NIL, rank });
+        place
+    }
+
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> &M {
+        &self.nodes[place as usize].member
+    }
+
+    /// A member for changes. Its order, and its second value, change only while it is in no set.
+    #[inline]
+    pub(super) fn at_mut(&mut self, place: u32) -> &mut M {
+        &mut self.nodes[place as usize].member
+    }
+
+    /// Where a member belongs in a set.
+    pub(super) fn locate(&self, set: Set, member: &M) -> Spot {
+        let mut spot = Spot { parent: NIL, left: false, previous: None, next: None };
+        let mut at = set.0;
+        while at != NIL {
+            let node = &self.nodes[at as usize];
+            spot.parent = at;
+            spot.left = member.before(&node.member);
+            if spot.left {
+                spot.next = Some(at);
+                at = node.left;
+            } else {
+                spot.previous = Some(at);
+                at = node.right;
+            }
+        }
+        spot
+    }
+
+    /// Puts a member, which is in no set, where it belongs.
+    pub(super) fn insert(&mut self, set: &mut Set, place: u32) {
+        let spot = self.locate(*set, self.at(place));
+        self.insert_at(set, place, spot);
+    }
+
+    /// Puts a member where [`Treaps::locate`] said, if the set is as it was.
+    pub(super) fn insert_at(&mut self, set: &mut Set, place: u32, spot: Spot) {
+        let node = &mut self.nodes[place as usize];
+        assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "in one set only");
+        (node.parent, node.low) = (spot.parent, node.member.low());
+        let (rank, low) = (node.rank, node.low);
+        if spot.parent == NIL {
+            assert!(set.is_empty(), "only a root has no parent");
+            set.0 = place;
+            return;
+        }
+        let parent = &mut self.nodes[spot.parent as usize];
+        *(if spot.left { &mut parent.left } else { &mut parent.right }) = place;
+        if M::LOW {
+            let mut above = spot.parent;
+            while above != NIL && precedes(low, self.nodes[above as usize].low) {
+                self.nodes[above as usize].low = low;
+                above = self.nodes[above as usize].parent;
+            }
+        }
+        loop {
+            let parent = self.nodes[place as usize].parent;
+            if parent == NIL || self.nodes[parent as usize].rank >= rank {
+                break;
+            }
+            self.rotate_up(set, place);
+        }
+    }
+
+    /// Takes a member out.
+    pub(super) fn remove(&mut self, set: &mut Set, place: u32) {
+        loop {
+            let Node { left, right, .. } = self.nodes[place as usize];
+            if left == NIL || right == NIL {
+                break;
+            }
+            let higher = self.nodes[left as usize].rank > self.nodes[right as usize].rank;
+            self.rotate_up(set, if higher { left } else { right });
+        }
+        let Node { left, right, parent, .. } = self.nodes[place as usize];
+        let child = if left == NIL { right } else { left };
+        if child != NIL {
+            self.nodes[child as usize].parent = parent;
+        }
+        self.relink(set, parent, place, child);
+        let node = &mut self.nodes[place as usize];
+        (node.parent, node.left, node.right) = (NIL, NIL, NIL);
+        if M::LOW {
+            let mut above = parent;
+            while above != NIL && self.sum_up(above) {
+                above = self.nodes[above as usize].parent;
+            }
+        }
+    }
+
+    /// The first of a set.
+    #[inline]
+    pub(super) fn first(&self, set: Set) -> Option<u32> {
+        (set.0 != NIL).then(|| self.leftmost(set.0))
+    }
+
+    /// The one that stands behind this one.
+    pub(super) fn next(&self, place: u32) -> Option<u32> {
+        let right = self.nodes[place as usize].right;
+        if right != NIL {
+            return Some(self.leftmost(right));
+        }
+        let mut below = place;
+        loop {
+            let above = self.nodes[below as usize].parent;
+            if above == NIL {
+                return None;
+            }
+            if self.nodes[above as usize].left == below {
+                return Some(above);
+            }
+            below = above;
+        }
+    }
+
+    /// The one that stands before this one.
+    pub(super) fn previous(&self, place: u32) -> Option<u32> {
+        let mut below = self.nodes[place as usize].left;
+        if below != NIL {
+            while self.nodes[below as usize].right != NIL {
+                below = self.nodes[below as usize].right;
+            }
+            return Some(below);
+        }
+        below = place;
+        loop {
+            let above = self.nodes[below as usize].parent;
+            if above == NIL {
+                return None;
+            }
+            if self.nodes[above as usize].right == below {
+                return Some(above);
+            }
+            below = above;
+        }
+    }
+
+    /// The lowest second value of a set.
+    pub(super) fn lowest(&self, set: Set) -> Option<u64> {
+        (set.0 != NIL).then(|| self.nodes[set.0 as usize].low)
+    }
+
+    /// The first member whose second value is not above the bound.
+    pub(super) fn first_within(&self, set: Set, bound: u64) -> Option<u32> {
+        let within = |place: u32| place != NIL && !precedes(bound, self.nodes[place as usize].low);
+        let mut at = set.0;
+        if !within(at) {
+            return None;
+        }
+        loop {
+            let node = &self.nodes[at as usize];
+            if within(node.left) {
+                at = node.left;
+            } else if !precedes(bound, node.member.low()) {
+                return Some(at);
+            } else {
+                at = node.right;
+            }
+        }
+    }
+
+    fn leftmost(&self, mut at: u32) -> u32 {
+        while self.nodes[at as usize].left != NIL {
+            at = self.nodes[at as usize].left;
+        }
+        at
+    }
+
+    /// Whether the lowest value here and below has changed.
+    fn sum_up(&mut self, place: u32) -> bool {
+        let Node { member, left, right, low, .. } = &self.nodes[place as usize];
+        let mut lowest = member.low();
+        for child in [*left, *right] {
+            if child != NIL && precedes(self.nodes[child as usize].low, lowest) {
+                lowest = self.nodes[child as usize].low;
+            }
+        }
+        let changed = lowest != *low;
+        self.nodes[place as usize].low = lowest;
+        changed
+    }
+
+    fn relink(&mut self, set: &mut Set, parent: u32, old: u32, new: u32) {
+        if parent == NIL {
+            set.0 = new;
+            return;
+        }
+        let parent = &mut self.nodes[parent as usize];
+        *(if parent.left == old { &mut parent.left } else { &mut parent.right }) = new;
+    }
+
+    /// Exchanges a member with its parent.
+    fn rotate_up(&mut self, set: &mut Set, place: u32) {
+        let parent = self.nodes[place as usize].parent;
+        let above = self.nodes[parent as usize].parent;
+        let moved = if self.nodes[parent as usize].left == place {
+            let moved = self.nodes[place as usize].right;
+            self.nodes[parent as usize].left = moved;
+            self.nodes[place as usize].right = parent;
+            moved
+        } else {
+            let moved = self.nodes[place as usize].left;
+            self.nodes[parent as usize].right = moved;
+            self.nodes[place as usize].left = parent;
+            moved
+        };
+        if moved != NIL {
+            self.nodes[moved as usize].parent = parent;
+        }
+        self.nodes[parent as usize].parent = place;
+        self.nodes[place as usize].parent = above;
+        self.relink(set, above, parent, place);
+        if M::LOW {
+            self.nodes[place as usize].low = self.nodes[parent as usize].low;
+            self.sum_up(parent);
+        }
+    }
+}
+
+/// Whether a stamp is before another one. Stamps wrap round; those that meet are never far apart.
+#[inline]
+pub(super) fn precedes(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) as i64) < 0
+}
+
+/// A hash of a place, for balance.
+fn mixed(place: u32) -> u32 {
+    let mut x = place.wrapping_mul(0x9e37_79b1);
+    x ^= x >> 15;
+    x = x.wrapping_mul(0x85eb_ca77);
+    x ^ (x >> 13)
+}
+
+const NIL: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use weft_units::rng::Rng;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Pair(u64, u64);
+
+    impl Member for Pair {
+        const LOW: bool = true;
+
+        fn before(&self, other: &Self) -> bool {
+            precedes(self.0, other.0)
+        }
+
+        fn low(&self) -> u64 {
+            self.1
+        }
+    }
+
+    fn listed(treaps: &Treaps<Pair>, set: Set) -> Vec<u32> {
+        std::iter::successors(treaps.first(set), |at| treaps.next(*at)).collect()
+    }
+
+    #[test]
+    fn sets_are_as_sorted_lists_and_find_the_first_within_a_bound() {
+        let mut rng = Rng::new(7);
+        let mut treaps = Treaps::new();
+        (0..200).for_each(|_| {
+            treaps.push(Pair(0, 0));
+        });
+        let (mut set, mut list): (Set, Vec<u32>) = (Set::EMPTY, Vec::new());
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let place = rng.below(200) as u32;
+            if let Some(at) = list.iter().position(|other| *other == place) {
+                treaps.remove(&mut set, place);
+                list.remove(at);
+            } else {
+                // Stamps that wrap round.
+                let from = u64::MAX - 40;
+                *treaps.at_mut(place) =
+                    Pair(from.wrapping_add(rng.below(60)), from.wrapping_add(rng.below(80)));
+                treaps.insert(&mut set, place);
+                let at = list.partition_point(|other| !treaps.at(place).before(treaps.at(*other)));
+                list.insert(at, place);
+            }
+            assert_eq!(listed(&treaps, set), list);
+            let bound = (u64::MAX - 40).wrapping_add(rng.below(80));
+            let expected = list.iter().find(|at| !precedes(bound, treaps.at(**at).1));
+            assert_eq!(treaps.first_within(set, bound), expected.copied());
+            found += usize::from(expected.is_some());
+            if let Some(at) = list.get(rng.below(1 + list.len() as u64) as usize) {
+                let back = treaps.previous(*at);
+                assert_eq!(back.map_or(treaps.first(set), |back| treaps.next(back)), Some(*at));
+            }
+        }
+        assert!(found > 10_000, "{found} were found");
+    }
+
+    /// The depth of a set whose members came in order.
+    #[test]
+    fn members_that_come_in_order_make_no_deep_trees() {
+        let mut treaps = Treaps::new();
+        let mut set = Set::EMPTY;
+        for value in 0..4096 {
+            let place = treaps.push(Pair(value, value));
+            treaps.insert(&mut set, place);
+        }
+        let depth = |mut at: u32| {
+            let mut depth = 0;
+            while at != NIL {
+                at = treaps.nodes[at as usize].parent;
+                depth += 1;
+            }
+            depth
+        };
+        let deepest = (0..4096).map(depth).max();
+        assert!(deepest < Some(40), "{deepest:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Weights of the queues that ask: whether all are equal.
+//!
+//! A queue counts from its first request until none is queued or at the member. Raised queues do not
+//! count.
+
+use super::queue::WEIGHT_MAX;
+
+/// How many queues of each weight ask.
+#[derive(Clone, Debug)]
+pub(super) struct WeightCounts {
+    /// By weight.
+    of: Vec<u32>,
+    /// Weights that somebody has, a bit for each.
+    present: [u64; WORDS],
+    distinct: u32,
+}
+
+impl WeightCounts {
+    pub(super) fn new() -> Self {
+        Self { of: vec![0; WEIGHT_MAX as usize + 1], present: [0; WORDS], distinct: 0 }
+    }
+
+    pub(super) fn add(&mut self, weight: u32) {
+        let count = &mut self.of[weight as usize];
+        *count += 1;
+        if *count == 1 {
+            self.present[weight as usize / 64] |= 1 << (weight % 64);
+            self.distinct += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, weight: u32) {
+        let count = &mut self.of[weight as usize];
+        assert!(*count > 0, "a weight that is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.present[weight as usize / 64] &= !(1 << (weight % 64));
+            self.distinct -= 1;
+        }
+    }
+
+    /// Whether others ask with a smaller weight than this one, which may itself not be counted.
+    pub(super) fn others_have_less(&self, weight: u32) -> bool {
+        self.distinct > 1 && self.smallest() != Some(weight)
+    }
+
+    fn smallest(&self) -> Option<u32> {
+        let word = self.present.iter().position(|word| *word != 0)?;
+        Some(word as u32 * 64 + self.present[word].trailing_zeros())
+    }
+}
+
+const WORDS: usize = WEIGHT_MAX as usize / 64 + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_of_several_weights_is_known() {
+        let mut weights = WeightCounts::new();
+        [40, 40, 1000].into_iter().for_each(|weight| weights.add(weight));
+        assert!(weights.others_have_less(1000) && !weights.others_have_less(40));
+        weights.add(1);
+        assert!(weights.others_have_less(40));
+        [1, 40, 40].into_iter().for_each(|weight| weights.remove(weight));
+        assert!(!weights.others_have_less(1000), "alone");
+    }
+}
