@@ -1,11 +1,11 @@
 //! Tests of the dbench workload and of the reduced ext4 below it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
-use weft_engine::RequestOp;
 use weft_engine::knobs::{Knobs, StripeSize};
 use weft_engine::page_cache::{Kernel, PoolConfig};
+use weft_engine::{Attr, Class, RequestOp};
 use weft_sim::machine::{Costs, Machine, MachineParts, Seen};
 use weft_sim::workload::dbench::{
     Client, Load, Op, OperationKind, Run, Settings, Synthetic, Table,
@@ -462,4 +462,28 @@ Deltree "\a" NT_STATUS_OK
     let (data, flushes) =
         (bench.count(Request::Data), bench.table().row(OperationKind::Flush).count);
     assert!(data.abs_diff(flushes) <= 1, "{data} writes for {flushes} flushes");
+}
+
+#[test]
+fn schedulers_see_each_process_and_what_nobody_waits_for() {
+    let bench = Bench::new("null", COSTS, &settings(3, 7));
+    let mut data = HashSet::new();
+    let mut journal = HashSet::new();
+    let mut home = HashSet::new();
+    for seen in bench.requests() {
+        match bench.kind(seen) {
+            Request::Data if seen.flags.sync => data.insert(seen.attr),
+            Request::Journal | Request::Commit => journal.insert(Attr { meta: false, ..seen.attr }),
+            Request::Metadata | Request::Data => home.insert(seen.attr),
+            Request::Flush => false,
+        };
+    }
+    let of = |attrs: &HashSet<Attr>| attrs.iter().map(|of| of.origin).collect::<HashSet<_>>();
+    assert_eq!(of(&data).len(), 3, "an fsync writes as its client: {data:?}");
+    assert!(data.iter().all(|attr| attr.class == Class::None && !attr.background));
+    let [jbd2] = journal.iter().copied().collect::<Vec<_>>()[..] else { panic!("{journal:?}") };
+    assert_eq!((jbd2.class, jbd2.background), (Class::BestEffort(3), false));
+    assert!(!of(&data).contains(&jbd2.origin));
+    let [flusher] = home.iter().copied().collect::<Vec<_>>()[..] else { panic!("{home:?}") };
+    assert!(flusher.background && !of(&data).contains(&flusher.origin));
 }

@@ -11,7 +11,7 @@ use weft_units::Bytes;
 
 use super::error::ExperimentError;
 use super::load::Load;
-use super::testbed::Testbed;
+use super::testbed::{SINGLE, Testbed};
 use super::text::{Case, PublishedRow, Text};
 use super::{Amount, Experiment};
 
@@ -171,8 +171,9 @@ pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentE
 pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
     names(text)?;
     let machine = &text.machine;
+    let [least, most] = if machine.level == SINGLE { [1, 1] } else { [2, 64] };
     let bounds = [
-        Bound::of("machine.members", machine.members.into(), 2, 64),
+        Bound::of("machine.members", machine.members.into(), least, most),
         Bound::pages_kib("machine.chunk_kib", machine.chunk_kib),
         Bound::of("machine.memory_mib", machine.memory_mib, 64, 1 << 24),
         Bound::of("machine.cpus", machine.cpus.into(), 1, 1024),

@@ -47,11 +47,15 @@ pub enum Metric {
     Commits,
     /// Share of the time in which the engine's thread works.
     EngineBusy,
+    /// Commands that the members' drives have, in the mean of the time.
+    AtDisk,
+    /// How far the client that is worst off is from the share that its weight gives it.
+    ShareError,
 }
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 19] = [
+const TABLE: [(Metric, &str, &str, bool); 21] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -71,6 +75,8 @@ const TABLE: [(Metric, &str, &str, bool); 19] = [
     (Metric::MemberRequest, "member_request", "KiB", true),
     (Metric::Commits, "commits", "1/s", true),
     (Metric::EngineBusy, "engine_busy", "%", false),
+    (Metric::AtDisk, "at_disk", "1", true),
+    (Metric::ShareError, "share_error", "%", false),
 ];
 
 impl Metric {
@@ -106,6 +112,7 @@ impl Metric {
                 | Self::Prereads
                 | Self::PrereadWaitP999
                 | Self::PrereadWaitMax
+                | Self::ShareError
         )
     }
 }

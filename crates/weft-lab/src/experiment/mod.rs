@@ -49,7 +49,9 @@ pub use calibrate::{Calibrated, FITS, Fit};
 pub use control::{Control, MustBe};
 pub use error::ExperimentError;
 pub use estimate::estimate;
-pub use load::{Amount, Dbench, Dd, Fio, Isolated, Load, Mixed, Part, Pattern, Size, Tiobench};
+pub use load::{
+    Amount, Dbench, Dd, Fio, Isolated, Load, Mixed, Part, Pattern, Readers, Size, Tiobench, Where,
+};
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
 pub use ranges::{Circumstance, Ranged};

@@ -13,6 +13,9 @@ use weft_units::{Bytes, Span};
 use super::error::ExperimentError;
 use super::text::{Base, Case, Column, MachineText, Text};
 
+/// One member as it is, where others have the name of a level.
+pub(super) const SINGLE: &str = "single";
+
 /// Between two looks into a machine.
 const LOOK: Span = Span::millis(1);
 
@@ -57,14 +60,16 @@ impl Testbed {
             knobs.set(knob);
         }
         let levels = || level::LEVELS.iter().map(|row| row.level);
-        let level = levels().find(|known| known.name() == level);
-        let level = level.ok_or_else(|| {
+        let known = levels().find(|known| known.name() == level);
+        if known.is_none() && level != SINGLE {
             let names: Vec<_> = levels().map(|level| level.name()).collect();
-            unknown(text, "machine.level", &text.machine.level, &names.join(", "))
-        })?;
-        let model = hardware.model.with(&case.drive);
+            let expected = format!("{SINGLE}, {}", names.join(", "));
+            return Err(unknown(text, "machine.level", level, &expected));
+        }
+        let own = if case.model.is_empty() { None } else { Some(model_of(text, &case.model)?) };
+        let model = own.as_ref().unwrap_or(&hardware.model).with(&case.drive);
         let parts = MachineParts {
-            level,
+            level: known,
             model: model
                 .map_err(|source| ExperimentError::Model { patch: text.patch.clone(), source })?,
             members: *members,
@@ -88,7 +93,7 @@ impl Testbed {
         let costs: serde_json::Map<_, _> =
             costs.named().map(|(name, cost)| (name.to_owned(), cost.into())).collect();
         serde_json::json!({
-            "level": level.to_string(),
+            "level": level.map_or(SINGLE.to_owned(), |level| level.to_string()),
             "members": members,
             "chunk_bytes": chunk.bytes().0,
             "drive": model.to_toml(),
@@ -116,7 +121,11 @@ impl Testbed {
 /// The drive of an experiment, without what was fitted. One for all its runs: what a steady state
 /// takes to reach is shared.
 pub(super) fn plain_model(text: &Text) -> Result<Model, ExperimentError> {
-    Drive::model(&text.machine.model)
+    model_of(text, &text.machine.model)
+}
+
+fn model_of(text: &Text, name: &str) -> Result<Model, ExperimentError> {
+    Drive::model(name)
         .map_err(|source| ExperimentError::Model { patch: text.patch.clone(), source })
 }
 

@@ -115,6 +115,9 @@ pub struct Case {
     /// Factor on the machine's hops between threads.
     #[serde(default = "one")]
     pub(super) hops_times: u64,
+    /// The case's own model of a drive, of which nothing is fitted; empty for the machine's.
+    #[serde(default)]
+    pub(super) model: String,
     /// Lines of the drive's model that are others in this case, after what was fitted.
     #[serde(default)]
     pub(super) drive: String,

@@ -66,12 +66,18 @@ impl Inside {
         }
     }
 
-    /// How long stripes waited that had to be preread.
-    pub(super) fn preread_waits(&self) -> [(Metric, f64); 2] {
+    /// How long stripes waited that had to be preread, and how many commands the drives had.
+    pub(super) fn metrics(&self) -> [(Metric, f64); 3] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];
         let millis = |span: Span| span.0 as f64 / 1e6;
-        [(Metric::PrereadWaitP999, millis(p999)), (Metric::PrereadWaitMax, millis(most))]
+        let all = self.history.as_ref().and_then(|history| history.joined(1).pop());
+        let at_disk = all.map_or(0.0, |all| all.mean(all.at_disks));
+        [
+            (Metric::PrereadWaitP999, millis(p999)),
+            (Metric::PrereadWaitMax, millis(most)),
+            (Metric::AtDisk, at_disk),
+        ]
     }
 }
 

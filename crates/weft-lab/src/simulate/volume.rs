@@ -101,7 +101,7 @@ impl Volume {
             return Err(VolumeError::Devices { found: 0, members: 0 }.into());
         };
         let parts = MachineParts {
-            level: self.level,
+            level: Some(self.level),
             model,
             members: u16::try_from(models.len()).unwrap_or(u16::MAX),
             chunk: self.chunk.sectors_floor(),

@@ -154,14 +154,14 @@ impl Host {
         self.wake_for_files();
     }
 
-    /// Sends one request for the first of these pages, and takes them off.
-    pub(super) fn send_pages(&mut self, out: &mut WriteOut, sync: bool) {
+    /// Sends a process's request for the first of these pages, and takes them off.
+    pub(super) fn send_pages(&mut self, pid: Pid, out: &mut WriteOut, sync: bool) {
         let files = self.files_mut();
         let count = (out.pages.end - out.pages.start).min(files.bio_pages);
         let (start, count) = files.places.place(out.inode, out.pages.start, count);
         let pages = out.pages.start..out.pages.start + count;
         out.pages.start += count;
-        let asked = Asked::Pages { inode: out.inode, pages };
+        let asked = Asked::Pages { pid, inode: out.inode, pages };
         let flags = Flags { sync, ..Flags::NONE };
         self.request(asked, RequestOp::Write, ByteRange::new(start.0, count * PAGE_BYTES), flags);
     }

@@ -15,13 +15,13 @@ use std::ops::Range;
 use weft_engine::knobs::FlushRule;
 use weft_engine::page_cache::InodeId;
 use weft_engine::{
-    Attr, Class, ClientRequest, Config, Congestion, Engine, Flags, Input, Notice, Output,
+    Attr, Class, ClientRequest, Congestion, Engine, Flags, Input, Notice, Origin, Output,
     RequestOp, Run, Tag,
 };
 use weft_parity::Parity;
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
-use self::array::{Stripes, new_array};
+use self::array::{Stripes, new_volume};
 use self::flush_order::FlushOrder;
 pub use self::flush_order::FlushOrderCounts;
 use self::hops::Hops;
@@ -103,6 +103,8 @@ pub struct Seen {
     pub range: ByteRange,
     /// Flags of the request.
     pub flags: Flags,
+    /// On whose behalf.
+    pub attr: Attr,
     /// Time of the answer.
     pub answered: Option<Time>,
 }
@@ -112,8 +114,8 @@ pub struct Seen {
 pub(super) enum Asked {
     /// A process, by the name that it gave.
     Process { pid: Pid, name: u64 },
-    /// The page cache: these pages are written.
-    Pages { inode: InodeId, pages: Range<u64> },
+    /// The page cache: these pages are written, by a process.
+    Pages { pid: Pid, inode: InodeId, pages: Range<u64> },
 }
 
 impl Host {
@@ -122,10 +124,10 @@ impl Host {
             (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
         let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
         let size = parts.member_size.unwrap_or(smallest);
-        let assembly = new_array(parts, &drives, size)?;
-        let stripes = Stripes::new(parts, &assembly);
-        let volume_size = assembly.layout.array_size().bytes();
-        let mut config = Config::for_volume(assembly, parts.knobs);
+        let mut config = new_volume(parts, &drives, size)?;
+        let assembly = config.volumes.first().and_then(|volume| volume.source.assembly());
+        let stripes = Stripes::new(parts, assembly);
+        let volume_size = assembly.map_or(size, |array| array.layout.array_size()).bytes();
         // Frames are numbers here, so there may be as many as there are numbers.
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
@@ -204,8 +206,10 @@ impl Host {
             RequestOp::Read | RequestOp::Write => self.take_frames(range),
             _ => Run::EMPTY,
         };
+        let (Asked::Process { pid, .. } | Asked::Pages { pid, .. }) = &asked;
+        let attr = self.attr(*pid, op, flags);
         if let Some((_, seen)) = &mut self.seen {
-            seen.push(Seen { at: self.now, op, range, flags, answered: None });
+            seen.push(Seen { at: self.now, op, range, flags, attr, answered: None });
         }
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -214,11 +218,6 @@ impl Host {
             RequestOp::Write => self.asked_bytes.1 += range.len.0,
             RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {}
         }
-        let class = match &asked {
-            Asked::Process { pid, .. } => self.classes.get(pid).copied().unwrap_or_default(),
-            Asked::Pages { .. } => Class::None,
-        };
-        let attr = Attr { class, ..Attr::default() };
         let (client, volume) = (ClientId(1), VolumeId(0));
         let request =
             ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
@@ -227,7 +226,18 @@ impl Host {
         self.tell_engine(Input::Client(request));
     }
 
-    /// As whom a process asks the volume from now on; what it leaves to the page cache is nobody's.
+    /// On whose behalf a request is: a process is a client of the schedulers, as in the kernel.
+    /// Writes that nobody waits for are background.
+    fn attr(&self, pid: Pid, op: RequestOp, flags: Flags) -> Attr {
+        let class = self.classes.get(&pid).copied().unwrap_or_default();
+        let origin = Origin::Client(ClientId(pid.0));
+        let waited_for = flags.sync || flags.fua || flags.preflush;
+        let background = op == RequestOp::Write && !waited_for;
+        Attr { class, origin, background, meta: flags.meta, ..Attr::default() }
+    }
+
+    /// As whom a process asks the volume from now on. What it leaves to the page cache is the
+    /// flusher's, unless it has to write it out itself.
     pub fn set_class(&mut self, pid: Pid, class: Class) {
         self.classes.insert(pid, class);
     }

@@ -40,8 +40,8 @@ use crate::drive::{Drive, Model};
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineParts {
-    /// md's level.
-    pub level: weft_ondisk::Level,
+    /// md's level; `None` for one member as it is, without metadata.
+    pub level: Option<weft_ondisk::Level>,
     /// The members' disks, all of one model.
     pub model: Model,
     /// Number of members.
@@ -69,7 +69,7 @@ impl MachineParts {
     #[must_use]
     pub fn raid5(model: &str, chunk: Bytes, knobs: Knobs) -> Self {
         Self {
-            level: weft_ondisk::Level::Raid5,
+            level: Some(weft_ondisk::Level::Raid5),
             model: Drive::model(model).unwrap_or_else(|error| panic!("{error}")),
             members: 4,
             chunk: chunk.sectors_floor(),
@@ -92,6 +92,12 @@ pub enum PartsError {
     /// The engine does not run it.
     #[error("{0}")]
     Engine(#[from] weft_engine::ConfigError),
+    /// Several members, and no level.
+    #[error("members: found {members} without a level, expected one")]
+    Single {
+        /// Number of members.
+        members: usize,
+    },
     /// It would not assemble.
     #[error("{0}")]
     Assembly(String),

@@ -100,7 +100,7 @@ impl Thread {
                 self.out = None;
                 return true;
             }
-            host.send_pages(out, *sync);
+            host.send_pages(self.pid, out, *sync);
             // What was handed over together is one plug.
             let last = out.pages.is_empty();
             let bio = Span(host.costs().bio);

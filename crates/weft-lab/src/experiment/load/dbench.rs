@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use weft_sim::machine::Machine;
 use weft_sim::workload::dbench::{OperationKind, Settings};
-use weft_sim::workload::ext4::{Ext4, Log};
+use weft_sim::workload::ext4::{Log, Mount};
 use weft_units::Span;
 
 use super::{Amount, Measure, Part, SECONDS_MAX, Size};
@@ -25,6 +25,12 @@ pub struct Dbench {
     sync_open: bool,
     #[serde(default)]
     log_buffers: u32,
+    /// Best-effort level of jbd2.
+    #[serde(default = "journal_level")]
+    journal_level: u8,
+    /// Whether the journal lies among the files.
+    #[serde(default)]
+    journal_near: bool,
     pub(super) seconds: Amount,
 }
 
@@ -44,6 +50,7 @@ impl Measure for Dbench {
             Metric::MemberRequest,
             Metric::Commits,
             Metric::EngineBusy,
+            Metric::AtDisk,
         ]
     }
 
@@ -55,6 +62,7 @@ impl Measure for Dbench {
         let mut bounds = vec![
             Bound::of("load.clients", self.clients.into(), 1, 256),
             Bound::of("load.log_buffers", self.log_buffers.into(), 0, 256),
+            Bound::of("load.journal_level", self.journal_level.into(), 0, 7),
         ];
         bounds.extend(Bound::amounts("load.seconds", self.seconds, SECONDS_MAX));
         bounds
@@ -72,7 +80,9 @@ impl Measure for Dbench {
             0 => Log::Jbd2,
             buffers => Log::Xfs { buffers },
         };
-        let fs = Ext4::mount_with(&mut machine, testbed.pool, log);
+        let Self { journal_level, journal_near, .. } = *self;
+        let mount = Mount { log, journal_level, journal_near };
+        let fs = mount.on(&mut machine, testbed.pool);
         let (warm_up, seed) = (warm_up(time), testbed.parts.seed);
         let settings = Settings::new(self.clients, longest(time));
         let settings = Settings { warm_up, seed, sync_open: self.sync_open, ..settings };
@@ -98,6 +108,10 @@ impl Measure for Dbench {
         ];
         Part::of_steady(&machine, &values, &steady, series)
     }
+}
+
+fn journal_level() -> u8 {
+    Mount::default().journal_level
 }
 
 /// Flush requests that were looked at by the flush order checker, which finds nothing.

@@ -6,6 +6,7 @@
 //! | `dd` onto the device | `dd.rs` |
 //! | jobs of `fio`, and isolated writes | `fio.rs` |
 //! | `dd` beside writers of single blocks | `mixed.rs` |
+//! | readers of different levels | `readers.rs` |
 //! | `tiobench` on XFS | `tiobench.rs` |
 //!
 //! A load has *parts*, which are runs of their own: `tiobench` prints a table of eight, and the
@@ -16,6 +17,7 @@ mod dbench;
 mod dd;
 mod fio;
 mod mixed;
+mod readers;
 mod tiobench;
 
 use std::collections::BTreeMap;
@@ -28,6 +30,7 @@ pub use dbench::Dbench;
 pub use dd::Dd;
 pub use fio::{Fio, Isolated, Pattern};
 pub use mixed::Mixed;
+pub use readers::{Readers, Where};
 pub use tiobench::Tiobench;
 
 use super::bounds::{ArrayText, Bound};
@@ -49,6 +52,8 @@ pub enum Load {
     Isolated(Isolated),
     /// `dd`, and writers of single blocks beside it.
     Mixed(Mixed),
+    /// Direct readers, each at a level of its own.
+    Readers(Readers),
     /// `tiobench` on XFS.
     Tiobench(Tiobench),
 }
@@ -124,7 +129,7 @@ impl Part {
     fn of(machine: &Machine, values: &[(Metric, f64)], seconds: f64, series: Series) -> Self {
         assert_eq!(machine.host.answered().1, 0, "nothing fails on these disks");
         let inside = Inside::of(machine);
-        let values = values.iter().copied().chain(inside.preread_waits()).collect();
+        let values = values.iter().copied().chain(inside.metrics()).collect();
         Self { name: String::new(), values, seconds, settled: None, series, inside }
     }
 
@@ -171,6 +176,7 @@ impl Load {
             Self::Fio(load) => load,
             Self::Isolated(load) => load,
             Self::Mixed(load) => load,
+            Self::Readers(load) => load,
             Self::Tiobench(load) => load,
         }
     }

@@ -1,9 +1,10 @@
-//! Array of a simulated machine, and how byte ranges lie in its stripes.
+//! Volume of a simulated machine, and how byte ranges lie in its stripes.
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::layout::geometry::Geometry;
-use weft_ondisk::NewArray;
-use weft_units::{ByteRange, Sectors};
+use weft_engine::{Config, MemberInfo};
+use weft_ondisk::{Level, NewArray};
+use weft_units::{ByteRange, MemberIndex, Sectors};
 
 use super::super::member::device_traits;
 use super::super::{MachineParts, PartsError};
@@ -19,14 +20,15 @@ pub(super) struct Stripes {
 }
 
 impl Stripes {
-    pub(super) fn new(parts: &MachineParts, assembly: &Assembly) -> Self {
+    pub(super) fn new(parts: &MachineParts, assembly: Option<&Assembly>) -> Self {
         let chunk = parts.chunk.bytes().0.max(1);
-        let stripe_frames = assembly.stripe_frames(parts.knobs.stripe_size);
+        let frames = assembly.map_or(1, |of| of.stripe_frames(parts.knobs.stripe_size));
+        let parity = assembly.and_then(|of| of.layout.parity());
         Self {
-            stripes: u64::from(parts.knobs.cache_stripes(stripe_frames)),
+            stripes: u64::from(parts.knobs.cache_stripes(frames)),
             stripe: parts.knobs.stripe_size.bytes().0,
             chunk,
-            full_stripe: assembly.layout.parity().map_or(chunk, Geometry::full_stripe_bytes),
+            full_stripe: parity.map_or(chunk, Geometry::full_stripe_bytes),
         }
     }
 
@@ -43,14 +45,31 @@ impl Stripes {
     }
 }
 
-/// A new array in sync.
-pub(super) fn new_array(
+/// A new array in sync, or the one drive as it is.
+pub(super) fn new_volume(
+    parts: &MachineParts,
+    drives: &[Drive],
+    size: Sectors,
+) -> Result<Config, PartsError> {
+    if let Some(level) = parts.level {
+        return Ok(Config::for_volume(new_array(level, parts, drives, size)?, parts.knobs));
+    }
+    let [drive] = drives else { return Err(PartsError::Single { members: drives.len() }) };
+    let mut member = MemberInfo::of_size(MemberIndex(0), "disk", size);
+    (member.discards, member.device) = (true, device_traits(drive));
+    let mut config = Config::for_single(member, false);
+    config.volumes.iter_mut().for_each(|volume| volume.knobs = parts.knobs);
+    Ok(config)
+}
+
+fn new_array(
+    level: Level,
     parts: &MachineParts,
     drives: &[Drive],
     size: Sectors,
 ) -> Result<Assembly, PartsError> {
-    let mut array = NewArray::in_sync(parts.level, drives.len(), size);
-    array.chunk = parts.level.is_striped().then_some(parts.chunk);
+    let mut array = NewArray::in_sync(level, drives.len(), size);
+    array.chunk = level.is_striped().then_some(parts.chunk);
     let mut candidates = Candidate::of_new(&array)?;
     for (candidate, drive) in candidates.iter_mut().zip(drives) {
         (candidate.member.discards, candidate.member.device) = (true, device_traits(drive));

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::machine::{Machine, MachineParts};
     use crate::workload::dbench::Settings;
-    use crate::workload::ext4::{Ext4, Log};
+    use crate::workload::ext4::{Log, Mount};
 
     const RULES: [FlushRule; 5] = [
         FlushRule::Batch,
@@ -151,13 +151,13 @@ mod tests {
         let parts = MachineParts::raid5("ssd-sata-dc-2019", Bytes::kib(512), knobs);
         let member_size = Some(Sectors(1 << 22));
         let flush_hop = Span(50_000);
-        let parts = MachineParts { level: Level::Raid10, member_size, flush_hop, ..parts };
+        let parts = MachineParts { level: Some(Level::Raid10), member_size, flush_hop, ..parts };
         let mut machine = Machine::new(&parts);
         if let Some(planted) = planted {
             machine.host.engine.plant(planted);
         }
         let pool = PoolConfig::new(Kernel::V3_1, 8, 1 << 22, 1 << 22);
-        let fs = Ext4::mount_with(&mut machine, pool, Log::Xfs { buffers: 8 });
+        let fs = Mount { log: Log::Xfs { buffers: 8 }, ..Mount::default() }.on(&mut machine, pool);
         let settings = Settings { sync_open: true, ..Settings::new(8, Span::millis(100)) };
         let run = settings.start(&mut machine, &fs);
         machine.run(run.until());

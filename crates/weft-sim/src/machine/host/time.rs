@@ -160,7 +160,7 @@ impl Host {
                         Asked::Process { pid, name } => {
                             self.ready.push_back((pid, Woken::Done(name)));
                         }
-                        Asked::Pages { inode, pages } => self.pages_written(inode, pages),
+                        Asked::Pages { inode, pages, .. } => self.pages_written(inode, pages),
                     }
                 }
                 Output::Notice(notice) => {

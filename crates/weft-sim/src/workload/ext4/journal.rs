@@ -73,10 +73,15 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// In the middle of the volume.
-    pub(super) fn new(middle: u64) -> Self {
+    /// In the middle of a volume of so many blocks.
+    pub(super) fn in_the_middle_of(blocks: u64) -> Self {
+        Self::new(blocks / 2 - BLOCKS / 2)
+    }
+
+    /// From this block on.
+    pub(super) fn new(first: u64) -> Self {
         Self {
-            first: middle - BLOCKS / 2,
+            first,
             head: 0,
             used: 0,
             number: 1,

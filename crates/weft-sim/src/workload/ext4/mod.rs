@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_engine::page_cache::{Fsync, InodeId, PAGE_BYTES, PoolConfig, SyncStep};
-use weft_engine::{Flags, RequestOp};
+use weft_engine::{Class, Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Time};
 
 use self::journal::{Jbd2, Journal};
@@ -45,6 +45,8 @@ const BITMAPS: u64 = 1 << 13;
 const INODES: u64 = 1 << 16;
 const DIRECTORIES: u64 = 1 << 17;
 const DATA: u64 = 1 << 18;
+/// From the first file to a journal that lies among files.
+const NEAR: u64 = 1 << 14;
 /// Of a group.
 const GROUP: u64 = 1 << 15;
 /// Of the smallest volume: metadata, journal and as much room for files.
@@ -83,6 +85,27 @@ pub enum Log {
     },
 }
 
+/// How a file system is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Log of metadata.
+    pub log: Log,
+    /// Best-effort level of jbd2, 0 (high) to 7 (`journal_ioprio`).
+    pub journal_level: u8,
+    /// Whether the journal lies among the files, 64 MiB behind the first one, and not in the middle
+    /// of the volume.
+    pub journal_near: bool,
+}
+
+impl Default for Mount {
+    /// As ext4 is mounted without options.
+    ///
+    /// Source   experiments.md R9, `DEFAULT_JOURNAL_IOPRIO`
+    fn default() -> Self {
+        Self { log: Log::Jbd2, journal_level: 3, journal_near: false }
+    }
+}
+
 /// A mounted file system. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct Ext4 {
@@ -118,6 +141,17 @@ struct File {
     size: u64,
 }
 
+impl Mount {
+    /// A new file system on a machine, mounted so.
+    ///
+    /// # Panics
+    /// The volume has less than 2 GiB.
+    #[must_use]
+    pub fn on(self, machine: &mut Machine, pool: PoolConfig) -> Ext4 {
+        Ext4::mount_with(machine, pool, self)
+    }
+}
+
 impl Ext4 {
     /// Mounts a new file system on a machine: a page cache, its flusher and jbd2.
     ///
@@ -125,21 +159,20 @@ impl Ext4 {
     /// The volume has less than 2 GiB.
     #[must_use]
     pub fn mount(machine: &mut Machine, pool: PoolConfig) -> Self {
-        Self::mount_with(machine, pool, Log::Jbd2)
+        Mount::default().on(machine, pool)
     }
 
-    /// The same with this log.
-    ///
-    /// # Panics
-    /// The volume has less than 2 GiB.
-    #[must_use]
-    pub fn mount_with(machine: &mut Machine, pool: PoolConfig, log: Log) -> Self {
+    fn mount_with(machine: &mut Machine, pool: PoolConfig, mount: Mount) -> Self {
+        let Mount { log, journal_level, journal_near } = mount;
         let blocks = machine.host.size().0 / PAGE_BYTES;
         assert!(
             blocks >= BLOCKS_MIN,
             "the volume has {blocks} blocks of 4 KiB, ext4 here wants {BLOCKS_MIN} at least"
         );
-        let journal = Journal::new(blocks / 2);
+        let journal = match journal_near {
+            true => Journal::new(DATA + NEAR),
+            false => Journal::in_the_middle_of(blocks),
+        };
         let data = [DATA..journal.area().start, journal.area().end..blocks];
         let state = State {
             files: BTreeMap::new(),
@@ -160,6 +193,9 @@ impl Ext4 {
             Log::Jbd2 => Box::new(Jbd2::new(pid, fs.clone())) as Box<dyn Process>,
             Log::Xfs { buffers } => Box::new(LogWriter::new(pid, fs.clone(), buffers)),
         });
+        if log == Log::Jbd2 {
+            machine.host.set_class(thread, Class::BestEffort(journal_level));
+        }
         let mut state = fs.state.borrow_mut();
         state.device = Some(machine.host.add_file());
         state.journal.thread = Some(thread);
