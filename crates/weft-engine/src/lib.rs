@@ -103,8 +103,8 @@ pub use config::{Config, VolumeConfig, VolumeSource};
 pub use contract::error::{ConfigError, ReplyError};
 pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use contract::input::{
-    Attr, Class, ClientRequest, Command, Fault, Flags, Input, Located, Origin, RequestOp,
-    SyncAction, Value, Verb,
+    Attr, Class, ClientRequest, Command, Fault, Flags, Input, Located, Origin, Purpose, RequestOp,
+    SyncAction, Value, Verb, WEIGHT_DEFAULT,
 };
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};

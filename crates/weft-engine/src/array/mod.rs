@@ -461,9 +461,10 @@ impl Array {
         position: usize,
         sector: Sectors,
         request: &ClientRequest,
+        attr: Attr,
         out: &mut Outbox,
     ) {
-        let ClientRequest { client, tag, frames, attr, range, .. } = *request;
+        let ClientRequest { client, tag, frames, range, .. } = *request;
         let (write, length) = (request.op == RequestOp::Write, range.len.sectors_floor());
         assert!(!write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];

@@ -1,5 +1,7 @@
 //! Inputs of the engine: everything that can make it move. Closed on purpose.
 
+use std::cmp::Reverse;
+
 use weft_ondisk::{NewBitmap, Superblock};
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
 
@@ -121,6 +123,8 @@ pub struct Attr {
     pub weight: u16,
     /// Origin of the request.
     pub origin: Origin,
+    /// What it is for. The engine says so, whatever a client's request has.
+    pub purpose: Purpose,
     /// Nobody waits for it: write-back of a cache. The kernel calls such writes asynchronous.
     pub background: bool,
     /// Metadata of whoever sits above (`REQ_META`).
@@ -133,9 +137,85 @@ impl Attr {
         class: Class::None,
         weight: 0,
         origin: Origin::Metadata,
+        purpose: Purpose::Metadata,
         background: false,
         meta: false,
     };
+
+    /// Resync, recovery, check or repair, in this class.
+    pub(crate) const fn sync(class: Class) -> Self {
+        Self { class, origin: Origin::Sync, purpose: Purpose::Resync, ..Self::NONE }
+    }
+
+    /// The same for another purpose.
+    #[inline(always)]
+    pub(crate) const fn with(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
+    }
+
+    /// Whom schedulers are told of when several want one thing: the higher class, then the larger
+    /// weight, then this one, who came first. What any of them waits for is not of the background.
+    #[must_use]
+    pub fn stronger(self, other: Self) -> Self {
+        let weight = |attr: &Self| if attr.weight == 0 { WEIGHT_DEFAULT } else { attr.weight };
+        let rank = |attr: &Self| (attr.class.rank(), Reverse(weight(attr)));
+        let stronger = if rank(&other) < rank(&self) { other } else { self };
+        let background = self.background && other.background;
+        let purpose = if background { stronger.purpose } else { Purpose::User };
+        Self { background, purpose, meta: self.meta || other.meta, ..stronger }
+    }
+}
+
+/// Weight of those that were given none, as that of BFQ's groups in the kernel.
+pub const WEIGHT_DEFAULT: u16 = 100;
+
+/// What a member request is for. Whether it reads or writes is its operation's to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// The array's own bookkeeping: superblocks, bitmaps, flushes, strips written again after a
+    /// read error.
+    #[default]
+    Metadata,
+    /// Parity that a client's write changed.
+    Parity,
+    /// Strips that a client did not name, read to compute parity from all data, or what a member
+    /// does not give.
+    Reconstruct,
+    /// Resync, recovery, check or repair.
+    Resync,
+    /// Old data and old parity, read for a read-modify-write.
+    RmwRead,
+    /// What a client reads or writes, at its place.
+    User,
+    /// The same, written by a cache that nobody waits for.
+    WriteBack,
+}
+
+impl Purpose {
+    /// Every purpose, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Metadata,
+        Self::Parity,
+        Self::Reconstruct,
+        Self::Resync,
+        Self::RmwRead,
+        Self::User,
+        Self::WriteBack,
+    ];
+
+    /// Its name in JSON and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata",
+            Self::Parity => "parity",
+            Self::Reconstruct => "reconstruct",
+            Self::Resync => "resync",
+            Self::RmwRead => "rmw_read",
+            Self::User => "user",
+            Self::WriteBack => "write_back",
+        }
+    }
 }
 
 /// I/O class, as ioprio.
@@ -150,6 +230,18 @@ pub enum Class {
     None,
     /// Before everybody else, level 0 (high) to 7.
     RealTime(u8),
+}
+
+impl Class {
+    /// Place among the classes, the highest first; none given is the middle of best effort.
+    const fn rank(self) -> (u8, u8) {
+        match self {
+            Self::RealTime(level) => (0, level),
+            Self::BestEffort(level) => (1, level),
+            Self::None => (1, 4),
+            Self::Idle => (2, 0),
+        }
+    }
 }
 
 /// Origin of a member request.
@@ -270,4 +362,49 @@ pub enum SyncAction {
     Repair,
     /// The same after an unclean stop, from where it stopped.
     Resync,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attr(class: Class, weight: u16, client: u32) -> Attr {
+        let origin = Origin::Client(ClientId(client));
+        Attr { class, weight, origin, purpose: Purpose::User, ..Attr::NONE }
+    }
+
+    #[test]
+    fn several_clients_of_one_stripe_are_charged_by_class_then_weight_then_arrival() {
+        let light = attr(Class::None, 100, 1);
+        let heavy = attr(Class::None, 400, 2);
+        let urgent = attr(Class::RealTime(4), 1, 3);
+        let idle = attr(Class::Idle, 1000, 4);
+        assert_eq!(light.stronger(heavy), heavy);
+        assert_eq!(heavy.stronger(light), heavy);
+        assert_eq!(heavy.stronger(urgent), urgent);
+        assert_eq!(idle.stronger(light), light);
+        assert_eq!(light.stronger(attr(Class::None, 0, 9)), light, "no weight is that of most");
+        assert_eq!(light.stronger(attr(Class::None, 100, 9)), light, "who came first");
+        assert_eq!(light.stronger(attr(Class::BestEffort(3), 1, 9)).class, Class::BestEffort(3));
+        assert_eq!(light.stronger(attr(Class::BestEffort(5), 900, 9)), light);
+    }
+
+    #[test]
+    fn what_one_of_several_waits_for_is_not_of_the_background() {
+        let cache = Attr { background: true, ..attr(Class::None, 400, 1) }.with(Purpose::WriteBack);
+        let waits = attr(Class::None, 100, 2);
+        let both = cache.stronger(waits);
+        assert_eq!((both.origin, both.background), (cache.origin, false));
+        assert_eq!(both.purpose, Purpose::User);
+        assert!(cache.stronger(cache).background);
+    }
+
+    #[test]
+    fn every_purpose_has_a_name_of_its_own() {
+        let mut names = Purpose::ALL.map(Purpose::name).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Purpose::ALL.len());
+        assert!(Purpose::ALL.is_sorted());
+    }
 }

@@ -70,7 +70,7 @@ impl Last {
         self.end == at
             && self.turn == turn
             && self.bytes + next.bytes.0 <= self.max.min(next.max.0)
-            && self.kind == next.kind
+            && self.kind.merges(&next.kind)
     }
 }
 
@@ -159,6 +159,28 @@ mod tests {
         assert_eq!((joined, room), (15, 15 * 4096));
         assert_eq!(last.room(1, Sectors(136), &strip), 15 * 4096, "the last one took its place");
         assert_eq!(last.room(1, Sectors(999), &strip), 65_536, "elsewhere it goes on its own");
+    }
+
+    #[test]
+    fn requests_of_one_client_merge_whatever_they_are_for() {
+        use crate::contract::input::{Class, Origin, Purpose};
+        use weft_units::ClientId;
+
+        let of = |attr: Attr| {
+            let plain = request(false, false, 512);
+            MemberRequest { kind: MergeKind { attr, ..plain.kind }, ..plain }
+        };
+        let client = Attr { origin: Origin::Client(ClientId(1)), ..Attr::NONE };
+        let merges = |attr: Attr| {
+            let mut last = Last::NONE;
+            last.merge(1, Sectors(0), &of(client), 0);
+            last.merge(1, Sectors(8), &of(attr), 1).is_some()
+        };
+        assert!(merges(client.with(Purpose::RmwRead)));
+        assert!(merges(Attr { meta: true, ..client.with(Purpose::Reconstruct) }));
+        assert!(!merges(Attr { origin: Origin::Client(ClientId(2)), ..client }));
+        assert!(!merges(Attr { class: Class::Idle, ..client }));
+        assert!(!merges(Attr { weight: 7, ..client }));
     }
 
     #[test]

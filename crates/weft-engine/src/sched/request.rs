@@ -27,12 +27,26 @@ impl MemberRequest {
 
 /// Attributes that two requests of one member and direction share if one goes to the end of the
 /// other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
     /// For stripes of the cache; else for a chunk-aligned read.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
+}
+
+impl MergeKind {
+    /// Whether two requests of this kind and that one may be one: of one client and class, as in
+    /// the kernel, whatever they are for.
+    #[inline(always)]
+    pub(crate) fn merges(&self, other: &Self) -> bool {
+        let (mine, others) = (&self.attr, &other.attr);
+        self.fua == other.fua
+            && self.stripes == other.stripes
+            && mine.origin == others.origin
+            && mine.class == others.class
+            && mine.weight == others.weight
+    }
 }
 
 /// Direction of the data.

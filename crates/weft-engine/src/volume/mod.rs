@@ -34,7 +34,7 @@ use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
-use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
+use crate::contract::input::{Attr, ClientRequest, Fault, Purpose, RequestOp, SyncAction, Value};
 use crate::contract::snapshot::VolumeSnapshot;
 use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
@@ -152,7 +152,7 @@ impl Volume {
             && let Some((position, sector)) = self.passes(range, writes)
         {
             self.passing += 1;
-            self.array.pass(position, sector, request, out);
+            self.array.pass(position, sector, request, attr_of(request), out);
             return Ok(());
         }
         let discarded = self.raid.to_discard(request, &self.array);
@@ -458,6 +458,14 @@ impl Volume {
     fn has_deferred(&self) -> bool {
         self.raid.has_deferred()
     }
+}
+
+/// On whose behalf the member requests of a client's request are, and for what.
+#[inline(always)]
+fn attr_of(request: &ClientRequest) -> Attr {
+    let cached = request.attr.background && request.op != RequestOp::Read;
+    let purpose = if cached { Purpose::WriteBack } else { Purpose::User };
+    request.attr.with(purpose)
 }
 
 /// Time between two attempts at a full member.

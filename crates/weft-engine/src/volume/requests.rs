@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Sectors, Time};
 
-use super::{FULL_RETRY, Volume};
+use super::{FULL_RETRY, Volume, attr_of};
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::outbox::{Outbox, PassedRequest, StraightPart, Who};
 use crate::array::superblock_update::FlushFor;
@@ -155,7 +155,7 @@ impl Volume {
             payload: request.payload(),
             frames: request.frames,
             flags: request.flags,
-            attr: request.attr,
+            attr: attr_of(request),
             stream,
             ..Active::new(issuer, request.op, range, writes)
         })

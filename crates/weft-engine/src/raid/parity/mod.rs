@@ -370,3 +370,6 @@ fn wait_max(knobs: &Knobs, array: &Array) -> Span {
         knobs.preread_wait_max
     }
 }
+
+#[cfg(test)]
+mod tests;

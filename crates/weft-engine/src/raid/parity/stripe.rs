@@ -18,7 +18,7 @@ use weft_units::{FRAME_BYTES, Sectors, Slot, StripeId, Time};
 
 use super::plan::Mode;
 use crate::contract::frame::{Frame, Segment};
-use crate::contract::input::{Attr, Origin, SyncAction};
+use crate::contract::input::{Attr, Class, Purpose, SyncAction};
 use crate::contract::output::Differs;
 use crate::contract::token::RequestId;
 use crate::layout::geometry::{Geometry, Placement};
@@ -98,6 +98,31 @@ impl SubRequest {
     /// Its memory, if a strip can be written from it: whole, and placed as strips are.
     pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Segment> {
         self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
+    }
+}
+
+/// What the strips of one step of a stripe are read or written for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purposes {
+    here: Purpose,
+    /// Slots of what somebody named.
+    at: SlotSet,
+    /// Slots of old content that is replaced.
+    old: SlotSet,
+    others: Purpose,
+}
+
+impl Purposes {
+    /// That of a strip.
+    #[inline(always)]
+    pub(crate) fn of(&self, slot: Slot) -> Purpose {
+        if self.at.contains(slot) {
+            self.here
+        } else if self.old.contains(slot) {
+            Purpose::RmwRead
+        } else {
+            self.others
+        }
     }
 }
 
@@ -436,12 +461,41 @@ impl Stripe {
         }
     }
 
-    /// On whose behalf its member requests are.
+    /// On whose behalf its member requests are, and for what, but for [`Stripe::purposes`].
     pub(crate) fn member_attr(&self) -> Attr {
         match self.operation {
-            _ if self.sync.is_some() => Attr { origin: Origin::Sync, ..Attr::NONE },
+            _ if self.sync.is_some() => Attr::sync(Class::None),
             Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
             _ => self.attr,
+        }
+    }
+
+    /// What each of these strips is read or written for.
+    #[inline]
+    pub(crate) fn purposes(&self, strips: SlotSet, write: bool) -> Purposes {
+        let attr = self.member_attr();
+        let here = attr.purpose;
+        if !matches!(here, Purpose::User | Purpose::WriteBack) {
+            return Purposes { here, at: strips, old: SlotSet::EMPTY, others: here };
+        }
+        if write {
+            let at = self.data;
+            return Purposes { here, at, old: SlotSet::EMPTY, others: Purpose::Parity };
+        }
+        // Only a read-modify-write has the old content of all that is written, and parity with it.
+        let parity = self.writers.without(strips.or(self.uptodate)).is_empty();
+        let old = if parity { self.writers.or(self.parity) } else { self.writers };
+        let old = if self.writers.is_empty() { SlotSet::EMPTY } else { old };
+        Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
+    }
+
+    /// Takes note of who wants something of it: of several at once, the strongest.
+    #[inline]
+    pub(crate) fn charge(&mut self, attr: Attr) {
+        if self.readers.or(self.writers).or(self.taken_slots).is_empty() && self.taken.is_empty() {
+            self.attr = attr;
+        } else if self.attr != attr {
+            self.attr = self.attr.stronger(attr);
         }
     }
 

@@ -55,7 +55,7 @@ impl Stripes {
         let strip_bytes = self.cache.strip_bytes();
         let stripe = self.cache.stripe_mut(id);
         assert!(!sub_requests.is_empty(), "a request is attached with something");
-        stripe.attr = attr;
+        stripe.charge(attr);
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
         for sub_request in sub_requests {
             stripe.attach(*sub_request, write, strip_bytes);

@@ -337,7 +337,8 @@ impl Stripes {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe_mut(id);
         stripe.io_started = true;
-        let request = MemberRequest {
+        let purposes = stripe.purposes(slots, write.is_some());
+        let mut request = MemberRequest {
             write: write.is_some(),
             sector: stripe.sector(height),
             bytes: height.bytes(),
@@ -348,6 +349,7 @@ impl Stripes {
         for slot in slots.descending() {
             let (memory, zero_copy_from) = stripe.memory(slot, frames);
             let who = Who::Stripe(StripIo { stripe: id, slot, zero_copy_from });
+            request.kind.attr.purpose = purposes.of(slot);
             sent += u32::from(cx.stage(slot, &request, &[memory], who));
         }
         stripe.in_flight += sent;

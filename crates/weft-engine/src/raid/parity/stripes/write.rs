@@ -183,13 +183,15 @@ impl Stripes {
     ) -> usize {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe(stripes[0]);
-        let attr = stripe.member_attr();
+        let purpose = stripe.purposes(SlotSet::only(slot), true).of(slot);
+        let attr = stripe.member_attr().with(purpose);
+        let kind = MergeKind { fua: stripe.written_durably(), stripes: true, attr };
         let strip = MemberRequest {
             write: true,
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max: cx.knobs.max_sectors,
-            kind: MergeKind { fua: stripe.written_durably(), stripes: true, attr },
+            kind,
         };
         let Some(room) = cx.room(slot, &strip) else { return stripes.len() };
         let room = room / height.bytes().0;
@@ -197,7 +199,7 @@ impl Stripes {
         let mut count = 0;
         for id in stripes.iter().take((room as usize).max(1)) {
             let stripe = self.cache.stripe(*id);
-            if stripe.member_attr() != attr {
+            if !kind.merges(&MergeKind { attr: stripe.member_attr(), ..kind }) {
                 break;
             }
             merge::append(&mut parts, stripe.memory(slot, frames).0);
