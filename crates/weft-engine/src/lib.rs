@@ -103,14 +103,14 @@ pub use config::{Config, VolumeConfig, VolumeSource};
 pub use contract::error::{ConfigError, ReplyError};
 pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use contract::input::{
-    Attr, Class, ClientRequest, Command, Fault, Flags, Input, Located, Origin, Purpose, RequestOp,
-    SyncAction, Value, Verb, WEIGHT_DEFAULT,
+    Account, Attr, Class, ClientRequest, Command, Fault, Flags, Input, Located, Origin, Purpose,
+    RequestOp, SyncAction, Value, Verb, WEIGHT_DEFAULT,
 };
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
-    BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, RaidSnapshot, Snapshot, StripesInUse,
-    VolumeSnapshot, WrongStrip,
+    AccountSnapshot, BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, Party, PurposeSectors,
+    RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot, WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};

@@ -10,9 +10,11 @@ use weft_units::{Sectors, Slot, Time};
 
 use crate::array::flush::flush_batch::Unflushed;
 use crate::array::outbox::Owner;
+use crate::array::served::Served;
+use crate::contract::input::{Account, Attr};
 use crate::contract::member::MemberInfo;
 use crate::contract::member::MemberState;
-use crate::contract::snapshot::MemberSnapshot;
+use crate::contract::snapshot::{MemberSnapshot, Party};
 use crate::sched::member_queue::MemberQueue;
 
 /// The last attempt to write the superblock of a member in an update: a second one follows the
@@ -64,6 +66,7 @@ pub(crate) struct Member {
     /// Read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
+    pub(crate) served: Served,
     /// Its writes that a flush is for.
     pub(crate) unflushed: Unflushed,
     /// Requests that are not answered, whether they wait in its queue or were sent.
@@ -80,8 +83,6 @@ pub(crate) struct Counters {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) flushes: u64,
-    pub(crate) sectors_read: u64,
-    pub(crate) sectors_written: u64,
     pub(crate) corrected: u64,
 }
 
@@ -116,6 +117,7 @@ impl Member {
             follows_bitmap: false,
             read_errors: 0,
             counters: Counters::default(),
+            served: Served::default(),
             in_flight: 0,
             to_give_up: false,
         }
@@ -154,24 +156,20 @@ impl Member {
 
     /// A read or write was sent to it.
     #[inline]
-    pub(crate) fn sent(&mut self, write: bool, length: Sectors) {
+    pub(crate) fn sent(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.out();
         if write {
             self.counters.writes += 1;
         } else {
             self.counters.reads += 1;
         }
-        self.moved(write, length);
+        self.moved(attr, write, length);
     }
 
     /// A read or write moves so much, on its own or at the end of another one.
     #[inline]
-    pub(crate) fn moved(&mut self, write: bool, length: Sectors) {
-        if write {
-            self.counters.sectors_written += length.0;
-        } else {
-            self.counters.sectors_read += length.0;
-        }
+    pub(crate) fn moved(&mut self, attr: &Attr, write: bool, length: Sectors) {
+        self.served.add(attr, write, length);
     }
 
     /// So many requests have become a part of another one in its queue.
@@ -199,7 +197,9 @@ impl Member {
         self.data_offset + sector
     }
 
-    pub(crate) fn snapshot(&self) -> MemberSnapshot {
+    pub(crate) fn snapshot(&self, party: impl Fn(Account) -> Party) -> MemberSnapshot {
+        let accounts = self.served.accounts();
+        let served = accounts.map(|it| (party(it), Sectors(self.served.sectors(it))));
         MemberSnapshot {
             member: self.info.index,
             label: self.info.label.clone(),
@@ -210,8 +210,9 @@ impl Member {
             reads: self.counters.reads,
             writes: self.counters.writes,
             flushes: self.counters.flushes,
-            sectors_read: self.counters.sectors_read,
-            sectors_written: self.counters.sectors_written,
+            sectors_read: self.served.moved(false),
+            sectors_written: self.served.moved(true),
+            served: served.filter(|(_, sectors)| *sectors > Sectors::ZERO).collect(),
             corrected: self.counters.corrected,
             in_flight: self.in_flight,
         }

@@ -13,6 +13,7 @@ pub(crate) mod member;
 pub(crate) mod membership;
 pub(crate) mod outbox;
 pub(crate) mod resync_window;
+pub(crate) mod served;
 mod space;
 mod spare;
 pub(crate) mod superblock_update;
@@ -443,7 +444,7 @@ impl Array {
         };
         out.submit(self.volume, member, op, Attr::NONE, owner);
         match written {
-            Some(bytes) => member.sent(true, bytes.sectors_floor()),
+            Some(bytes) => member.sent(&Attr::NONE, true, bytes.sectors_floor()),
             None => member.sent_flush(),
         }
     }
@@ -480,7 +481,7 @@ impl Array {
         let passed = PassedRequest { client, tag, frames, start, len, attr, gone: false };
         assert!(member.queue.passes(), "it waits in no queue");
         out.submit(self.volume, member, op, attr, Owner::Passed(passed));
-        member.sent(write, length);
+        member.sent(&attr, write, length);
     }
 
     /// Sends a read or write of these parts, which may be merged with others.

@@ -239,7 +239,7 @@ impl Outbox {
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
             self.append(place, parts, who);
             self.work.merges += 1;
-            member.moved(write, bytes.sectors_floor());
+            member.moved(&attr, write, bytes.sectors_floor());
             return;
         }
         let owner = Owner::Parts(who, Chain::NONE);
@@ -249,7 +249,7 @@ impl Outbox {
         self.work.submits += 1;
         let op = op_of(at, request, parts);
         self.outputs.push_back(Output::Submit { token, member: to, op, attr });
-        member.sent(write, bytes.sectors_floor());
+        member.sent(&attr, write, bytes.sectors_floor());
     }
 
     /// As [`Outbox::stage`], for a member in whose queue requests wait.
@@ -271,12 +271,12 @@ impl Outbox {
             };
             link(&mut self.merged, &mut self.merged_free, chain, who);
             self.work.merges += 1;
-            member.moved(write, bytes.sectors_floor());
+            member.moved(&attr, write, bytes.sectors_floor());
             return;
         }
         let op = op_of(at, request, parts);
         self.queue(member, op, attr, Owner::Parts(who, Chain::NONE));
-        member.sent(write, bytes.sectors_floor());
+        member.sent(&attr, write, bytes.sectors_floor());
     }
 
     fn queue(&mut self, member: &mut Member, op: MemberOp, attr: Attr, owner: Owner) {

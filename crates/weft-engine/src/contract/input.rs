@@ -125,6 +125,8 @@ pub struct Attr {
     pub origin: Origin,
     /// What it is for. The engine says so, whatever a client's request has.
     pub purpose: Purpose,
+    /// Place in the counters of members. The engine says so, whatever a client's request has.
+    pub account: Account,
     /// Nobody waits for it: write-back of a cache. The kernel calls such writes asynchronous.
     pub background: bool,
     /// Metadata of whoever sits above (`REQ_META`).
@@ -138,13 +140,15 @@ impl Attr {
         weight: 0,
         origin: Origin::Metadata,
         purpose: Purpose::Metadata,
+        account: Account::METADATA,
         background: false,
         meta: false,
     };
 
     /// Resync, recovery, check or repair, in this class.
     pub(crate) const fn sync(class: Class) -> Self {
-        Self { class, origin: Origin::Sync, purpose: Purpose::Resync, ..Self::NONE }
+        let (origin, account) = (Origin::Sync, Account::SYNC);
+        Self { class, origin, account, ..Self::NONE.with(Purpose::Resync) }
     }
 
     /// The same for another purpose.
@@ -168,6 +172,19 @@ impl Attr {
 
 /// Weight of those that were given none, as that of BFQ's groups in the kernel.
 pub const WEIGHT_DEFAULT: u16 = 100;
+
+/// Place in the counters of what members move for whom: a small number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Account(pub(crate) u8);
+
+impl Account {
+    /// The array's own bookkeeping.
+    pub(crate) const METADATA: Self = Self(0);
+    /// Resync, recovery, check and repair.
+    pub(crate) const SYNC: Self = Self(1);
+    /// Clients without an account of their own; those of clients follow.
+    pub(crate) const OTHERS: Self = Self(2);
+}
 
 /// What a member request is for. Whether it reads or writes is its operation's to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
 
-use crate::contract::input::SyncAction;
+use crate::contract::input::{Class, Purpose, SyncAction};
 use crate::contract::member::MemberState;
 use crate::contract::stripe_waits::StripeWaits;
 use crate::knobs::Knobs;
@@ -57,6 +57,67 @@ pub struct VolumeSnapshot {
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
+    /// Who had members move how much: the array itself, resync, clients.
+    pub accounts: Vec<AccountSnapshot>,
+}
+
+/// What members moved on one behalf, all members together, and what was asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountSnapshot {
+    /// On whose behalf.
+    pub party: Party,
+    /// A client that asks for nothing more.
+    pub gone: bool,
+    /// I/O class of its last request.
+    pub class: Class,
+    /// Weight of its last request; 0 for the default.
+    pub weight: u16,
+    /// Reads of the volume.
+    pub reads: u64,
+    /// Other requests of the volume.
+    pub writes: u64,
+    /// Bytes of the reads.
+    pub bytes_read: Bytes,
+    /// Bytes of the other requests.
+    pub bytes_written: Bytes,
+    /// Sectors that members read and wrote for it.
+    pub sectors: Sectors,
+    /// Of those, sectors of the last seconds in which the volume did anything: two to four.
+    pub sectors_recently: Sectors,
+    /// The same by purpose, without those that there is nothing of.
+    pub by_purpose: Vec<PurposeSectors>,
+}
+
+/// Sectors that members moved for one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurposeSectors {
+    /// The purpose.
+    pub purpose: Purpose,
+    /// Sectors read.
+    pub read: Sectors,
+    /// Sectors written.
+    pub written: Sectors,
+}
+
+impl PurposeSectors {
+    /// Whether there is anything.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.read + self.written > Sectors::ZERO
+    }
+}
+
+/// On whose behalf members do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// A client.
+    Client(ClientId),
+    /// The array itself.
+    Metadata,
+    /// Clients that are not counted one by one, as there are too many, or were.
+    Others,
+    /// Resync, recovery, check and repair.
+    Resync,
 }
 
 /// Counters of a write-intent bitmap.
@@ -164,6 +225,8 @@ pub struct MemberSnapshot {
     pub sectors_read: u64,
     /// Sectors written.
     pub sectors_written: u64,
+    /// Sectors read and written, by whom they are for; without those that there is nothing of.
+    pub served: Vec<(Party, Sectors)>,
     /// Sectors that were read wrong and written again.
     pub corrected: u64,
     /// Requests outstanding.

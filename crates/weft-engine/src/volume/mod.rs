@@ -10,6 +10,7 @@
 //!
 //! Then it is answered, its frames and credit go back, and the next one that overlaps it starts.
 
+mod clients;
 mod command;
 mod events;
 mod members;
@@ -22,6 +23,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
+use self::clients::Clients;
 use self::command::Waiting;
 use self::members::STALL_WARNING;
 use self::ranges::Ranges;
@@ -34,7 +36,7 @@ use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
-use crate::contract::input::{Attr, ClientRequest, Fault, Purpose, RequestOp, SyncAction, Value};
+use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
 use crate::contract::snapshot::VolumeSnapshot;
 use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
@@ -54,6 +56,7 @@ pub(crate) struct Volume {
     free: Vec<u32>,
     /// Requests that went on to a member as they were, and are in no table but that of tokens.
     passing: u32,
+    clients: Clients,
     ranges: Ranges,
     /// Writes whose lease is not granted yet.
     before_lease: VecDeque<RequestId>,
@@ -101,6 +104,7 @@ impl Volume {
             requests: Vec::new(),
             free: Vec::new(),
             passing: 0,
+            clients: Clients::new(),
             ranges: Ranges::default(),
             before_lease: VecDeque::new(),
             ready: VecDeque::new(),
@@ -147,12 +151,13 @@ impl Volume {
         if (range.start.0 | range.len.0) & (self.array.request_unit.0 - 1) != 0 {
             return Err(ReplyError::Invalid("not whole logical blocks"));
         }
+        let attr = self.clients.enter(request, &mut self.array);
         if needed > 0
             && !request.flags.preflush
             && let Some((position, sector)) = self.passes(range, writes)
         {
             self.passing += 1;
-            self.array.pass(position, sector, request, attr_of(request), out);
+            self.array.pass(position, sector, request, attr, out);
             return Ok(());
         }
         let discarded = self.raid.to_discard(request, &self.array);
@@ -162,7 +167,7 @@ impl Volume {
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(request, range, writes, out.now);
+        let id = self.enter(request, attr, range, writes, out.now);
         self.active(id).discarded = discarded;
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
@@ -203,6 +208,7 @@ impl Volume {
             request.gone |= request.issuer.is(client);
         }
         self.commands.retain(|waiting| waiting.client != client);
+        self.clients.gone(client);
     }
 
     /// A token is done.
@@ -310,6 +316,7 @@ impl Volume {
 
     /// Decides for at most `stripes_max` stripes. How many it handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
+        self.clients.look(&self.array, out.now);
         self.watch_members(out);
         self.start_granted();
         self.write_deferred(out);
@@ -435,8 +442,9 @@ impl Volume {
                 .array
                 .members
                 .iter()
-                .map(crate::array::member::Member::snapshot)
+                .map(|member| member.snapshot(|account| self.clients.party(account)))
                 .collect(),
+            accounts: self.clients.snapshot(&self.array),
         }
     }
 
@@ -458,14 +466,6 @@ impl Volume {
     fn has_deferred(&self) -> bool {
         self.raid.has_deferred()
     }
-}
-
-/// On whose behalf the member requests of a client's request are, and for what.
-#[inline(always)]
-fn attr_of(request: &ClientRequest) -> Attr {
-    let cached = request.attr.background && request.op != RequestOp::Read;
-    let purpose = if cached { Purpose::WriteBack } else { Purpose::User };
-    request.attr.with(purpose)
 }
 
 /// Time between two attempts at a full member.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Sectors, Time};
 
-use super::{FULL_RETRY, Volume, attr_of};
+use super::{FULL_RETRY, Volume};
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::outbox::{Outbox, PassedRequest, StraightPart, Who};
 use crate::array::superblock_update::FlushFor;
@@ -140,6 +140,7 @@ impl Volume {
     pub(super) fn enter(
         &mut self,
         request: &ClientRequest,
+        attr: Attr,
         range: ByteRange,
         writes: bool,
         now: Time,
@@ -155,7 +156,7 @@ impl Volume {
             payload: request.payload(),
             frames: request.frames,
             flags: request.flags,
-            attr: attr_of(request),
+            attr,
             stream,
             ..Active::new(issuer, request.op, range, writes)
         })

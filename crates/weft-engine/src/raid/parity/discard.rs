@@ -73,7 +73,7 @@ impl Discard {
         let len = Sectors((self.run.end - self.run.start) * chunk);
         let op = MemberOp::Discard { at, len, fua: self.fua };
         cx.out.submit(volume, member, op, self.attr, Owner::Discard(self.request));
-        member.sent(true, Sectors::ZERO);
+        member.sent(&self.attr, true, Sectors::ZERO);
     }
 }
 

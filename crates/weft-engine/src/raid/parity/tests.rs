@@ -10,8 +10,8 @@ use crate::contract::frame::{Run, frames_needed};
 use crate::knobs::Knobs;
 use crate::raid::tests::{CHUNK, assembled};
 use crate::{
-    Attr, ClientRequest, Command, Config, Engine, Flags, Input, MemberOp, Origin, Output, Purpose,
-    RequestOp, SyncAction, Tag, Value, Verb,
+    Attr, ClientRequest, Command, Config, Engine, Flags, Input, MemberOp, Origin, Output, Party,
+    Purpose, RequestOp, SyncAction, Tag, Value, Verb,
 };
 
 /// A member request: its member, whether it writes, and its attributes.
@@ -161,4 +161,57 @@ fn a_cache_s_writes_and_a_resync_are_told_apart_from_what_somebody_waits_for() {
         .collect();
     assert!(!synced.is_empty());
     assert!(synced.iter().all(|of| (of.origin, of.purpose) == (Origin::Sync, Purpose::Resync)));
+}
+
+/// What members moved for a client, by purpose: read and written sectors.
+fn moved(rig: &Rig, number: u32) -> Vec<(Purpose, u64, u64)> {
+    let snapshot = rig.engine.snapshot();
+    let party = Party::Client(ClientId(number));
+    let account = snapshot.volumes[0].accounts.iter().find(|it| it.party == party);
+    let account = account.expect("it asked for something");
+    account.by_purpose.iter().map(|it| (it.purpose, it.read.0, it.written.0)).collect()
+}
+
+#[test]
+fn members_count_what_each_client_causes() {
+    let mut rig = Rig::new(|_| ());
+    rig.ask(WRITE, 0, 4096, client(1, 300));
+    rig.run();
+    rig.ask(READ, 8 * CHUNK, 8192, client(2, 0));
+    rig.run();
+    let rmw = [(Purpose::Parity, 0, 8), (Purpose::RmwRead, 16, 0), (Purpose::User, 0, 8)];
+    assert_eq!(moved(&rig, 1), rmw);
+    assert_eq!(moved(&rig, 2), [(Purpose::User, 16, 0)]);
+    let volume = rig.engine.snapshot().volumes.remove(0);
+    let first = volume.accounts.iter().find(|it| it.party == Party::Client(ClientId(1))).unwrap();
+    assert_eq!((first.weight, first.writes, first.bytes_written.0), (300, 1, 4096));
+    assert_eq!((first.sectors.0, first.sectors_recently.0), (32, 32));
+    // The sums of members and of accounts are the same thing, seen from two sides.
+    let members = volume.members.iter().map(|it| it.sectors_read + it.sectors_written);
+    let accounts = volume.accounts.iter().map(|it| it.sectors);
+    assert_eq!(members.sum::<u64>(), accounts.map(|it| it.0).sum::<u64>());
+    let served = volume.members.iter().flat_map(|it| &it.served);
+    let of_first = served.filter(|(party, _)| *party == Party::Client(ClientId(1)));
+    assert_eq!(of_first.map(|(_, sectors)| sectors.0).sum::<u64>(), 32);
+}
+
+#[test]
+fn a_thousand_clients_one_after_the_other_are_all_counted() {
+    let mut rig = Rig::new(|_| ());
+    for number in 1..=1000 {
+        rig.ask(READ, 0, 4096, client(number, 0));
+        rig.run();
+        rig.engine.handle(Time(0), Input::ClientGone(ClientId(number)));
+    }
+    // Of those that stay most have no account of their own.
+    for number in 2001..=2100 {
+        rig.ask(READ, 0, 4096, client(number, 0));
+        rig.run();
+    }
+    let accounts = rig.engine.snapshot().volumes.remove(0).accounts;
+    assert!(accounts.len() < 70, "{}", accounts.len());
+    assert_eq!(accounts.iter().map(|it| it.reads).sum::<u64>(), 1100);
+    let of_clients = accounts.iter().filter(|it| it.party != Party::Metadata);
+    assert_eq!(of_clients.map(|it| it.sectors.0).sum::<u64>(), 1100 * 8);
+    assert!(accounts.iter().any(|it| it.party == Party::Others && it.reads > 900));
 }

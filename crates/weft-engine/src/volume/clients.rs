@@ -1,0 +1,188 @@
+//! Clients of a volume: what each asked for, and the account that members charge it to.
+//!
+//! An account is a small number, so that counting what a member moves for whom is an addition in an
+//! array. The first ones are nobody's: the array's own, resync, and all clients that have none of
+//! their own. A client has one from its first request. That of a client that is gone goes to the
+//! next new one when no other is free; what it held is then counted with the nameless ones.
+
+use weft_units::{Bytes, ClientId, Sectors, Span, Time};
+
+use crate::array::Array;
+use crate::contract::input::{Account, Attr, Class, ClientRequest, Purpose, RequestOp};
+use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
+
+/// Clients of a volume by account, and what members moved at the last looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Clients {
+    /// Of [`Account::OTHERS`] and those after it.
+    tallies: Vec<Tally>,
+    /// Place of the client that asked last.
+    last: usize,
+    /// When the next window begins.
+    due: Time,
+    /// Sectors by account at the begin of the window before this one, and of this one.
+    before: Vec<u64>,
+    begun: Vec<u64>,
+}
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    client: ClientId,
+    gone: bool,
+    class: Class,
+    weight: u16,
+    /// Reads, and all else.
+    requests: [u64; 2],
+    bytes: [u64; 2],
+}
+
+impl Tally {
+    fn new(client: ClientId) -> Self {
+        let (class, weight) = (Class::None, 0);
+        Self { client, gone: false, class, weight, requests: [0; 2], bytes: [0; 2] }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for side in 0..2 {
+            self.requests[side] += other.requests[side];
+            self.bytes[side] += other.bytes[side];
+        }
+    }
+}
+
+impl Clients {
+    pub(crate) fn new() -> Self {
+        let tallies = vec![Tally::new(NOBODY)];
+        let (before, begun) = (Vec::new(), Vec::new());
+        Self { tallies, last: 0, due: Time(0), before, begun }
+    }
+
+    /// Counts a request, and says on whose behalf its member requests are.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, request: &ClientRequest, array: &mut Array) -> Attr {
+        if self.tallies[self.last].client != request.client {
+            self.last = self.find(request.client, array);
+        }
+        let (attr, reads) = (request.attr, request.op == RequestOp::Read);
+        let tally = &mut self.tallies[self.last];
+        let side = usize::from(!reads);
+        tally.requests[side] += 1;
+        tally.bytes[side] += request.range.len.0;
+        (tally.class, tally.weight) = (attr.class, attr.weight);
+        let cached = attr.background && !reads;
+        let purpose = if cached { Purpose::WriteBack } else { Purpose::User };
+        let account = Account(Account::OTHERS.0 + self.last as u8);
+        Attr { account, ..attr.with(purpose) }
+    }
+
+    #[inline(never)]
+    fn find(&mut self, client: ClientId, array: &mut Array) -> usize {
+        if let Some(place) = self.tallies.iter().position(|tally| tally.client == client) {
+            self.tallies[place].gone = false;
+            return place;
+        }
+        if self.tallies.len() < ACCOUNTS_MAX {
+            self.tallies.push(Tally::new(client));
+            return self.tallies.len() - 1;
+        }
+        let Some(place) = self.tallies.iter().position(|tally| tally.gone) else { return 0 };
+        let former = std::mem::replace(&mut self.tallies[place], Tally::new(client));
+        self.tallies[0].add(&former);
+        let account = Account(Account::OTHERS.0 + place as u8);
+        array.members.iter_mut().for_each(|member| member.served.merge(account, Account::OTHERS));
+        for totals in [&mut self.before, &mut self.begun] {
+            if let Some(moved) = totals.get_mut(account.0 as usize).map(std::mem::take) {
+                totals[Account::OTHERS.0 as usize] += moved;
+            }
+        }
+        place
+    }
+
+    /// A client asks for nothing more.
+    pub(crate) fn gone(&mut self, client: ClientId) {
+        for tally in &mut self.tallies {
+            tally.gone |= tally.client == client;
+        }
+    }
+
+    /// Begins a window when the last one is over.
+    #[inline]
+    pub(crate) fn look(&mut self, array: &Array, now: Time) {
+        if now >= self.due {
+            self.begin_window(array, now);
+        }
+    }
+
+    #[cold]
+    fn begin_window(&mut self, array: &Array, now: Time) {
+        self.due = now + WINDOW;
+        let totals = self.totals(array);
+        self.before = std::mem::replace(&mut self.begun, totals);
+    }
+
+    fn totals(&self, array: &Array) -> Vec<u64> {
+        let accounts = 0..Account::OTHERS.0 + self.tallies.len() as u8;
+        let moved = |account| array.members.iter().map(move |it| it.served.sectors(account)).sum();
+        accounts.map(|account| moved(Account(account))).collect()
+    }
+
+    /// Whose an account is.
+    pub(crate) fn party(&self, account: Account) -> Party {
+        match account {
+            Account::METADATA => Party::Metadata,
+            Account::SYNC => Party::Resync,
+            Account::OTHERS => Party::Others,
+            Account(number) => {
+                Party::Client(self.tallies[usize::from(number - Account::OTHERS.0)].client)
+            }
+        }
+    }
+
+    /// Every account with something in it, or whose client is still there.
+    pub(crate) fn snapshot(&self, array: &Array) -> Vec<AccountSnapshot> {
+        let mut accounts = Vec::new();
+        for (number, total) in (0..).zip(self.totals(array)) {
+            let account = Account(number);
+            let tally = number.checked_sub(Account::OTHERS.0).map(|it| self.tallies[it as usize]);
+            let tally = tally.unwrap_or(Tally::new(NOBODY));
+            let before = self.before.get(usize::from(number)).copied().unwrap_or(0);
+            let moved = |purpose| {
+                let sum = |write| {
+                    let of = array.members.iter();
+                    Sectors(of.map(|it| it.served.of(account, purpose, write)).sum())
+                };
+                PurposeSectors { purpose, read: sum(false), written: sum(true) }
+            };
+            let by_purpose: Vec<_> = Purpose::ALL.into_iter().map(moved).collect();
+            let [reads, writes] = tally.requests;
+            let is_there = number > Account::OTHERS.0 && !tally.gone;
+            if total == 0 && reads + writes == 0 && !is_there {
+                continue;
+            }
+            accounts.push(AccountSnapshot {
+                party: self.party(account),
+                gone: tally.gone,
+                class: tally.class,
+                weight: tally.weight,
+                reads,
+                writes,
+                bytes_read: Bytes(tally.bytes[0]),
+                bytes_written: Bytes(tally.bytes[1]),
+                sectors: Sectors(total),
+                sectors_recently: Sectors(total.saturating_sub(before)),
+                by_purpose: by_purpose.into_iter().filter(PurposeSectors::is_some).collect(),
+            });
+        }
+        accounts
+    }
+}
+
+/// Who has the account of all who have none. No driver names a client so.
+const NOBODY: ClientId = ClientId(u32::MAX);
+
+/// Clients with an account of their own, and one for the others.
+const ACCOUNTS_MAX: usize = 64;
+
+/// "The last seconds" are this window and the one before it.
+const WINDOW: Span = Span::secs(2);
