@@ -16,8 +16,12 @@
 //!          with the BFQ disk I/O scheduler", 2012; Documentation/block/bfq-iosched.rst
 
 mod budget;
+#[cfg(test)]
+mod exact;
 mod history;
 mod idling;
+#[cfg(test)]
+mod kernel_orders;
 mod peak_rate;
 mod queue;
 mod request_pool;
