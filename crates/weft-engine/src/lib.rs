@@ -319,6 +319,15 @@ impl Engine {
         self.volumes.iter().filter_map(|volume| volume.array.queue_wake(self.out.now)).min()
     }
 
+    /// Reasons of the decisions of each member's `bfq`; none of members with another scheduler.
+    ///
+    /// # Panics
+    /// There is no such volume.
+    pub fn bfq_stats(&self, volume: VolumeId) -> impl Iterator<Item = &sched::bfq::BfqStats> {
+        let members = &self.volumes[volume.index()].array.members;
+        members.iter().filter_map(|member| member.queue.bfq_stats())
+    }
+
     /// Congestion of a volume's stripe cache.
     ///
     /// # Panics

@@ -91,6 +91,8 @@ pub enum Knob {
     FlushBatch(FlushRule),
     /// See [`MqDeadlineKnobs::front_merges`].
     FrontMerges(bool),
+    /// See [`BfqKnobs::idle_lowest`].
+    IdleLowest(bool),
     /// See [`BfqKnobs::low_latency`].
     LowLatency(bool),
     /// See [`BfqKnobs::max_budget`].
@@ -202,6 +204,7 @@ impl Knobs {
             Knob::FrontMerges(merges) => self.mq_deadline.front_merges = merges,
             Knob::LowLatency(on) => self.bfq.low_latency = on,
             Knob::MaxBudget(count) => self.bfq.max_budget = count,
+            Knob::IdleLowest(idles) => self.bfq.idle_lowest = idles,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
             Knob::NoSpaceWait(span) => self.no_space_wait = span,

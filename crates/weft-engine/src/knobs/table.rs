@@ -159,6 +159,16 @@ pub const TABLE: &[KnobRow] = &[
         show: |knobs| u8::from(knobs.mq_deadline.front_merges).to_string(),
     },
     KnobRow {
+        name: "idle_lowest",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "weft",
+        doc: "Whether bfq keeps a member for queues of the smallest weight too where weights differ, as before \
+              Linux 5.2; they lose nothing without it.",
+        parse: |text, _| Some(Knob::IdleLowest(flag(text)?)),
+        show: |knobs| u8::from(knobs.bfq.idle_lowest).to_string(),
+    },
+    KnobRow {
         name: "low_latency",
         unit: "flag",
         range: "0 | 1",

@@ -239,6 +239,8 @@ pub struct BfqKnobs {
     pub strict_guarantees: bool,
     /// Whether queues that look interactive or like players get more weight for a while.
     pub low_latency: bool,
+    /// Whether a member is kept for queues of the smallest weight too, as before Linux 5.2.
+    pub idle_lowest: bool,
     /// Longest time that a queue is in service.
     pub timeout_sync: Span,
     /// Largest budget in sectors. Zero: what the member moves in `timeout_sync`.
@@ -259,6 +261,7 @@ impl Default for BfqKnobs {
             slice_idle: Span::millis(8),
             strict_guarantees: false,
             low_latency: true,
+            idle_lowest: false,
             timeout_sync: Span::millis(125),
             max_budget: 0,
             fifo_expire_sync: Span::millis(125),

@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 use weft_units::{Sectors, Span, Time};
 
 use super::Scheduler;
+use super::bfq::BfqStats;
 use super::merge::{self, Last};
 use super::request::{Direction, QueuedRequest, Receipt};
 use crate::contract::frame::{Segment, Segments};
@@ -334,6 +335,11 @@ impl<T> MemberQueue<T> {
             return self.plugged;
         }
         self.scheduler.next_wake(now).filter(|_| self.in_flight < self.depth)
+    }
+
+    /// Reasons of the decisions of `bfq`, where that is the scheduler.
+    pub(crate) fn bfq_stats(&self) -> Option<&BfqStats> {
+        self.scheduler.bfq_stats()
     }
 
     /// Whether nothing waits.

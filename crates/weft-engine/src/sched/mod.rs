@@ -12,7 +12,7 @@ pub(crate) mod request;
 
 use weft_units::Time;
 
-use self::bfq::Bfq;
+use self::bfq::{Bfq, BfqStats};
 use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
@@ -82,6 +82,14 @@ impl Scheduler {
             Self::Bfq(queues) => queues.next_wake(),
             Self::None(_) => None,
             Self::MqDeadline(queue) => queue.next_wake(now),
+        }
+    }
+
+    /// Reasons of the decisions of `bfq`.
+    fn bfq_stats(&self) -> Option<&BfqStats> {
+        match self {
+            Self::Bfq(queues) => Some(queues.stats()),
+            Self::None(_) | Self::MqDeadline(_) => None,
         }
     }
 

@@ -49,13 +49,16 @@ pub enum Metric {
     EngineBusy,
     /// Commands that the members' drives have, in the mean of the time.
     AtDisk,
+    /// Share of the time in which `bfq` keeps a member for a queue that has no request, and others
+    /// have some.
+    Plugged,
     /// How far the client that is worst off is from the share that its weight gives it.
     ShareError,
 }
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 21] = [
+const TABLE: [(Metric, &str, &str, bool); 22] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -76,6 +79,7 @@ const TABLE: [(Metric, &str, &str, bool); 21] = [
     (Metric::Commits, "commits", "1/s", true),
     (Metric::EngineBusy, "engine_busy", "%", false),
     (Metric::AtDisk, "at_disk", "1", true),
+    (Metric::Plugged, "plugged", "%", false),
     (Metric::ShareError, "share_error", "%", false),
 ];
 
@@ -112,6 +116,7 @@ impl Metric {
                 | Self::Prereads
                 | Self::PrereadWaitP999
                 | Self::PrereadWaitMax
+                | Self::Plugged
                 | Self::ShareError
         )
     }

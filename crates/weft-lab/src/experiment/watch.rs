@@ -7,6 +7,7 @@
 //! Source   experiments.md §4 (5)
 
 use weft_engine::StripeWaits;
+use weft_engine::sched::bfq::BfqStats;
 use weft_sim::machine::{History, Machine, Ran, Traffic};
 use weft_units::{Span, Time};
 
@@ -54,6 +55,10 @@ pub struct Inside {
     pub waits: StripeWaits,
     /// Requests and bytes of each member.
     pub members: Vec<Traffic>,
+    /// Reasons of the decisions of each member's `bfq`, if it has that.
+    pub bfq: Vec<BfqStats>,
+    /// Virtual time of all of it.
+    pub time: Span,
 }
 
 impl Inside {
@@ -63,11 +68,13 @@ impl Inside {
             history: machine.host.history().cloned(),
             waits: waits.clone(),
             members: machine.host.traffic().collect(),
+            bfq: machine.host.bfq_stats().copied().collect(),
+            time: machine.host.now().since(Time(0)),
         }
     }
 
     /// How long stripes waited that had to be preread, and how many commands the drives had.
-    pub(super) fn metrics(&self) -> [(Metric, f64); 3] {
+    pub(super) fn metrics(&self) -> [(Metric, f64); 4] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];
         let millis = |span: Span| span.0 as f64 / 1e6;
@@ -77,7 +84,17 @@ impl Inside {
             (Metric::PrereadWaitP999, millis(p999)),
             (Metric::PrereadWaitMax, millis(most)),
             (Metric::AtDisk, at_disk),
+            (Metric::Plugged, self.plugged()),
         ]
+    }
+}
+
+impl Inside {
+    /// Part of the time in which requests are kept from members, percent, in the mean of the members.
+    fn plugged(&self) -> f64 {
+        let kept: u64 = self.bfq.iter().map(|stats| stats.withheld.0).sum();
+        let time = self.time.0.max(1) as f64 * self.bfq.len().max(1) as f64;
+        kept as f64 / time * 100.0
     }
 }
 

@@ -5,11 +5,12 @@
 //! to `slice_idle` when a queue runs empty: where that makes the member faster (a disk, or flash that
 //! does not queue, and a source that goes on soon and nearby), or where its share depends on it: its
 //! weight is not the smallest of several, classes compete, or it is raised. A queue of the smallest
-//! weight loses nothing by others being served.
+//! weight loses nothing by others being served; `idle_lowest` keeps the member for it too, as kernels
+//! before 5.2 did ("do not idle for lowest-weight queues", 2019).
 //!
 //! Inputs   [`IdleFacts`]
 //! Answer   the reason to keep the member, or none
-//! Knobs    `slice_idle`, `strict_guarantees`
+//! Knobs    `slice_idle`, `strict_guarantees`, `idle_lowest`
 //! Source   io-schedulers.md §2.6
 
 use weft_units::Span;

@@ -45,6 +45,8 @@ pub struct Bfq {
     pub(super) hw_tag: Option<bool>,
     /// End of the last request that was dispatched.
     last_end: Sectors,
+    /// Since when requests wait that the member had room for.
+    withheld_since: Option<Time>,
     pub(super) stats: BfqStats,
 }
 
@@ -69,6 +71,7 @@ impl Bfq {
             in_driver: 0,
             hw_tag: None,
             last_end: Sectors::ZERO,
+            withheld_since: None,
             stats: BfqStats::default(),
         }
     }
@@ -135,6 +138,16 @@ impl Bfq {
 
     /// The next request for the member.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
+        let next = self.next(now);
+        if next.is_none() && self.queued > 0 {
+            self.withheld_since.get_or_insert(now);
+        } else if let Some(since) = self.withheld_since.take() {
+            self.stats.withheld.0 += now.since(since).0;
+        }
+        next
+    }
+
+    fn next(&mut self, now: Time) -> Option<Dispatched> {
         self.on_time(now);
         if self.queued == 0 && self.slot.is_none() {
             return None;

@@ -141,7 +141,11 @@ impl Bfq {
     /// Whether a queue's share depends on more than on taking turns.
     pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
         let classes = self.busy.iter().filter(|busy| **busy > 0).count();
-        classes > 1 || self.weights.others_have_less(self.queues.at(id).base_weight)
+        let weights = match self.knobs.idle_lowest {
+            true => self.weights.differ(),
+            false => self.weights.others_have_less(self.queues.at(id).base_weight),
+        };
+        classes > 1 || weights
     }
 
     pub(super) fn idle_facts(&self, id: QueueId) -> IdleFacts {

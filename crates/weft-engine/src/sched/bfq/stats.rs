@@ -58,4 +58,6 @@ pub struct BfqStats {
     pub idled: [u64; 5],
     /// How long it was kept without a request of that queue, by [`IdleReason`].
     pub plugged: [Span; 5],
+    /// How long the member had room and others had requests, which it did not get.
+    pub withheld: Span,
 }

@@ -44,6 +44,11 @@ impl WeightCounts {
         self.distinct > 1 && self.smallest() != Some(weight)
     }
 
+    /// Whether those who ask have different weights.
+    pub(super) fn differ(&self) -> bool {
+        self.distinct > 1
+    }
+
     fn smallest(&self) -> Option<u32> {
         let word = self.present.iter().position(|word| *word != 0)?;
         Some(word as u32 * 64 + self.present[word].trailing_zeros())
@@ -61,9 +66,10 @@ mod tests {
         let mut weights = WeightCounts::new();
         [40, 40, 1000].into_iter().for_each(|weight| weights.add(weight));
         assert!(weights.others_have_less(1000) && !weights.others_have_less(40));
+        assert!(weights.differ());
         weights.add(1);
         assert!(weights.others_have_less(40));
         [1, 40, 40].into_iter().for_each(|weight| weights.remove(weight));
-        assert!(!weights.others_have_less(1000), "alone");
+        assert!(!weights.others_have_less(1000) && !weights.differ(), "alone");
     }
 }

@@ -51,6 +51,7 @@ impl Measure for Dbench {
             Metric::Commits,
             Metric::EngineBusy,
             Metric::AtDisk,
+            Metric::Plugged,
         ]
     }
 

@@ -54,6 +54,7 @@ impl Measure for Readers {
             Metric::LatencyP99,
             Metric::ShareError,
             Metric::AtDisk,
+            Metric::Plugged,
             Metric::MemberRequest,
         ]
     }

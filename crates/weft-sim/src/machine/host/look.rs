@@ -1,5 +1,6 @@
 //! Observers of a simulated machine: logs of requests, history of samples, counters.
 
+use weft_engine::sched::bfq::BfqStats;
 use weft_engine::{Notice, Snapshot};
 use weft_units::{ByteRange, Bytes, Span, Time, VolumeId};
 
@@ -64,6 +65,11 @@ impl Host {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
+    }
+
+    /// Reasons of the decisions of the members' `bfq`, where that is the scheduler.
+    pub fn bfq_stats(&self) -> impl Iterator<Item = &BfqStats> {
+        self.engine.bfq_stats(VolumeId(0))
     }
 
     /// CPU time that the engine's thread has used.
