@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use weft_engine::knobs::Knobs;
 use weft_export::{
-    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, TimeLimits, serve,
+    ClientShare, ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source,
+    TimeLimits, serve,
 };
 use weft_runtime::Backend;
 
@@ -52,6 +53,8 @@ impl Inside {
             size: None,
             read_only: volume.assembly.read_only,
             description: String::new(),
+            share: ClientShare::default(),
+            also: Vec::new(),
         };
         let place = control.clone();
         let thread = std::thread::Builder::new()
@@ -68,6 +71,7 @@ impl Inside {
                     backend: Backend::Auto,
                     clients_max: 16,
                     limits: TimeLimits::default(),
+                    sockets: Vec::new(),
                     recorder: None,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {

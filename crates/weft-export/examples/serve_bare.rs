@@ -5,7 +5,7 @@
 use std::os::fd::AsFd;
 
 use weft_engine::knobs::Knobs;
-use weft_export::{ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve};
+use weft_export::{ClientShare, ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_units::MemberIndex;
@@ -32,12 +32,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             size: None,
             read_only: false,
             description: "a bare member".into(),
+            share: ClientShare::default(),
+            also: Vec::new(),
         }],
         listen: vec![Listen::Unix { path: socket.into() }],
         control: Some(format!("{socket}.control").into()),
         backend: if threads { Backend::Threads } else { Backend::Auto },
         clients_max: 64,
         limits: TimeLimits::default(),
+        sockets: Vec::new(),
         recorder: None,
         shutdown: std::io::stdin().as_fd().try_clone_to_owned()?,
         on_ready: Box::new(|ready| println!("ready {} over {}", ready.uris[0], ready.backend)),

@@ -187,6 +187,57 @@ pub struct VolumeStatus {
     pub requests_active: usize,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberStatus>,
+    /// Whom members work for: clients, resync, the array itself.
+    #[serde(default)]
+    pub shares: Vec<ShareStatus>,
+}
+
+/// What was asked on one behalf and what members moved for it; see
+/// [`weft_engine::AccountSnapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareStatus {
+    /// `client`, `resync`, `metadata`, or `others`: clients that are not counted one by one.
+    pub who: String,
+    /// Number of the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<u32>,
+    /// Export that the client has chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+    /// Whether the client is there no more.
+    #[serde(default)]
+    pub gone: bool,
+    /// I/O class, as `weft serve --class` takes it.
+    pub class: String,
+    /// Weight.
+    pub weight: u16,
+    /// Reads of the volume.
+    pub reads: u64,
+    /// Other requests of the volume.
+    pub writes: u64,
+    /// Bytes of these requests.
+    pub bytes_read: u64,
+    /// Bytes of these requests.
+    pub bytes_written: u64,
+    /// Sectors that members read and wrote for it.
+    pub sectors: u64,
+    /// Its part of the sectors of all, in thousandths.
+    pub share_permille: u32,
+    /// The same of the last seconds in which the volume did anything.
+    pub share_recently_permille: u32,
+    /// The sectors by what they are for.
+    pub purposes: Vec<PurposeStatus>,
+}
+
+/// Sectors that members moved for one purpose; see [`weft_engine::Purpose`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurposeStatus {
+    /// `user`, `rmw_read`, `reconstruct`, `parity`, `write_back`, `resync` or `metadata`.
+    pub purpose: String,
+    /// Sectors read.
+    pub sectors_read: u64,
+    /// Sectors written.
+    pub sectors_written: u64,
 }
 
 /// A write-intent bitmap; see [`weft_engine::BitmapSnapshot`].
@@ -293,6 +344,15 @@ pub struct MemberStatus {
     pub sectors_read: u64,
     /// Sectors moved by these requests since the start.
     pub sectors_written: u64,
+    /// Sectors of clients among them, of resync, and of the array itself.
+    #[serde(default)]
+    pub sectors_clients: u64,
+    /// See [`MemberStatus::sectors_clients`].
+    #[serde(default)]
+    pub sectors_resync: u64,
+    /// See [`MemberStatus::sectors_clients`].
+    #[serde(default)]
+    pub sectors_metadata: u64,
     /// Sectors that could not be read and were written again.
     pub corrected: u64,
     /// Requests that the member has not answered yet.

@@ -30,5 +30,6 @@ mod socket;
 
 pub use record::{Arrival, Recorder, Taken};
 pub use serve::{
-    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, TimeLimits, serve,
+    ClientShare, ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source,
+    TimeLimits, serve,
 };

@@ -4,16 +4,16 @@
 //! signal or an administrator stops it. A failure before `on_ready` is an error, and nothing was
 //! served.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 use weft_engine::assemble::Assembly;
 use weft_engine::knobs::Knobs;
-use weft_engine::{Config, ConfigError, Engine, VolumeSnapshot};
+use weft_engine::{Class, Config, ConfigError, Engine, VolumeSnapshot};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, DeviceError, OpenMember};
@@ -23,7 +23,7 @@ use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::ring::{NoRing, Ring};
 use weft_runtime::{Backend, RuntimeError};
-use weft_units::{Bytes, Span, Time, VolumeId};
+use weft_units::{Bytes, ClientId, Span, Time, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::connection::Served;
@@ -69,6 +69,19 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// Description of the export, for people.
     pub description: String,
+    /// Share of its clients, unless their socket says otherwise.
+    pub share: ClientShare,
+    /// Other names of the same volume, with the share of those who ask for them.
+    pub also: Vec<(String, ClientShare)>,
+}
+
+/// Class and weight of clients, which their requests carry to the schedulers of members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientShare {
+    /// I/O class.
+    pub class: Class,
+    /// Weight, 1 to 1000; 0 for the default of 100.
+    pub weight: u16,
 }
 
 /// Volume to serve.
@@ -122,6 +135,9 @@ pub struct ServeOptions {
     pub clients_max: usize,
     /// Time limits of clients.
     pub limits: TimeLimits,
+    /// Share of clients that connect to a socket, by its path or its address and port: before that
+    /// of their export.
+    pub sockets: Vec<(String, ClientShare)>,
     /// Takes down what clients ask for, of all volumes.
     pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
@@ -227,12 +243,25 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     }
     let infos = exports.iter().zip(&snapshot.volumes).zip(&shapes);
     let infos = infos.map(|((export, volume), shape)| describe(export, volume, shape, trims));
-    let infos = infos.collect::<Result<Vec<_>, _>>()?;
+    let mut infos = infos.collect::<Result<Vec<_>, _>>()?;
 
     let listeners = listen.into_iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
+    let also = exports.iter().flat_map(|export| export.also.iter().map(|(name, _)| name));
+    let all: Vec<&String> = names.iter().chain(also).collect();
     let uris: Vec<String> =
-        listeners.iter().flat_map(|listener| names.iter().map(|name| listener.uri(name))).collect();
+        listeners.iter().flat_map(|listener| all.iter().map(|name| listener.uri(name))).collect();
+    for (socket, _) in &options.sockets {
+        if !listeners.iter().any(|listener| listener.describe() == *socket) {
+            let found: Vec<_> = listeners.iter().map(Listener::describe).collect();
+            let found = found.join(", ");
+            return Err(ServeError::Refused(format!(
+                "socket of clients: found {socket}, expected one that is listened on: {found}"
+            )));
+        }
+    }
+    let sockets: Arc<[_]> = options.sockets.into();
+    let roll = Arc::new(Roll::default());
     let crowd = Arc::new(Crowd::new(workers, clients_max));
     let shared = Arc::new(Shared {
         names,
@@ -241,6 +270,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         listen: uris.clone(),
         backend: backend.clone(),
         crowd: Arc::clone(&crowd),
+        roll: Arc::clone(&roll),
     });
 
     let volumes = u16::try_from(exports.len())
@@ -250,20 +280,33 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     for listener in &listeners {
         tracing::info!(at = listener.describe(), "listening");
     }
-    let served: Vec<_> = (0..volumes)
+    let mut served: Vec<_> = (0..volumes)
         .map(VolumeId)
         .zip(allocations)
-        .map(|(volume, allocation)| Served {
+        .zip(&exports)
+        .map(|((volume, allocation), export)| Served {
             volume,
+            name: export.name.as_str().into(),
+            share: export.share,
             allocation: Arc::new(allocation),
             discards: trims,
             recorder: options.recorder.clone(),
+            roll: Arc::clone(&roll),
         })
         .collect();
+    for (place, export) in exports.iter().enumerate() {
+        for (name, share) in &export.also {
+            let alias = ExportOptions { name: name.clone(), ..export.clone() };
+            infos.push(describe(&alias, &snapshot.volumes[place], &shared.shapes[place], trims)?);
+            let main = served[place].clone();
+            served.push(Served { name: name.as_str().into(), share: *share, ..main });
+        }
+    }
     let infos: Arc<[_]> = infos.into();
     let nbd = |worker, listeners| {
         let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
-        Box::new(NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, crowd))
+        let port = NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, crowd);
+        Box::new(port.with_shares(Arc::clone(&sockets)))
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
@@ -291,6 +334,30 @@ pub(crate) struct Shared {
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
     crowd: Arc<Crowd>,
+    pub(crate) roll: Arc<Roll>,
+}
+
+/// Exports that clients have chosen.
+#[derive(Debug, Default)]
+pub(crate) struct Roll(Mutex<BTreeMap<ClientId, Arc<str>>>);
+
+impl Roll {
+    pub(crate) fn enter(&self, client: ClientId, export: Arc<str>) {
+        self.names().insert(client, export);
+    }
+
+    pub(crate) fn leave(&self, client: ClientId) {
+        self.names().remove(&client);
+    }
+
+    pub(crate) fn export_of(&self, client: ClientId) -> Option<String> {
+        self.names().get(&client).map(|name| name.to_string())
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<str>>> {
+        // A panic elsewhere leaves a map that is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Shared {

@@ -153,6 +153,17 @@ impl Listener {
     }
 }
 
+/// Address of the listener that a client came by, as [`Listener::describe`] has it.
+pub(crate) fn local_address(client: &OwnedFd) -> Option<String> {
+    let bound = rustix::net::getsockname(client).ok()?;
+    if bound.address_family() == AddressFamily::UNIX {
+        let bound = SocketAddrUnix::try_from(bound).ok()?;
+        let path = Path::new(std::ffi::OsStr::from_bytes(bound.path_bytes()?)).to_owned();
+        return Some(path.display().to_string());
+    }
+    Some(SocketAddr::try_from(bound).ok()?.to_string())
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -6,7 +6,8 @@ use weft_engine::Config;
 use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_export::{
-    ExitState, ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve as serve_volume,
+    ClientShare, ExitState, ExportOptions, Listen, ServeOptions, Source, TimeLimits,
+    serve as serve_volume,
 };
 use weft_ondisk::{Level, NewArray};
 use weft_runtime::Backend;
@@ -41,6 +42,8 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
         size: None,
         read_only: false,
         description: format!("RAID 5 on memory, stripe_size {stripe_size}"),
+        share: ClientShare::default(),
+        also: Vec::new(),
     };
     // Nothing is ever said on it: the process is killed.
     let (shutdown, _tell) =
@@ -53,6 +56,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
         backend: Backend::Auto,
         clients_max: 16,
         limits: TimeLimits::default(),
+        sockets: Vec::new(),
         recorder: None,
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),

@@ -8,12 +8,14 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_export::control::{ArrayStatus, MemberStatus, Status, VolumeStatus};
+use weft_export::control::{ArrayStatus, MemberStatus, ShareStatus, Status, VolumeStatus};
 use weft_ondisk::Level;
 use weft_ondisk::layout_id::Raid10;
+use weft_units::Bytes;
 
 use crate::look::superblock_at;
 use crate::outcome::{Exit, Outcome};
+use crate::size;
 use crate::states;
 use crate::sync_action::mismatch_lines;
 use crate::target::{self, Target};
@@ -27,6 +29,10 @@ pub(crate) struct StatusOf {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Print whom members work for instead: clients with their class and weight, resync and the
+    /// array itself, with their shares in all and of the last seconds
+    #[arg(long, conflicts_with = "json")]
+    clients: bool,
     /// Name or control socket of a running volume [default: all of them]
     target: Option<String>,
 }
@@ -45,6 +51,10 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
             }
         }
         print_json(&all)?;
+    } else if arguments.clients {
+        let mut out = stdout();
+        write!(out, "{}", shares_text(&servers))?;
+        out.flush()?;
     } else {
         let mut out = stdout();
         write!(out, "{}", to_text(&servers))?;
@@ -61,6 +71,48 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
     }
     let degraded = servers.iter().flat_map(|server| &server.volumes).any(|it| it.degraded > 0);
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
+}
+
+/// A table of whom members work for, for each volume. A former client is shown while the numbers of
+/// others need it to add up.
+fn shares_text(servers: &[Status]) -> String {
+    let mut text = String::new();
+    for volume in servers.iter().flat_map(|server| &server.volumes) {
+        // Strings take whatever is written to them.
+        let _ = writeln!(
+            text,
+            "{:<24} {:>7} {:>6} {:>10} {:>10} {:>10} {:>7} {:>8}",
+            volume.name, "class", "weight", "read", "written", "members", "share", "recently"
+        );
+        for share in &volume.shares {
+            let (is_client, size) = (share.who == "client", |bytes| size::human(Bytes(bytes)));
+            let weight = if is_client { share.weight.to_string() } else { "-".to_owned() };
+            let class = if is_client { share.class.as_str() } else { "-" };
+            let percent = |permille: u32| format!("{}.{}%", permille / 10, permille % 10);
+            let _ = writeln!(
+                text,
+                "  {:<22} {class:>7} {weight:>6} {:>10} {:>10} {:>10} {:>7} {:>8}",
+                whom(share),
+                size(share.bytes_read),
+                size(share.bytes_written),
+                size(share.sectors * 512),
+                percent(share.share_permille),
+                percent(share.share_recently_permille),
+            );
+        }
+    }
+    text
+}
+
+fn whom(share: &ShareStatus) -> String {
+    let number = share.client.unwrap_or_default();
+    match (share.who.as_str(), &share.export) {
+        ("client", Some(export)) => format!("client {number} of {export}"),
+        ("client", None) if share.gone => format!("client {number}, gone"),
+        ("client", None) => format!("client {number}"),
+        ("others", _) => "other clients".to_owned(),
+        (other, _) => other.to_owned(),
+    }
 }
 
 /// The text of `/proc/mdstat`.

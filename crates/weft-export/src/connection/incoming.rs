@@ -119,7 +119,9 @@ impl Connection {
                 }
                 Some(ServerEvent::Disconnect) => self.leaving = true,
                 Some(ServerEvent::Ready { export }) => {
-                    self.served = exports.get(export).cloned();
+                    if let Some(served) = exports.get(export) {
+                        self.choose(served.clone());
+                    }
                     driver.pool_mut().join(self.client);
                 }
                 Some(ServerEvent::Request(request)) => {

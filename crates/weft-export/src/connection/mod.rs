@@ -37,7 +37,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weft_engine::{ReplyError, RequestOp, Run, Tag};
+use weft_engine::{Attr, Origin, ReplyError, RequestOp, Run, Tag};
 use weft_nbd::{NbdError, ServerConnection};
 use weft_runtime::driver::Driver;
 use weft_runtime::reactor::Held;
@@ -46,22 +46,31 @@ use weft_units::{Bytes, ClientId, VolumeId};
 use crate::allocation::Allocation;
 use crate::looks::Looks;
 use crate::record::Recorder;
+use crate::serve::{ClientShare, Roll};
 use requests::{At, Open, SubRequest, errno_of, is_long};
 
 /// Volume behind an export.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
+    /// Name of the export.
+    pub(crate) name: Arc<str>,
+    pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,
     /// Whether a trim does something, as far as was known at the start.
     pub(crate) discards: bool,
     pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) roll: Arc<Roll>,
 }
 
 /// One client.
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) client: ClientId,
+    /// On whose behalf its requests are, once it has chosen an export.
+    attr: Attr,
+    /// Share of those who come by its socket, if it has one.
+    share: Option<ClientShare>,
     codec: ServerConnection,
     /// Export that the client has chosen.
     served: Option<Served>,
@@ -120,6 +129,8 @@ impl Connection {
         Self {
             socket,
             client,
+            attr: Attr::default(),
+            share: None,
             codec,
             served: None,
             stash: Vec::new(),
@@ -143,6 +154,20 @@ impl Connection {
             leaving: false,
             poisoned: false,
         }
+    }
+
+    /// The same with the share of those who come by its socket.
+    pub(crate) fn with_share(self, share: Option<ClientShare>) -> Self {
+        Self { share, ..self }
+    }
+
+    /// It has chosen an export.
+    fn choose(&mut self, served: Served) {
+        let ClientShare { class, weight } = self.share.unwrap_or(served.share);
+        let origin = Origin::Client(self.client);
+        self.attr = Attr { class, weight, origin, ..Attr::default() };
+        served.roll.enter(self.client, Arc::clone(&served.name));
+        self.served = Some(served);
     }
 
     /// The socket has something to say.
@@ -328,6 +353,9 @@ impl Connection {
     /// Gives back what is ours; says what the engine still has of reads. A client that has a turn
     /// is gone for the engine when its turn ends ([`end_turn_of_gone`]).
     pub(crate) fn close(mut self, driver: &mut Driver, looks: &mut Looks) -> Vec<(Tag, Run)> {
+        if let Some(served) = &self.served {
+            served.roll.leave(self.client);
+        }
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
             let Some(open) = open else { continue };

@@ -215,10 +215,7 @@ impl Connection {
                 range,
                 frames,
                 flags,
-                attr: weft_engine::Attr {
-                    origin: weft_engine::Origin::Client(self.client),
-                    ..weft_engine::Attr::default()
-                },
+                attr: self.attr,
             });
         };
         match open.op {

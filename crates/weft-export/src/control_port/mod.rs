@@ -14,6 +14,7 @@
 
 mod administrator;
 mod commands;
+mod shares;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -21,7 +22,9 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use weft_engine::{Command as AdminCommand, MemberState, ReplyError, Snapshot, SyncAction, Tag};
+use weft_engine::{
+    Command as AdminCommand, MemberState, Party, ReplyError, Snapshot, SyncAction, Tag,
+};
 use weft_runtime::driver::{Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
@@ -36,6 +39,7 @@ use commands::{
     bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, start, sync_action, sync_word,
     what_runs,
 };
+use shares::{sectors_of, shares_of};
 
 /// The control socket.
 pub(crate) struct ControlPort {
@@ -312,6 +316,7 @@ impl ControlPort {
                 no_space: volume.no_space,
                 stripe_cache_active: volume.raid.stripe_cache_active,
                 requests_active: volume.requests_active,
+                shares: shares_of(volume, |client| self.shared.roll.export_of(client)),
                 members: volume
                     .members
                     .iter()
@@ -337,6 +342,11 @@ impl ControlPort {
                         flushes: member.flushes,
                         sectors_read: member.sectors_read,
                         sectors_written: member.sectors_written,
+                        sectors_clients: sectors_of(member, |party| {
+                            matches!(party, Party::Client(_) | Party::Others)
+                        }),
+                        sectors_resync: sectors_of(member, |party| party == Party::Resync),
+                        sectors_metadata: sectors_of(member, |party| party == Party::Metadata),
                         corrected: member.corrected,
                         in_flight: member.in_flight,
                     })

@@ -30,8 +30,8 @@ use weft_units::{Bytes, ClientId, Span, Time};
 use crate::connection::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::looks::Looks;
 use crate::rare::Rare;
-use crate::serve::TimeLimits;
-use crate::socket::Listener;
+use crate::serve::{ClientShare, TimeLimits};
+use crate::socket::{Listener, local_address};
 
 /// The clients of one worker.
 pub(crate) struct NbdPort {
@@ -68,6 +68,8 @@ pub(crate) struct NbdPort {
     buffer: Vec<u8>,
     stopping: bool,
     crowd: Arc<Crowd>,
+    /// Shares of those who come by a socket.
+    shares: Arc<[(String, ClientShare)]>,
 }
 
 /// Rate limit of log lines that a client can cause again and again.
@@ -156,7 +158,21 @@ impl NbdPort {
             buffer: vec![0; BUFFER_BYTES],
             stopping: false,
             crowd,
+            shares: Arc::new([]),
         }
+    }
+
+    /// The same, with shares of clients by the socket that they come by.
+    pub(crate) fn with_shares(self, shares: Arc<[(String, ClientShare)]>) -> Self {
+        Self { shares, ..self }
+    }
+
+    fn share_of(&self, socket: &OwnedFd) -> Option<ClientShare> {
+        if self.shares.is_empty() {
+            return None;
+        }
+        let listener = local_address(socket)?;
+        self.shares.iter().find(|(other, _)| *other == listener).map(|(_, share)| *share)
     }
 
     fn accept(&mut self, cx: &mut Context<'_, '_>, listener: usize) {
@@ -225,7 +241,9 @@ impl NbdPort {
             return;
         }
         let codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
-        let mut connection = Connection::new(socket, client, codec, self.credit);
+        let share = self.share_of(&socket);
+        let connection = Connection::new(socket, client, codec, self.credit);
+        let mut connection = connection.with_share(share);
         if cx.driver.poison().is_some() {
             connection.poison(cx.driver);
         }

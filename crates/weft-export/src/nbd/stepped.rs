@@ -222,6 +222,9 @@ fn reader_beside(floods: usize) -> Seen {
         allocation: Arc::new(Allocation::Bare),
         discards: false,
         recorder: None,
+        name: "v".into(),
+        share: ClientShare::default(),
+        roll: Arc::default(),
     };
     let (limits, crowd) = (TimeLimits::default(), Arc::new(Crowd::new(1, 32)));
     let exports: Arc<[_]> = vec![info].into();

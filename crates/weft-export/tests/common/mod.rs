@@ -16,7 +16,7 @@ use weft_engine::{Config, Engine, Input, Output, Snapshot, Turn};
 use weft_export::client::shake_hands;
 use weft_export::control::{self, Command, Status};
 use weft_export::{
-    ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve,
+    ClientShare, ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve,
 };
 use weft_nbd::wire::RequestHeader;
 use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, NbdError, Op};
@@ -71,6 +71,8 @@ impl Server {
                     size: None,
                     read_only,
                     description: String::new(),
+                    share: ClientShare::default(),
+                    also: Vec::new(),
                 }],
                 listen: vec![
                     Listen::Unix { path: path.join("nbd") },
@@ -80,6 +82,7 @@ impl Server {
                 backend,
                 clients_max: CLIENTS_MAX,
                 limits,
+                sockets: Vec::new(),
                 recorder: None,
                 shutdown,
                 on_ready: Box::new(move |ready| {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use weft_engine::Class;
 use weft_engine::knobs::{Knob, Knobs};
 use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve};
 use weft_nbd::{NbdAddress, NbdUri};
@@ -35,11 +36,13 @@ use crate::volume::{Opening, Volume, is_name, short_name};
 
 use overlay::Overlay;
 use record::Recording;
+use shares::{Shares, SharesArg};
 
 mod bare;
 mod overlay;
 mod passed;
 mod record;
+mod shares;
 
 /// Assembles an array and serves it over NBD, in the foreground
 ///
@@ -98,6 +101,19 @@ pub(crate) struct Serve {
     /// Overwrite the log that --record names
     #[arg(long, requires = "record")]
     force: bool,
+    /// Weight of clients, 1 to 1000: their share of members under scheduler=bfq
+    #[arg(long, value_name = "WEIGHT", value_parser = shares::weight)]
+    weight: Option<u16>,
+    /// I/O class of clients: none, idle, be or be:LEVEL, rt or rt:LEVEL, where LEVEL is 0 (high)
+    /// to 7 and 4 if not given
+    #[arg(long, value_name = "CLASS[:LEVEL]", value_parser = shares::class)]
+    class: Option<Class>,
+    /// Weight and class of some clients: CLIENTS=weight:W,class:CLASS[:LEVEL] or one of them.
+    /// CLIENTS is a socket that is listened on (the path of a unix socket, or ADDRESS:PORT), else
+    /// the name of an export; one that is not there yet is made, of the same volume. A socket goes
+    /// before an export. Several times if wanted
+    #[arg(long = "client", value_name = "CLIENTS=SHARE", value_parser = SharesArg::parse)]
+    clients: Vec<SharesArg>,
     /// Start with a knob changed; weft get lists them. Several times if wanted
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
@@ -221,7 +237,9 @@ fn serve_plan(
         }
     };
     let Plan { source, read_only, description, stopped, .. } = plan;
-    let export = ExportOptions { name: export.to_owned(), size: None, read_only, description };
+    let Shares { main, also, sockets } = Shares::of(arguments, export);
+    let (name, share) = (export.to_owned(), main);
+    let export = ExportOptions { name, size: None, read_only, description, share, also };
     let state = serve(ServeOptions {
         source,
         exports: vec![export],
@@ -234,6 +252,7 @@ fn serve_plan(
         },
         clients_max: CLIENTS_MAX,
         limits: TimeLimits::default(),
+        sockets,
         recorder: recording.as_ref().map(Recording::recorder),
         shutdown,
         on_ready: Box::new(on_ready),

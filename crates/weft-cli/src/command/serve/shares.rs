@@ -1,0 +1,165 @@
+//! Weights and I/O classes of clients on the command line of `weft serve`.
+
+use std::path::Path;
+
+use weft_engine::Class;
+use weft_export::ClientShare;
+
+use super::Serve;
+
+/// One `--client`: who, and the parts of a share that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SharesArg {
+    clients: String,
+    weight: Option<u16>,
+    class: Option<Class>,
+}
+
+/// Shares of all clients of a volume.
+pub(super) struct Shares {
+    /// Of its export.
+    pub(super) main: ClientShare,
+    /// Of its other names.
+    pub(super) also: Vec<(String, ClientShare)>,
+    pub(super) sockets: Vec<(String, ClientShare)>,
+}
+
+impl SharesArg {
+    /// Reads `CLIENTS=weight:W,class:CLASS[:LEVEL]`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let form = "expected CLIENTS=weight:W,class:CLASS[:LEVEL], or one of the two";
+        // A path may hold anything; what follows the last sign does not.
+        let (clients, share) = text.rsplit_once('=').ok_or(form)?;
+        if clients.is_empty() {
+            return Err(form.to_owned());
+        }
+        let mut parsed = Self { clients: clients.to_owned(), weight: None, class: None };
+        for part in share.split(',') {
+            match part.split_once(':') {
+                Some(("weight", value)) if parsed.weight.is_none() => {
+                    parsed.weight = Some(weight(value)?);
+                }
+                Some(("class", value)) if parsed.class.is_none() => {
+                    parsed.class = Some(class(value)?);
+                }
+                _ => return Err(format!("found {part:?}; {form}")),
+            }
+        }
+        Ok(parsed)
+    }
+
+    fn over(&self, default: ClientShare) -> ClientShare {
+        ClientShare {
+            class: self.class.unwrap_or(default.class),
+            weight: self.weight.unwrap_or(default.weight),
+        }
+    }
+
+    /// The socket that it names, as a listener describes itself.
+    fn socket(&self) -> Option<String> {
+        if self.clients.contains('/') {
+            let path = std::path::absolute(Path::new(&self.clients)).ok()?;
+            return Some(path.display().to_string());
+        }
+        let address: std::net::SocketAddr = self.clients.parse().ok()?;
+        Some(address.to_string())
+    }
+}
+
+impl Shares {
+    /// As the command line has them, for a volume whose export has this name. Of two that name the
+    /// same clients the later one holds.
+    pub(super) fn of(arguments: &Serve, export: &str) -> Self {
+        let (class, weight) = (arguments.class.unwrap_or_default(), arguments.weight.unwrap_or(0));
+        Self::new(ClientShare { class, weight }, &arguments.clients, export)
+    }
+
+    fn new(main: ClientShare, clients: &[SharesArg], export: &str) -> Self {
+        let mut shares = Self { main, also: Vec::new(), sockets: Vec::new() };
+        for given in clients {
+            let share = given.over(main);
+            let (list, name) = match given.socket() {
+                Some(socket) => (&mut shares.sockets, socket),
+                None if given.clients == export => {
+                    shares.main = share;
+                    continue;
+                }
+                None => (&mut shares.also, given.clients.clone()),
+            };
+            list.retain(|(other, _)| *other != name);
+            list.push((name, share));
+        }
+        shares
+    }
+}
+
+/// Reads a weight.
+pub(super) fn weight(text: &str) -> Result<u16, String> {
+    let weight = text.parse().ok().filter(|weight| (1..=1000).contains(weight));
+    weight.ok_or_else(|| format!("weight: found {text:?}, expected 1 to 1000"))
+}
+
+/// Reads an I/O class.
+pub(super) fn class(text: &str) -> Result<Class, String> {
+    let expected = || {
+        format!(
+            "class: found {text:?}, expected none, idle, be, be:LEVEL, rt or rt:LEVEL with a \
+             LEVEL of 0 (high) to 7"
+        )
+    };
+    let (word, level) = text.split_once(':').map_or((text, None), |(word, it)| (word, Some(it)));
+    let number = level.map_or(Some(4), |it| it.parse().ok().filter(|level| *level <= 7));
+    match (word, level, number) {
+        ("none", None, _) => Ok(Class::None),
+        ("idle", None, _) => Ok(Class::Idle),
+        ("be", _, Some(level)) => Ok(Class::BestEffort(level)),
+        ("rt", _, Some(level)) => Ok(Class::RealTime(level)),
+        _ => Err(expected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_read_and_what_is_wrong_is_named() {
+        let parsed = SharesArg::parse("vm=weight:400,class:be:4").unwrap();
+        let (weight, class) = (Some(400), Some(Class::BestEffort(4)));
+        assert_eq!(parsed, SharesArg { clients: "vm".into(), weight, class });
+        let parsed = SharesArg::parse("/run/a=b.sock=class:idle").unwrap();
+        assert_eq!((parsed.clients.as_str(), parsed.class), ("/run/a=b.sock", Some(Class::Idle)));
+        for (text, named) in [
+            ("vm", "expected CLIENTS="),
+            ("=weight:4", "expected CLIENTS="),
+            ("vm=weight:0", "found \"0\", expected 1 to 1000"),
+            ("vm=weight:1001", "found \"1001\""),
+            ("vm=weight:4,weight:5", "found \"weight:5\""),
+            ("vm=class:be:8", "found \"be:8\""),
+            ("vm=class:idle:3", "found \"idle:3\""),
+            ("vm=class:fast", "expected none, idle, be"),
+            ("vm=nice:3", "found \"nice:3\""),
+        ] {
+            let error = SharesArg::parse(text).unwrap_err();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_export_s_clients_a_socket_s_and_all_others_are_told_apart() {
+        let main = ClientShare { class: Class::RealTime(2), weight: 50 };
+        let given = ["v=weight:7", "vm=weight:400", "/run/s=class:idle", "127.0.0.1:9=weight:9"];
+        let given = given.map(|text| SharesArg::parse(text).unwrap());
+        let shares = Shares::new(main, &given, "v");
+        assert_eq!(shares.main, ClientShare { weight: 7, ..main });
+        assert_eq!(shares.also, [("vm".to_owned(), ClientShare { weight: 400, ..main })]);
+        let sockets = [
+            ("/run/s".to_owned(), ClientShare { class: Class::Idle, ..main }),
+            ("127.0.0.1:9".to_owned(), ClientShare { weight: 9, ..main }),
+        ];
+        assert_eq!(shares.sockets, sockets);
+        let twice = ["vm=weight:400", "vm=weight:500"].map(|it| SharesArg::parse(it).unwrap());
+        let also = Shares::new(main, &twice, "v").also;
+        assert_eq!(also, [("vm".to_owned(), ClientShare { weight: 500, ..main })]);
+    }
+}
