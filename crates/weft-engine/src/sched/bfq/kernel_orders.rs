@@ -98,7 +98,8 @@ fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
                     replay.next(now)
                 };
                 if sector < 1_000_000 {
-                    (kernel.clear(), ours.clear());
+                    kernel.clear();
+                    ours.clear();
                 } else {
                     kernel.push(sector);
                     ours.push(here.0);

@@ -5,7 +5,8 @@
 //! slot.rs          one queue in service: how its slot begins and ends, what it is charged
 //! service_tree.rs  B-WF2Q+: whose slot is next
 //! budget.rs        how much a slot may move; peak_rate.rs: how much the member can move
-//! idling.rs        whether the member is kept for a queue that has run empty
+//! idling.rs        whether the member is kept for a queue that has run empty; injection.rs: what
+//!                  others may do meanwhile
 //! queue.rs         queues by source; history.rs: habits of a source; weights.rs: are all equal?
 //! request_pool.rs  requests of a queue: sorted, by age, merged
 //! treap.rs         sorted sets in a slab
@@ -20,6 +21,7 @@ mod budget;
 mod exact;
 mod history;
 mod idling;
+mod injection;
 #[cfg(test)]
 mod kernel_orders;
 mod peak_rate;
@@ -28,6 +30,8 @@ mod request_pool;
 mod scheduler;
 mod service_tree;
 mod slot;
+#[cfg(test)]
+mod statements;
 mod stats;
 mod treap;
 mod weights;

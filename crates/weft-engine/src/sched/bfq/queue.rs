@@ -10,6 +10,7 @@
 use weft_units::{ClientId, Span, Time};
 
 use super::history::{Intensity, SeekHistory, ThinkTime};
+use super::injection::Injection;
 use super::request_pool::Backlog;
 use super::service_tree::ServiceTrees;
 use crate::contract::input::{Attr, Class, Origin};
@@ -50,6 +51,7 @@ pub(super) struct BfqQueue {
     pub(super) seeks: SeekHistory,
     pub(super) think: ThinkTime,
     pub(super) intensity: Intensity,
+    pub(super) injection: Injection,
     /// When its last request was completed; its creation before that.
     pub(super) ended: Time,
 }
@@ -77,6 +79,7 @@ impl BfqQueue {
             seeks: SeekHistory::new(),
             think: ThinkTime::new(),
             intensity: Intensity::new(now),
+            injection: Injection::new(now),
             ended: now,
         }
     }

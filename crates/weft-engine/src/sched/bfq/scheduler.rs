@@ -9,6 +9,7 @@ use weft_units::{Sectors, Time};
 
 use super::QueueId;
 use super::budget::Budgets;
+use super::injection::InjectionSample;
 use super::peak_rate::PeakRate;
 use super::queue::{QueueKey, Queues};
 use super::request_pool::{RequestId, RequestPool};
@@ -43,6 +44,7 @@ pub struct Bfq {
     pub(super) in_driver: u32,
     /// Whether the device queues requests itself; not known at first.
     pub(super) hw_tag: Option<bool>,
+    pub(super) sample: InjectionSample,
     /// End of the last request that was dispatched.
     last_end: Sectors,
     /// Since when requests wait that the member had room for.
@@ -70,6 +72,7 @@ impl Bfq {
             queued: 0,
             in_driver: 0,
             hw_tag: None,
+            sample: InjectionSample::default(),
             last_end: Sectors::ZERO,
             withheld_since: None,
             stats: BfqStats::default(),
@@ -99,6 +102,10 @@ impl Bfq {
         assert!(request.len > Sectors::ZERO, "a request has a length");
         self.on_time(now);
         let id = self.queue_for(request, now);
+        let queue = self.queues.at(id);
+        if queue.sync && queue.is_empty() {
+            self.on_first_request(id, now);
+        }
         let queue = self.queues.at_mut(id);
         let expire =
             if queue.sync { self.knobs.fifo_expire_sync } else { self.knobs.fifo_expire_async };
@@ -177,6 +184,9 @@ impl Bfq {
             self.budgets.on_rate(&self.peak, &self.knobs);
         }
         self.in_driver += 1;
+        if self.in_service() == Some(id) {
+            self.watch_if_first(head);
+        }
         self.trees.charge(id, charge);
         self.on_dispatched(id, now);
         Dispatched { direction, receipt: Receipt(head.0.into()), first, len, ids }
@@ -205,6 +215,7 @@ impl Bfq {
         if self.peak.on_complete(now) {
             self.budgets.on_rate(&self.peak, &self.knobs);
         }
+        self.learn_if_watched(request, id, now);
         self.in_driver -= 1;
         let queue = self.queues.at_mut(id);
         queue.in_driver -= 1;

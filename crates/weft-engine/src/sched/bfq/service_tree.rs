@@ -135,6 +135,14 @@ impl ServiceTrees {
         self.entities.at(queue.0).place == Place::Forgotten
     }
 
+    /// Those that ask and are not in service, class by class, by their finish.
+    pub(super) fn active(&self) -> impl Iterator<Item = QueueId> {
+        self.trees.iter().flat_map(|tree| {
+            let first = self.entities.first(tree.active);
+            std::iter::successors(first, |at| self.entities.next(*at)).map(QueueId)
+        })
+    }
+
     /// A queue begins to ask. With `resume` it goes on where it left, within its finish of then,
     /// and a raised queue (`raising` times its weight) is pushed back to `V` by less.
     pub(super) fn activate(

@@ -194,7 +194,7 @@ impl Bfq {
                 || self.queues.at(id).in_driver > 0
                     && self.idle_facts(id).better_to_idle().is_some();
             if waits {
-                return None;
+                return self.injected_queue(id);
             }
             self.expire(ExpireReason::NoMoreRequests, now);
         }
@@ -204,6 +204,7 @@ impl Bfq {
         let id = self.trees.next(now)?;
         self.trees.serve(id);
         self.budgets.on_slot();
+        self.end_sample();
         let queue = self.queues.at_mut(id);
         queue.fifo_looked = false;
         let time = Span(self.knobs.timeout_sync.0 * u64::from(queue.raising));

@@ -60,4 +60,6 @@ pub struct BfqStats {
     pub plugged: [Span; 5],
     /// How long the member had room and others had requests, which it did not get.
     pub withheld: Span,
+    /// Requests that went to the member though it was kept for another queue.
+    pub injected: u64,
 }

@@ -1,0 +1,197 @@
+//! Injection: requests of other queues while the member is kept for one that has none.
+//!
+//! A member that is kept has nothing to do, and on flash one request more hardly makes the next one
+//! slower. How many may be at the member meanwhile is found by trying. How long the first request
+//! after a pause takes from its arrival to its end is measured with nothing else at the member (the
+//! baseline), and with what was injected: below one and a half times the baseline one more is
+//! allowed, else one less. The first baseline allows one. Every second it begins anew, with one for sources that think for long,
+//! else with none.
+//!
+//! What is injected is charged to the queue that it comes from.
+//!
+//! Inputs   first requests of the queue in service, injections, completions
+//! Answer   [`Injection::limit`]: requests at the member up to which others are injected
+//! Source   io-schedulers.md §2.8
+
+use weft_units::{Sectors, Span, Time};
+
+use super::QueueId;
+use super::request_pool::RequestId;
+use super::scheduler::Bfq;
+
+/// What a queue bears.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Injection {
+    limit: u32,
+    /// Time of a first request with nothing else at the member.
+    baseline: Option<Span>,
+    /// Last time at which the limit became smaller, or all began anew.
+    lowered: Time,
+}
+
+/// The measurement that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InjectionSample {
+    /// Arrival of the first request.
+    since: Time,
+    /// Whether it is still queued.
+    queued: bool,
+    /// The first request, at the member.
+    watched: Option<RequestId>,
+    /// Whether anything was injected before it.
+    injected: bool,
+    /// Most requests that the member had at once.
+    most: u32,
+}
+
+impl Injection {
+    pub(super) const fn new(now: Time) -> Self {
+        Self { limit: 0, baseline: None, lowered: now }
+    }
+
+    /// Requests at the member up to which others are injected.
+    pub(super) const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn begin_anew(&mut self, thinks_long: bool, now: Time) {
+        *self = Self { limit: u32::from(thinks_long), baseline: None, lowered: now };
+    }
+
+    /// A first request took so long, `alone` at the member or with what was `injected`.
+    fn learn(&mut self, took: Span, injected: bool, alone: bool, most: u32, now: Time) {
+        let before = self.limit;
+        if let Some(baseline) = self.baseline.filter(|_| injected) {
+            if took.0 * 2 >= baseline.0 * 3 {
+                if before > 0 {
+                    self.limit -= 1;
+                    self.lowered = now;
+                }
+            } else if before <= most {
+                self.limit += 1;
+            }
+        }
+        match self.baseline {
+            None if alone => {
+                self.limit = before.max(1);
+                self.baseline = Some(took);
+            }
+            Some(baseline) if took < baseline || !injected && alone => self.baseline = Some(took),
+            _ => {}
+        }
+    }
+}
+
+impl Bfq {
+    /// A queue of requests that somebody waits for gets its first one.
+    pub(super) fn on_first_request(&mut self, id: QueueId, now: Time) {
+        let in_service = self.in_service() == Some(id);
+        let queue = self.queues.at_mut(id);
+        let injection = &mut queue.injection;
+        if now >= injection.lowered + PERIOD {
+            injection.begin_anew(queue.think.is_long(), now);
+            self.sample.watched = self.sample.watched.filter(|_| !in_service);
+        }
+        let measurable =
+            self.in_driver == 0 || injection.baseline.is_some() && self.sample.injected;
+        if in_service && measurable && now >= injection.lowered + SAMPLING {
+            self.sample.since = now;
+            self.sample.queued = true;
+        }
+    }
+
+    /// A request of the queue in service goes to the member.
+    pub(super) fn watch_if_first(&mut self, request: RequestId) {
+        self.sample.most = self.sample.most.max(self.in_driver);
+        if std::mem::take(&mut self.sample.queued) {
+            self.sample.watched = Some(request);
+        }
+    }
+
+    /// The member has ended a request of a queue, one of those that it has.
+    pub(super) fn learn_if_watched(&mut self, request: RequestId, id: QueueId, now: Time) {
+        if self.sample.watched != Some(request) {
+            return;
+        }
+        let InjectionSample { since, injected, most, .. } = self.sample;
+        let alone = self.in_driver == 1;
+        self.queues.at_mut(id).injection.learn(now.since(since), injected, alone, most, now);
+        (self.sample.watched, self.sample.injected) = (None, false);
+    }
+
+    /// Another queue has the member.
+    pub(super) fn end_sample(&mut self) {
+        self.sample = InjectionSample { most: self.sample.most, ..InjectionSample::default() };
+    }
+
+    /// The queue whose head goes to the member though it is kept for another one.
+    pub(super) fn injected_queue(&mut self, kept_for: QueueId) -> Option<QueueId> {
+        let facts = self.idle_facts(kept_for);
+        let bears = !facts.raised || self.raised_busy > 1 || facts.thinks_long;
+        if facts.boosts_throughput() || !bears {
+            return None;
+        }
+        let limit = self.queues.at(kept_for).injection.limit();
+        if self.in_driver >= limit {
+            return None;
+        }
+        let always = !facts.raised || facts.thinks_long;
+        let injected = self.trees.active().find(|id| {
+            let queue = self.queues.at(*id);
+            let Some(charge) = self.charge_of_head(*id) else { return false };
+            let head = queue.backlog.head.expect("what is charged is queued");
+            let large = !self.rotational && self.pool.at(head).len >= LARGE_ON_FLASH;
+            (always || queue.raising > 1)
+                && charge <= self.trees.budget_left(*id)
+                && !(large && self.in_driver > 0)
+        })?;
+        self.sample.injected = true;
+        self.stats.injected += 1;
+        Some(injected)
+    }
+}
+
+/// Time after which what a queue bears is found out anew.
+const PERIOD: Span = Span::secs(1);
+
+/// Shortest time from a lower limit to the next measurement.
+const SAMPLING: Span = Span::millis(10);
+
+/// Requests from this length on are not injected on flash beside another one.
+const LARGE_ON_FLASH: Sectors = Sectors(64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1000;
+
+    #[test]
+    fn statement_b27_the_limit_follows_the_time_of_first_requests() {
+        let mut queue = Injection::new(Time(0));
+        queue.learn(Span(100 * US), false, true, 8, Time(1));
+        assert_eq!((queue.limit, queue.baseline), (1, Some(Span(100 * US))));
+        for limit in 2..=5 {
+            queue.learn(Span(149 * US), true, false, 8, Time(2));
+            assert_eq!(queue.limit, limit);
+        }
+        queue.learn(Span(150 * US), true, false, 8, Time(3));
+        assert_eq!((queue.limit, queue.lowered), (4, Time(3)));
+        for _ in 0..9 {
+            queue.learn(Span(200 * US), true, false, 8, Time(4));
+        }
+        assert_eq!(queue.limit, 0);
+        for _ in 0..20 {
+            queue.learn(Span(120 * US), true, false, 8, Time(5));
+        }
+        assert_eq!(queue.limit, 9, "one more than the member ever had");
+        queue.learn(Span(80 * US), true, false, 8, Time(6));
+        assert_eq!(queue.baseline, Some(Span(80 * US)), "faster than alone");
+        queue.learn(Span(90 * US), false, true, 8, Time(7));
+        assert_eq!(queue.baseline, Some(Span(90 * US)), "measured anew");
+        queue.begin_anew(false, Time(8));
+        assert_eq!((queue.limit, queue.baseline), (0, None));
+        queue.begin_anew(true, Time(9));
+        assert_eq!(queue.limit, 1);
+    }
+}
