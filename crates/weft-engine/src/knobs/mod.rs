@@ -10,7 +10,7 @@ use weft_units::{Bytes, FRAME_BYTES, Span};
 
 pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
-    Activation, BfqKnobs, CacheForm, CheckReads, FlushRule, MqDeadlineKnobs, PlanRule,
+    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, MqDeadlineKnobs, PlanRule,
     PriorityRule, RmwLevel, SchedulerKind, StripeSize, Writes,
 };
 
@@ -83,6 +83,8 @@ pub enum Knob {
     CheckReads(CheckReads),
     /// See [`MqDeadlineKnobs::fifo_batch`].
     FifoBatch(u32),
+    /// See [`BfqKnobs::fairness`].
+    Fairness(Fairness),
     /// See [`BfqKnobs::fifo_expire_async`].
     FifoExpireAsync(Span),
     /// See [`BfqKnobs::fifo_expire_sync`].
@@ -157,13 +159,24 @@ impl Knob {
     pub const fn is_of_queues(self) -> bool {
         matches!(
             self,
-            Self::FifoBatch(_)
+            Self::BackSeekMax(_)
+                | Self::BackSeekPenalty(_)
+                | Self::Fairness(_)
+                | Self::FifoBatch(_)
+                | Self::FifoExpireAsync(_)
+                | Self::FifoExpireSync(_)
                 | Self::FrontMerges(_)
+                | Self::LowLatency(_)
+                | Self::MaxBudget(_)
                 | Self::MaxSectors(_)
                 | Self::PrioAgingExpire(_)
                 | Self::QueueDepth(_)
                 | Self::ReadExpire(_)
                 | Self::Scheduler(_)
+                | Self::SliceIdle(_)
+                | Self::SliceIdleUs(_)
+                | Self::StrictGuarantees(_)
+                | Self::TimeoutSync(_)
                 | Self::WriteExpire(_)
                 | Self::WritesStarved(_)
         )
@@ -198,6 +211,7 @@ impl Knobs {
             Knob::BackSeekPenalty(count) => self.bfq.back_seek_penalty = count,
             Knob::CheckReads(from) => self.check_reads = from,
             Knob::FifoBatch(count) => self.mq_deadline.fifo_batch = count,
+            Knob::Fairness(fairness) => self.bfq.fairness = fairness,
             Knob::FifoExpireAsync(span) => self.bfq.fifo_expire_async = span,
             Knob::FifoExpireSync(span) => self.bfq.fifo_expire_sync = span,
             Knob::FlushBatch(rule) => self.flush_batch = rule,

@@ -8,8 +8,8 @@
 use weft_units::{Bytes, Span};
 
 use super::{
-    Activation, CacheForm, CheckReads, FlushRule, Knob, Knobs, PlanRule, PriorityRule, RmwLevel,
-    SchedulerKind, StripeSize, WAITS_WITHOUT_BOUND, Writes,
+    Activation, CacheForm, CheckReads, Fairness, FlushRule, Knob, Knobs, PlanRule, PriorityRule,
+    RmwLevel, SchedulerKind, StripeSize, WAITS_WITHOUT_BOUND, Writes,
 };
 
 /// A knob's row in the table: what people need to know.
@@ -83,6 +83,25 @@ pub const TABLE: &[KnobRow] = &[
         show: |knobs| match knobs.check_reads {
             CheckReads::Cache => "cache".into(),
             CheckReads::Media => "media".into(),
+        },
+    },
+    KnobRow {
+        name: "fairness",
+        unit: "word",
+        range: "requests | slots",
+        origin: "weft",
+        doc: "How bfq shares a member: one queue at a time, as the kernel, or request by request, by which weights hold \
+              on a member that takes many requests at once and nothing is kept idle.",
+        parse: |text, _| {
+            Some(Knob::Fairness(match text {
+                "requests" => Fairness::Requests,
+                "slots" => Fairness::Slots,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.bfq.fairness {
+            Fairness::Requests => "requests".into(),
+            Fairness::Slots => "slots".into(),
         },
     },
     KnobRow {

@@ -54,6 +54,16 @@ pub enum FlushRule {
     Serial,
 }
 
+/// How the queues of BFQ share a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fairness {
+    /// Each request is a turn, and none is ahead of a queue that keeps asking (weft's own).
+    Requests,
+    /// One queue at a time has the member, which is kept for it when its share depends on that.
+    #[default]
+    Slots,
+}
+
 /// Rule by which a stripe gets the strips that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlanRule {
@@ -233,6 +243,8 @@ impl SchedulerKind {
 /// Knobs of BFQ, named as in `/sys/block/X/queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BfqKnobs {
+    /// How queues share a member.
+    pub fairness: Fairness,
     /// Time for which a member is kept for a queue that may soon have more. Zero: never.
     pub slice_idle: Span,
     /// Whether a member gets one request at a time, and is kept for whoever is in service.
@@ -258,6 +270,7 @@ pub struct BfqKnobs {
 impl Default for BfqKnobs {
     fn default() -> Self {
         Self {
+            fairness: Fairness::default(),
             slice_idle: Span::millis(8),
             strict_guarantees: false,
             low_latency: true,

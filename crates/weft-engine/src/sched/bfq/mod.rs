@@ -4,6 +4,7 @@
 //! scheduler.rs     a request comes, goes to the member, is completed
 //! slot.rs          one queue in service: how its slot begins and ends, what it is charged
 //! service_tree.rs  B-WF2Q+: whose slot is next
+//! fair_requests.rs weft's own in place of slots: every request is a turn
 //! budget.rs        how much a slot may move; peak_rate.rs: how much the member can move
 //! idling.rs        whether the member is kept for a queue that has run empty; injection.rs: what
 //!                  others may do meanwhile
@@ -19,6 +20,7 @@
 mod budget;
 #[cfg(test)]
 mod exact;
+mod fair_requests;
 mod history;
 mod idling;
 mod injection;

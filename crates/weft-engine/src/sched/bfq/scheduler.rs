@@ -9,6 +9,7 @@ use weft_units::{Sectors, Time};
 
 use super::QueueId;
 use super::budget::Budgets;
+use super::fair_requests::FairRequests;
 use super::injection::InjectionSample;
 use super::peak_rate::PeakRate;
 use super::queue::{QueueKey, Queues};
@@ -18,7 +19,7 @@ use super::slot::Slot;
 use super::stats::{BfqStats, ExpireReason};
 use super::weights::WeightCounts;
 use crate::contract::member::DeviceTraits;
-use crate::knobs::BfqKnobs;
+use crate::knobs::{BfqKnobs, Fairness};
 use crate::sched::request::{Dispatched, IoPriority, QueuedRequest, Receipt};
 
 /// The queues of one member.
@@ -29,6 +30,8 @@ pub struct Bfq {
     pub(super) queues: Queues,
     pub(super) pool: RequestPool,
     pub(super) trees: ServiceTrees,
+    /// In place of slots.
+    pub(super) fair: Option<Box<FairRequests>>,
     /// The queue in service.
     pub(super) slot: Option<Slot>,
     pub(super) budgets: Budgets,
@@ -63,6 +66,7 @@ impl Bfq {
             queues: Queues::new(),
             pool: RequestPool::new(max),
             trees: ServiceTrees::new(),
+            fair: (knobs.fairness == Fairness::Requests).then(Box::default),
             slot: None,
             budgets: Budgets::new(&knobs),
             peak: PeakRate::new(device.rotational),
@@ -139,7 +143,12 @@ impl Bfq {
         let (key, sync) = QueueKey::of(&request.attr, request.direction);
         self.queues.find(key).unwrap_or_else(|| {
             let own_budget = self.budgets.first();
-            self.queues.create(key, request.attr, sync, own_budget, &mut self.trees, now)
+            let trees = &mut self.trees;
+            let id = self.queues.create(key, request.attr, sync, own_budget, trees, now);
+            if let Some(fair) = &mut self.fair {
+                fair.know(id);
+            }
+            id
         })
     }
 
@@ -162,7 +171,10 @@ impl Bfq {
         if self.knobs.strict_guarantees && self.in_driver > 0 {
             return None;
         }
-        let queue = self.select(now)?;
+        let queue = match &mut self.fair {
+            Some(fair) => fair.next(now)?,
+            None => self.select(now)?,
+        };
         Some(self.dispatch_from(queue, now))
     }
 
@@ -187,7 +199,10 @@ impl Bfq {
         if self.in_service() == Some(id) {
             self.watch_if_first(head);
         }
-        self.trees.charge(id, charge);
+        match &mut self.fair {
+            Some(fair) => fair.dispatched(id, charge),
+            None => self.trees.charge(id, charge),
+        }
         self.on_dispatched(id, now);
         Dispatched { direction, receipt: Receipt(head.0.into()), first, len, ids }
     }
@@ -220,6 +235,10 @@ impl Bfq {
         let queue = self.queues.at_mut(id);
         queue.in_driver -= 1;
         queue.ended = now;
+        if let Some(fair) = &mut self.fair {
+            let thinks = queue.is_empty() && queue.in_driver == 0;
+            fair.completed(id, thinks, self.knobs.slice_idle, now);
+        }
         self.uncount_if_gone(id);
         if self.in_service() == Some(id) {
             self.on_completed_in_service(id, now);
@@ -229,7 +248,10 @@ impl Bfq {
     /// When the member is kept no more, though no request comes.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
-        self.slot.as_ref().and_then(Slot::idles_until)
+        match &self.fair {
+            Some(fair) => fair.next_wake(),
+            None => self.slot.as_ref().and_then(Slot::idles_until),
+        }
     }
 
     /// Forgets what is queued, as if it had never been inserted. What is at the member stays.

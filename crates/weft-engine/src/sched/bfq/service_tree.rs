@@ -29,6 +29,12 @@ use crate::sched::request::IoPriority;
 pub(super) struct ServiceTrees {
     entities: Treaps<Entity>,
     trees: [ServiceTree; 3],
+    turns: ClassTurns,
+}
+
+/// Turns of classes: strict, but the idle class has one when it had none for 200 ms.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ClassTurns {
     /// Last time that the idle class had a turn, or was asked in vain.
     idle_served: Time,
 }
@@ -93,7 +99,7 @@ impl ServiceTrees {
             idle: Set::EMPTY,
             first_idle: None,
         };
-        Self { entities: Treaps::new(), trees: [tree; 3], idle_served: Time(0) }
+        Self { entities: Treaps::new(), trees: [tree; 3], turns: ClassTurns::default() }
     }
 
     /// A new queue, the next in number.
@@ -225,14 +231,8 @@ impl ServiceTrees {
 
     /// The next queue to be served, if nobody is.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
-        let idle = IoPriority::Idle as usize;
-        let mut order = [0, 1, idle];
-        if now.since(self.idle_served) > IDLE_CLASS_PATIENCE {
-            if !self.trees[idle].active.is_empty() {
-                order = [idle, 0, 1];
-            }
-            self.idle_served = now;
-        }
+        let idle = !self.trees[IoPriority::Idle as usize].active.is_empty();
+        let (order, _) = self.turns.order(idle, now);
         let class = order.into_iter().find(|class| !self.trees[*class].active.is_empty())?;
         let tree = &mut self.trees[class];
         let lowest = self.entities.lowest(tree.active).expect("somebody asks");
@@ -306,9 +306,21 @@ impl ServiceTrees {
     }
 }
 
+impl ClassTurns {
+    /// Classes in the order in which they are asked; `idle`: whether the idle one has anything.
+    /// Whether it is its turn.
+    pub(super) fn order(&mut self, idle: bool, now: Time) -> ([usize; 3], bool) {
+        let waited = now.since(self.idle_served) > IDLE_CLASS_PATIENCE;
+        if waited {
+            self.idle_served = now;
+        }
+        if waited && idle { ([2, 0, 1], true) } else { ([0, 1, 2], false) }
+    }
+}
+
 /// How far service of so many sectors takes a queue.
 #[inline]
-fn delta(sectors: u64, weight: u32) -> u64 {
+pub(super) fn delta(sectors: u64, weight: u32) -> u64 {
     (sectors << SHIFT) / u64::from(weight)
 }
 

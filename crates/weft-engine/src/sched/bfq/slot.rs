@@ -51,6 +51,9 @@ impl Bfq {
 
     /// Time has passed: the queue in service may have been waited for in vain.
     pub(super) fn on_time(&mut self, now: Time) {
+        if let Some(fair) = &mut self.fair {
+            fair.on_time(now);
+        }
         let Some(slot) = &self.slot else { return };
         let Some(idle) = slot.idle.filter(|idle| idle.until <= now) else { return };
         let (id, timed_out) = (slot.queue, slot.until <= idle.until);
@@ -79,7 +82,10 @@ impl Bfq {
         let queue = self.queues.at_mut(id);
         let in_time = now <= queue.ended + Span(3 * self.knobs.slice_idle.0);
         let resumes = std::mem::take(&mut queue.may_resume) && in_time && left > 0;
-        queue.intensity.add(now.since(queue.ended), now);
+        // In place of slots a queue with requests at the member is not idle.
+        let works = self.fair.is_some() && queue.in_driver > 0;
+        let idle = if works { Span::ZERO } else { now.since(queue.ended) };
+        queue.intensity.add(idle, now);
         let budget =
             if resumes { left.min(queue.own_budget) } else { queue.own_budget.max(charge) };
         let (class, weight, raising) = (queue.class, queue.weight(), u64::from(queue.raising));
@@ -90,6 +96,10 @@ impl Bfq {
         }
         self.raised_busy += u32::from(raising > 1);
         self.busy[class as usize] += 1;
+        if let Some(fair) = &mut self.fair {
+            fair.begin(id, class, weight);
+            return;
+        }
         self.trees.activate(id, class, weight, budget, resumes.then_some(raising));
         if let Some(current) = self.in_service()
             && self.preempts(id, current, resumes)
@@ -304,9 +314,13 @@ impl Bfq {
 
     /// A busy queue has no requests any more.
     pub(super) fn leave(&mut self, id: QueueId) {
-        self.trees.deactivate(id);
         let queue = self.queues.at_mut(id);
         assert!(queue.busy, "who leaves was busy");
+        let holds = queue.sync && queue.class != IoPriority::Idle && queue.intensity.io_bound;
+        match &mut self.fair {
+            Some(fair) => fair.end(id, holds && queue.in_driver > 0),
+            None => self.trees.deactivate(id),
+        }
         queue.busy = false;
         self.busy[queue.class as usize] -= 1;
         self.raised_busy -= u32::from(queue.raising > 1);

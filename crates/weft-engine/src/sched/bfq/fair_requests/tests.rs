@@ -1,0 +1,157 @@
+//! Tests of fairness by requests: shares by weight, a member that is kept full, nobody starves.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weft_units::rng::Rng;
+use weft_units::{ClientId, Sectors};
+
+use super::*;
+use crate::contract::input::{Attr, Class, Origin};
+use crate::contract::member::DeviceTraits;
+use crate::knobs::{BfqKnobs, Fairness};
+use crate::sched::bfq::Bfq;
+use crate::sched::request::{Direction, QueuedRequest, Receipt};
+
+/// One who asks for 4 KiB here and there, so many at a time, and thinks in between.
+#[derive(Clone, Copy)]
+struct Client {
+    class: Class,
+    weight: u16,
+    outstanding: u32,
+    think: Span,
+}
+
+impl Client {
+    fn of(weight: u16, outstanding: u32) -> Self {
+        Self { class: Class::None, weight, outstanding, think: Span(100_000) }
+    }
+}
+
+/// What each client was served in a second by a member of that depth, whose requests take a
+/// millisecond, and the largest number that was at the member while somebody waited.
+fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, usize) {
+    let knobs = BfqKnobs { fairness, low_latency: false, ..BfqKnobs::default() };
+    let mut bfq = Bfq::new(knobs, Sectors(8), DeviceTraits::default());
+    let (mut rng, mut served, mut most) = (Rng::new(1), vec![0; clients.len()], 0);
+    // What happens when: a client asks (`None`), a request is done.
+    let mut events: BinaryHeap<Reverse<(Time, usize, Option<u64>)>> = BinaryHeap::new();
+    for (client, of) in clients.iter().enumerate() {
+        (0..of.outstanding).for_each(|_| events.push(Reverse((Time(0), client, None))));
+    }
+    let (mut at_member, mut id, mut woken, end) = (0, 0, None, Time(0) + Span::secs(1));
+    while let Some(Reverse((now, client, done))) = events.pop()
+        && now < end
+    {
+        if let Some(receipt) = done {
+            bfq.completed(Receipt(receipt), now);
+            at_member -= 1;
+            served[client] += 1;
+            events.push(Reverse((now + clients[client].think, client, None)));
+        } else if client < clients.len() {
+            let Client { class, weight, .. } = clients[client];
+            let origin = Origin::Client(ClientId(client as u32));
+            bfq.insert(
+                &QueuedRequest {
+                    id: id << 8 | client as u64,
+                    direction: Direction::Read,
+                    attr: Attr { class, weight, origin, ..Attr::default() },
+                    first: Sectors(rng.below(1 << 20) * 16),
+                    len: Sectors(8),
+                    merges: false,
+                },
+                now,
+            );
+            id += 1;
+        }
+        while at_member < depth
+            && let Some(next) = bfq.dispatch(now)
+        {
+            let client = (next.ids[0] & 0xff) as usize;
+            let done = Some(next.receipt.0);
+            events.push(Reverse((now + Span::millis(1), client, done)));
+            at_member += 1;
+        }
+        most = most.max(at_member);
+        // Somebody looks again when the scheduler wants to be asked.
+        let wake = bfq.next_wake().filter(|wake| at_member < depth && *wake > now);
+        if let Some(at) = wake.filter(|_| wake != woken) {
+            events.push(Reverse((at, clients.len(), None)));
+            woken = wake;
+        }
+    }
+    (served, most)
+}
+
+fn share(served: &[u64]) -> f64 {
+    served[0] as f64 / served.iter().sum::<u64>() as f64
+}
+
+/// The goal of io-schedulers.md §5.3.2: 66.7:33.3 within 5 %, whatever is outstanding.
+#[test]
+fn weights_hold_on_a_member_of_depth_32_where_slots_lose_them() {
+    for outstanding in [1, 4, 16, 64] {
+        let clients = [Client::of(80, outstanding), Client::of(40, outstanding)];
+        let (served, _) = served(Fairness::Requests, 32, &clients);
+        let share = share(&served);
+        assert!((0.633..0.7).contains(&share), "{outstanding} outstanding: {served:?}");
+    }
+    // The twin: by slots the heavier one has nearly everything.
+    let clients = [Client::of(80, 16), Client::of(40, 16)];
+    let (served, _) = served(Fairness::Slots, 32, &clients);
+    assert!(share(&served) > 0.8, "{served:?}");
+}
+
+#[test]
+fn a_member_is_kept_full_when_there_is_enough_to_do() {
+    let clients = [Client::of(80, 64), Client::of(40, 64), Client::of(20, 64)];
+    let (served, most) = served(Fairness::Requests, 32, &clients);
+    assert_eq!(most, 32);
+    // A second of 32 at a time, a millisecond each.
+    let sum: u64 = served.iter().sum();
+    assert!(sum > 31_500, "{served:?}");
+    for (client, weight) in [(0, 80.0), (1, 40.0), (2, 20.0)] {
+        let share = served[client] as f64 / sum as f64;
+        assert!((share - weight / 140.0).abs() < 0.01, "{served:?}");
+    }
+}
+
+/// Who uses the member now and then holds nobody, and is served at once.
+#[test]
+fn a_client_that_mostly_thinks_holds_nobody() {
+    let thinker = Client { think: Span::millis(20), ..Client::of(80, 1) };
+    let clients = [thinker, Client::of(40, 32)];
+    let (served, _) = served(Fairness::Requests, 32, &clients);
+    assert!(served[0] > 42, "one in 21 ms: {served:?}");
+    assert!(served[1] > 25_000, "32 at a time, most of the time: {served:?}");
+}
+
+#[test]
+fn the_idle_class_has_what_is_left_and_a_turn_now_and_then() {
+    let idle = |outstanding| Client { class: Class::Idle, ..Client::of(0, outstanding) };
+    let (alone, _) = served(Fairness::Requests, 32, &[idle(32)]);
+    assert!(alone[0] > 25_000, "{alone:?}");
+    let (beside, _) = served(Fairness::Requests, 32, &[Client::of(40, 8), idle(32)]);
+    assert!((4..20).contains(&beside[1]), "one in 200 ms at least: {beside:?}");
+    assert!(beside[0] > 6_500, "{beside:?}");
+}
+
+/// Nothing is lost and nobody starves: every client is served about its share, of random
+/// weights, numbers outstanding and thoughts.
+#[test]
+fn every_request_is_dispatched_once_and_no_client_starves() {
+    let mut rng = Rng::new(7);
+    for _ in 0..20 {
+        let count = 1 + rng.below(6) as usize;
+        let clients: Vec<Client> = (0..count)
+            .map(|_| Client {
+                think: Span(rng.below(3_000_000)),
+                ..Client::of(10 + rng.below(90) as u16, 1 + rng.below(40) as u32)
+            })
+            .collect();
+        let depth = 1 + rng.below(40) as usize;
+        let (served, _) = served(Fairness::Requests, depth, &clients);
+        let least = served.iter().min().expect("there are clients");
+        assert!(*least >= 10, "depth {depth}: {served:?}");
+    }
+}
