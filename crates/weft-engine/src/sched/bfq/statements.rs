@@ -10,7 +10,7 @@ use weft_units::{ClientId, Sectors, Span, Time};
 use super::{Bfq, BfqStats, ExpireReason};
 use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::member::DeviceTraits;
-use crate::knobs::BfqKnobs;
+use crate::knobs::{BfqKnobs, Fairness};
 use crate::sched::request::{Direction, QueuedRequest};
 
 /// A source of requests: a closed loop.
@@ -180,6 +180,7 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
 
 /// Without what depends on habits: pure B-WF2Q+ with budgets of two requests.
 const PLAIN: BfqKnobs = BfqKnobs {
+    fairness: Fairness::Slots,
     slice_idle: Span::ZERO,
     strict_guarantees: false,
     low_latency: false,
