@@ -47,7 +47,10 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
             bfq.completed(Receipt(receipt), now);
             at_member -= 1;
             served[client] += 1;
-            events.push(Reverse((now + clients[client].think, client, None)));
+            // Half as long to one and a half times as long.
+            let think = clients[client].think.0;
+            let think = Span(think / 2 + rng.below(think.max(1)));
+            events.push(Reverse((now + think, client, None)));
         } else if client < clients.len() {
             let Client { class, weight, .. } = clients[client];
             let origin = Origin::Client(ClientId(client as u32));
