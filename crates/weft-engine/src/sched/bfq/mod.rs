@@ -14,6 +14,10 @@
 //! stats.rs         reasons of decisions, counted
 //! ```
 //!
+//! Measured as orders and shares of Linux 6.12 (`kernel_orders.rs`, `statements.rs`). A request costs
+//!          1,500 to 2,600 instructions, with 6 queues or 4,096 (random 4 KiB, 1 or 4 at once each,
+//!          depth 32), and allocates nothing; in `mq-deadline` 1,600 (6) to 5,000 (16,384 queued)
+//!
 //! Source   io-schedulers.md §2; P. Valente and M. Andreolini, "Improving application responsiveness
 //!          with the BFQ disk I/O scheduler", 2012; Documentation/block/bfq-iosched.rst
 
