@@ -10,8 +10,9 @@ use weft_units::{Bytes, FRAME_BYTES, Span};
 
 pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
-    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, MqDeadlineKnobs, PlanRule,
-    PriorityRule, RmwLevel, SchedulerKind, StripeSize, Writes,
+    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, MergeKnobs, MergePosition,
+    MergeRule, MergeWeight, MqDeadlineKnobs, PlanRule, PriorityRule, RmwLevel, SchedulerKind,
+    StripeSize, Writes,
 };
 
 /// Every knob's present value.
@@ -103,6 +104,12 @@ pub enum Knob {
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
     MemberTimeout(Span),
+    /// See [`MergeKnobs::position`].
+    MergePosition(MergePosition),
+    /// See [`MergeKnobs::queues`].
+    MergeQueues(MergeRule),
+    /// See [`MergeKnobs::weight`].
+    MergeWeight(MergeWeight),
     /// See [`Knobs::no_space_wait`].
     NoSpaceWait(Span),
     /// See [`Knobs::plan_rule`].
@@ -133,6 +140,8 @@ pub enum Knob {
     SliceIdle(Span),
     /// See [`BfqKnobs::slice_idle`].
     SliceIdleUs(Span),
+    /// See [`MergeKnobs::stable`].
+    StableMerge(bool),
     /// See [`BfqKnobs::strict_guarantees`].
     StrictGuarantees(bool),
     /// See [`Knobs::stripe_cache_bytes`].
@@ -221,6 +230,9 @@ impl Knobs {
             Knob::IdleLowest(idles) => self.bfq.idle_lowest = idles,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
+            Knob::MergePosition(position) => self.bfq.merge.position = position,
+            Knob::MergeQueues(rule) => self.bfq.merge.queues = rule,
+            Knob::MergeWeight(weight) => self.bfq.merge.weight = weight,
             Knob::NoSpaceWait(span) => self.no_space_wait = span,
             Knob::PlanRule(rule) => self.plan_rule = rule,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
@@ -235,6 +247,7 @@ impl Knobs {
             Knob::Scheduler(kind) => self.scheduler = kind,
             Knob::SkipCopy(skip) => self.skip_copy = skip,
             Knob::SliceIdle(span) | Knob::SliceIdleUs(span) => self.bfq.slice_idle = span,
+            Knob::StableMerge(merges) => self.bfq.merge.stable = merges,
             Knob::StrictGuarantees(strict) => {
                 self.bfq.strict_guarantees = strict;
                 if strict {

@@ -8,8 +8,9 @@
 use weft_units::{Bytes, Span};
 
 use super::{
-    Activation, CacheForm, CheckReads, Fairness, FlushRule, Knob, Knobs, PlanRule, PriorityRule,
-    RmwLevel, SchedulerKind, StripeSize, WAITS_WITHOUT_BOUND, Writes,
+    Activation, CacheForm, CheckReads, Fairness, FlushRule, Knob, Knobs, MergePosition, MergeRule,
+    MergeWeight, PlanRule, PriorityRule, RmwLevel, SchedulerKind, StripeSize, WAITS_WITHOUT_BOUND,
+    Writes,
 };
 
 /// A knob's row in the table: what people need to know.
@@ -192,7 +193,9 @@ pub const TABLE: &[KnobRow] = &[
         unit: "flag",
         range: "0 | 1",
         origin: "block queue (bfq)",
-        doc: "Whether queues that look interactive or like players get more weight for a while.",
+        doc: "Whether queues that look interactive or like players get 30 or 3000 times their weight for a while. \
+              Clients that were given a weight never do, \
+              nor anybody with fairness=requests.",
         parse: |text, _| Some(Knob::LowLatency(flag(text)?)),
         show: |knobs| u8::from(knobs.bfq.low_latency).to_string(),
     },
@@ -225,6 +228,69 @@ pub const TABLE: &[KnobRow] = &[
         doc: "Fails a member that has not answered for this long; 0 never does.",
         parse: |text, _| Some(Knob::MemberTimeout(seconds(text)?)),
         show: |knobs| show_seconds(knobs.member_timeout),
+    },
+    KnobRow {
+        name: "merge_position",
+        unit: "word",
+        range: "own | stale",
+        origin: "weft",
+        doc: "Position of a queue that has just been put in service, for merging (bfq): its own, or, as in Linux until \
+              2021, that of the queue before it, by which queues are merged that are far apart. stale is there to \
+              reproduce 2019.",
+        parse: |text, _| {
+            Some(Knob::MergePosition(match text {
+                "own" => MergePosition::Own,
+                "stale" => MergePosition::Stale,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.bfq.merge.position {
+            MergePosition::Own => "own".into(),
+            MergePosition::Stale => "stale".into(),
+        },
+    },
+    KnobRow {
+        name: "merge_queues",
+        unit: "word",
+        range: "always | gain | never | patch",
+        origin: "weft",
+        doc: "Members on which bfq merges the queues of processes that read nearby (patch 003): all, as Linux before \
+              5.2; those where processes go on where others have just ended; none; or those that rotate or do not \
+              queue internally, as Linux since 5.2.",
+        parse: |text, _| {
+            Some(Knob::MergeQueues(match text {
+                "always" => MergeRule::Always,
+                "gain" => MergeRule::Gain,
+                "never" => MergeRule::Never,
+                "patch" => MergeRule::Patch,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.bfq.merge.queues {
+            MergeRule::Always => "always".into(),
+            MergeRule::Gain => "gain".into(),
+            MergeRule::Never => "never".into(),
+            MergeRule::Patch => "patch".into(),
+        },
+    },
+    KnobRow {
+        name: "merge_weight",
+        unit: "word",
+        range: "max | target",
+        origin: "weft",
+        doc: "Weight of a queue into which another one was merged (bfq): the larger one of both, or its own, as in \
+              Linux.",
+        parse: |text, _| {
+            Some(Knob::MergeWeight(match text {
+                "max" => MergeWeight::Max,
+                "target" => MergeWeight::Target,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.bfq.merge.weight {
+            MergeWeight::Max => "max".into(),
+            MergeWeight::Target => "target".into(),
+        },
     },
     KnobRow {
         name: "no_space_wait",
@@ -420,6 +486,16 @@ pub const TABLE: &[KnobRow] = &[
             Some(Knob::SliceIdleUs(Span(u64::from(number(text, 0, u32::MAX)?) * 1000)))
         },
         show: |knobs| (knobs.bfq.slice_idle.0 / 1000).to_string(),
+    },
+    KnobRow {
+        name: "stable_merge",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "weft",
+        doc: "Whether bfq merges queues for good that were created within 180 ms of each other, as Linux always does since \
+              2021. It costs fairness: of two equal readers that share a queue, one may get twice what the other gets.",
+        parse: |text, _| Some(Knob::StableMerge(flag(text)?)),
+        show: |knobs| u8::from(knobs.bfq.merge.stable).to_string(),
     },
     KnobRow {
         name: "strict_guarantees",

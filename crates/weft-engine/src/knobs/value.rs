@@ -265,6 +265,8 @@ pub struct BfqKnobs {
     pub back_seek_max: u32,
     /// Cost of a way back, as a multiple of the same way forward.
     pub back_seek_penalty: u32,
+    /// Merging of queues.
+    pub merge: MergeKnobs,
 }
 
 impl Default for BfqKnobs {
@@ -281,10 +283,57 @@ impl Default for BfqKnobs {
             fifo_expire_async: Span::millis(250),
             back_seek_max: 16_384,
             back_seek_penalty: 2,
+            merge: MergeKnobs::default(),
         }
     }
 }
 
+/// Knobs of bfq's queue merging (patch 003).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MergeKnobs {
+    /// Members on which queues are merged.
+    pub queues: MergeRule,
+    /// Position of a queue in service from which nothing was dispatched yet.
+    pub position: MergePosition,
+    /// Weight of a queue into which another one was merged.
+    pub weight: MergeWeight,
+    /// Whether queues that were created together are merged for good, as Linux does since 2021.
+    pub stable: bool,
+}
+
+/// Members on which bfq merges queues (patch 003).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MergeRule {
+    /// All (Linux before 5.2).
+    Always,
+    /// Those where processes go on where others have just ended (weft's own).
+    Gain,
+    /// None.
+    Never,
+    /// Those that rotate or do not queue internally (Linux since 5.2).
+    #[default]
+    Patch,
+}
+
+/// Position of a queue in service from which nothing was dispatched yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MergePosition {
+    /// None.
+    #[default]
+    Own,
+    /// That of the queue before it, which merges queues that are far apart (Linux until 2021).
+    Stale,
+}
+
+/// Weight of a queue into which another one was merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MergeWeight {
+    /// The larger one of both.
+    Max,
+    /// Its own, as in Linux.
+    #[default]
+    Target,
+}
 /// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MqDeadlineKnobs {

@@ -576,7 +576,7 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
 }
 
 /// Knobs of the queues of members, with values that make requests wait, and be sorted.
-const QUEUES: [(&str, &[&str]); 10] = [
+const QUEUES: [(&str, &[&str]); 15] = [
     ("flush_batch", &["batch", "serial"]),
     ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"]),
     ("queue_depth", &["0", "1", "1", "2", "7"]),
@@ -587,6 +587,11 @@ const QUEUES: [(&str, &[&str]); 10] = [
     ("slice_idle", &["0", "8", "8"]),
     ("strict_guarantees", &["0", "0", "1"]),
     ("timeout_sync", &["1", "125"]),
+    ("low_latency", &["0", "1"]),
+    ("merge_position", &["own", "stale"]),
+    ("merge_queues", &["always", "always", "gain", "never", "patch"]),
+    ("merge_weight", &["max", "target"]),
+    ("stable_merge", &["0", "1"]),
 ];
 
 const KNOBS: [(&str, &str); 28] = [

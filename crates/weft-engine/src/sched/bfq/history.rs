@@ -31,6 +31,11 @@ impl SeekHistory {
     pub(super) fn is_seeky(&self) -> bool {
         self.far.count_ones() > SEEKY
     }
+
+    /// Whether each of the last 32 was far.
+    pub(super) fn is_totally_seeky(&self) -> bool {
+        self.far == u32::MAX
+    }
 }
 
 /// Whether a request lies far from the end of the one before.

@@ -141,7 +141,7 @@ impl Bfq {
             let Some(charge) = self.charge_of_head(*id) else { return false };
             let head = queue.backlog.head.expect("what is charged is queued");
             let large = !self.rotational && self.pool.at(head).len >= LARGE_ON_FLASH;
-            (always || queue.raising > 1)
+            (always || queue.raising.is_raised())
                 && charge <= self.trees.budget_left(*id)
                 && !(large && self.in_driver > 0)
         })?;

@@ -11,6 +11,9 @@
 //! queue.rs         queues by source; history.rs: habits of a source; weights.rs: are all equal?
 //! request_pool.rs  requests of a queue: sorted, by age, merged
 //! treap.rs         sorted sets in a slab
+//! queue_merge.rs   patch 003: whether queues are merged, and which; shared_queue.rs: merge and split
+//! position_index.rs, hw_tag.rs, merge_gain.rs, stable_merge.rs   what that goes by
+//! weight_raising.rs  more weight for whoever somebody waits for; burst.rs: not for many at once
 //! stats.rs         reasons of decisions, counted
 //! ```
 //!
@@ -22,24 +25,32 @@
 //!          with the BFQ disk I/O scheduler", 2012; Documentation/block/bfq-iosched.rst
 
 mod budget;
+mod burst;
 #[cfg(test)]
 mod exact;
 mod fair_requests;
 mod history;
+mod hw_tag;
 mod idling;
 mod injection;
 #[cfg(test)]
 mod kernel_orders;
+mod merge_gain;
 mod peak_rate;
+mod position_index;
 mod queue;
+mod queue_merge;
 mod request_pool;
 mod scheduler;
 mod service_tree;
+mod shared_queue;
 mod slot;
+mod stable_merge;
 #[cfg(test)]
 mod statements;
 mod stats;
 mod treap;
+mod weight_raising;
 mod weights;
 
 use self::queue::QueueId;

@@ -47,6 +47,11 @@ impl PeakRate {
         }
     }
 
+    /// Sectors in a microsecond, times 2^16.
+    pub(super) const fn rate(&self) -> u64 {
+        self.rate
+    }
+
     /// What the member moves in a time.
     pub(super) const fn sectors_in(&self, span: Span) -> u64 {
         (self.rate * (span.0 / 1000)) >> RATE_SHIFT

@@ -13,6 +13,8 @@ use super::history::{Intensity, SeekHistory, ThinkTime};
 use super::injection::Injection;
 use super::request_pool::Backlog;
 use super::service_tree::ServiceTrees;
+use super::shared_queue::Sharing;
+use super::weight_raising::Raising;
 use crate::contract::input::{Attr, Class, Origin};
 use crate::sched::request::{Direction, IoPriority};
 
@@ -31,8 +33,7 @@ pub(super) struct BfqQueue {
     pub(super) class: IoPriority,
     /// Weight by level or by attribute.
     pub(super) base_weight: u32,
-    /// Factor by which its weight is raised for a while; 1 for none.
-    pub(super) raising: u32,
+    pub(super) raising: Raising,
     /// Whether somebody waits for its requests.
     pub(super) sync: bool,
     pub(super) backlog: Backlog,
@@ -52,6 +53,11 @@ pub(super) struct BfqQueue {
     pub(super) think: ThinkTime,
     pub(super) intensity: Intensity,
     pub(super) injection: Injection,
+    pub(super) sharing: Sharing,
+    /// Whether it was ever busy.
+    pub(super) began: bool,
+    /// Whether it began in a large burst.
+    pub(super) in_burst: bool,
     /// When its last request was completed; its creation before that.
     pub(super) ended: Time,
 }
@@ -67,7 +73,7 @@ impl BfqQueue {
             key,
             class,
             base_weight,
-            raising: 1,
+            raising: Raising::new(now),
             sync,
             backlog: Backlog::EMPTY,
             in_driver: 0,
@@ -80,13 +86,16 @@ impl BfqQueue {
             think: ThinkTime::new(),
             intensity: Intensity::new(now),
             injection: Injection::new(now),
+            sharing: Sharing::default(),
+            began: false,
+            in_burst: false,
             ended: now,
         }
     }
 
     /// Weight in service.
     pub(super) fn weight(&self) -> u32 {
-        self.base_weight * self.raising
+        self.base_weight * self.raising.coefficient()
     }
 
     /// Whether it has no request that was not dispatched.
@@ -114,6 +123,11 @@ impl QueueKey {
         let level = u64::from(level(attr.class));
         let key = source | class << 34 | level << 36 | u64::from(attr.weight) << 40;
         (Self(key), sync)
+    }
+
+    /// Whether the weight is one of its own, not that of a level.
+    pub(super) const fn has_weight(self) -> bool {
+        self.0 >> 40 != 0
     }
 
     /// A place to look for it first, below a power of two.
@@ -191,7 +205,8 @@ impl Queues {
         }
         let new = BfqQueue::new(key, attr, sync, own_budget, now);
         let queue = if let Some(queue) = self.free.pop() {
-            *self.at_mut(queue) = new;
+            let sharing = self.at(queue).sharing.clone();
+            *self.at_mut(queue) = BfqQueue { sharing, ..new };
             queue
         } else {
             self.all.push(new);
@@ -212,7 +227,9 @@ impl Queues {
     /// Gives up the queues that are not used.
     fn collect(&mut self, trees: &ServiceTrees, now: Time) {
         for queue in self.ids() {
-            if self.at(queue).is_disposable(now) && trees.is_forgotten(queue) {
+            let unused = self.at(queue).is_disposable(now) && trees.is_forgotten(queue);
+            if unused && self.target_of(queue).is_none_or(|end| self.at(end).is_disposable(now)) {
+                self.retire(queue);
                 self.free.push(queue);
             }
         }

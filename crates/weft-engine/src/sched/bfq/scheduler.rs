@@ -9,13 +9,16 @@ use weft_units::{Sectors, Time};
 
 use super::QueueId;
 use super::budget::Budgets;
+use super::burst::Bursts;
 use super::fair_requests::FairRequests;
 use super::injection::InjectionSample;
 use super::peak_rate::PeakRate;
 use super::queue::{QueueKey, Queues};
+use super::queue_merge::Merging;
 use super::request_pool::{RequestId, RequestPool};
 use super::service_tree::ServiceTrees;
 use super::slot::Slot;
+use super::stable_merge::StableMerge;
 use super::stats::{BfqStats, ExpireReason};
 use super::weights::WeightCounts;
 use crate::contract::member::DeviceTraits;
@@ -45,9 +48,10 @@ pub struct Bfq {
     pub(super) queued: u32,
     /// Requests at the member.
     pub(super) in_driver: u32,
-    /// Whether the device queues requests itself; not known at first.
-    pub(super) hw_tag: Option<bool>,
     pub(super) sample: InjectionSample,
+    pub(super) merging: Merging,
+    pub(super) stable: StableMerge,
+    pub(super) bursts: Bursts,
     /// End of the last request that was dispatched.
     last_end: Sectors,
     /// Since when requests wait that the member had room for.
@@ -60,6 +64,9 @@ impl Bfq {
     /// (`max_sectors_kb`).
     #[must_use]
     pub fn new(knobs: BfqKnobs, max: Sectors, device: DeviceTraits) -> Self {
+        // Shares request by request are strict: nobody gets more for a while.
+        let low_latency = knobs.low_latency && knobs.fairness == Fairness::Slots;
+        let knobs = BfqKnobs { low_latency, ..knobs };
         Self {
             knobs,
             rotational: device.rotational,
@@ -75,8 +82,10 @@ impl Bfq {
             raised_busy: 0,
             queued: 0,
             in_driver: 0,
-            hw_tag: None,
             sample: InjectionSample::default(),
+            merging: Merging::new(knobs.merge, device.rotational),
+            stable: StableMerge::default(),
+            bursts: Bursts::default(),
             last_end: Sectors::ZERO,
             withheld_since: None,
             stats: BfqStats::default(),
@@ -101,11 +110,17 @@ impl Bfq {
         &self.stats
     }
 
+    /// Queues that ask or are in service.
+    pub(super) fn busy_queues(&self) -> u32 {
+        self.busy.iter().sum()
+    }
+
     /// Queues a request, or makes it a part of a queued one.
     pub fn insert(&mut self, request: &QueuedRequest, now: Time) {
         assert!(request.len > Sectors::ZERO, "a request has a length");
         self.on_time(now);
-        let id = self.queue_for(request, now);
+        let home = self.queue_for(request, now);
+        let id = if self.queues.at(home).sync { self.route(home, request, now) } else { home };
         let queue = self.queues.at(id);
         if queue.sync && queue.is_empty() {
             self.on_first_request(id, now);
@@ -117,6 +132,7 @@ impl Bfq {
         if inserted.merged > 0 {
             self.queued -= inserted.merged - 1;
             self.on_head_change(id);
+            self.index_head(id, now);
             return;
         }
         self.queued += 1;
@@ -130,10 +146,17 @@ impl Bfq {
             self.pool.choose(head, inserted.id, self.last_end, &self.knobs)
         });
         queue.backlog.head = Some(head);
-        if !queue.busy {
+        let (sync, busy) = (queue.sync, queue.busy);
+        if !busy {
             self.on_busy(id, now);
         } else if before != Some(head) {
             self.on_head_change(id);
+        }
+        if before != Some(head) {
+            self.index_head(id, now);
+        }
+        if !sync && busy && self.knobs.low_latency {
+            self.on_async_request(id, now);
         }
         self.on_arrival(id, now);
     }
@@ -148,6 +171,7 @@ impl Bfq {
             if let Some(fair) = &mut self.fair {
                 fair.know(id);
             }
+            self.on_created(id, now);
             id
         })
     }
@@ -203,6 +227,7 @@ impl Bfq {
             Some(fair) => fair.dispatched(id, charge),
             None => self.trees.charge(id, charge),
         }
+        self.on_service(id, first, len, now);
         self.on_dispatched(id, now);
         Dispatched { direction, receipt: Receipt(head.0.into()), first, len, ids }
     }
@@ -210,7 +235,7 @@ impl Bfq {
     fn on_dispatched(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
         if self.in_service() == Some(id) {
-            if queue.class == IoPriority::Idle && self.busy.iter().sum::<u32>() > 1 {
+            if queue.class == IoPriority::Idle && self.busy_queues() > 1 {
                 self.expire(ExpireReason::BudgetExhausted, now);
             }
         } else if queue.is_empty() {
@@ -231,6 +256,7 @@ impl Bfq {
             self.budgets.on_rate(&self.peak, &self.knobs);
         }
         self.learn_if_watched(request, id, now);
+        self.sample_queueing();
         self.in_driver -= 1;
         let queue = self.queues.at_mut(id);
         queue.in_driver -= 1;
@@ -242,6 +268,8 @@ impl Bfq {
         self.uncount_if_gone(id);
         if self.in_service() == Some(id) {
             self.on_completed_in_service(id, now);
+        } else {
+            self.on_drained(id, now);
         }
     }
 

@@ -77,6 +77,7 @@ impl Bfq {
 
     /// A queue that was empty has a request.
     pub(super) fn on_busy(&mut self, id: QueueId, now: Time) {
+        self.on_wake(id, now);
         let charge = self.charge_of_head(id).expect("it has a request");
         let left = self.trees.budget_left(id);
         let queue = self.queues.at_mut(id);
@@ -88,9 +89,10 @@ impl Bfq {
         queue.intensity.add(idle, now);
         let budget =
             if resumes { left.min(queue.own_budget) } else { queue.own_budget.max(charge) };
-        let (class, weight, raising) = (queue.class, queue.weight(), u64::from(queue.raising));
+        let (class, weight, raising) =
+            (queue.class, queue.weight(), u64::from(queue.raising.coefficient()));
         queue.busy = true;
-        if queue.raising == 1 && queue.counted.is_none() {
+        if !queue.raising.is_raised() && queue.counted.is_none() {
             queue.counted = Some(queue.base_weight);
             self.weights.add(queue.base_weight);
         }
@@ -110,7 +112,7 @@ impl Bfq {
 
     fn preempts(&self, new: QueueId, current: QueueId, resumes: bool) -> bool {
         let (a, b) = (self.queues.at(new), self.queues.at(current));
-        resumes && a.raising >= b.raising
+        resumes && a.raising.coefficient() >= b.raising.coefficient()
             || a.class < b.class
             || a.class == b.class && a.weight() > b.weight()
             || self.idle_facts(current).better_to_idle().is_none()
@@ -144,7 +146,7 @@ impl Bfq {
     pub(super) fn charge_of_head(&self, id: QueueId) -> Option<u64> {
         let queue = self.queues.at(id);
         let len = self.pool.at(queue.backlog.head?).len.0;
-        let cheap = queue.sync || queue.raising > 1 || self.is_asymmetric(id);
+        let cheap = queue.sync || queue.raising.is_raised() || self.is_asymmetric(id);
         Some(if cheap { len } else { len * ASYNC_FACTOR })
     }
 
@@ -164,15 +166,15 @@ impl Bfq {
             strict: self.knobs.strict_guarantees,
             slice_idle: self.knobs.slice_idle,
             rotational: self.rotational,
-            hw_tag: self.hw_tag,
+            hw_tag: self.merging.hw_tag(),
             sync: queue.sync,
             idle_class: queue.class == IoPriority::Idle,
             seeky: queue.seeks.is_seeky(),
             io_bound: queue.intensity.io_bound,
             thinks_long: queue.think.is_long(),
-            raised: queue.raising > 1,
+            raised: queue.raising.is_raised(),
             asymmetric: self.is_asymmetric(id),
-            busy: self.busy.iter().sum(),
+            busy: self.busy_queues(),
             raised_busy: self.raised_busy,
             in_driver: self.in_driver,
             own_in_driver: queue.in_driver,
@@ -217,7 +219,11 @@ impl Bfq {
         self.end_sample();
         let queue = self.queues.at_mut(id);
         queue.fifo_looked = false;
-        let time = Span(self.knobs.timeout_sync.0 * u64::from(queue.raising));
+        let time = Span(self.knobs.timeout_sync.0 * queue.raising.slot_factor());
+        self.stats.raised_slots += u64::from(queue.raising.is_raised());
+        if self.merging.on() {
+            self.merging.enters_service();
+        }
         self.slot = Some(Slot { queue: id, began: now, until: now + time, idle: None });
         Some(id)
     }
@@ -257,6 +263,7 @@ impl Bfq {
         self.stop_idling(now);
         let slot = self.slot.take().expect("somebody is in service");
         let id = slot.queue;
+        self.split_if_seeky(id, now);
         // What was waited in vain is not held against the queue.
         let end = idled_since.filter(|_| reason == ExpireReason::TooIdle).unwrap_or(now);
         self.charge_time(id, reason, end.since(slot.began));
@@ -269,7 +276,7 @@ impl Bfq {
             served,
             in_driver: queue.in_driver > 0,
             sync: queue.sync,
-            raised: queue.raising > 1,
+            raised: queue.raising.is_raised(),
         };
         let own_budget = self.budgets.after(&slot_end, &self.knobs);
         let stays = !queue.is_empty()
@@ -280,17 +287,19 @@ impl Bfq {
         if stays {
             let (weight, charge) = (queue.weight(), self.charge_of_head(id).unwrap_or(0));
             self.trees.requeue(id, weight, own_budget.max(charge));
+            self.index_head(id, now);
         } else {
             queue.may_resume =
                 !matches!(reason, ExpireReason::BudgetTimeout | ExpireReason::BudgetExhausted);
             self.leave(id);
+            self.on_drained(id, now);
         }
     }
 
     /// Lets a slow queue pay for the time that its slot took.
     fn charge_time(&mut self, id: QueueId, reason: ExpireReason, slot: Span) {
         let queue = self.queues.at(id);
-        let (seeky, sync, raised) = (queue.seeks.is_seeky(), queue.sync, queue.raising > 1);
+        let (seeky, sync, raised) = (queue.seeks.is_seeky(), queue.sync, queue.raising.is_raised());
         let max = self.budgets.max();
         let served = self.trees.service(id);
         let slow = sync && if slot > SLOT_LONG { served < max / 2 } else { seeky };
@@ -323,7 +332,8 @@ impl Bfq {
         }
         queue.busy = false;
         self.busy[queue.class as usize] -= 1;
-        self.raised_busy -= u32::from(queue.raising > 1);
+        self.raised_busy -= u32::from(queue.raising.is_raised());
+        self.merging.emptied(id);
         self.uncount_if_gone(id);
     }
 

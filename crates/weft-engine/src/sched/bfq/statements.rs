@@ -10,7 +10,7 @@ use weft_units::{ClientId, Sectors, Span, Time};
 use super::{Bfq, BfqStats, ExpireReason};
 use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::member::DeviceTraits;
-use crate::knobs::{BfqKnobs, Fairness};
+use crate::knobs::{BfqKnobs, Fairness, MergeKnobs, MergePosition, MergeRule, MergeWeight};
 use crate::sched::request::{Direction, QueuedRequest};
 
 /// A source of requests: a closed loop.
@@ -204,6 +204,12 @@ const PLAIN: BfqKnobs = BfqKnobs {
     back_seek_max: 16_384,
     back_seek_penalty: 2,
     idle_lowest: false,
+    merge: MergeKnobs {
+        queues: MergeRule::Never,
+        position: MergePosition::Own,
+        weight: MergeWeight::Target,
+        stable: false,
+    },
 };
 
 const NO_RAISING: BfqKnobs = BfqKnobs {

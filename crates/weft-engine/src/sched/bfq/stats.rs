@@ -62,4 +62,16 @@ pub struct BfqStats {
     pub withheld: Span,
     /// Requests that went to the member though it was kept for another queue.
     pub injected: u64,
+    /// Queues merged into the one in service, which had just read nearby.
+    pub merges_in_service: u64,
+    /// Queues merged into one whose next request was nearby.
+    pub merges_by_position: u64,
+    /// Queues whose target was merged itself, and that followed it.
+    pub merges_followed: u64,
+    /// Queues merged for good with one that was created at the same time.
+    pub merges_stable: u64,
+    /// Shared queues that were split, since they were seeky.
+    pub splits: u64,
+    /// Slots of queues whose weight was raised.
+    pub raised_slots: u64,
 }

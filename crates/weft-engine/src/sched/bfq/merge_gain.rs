@@ -1,0 +1,110 @@
+//! Merge gain: the share of requests that go on where another process has just ended.
+//!
+//! What merging queues can win is seen without merging: processes that read in turns leave requests
+//! that begin at the end of another process's. The ends of recent requests are kept in a small
+//! table, and each new one is looked up in it. With one of eight over 256 requests merging pays;
+//! with fewer than one of 32 it does not. Between the two the answer stays as it was.
+//!
+//! Inputs   every sync request that is queued, and the queue of its own process
+//! Answer   [`MergeGain::pays`]
+//! Source   weft's own (io-schedulers.md §5.3, item 7)
+
+use weft_units::Sectors;
+
+use super::QueueId;
+
+/// Ends of recent requests, and how many began at one of them.
+#[derive(Clone, Debug)]
+pub(super) struct MergeGain {
+    /// By hash of the end.
+    recent: [(Sectors, QueueId); RECENT],
+    requests: u32,
+    across: u32,
+    pays: bool,
+}
+
+impl MergeGain {
+    /// Nothing seen; the answer until 256 requests were.
+    pub(super) fn new(pays: bool) -> Self {
+        let nobody = (Sectors(u64::MAX), QueueId(u32::MAX));
+        Self { recent: [nobody; RECENT], requests: 0, across: 0, pays }
+    }
+
+    /// Whether merging pays.
+    pub(super) fn pays(&self) -> bool {
+        self.pays
+    }
+
+    /// A sync request is queued. Says whether the answer has changed.
+    #[inline]
+    pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) -> bool {
+        let (before, whose) = self.recent[slot_of(first)];
+        self.across += u32::from(before == first && whose != home);
+        self.recent[slot_of(end)] = (end, home);
+        self.requests += 1;
+        self.requests == WINDOW && self.close_window()
+    }
+
+    fn close_window(&mut self) -> bool {
+        let least = if self.pays { WINDOW / 32 } else { WINDOW / 8 };
+        let pays = self.across >= least;
+        (self.requests, self.across) = (0, 0);
+        std::mem::replace(&mut self.pays, pays) != pays
+    }
+}
+
+fn slot_of(end: Sectors) -> usize {
+    (end.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT.trailing_zeros())) as usize
+}
+
+/// Ends that are remembered: some for each of a few tens of processes.
+const RECENT: usize = 64;
+/// Requests between two answers.
+const WINDOW: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 256 requests so many begin where another process ended; whether merging pays then.
+    fn after_window(gain: &mut MergeGain, across: u32) -> bool {
+        for number in 0..WINDOW {
+            // Each even pair of requests lies side by side, each pair far from the others.
+            let (pair, second) = (number / 2, number % 2);
+            let process = if second == 1 && pair < across { 1 } else { 0 };
+            let first = Sectors(u64::from(pair) * 100_000 + u64::from(second) * 32);
+            gain.queued(QueueId(process), first, first + Sectors(32));
+        }
+        gain.pays()
+    }
+
+    #[test]
+    fn one_of_eight_turns_it_on_and_fewer_than_one_of_32_off() {
+        let mut gain = MergeGain::new(false);
+        let seen = [0, 31, 32, 31, 8, 7, 8, 31].map(|across| after_window(&mut gain, across));
+        assert_eq!(seen, [false, false, true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_process_that_goes_on_where_it_ended_itself_gains_nothing() {
+        let mut gain = MergeGain::new(true);
+        assert!(!after_window(&mut gain, 0));
+        let mut first = Sectors(0);
+        for number in 0..4 * WINDOW {
+            // Two sequential streams, each its own.
+            first = Sectors(u64::from(number / 2 * 8 + number % 2 * 1_000_000));
+            gain.queued(QueueId(number % 2), first, first + Sectors(8));
+        }
+        assert!(!gain.pays(), "{first}");
+    }
+
+    #[test]
+    fn interleaved_readers_gain_by_two_thirds_of_their_requests_and_more() {
+        let mut gain = MergeGain::new(false);
+        let changed = (0..WINDOW).any(|number| {
+            let first = Sectors(u64::from(number) * 32);
+            gain.queued(QueueId(number % 3), first, first + Sectors(32))
+        });
+        assert!(changed && gain.pays());
+    }
+}

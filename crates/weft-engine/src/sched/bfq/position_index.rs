@@ -1,0 +1,222 @@
+//! Position index: which queue's next request lies near a sector.
+//!
+//! Zones of 4 MiB are hashed to lists of the queues whose next request begins there. What is near
+//! is in the zone of the sector or in one beside it, so a look-up reads three lists, and a change
+//! of place links one entry anew: neither grows with the number of queues elsewhere, and nothing
+//! is allocated once every queue has been here. (Linux has a tree per group.)
+//!
+//! Queues of different classes are never merged, so each class has an index of its own.
+//!
+//! Source   io-schedulers.md §2.12, "Position index"
+
+use weft_units::Sectors;
+
+use super::QueueId;
+
+/// Queues by the place of their next request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PositionIndex {
+    /// First entry of each list; empty until the first queue comes.
+    heads: Vec<u32>,
+    /// By queue.
+    entries: Vec<Entry>,
+    len: usize,
+}
+
+/// Queues among which a merge is possible: those of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peers(pub(crate) u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Which list it is in; [`NONE`] for none.
+    list: u32,
+    prev: u32,
+    next: u32,
+    peers: Peers,
+    at: Sectors,
+}
+
+impl PositionIndex {
+    /// Number of queues.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a queue, whose next request begins `at` a sector, in or elsewhere.
+    pub(super) fn put(&mut self, queue: QueueId, peers: Peers, at: Sectors) {
+        if self.heads.is_empty() {
+            self.heads = vec![NONE; LISTS];
+        }
+        let index = queue.0 as usize;
+        if index >= self.entries.len() {
+            self.entries.resize(index + 1, Entry::OUT);
+        }
+        let list = list_of(zone_of(at), peers);
+        if self.entries[index].list != list {
+            self.remove(queue);
+            let next = std::mem::replace(&mut self.heads[list as usize], queue.0);
+            if next != NONE {
+                self.entries[next as usize].prev = queue.0;
+            }
+            self.entries[index] = Entry { list, prev: NONE, next, peers, at };
+            self.len += 1;
+        }
+        (self.entries[index].peers, self.entries[index].at) = (peers, at);
+    }
+
+    /// Takes a queue out, if it is in.
+    pub(super) fn remove(&mut self, queue: QueueId) {
+        let Some(&Entry { list, prev, next, .. }) = self.entries.get(queue.0 as usize) else {
+            return;
+        };
+        if list == NONE {
+            return;
+        }
+        match prev {
+            NONE => self.heads[list as usize] = next,
+            prev => self.entries[prev as usize].next = next,
+        }
+        if next != NONE {
+            self.entries[next as usize].prev = prev;
+        }
+        self.entries[queue.0 as usize] = Entry::OUT;
+        self.len -= 1;
+    }
+
+    /// Takes everybody out.
+    pub(super) fn clear(&mut self) {
+        self.heads.fill(NONE);
+        self.entries.fill(Entry::OUT);
+        self.len = 0;
+    }
+
+    /// The queue whose next request begins nearest to a sector, and within [`CLOSE`] of it; of two,
+    /// the one below, then the one of the lower number.
+    pub(super) fn nearest(&self, except: QueueId, peers: Peers, at: Sectors) -> Option<QueueId> {
+        if self.len == 0 {
+            return None;
+        }
+        let zone = zone_of(at);
+        let mut best = (u64::MAX, u64::MAX, NONE);
+        for zone in zone.saturating_sub(1)..=zone + 1 {
+            let mut queue = self.heads[list_of(zone, peers) as usize];
+            while queue != NONE {
+                let entry = &self.entries[queue as usize];
+                let found = (entry.at.0.abs_diff(at.0), entry.at.0, queue);
+                if queue != except.0 && entry.peers == peers && found < best {
+                    best = found;
+                }
+                queue = entry.next;
+            }
+        }
+        let (distance, _, queue) = best;
+        (queue != NONE && distance <= CLOSE.0).then_some(QueueId(queue))
+    }
+}
+
+impl Entry {
+    /// A queue that is not in.
+    const OUT: Self =
+        Self { list: NONE, prev: NONE, next: NONE, peers: Peers(0), at: Sectors::ZERO };
+}
+
+/// Whether two places are so near that one queue should serve both.
+pub(super) fn is_close(one: Sectors, other: Sectors) -> bool {
+    one.0.abs_diff(other.0) <= CLOSE.0
+}
+
+fn zone_of(at: Sectors) -> u64 {
+    at.0 / CLOSE.0
+}
+
+/// Multiplicative hash (Knuth) of a zone and its peers.
+fn list_of(zone: u64, peers: Peers) -> u32 {
+    let key = zone ^ (u64::from(peers.0) << 40);
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LISTS.trailing_zeros())) as u32
+}
+
+/// Largest distance of two queues that are merged: 4 MiB (`BFQQ_CLOSE_THR`).
+const CLOSE: Sectors = Sectors(8192);
+/// Lists of queues: four pages of memory, a quarter of an entry each with 256 queues.
+const LISTS: usize = 1024;
+/// No queue, no list.
+const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: Peers = Peers(1);
+    const NOBODY: QueueId = QueueId(99);
+
+    fn index(places: &[u64]) -> PositionIndex {
+        let mut index = PositionIndex::default();
+        for (queue, at) in (0..).zip(places) {
+            index.put(QueueId(queue), PEERS, Sectors(*at));
+        }
+        index
+    }
+
+    fn nearest(places: &[u64], at: u64) -> Option<u32> {
+        index(places).nearest(NOBODY, PEERS, Sectors(at)).map(|queue| queue.0)
+    }
+
+    #[test]
+    fn the_nearest_within_4_mib_is_found_on_either_side() {
+        assert_eq!(nearest(&[], 0), None);
+        assert_eq!(nearest(&[100_000], 108_192), Some(0));
+        assert_eq!(nearest(&[100_000], 108_193), None);
+        assert_eq!(nearest(&[100_000], 91_808), Some(0));
+        assert_eq!(nearest(&[100_000], 91_807), None);
+        assert_eq!(nearest(&[0, 5_000, 9_000], 6_000), Some(1));
+        assert_eq!(nearest(&[9_000, 5_000], 7_000), Some(1), "the one below");
+        assert_eq!(nearest(&[7, 7, 7], 7), Some(0));
+    }
+
+    #[test]
+    fn other_peers_and_the_queue_itself_are_not_near() {
+        let mut index = index(&[500]);
+        assert_eq!(index.nearest(QueueId(0), PEERS, Sectors(500)), None);
+        assert_eq!(index.nearest(NOBODY, Peers(2), Sectors(500)), None);
+        index.put(QueueId(1), Peers(2), Sectors(600));
+        assert_eq!(index.nearest(NOBODY, Peers(2), Sectors(500)), Some(QueueId(1)));
+        index.clear();
+        assert_eq!((index.len(), index.nearest(NOBODY, PEERS, Sectors(500))), (0, None));
+    }
+
+    /// Against a search of all queues.
+    #[test]
+    fn random_moves_agree_with_a_search_of_everything() {
+        let mut state = 3u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % bound
+        };
+        let mut index = PositionIndex::default();
+        let mut all: Vec<Option<(Peers, u64)>> = vec![None; 40];
+        for _ in 0..20_000 {
+            let queue = below(all.len() as u64) as usize;
+            let id = QueueId(queue as u32);
+            if below(5) == 0 {
+                index.remove(id);
+                all[queue] = None;
+            } else {
+                let place = (Peers(below(2) as u32), below(200_000));
+                index.put(id, place.0, Sectors(place.1));
+                all[queue] = Some(place);
+            }
+            let (peers, at) = (Peers(below(2) as u32), below(200_000));
+            let expected = (0..)
+                .zip(&all)
+                .filter_map(|(queue, place)| Some((queue, (*place)?)))
+                .filter(|(queue, (of, _))| *queue != id.0 && *of == peers)
+                .map(|(queue, (_, place))| (place.abs_diff(at), place, queue))
+                .min()
+                .filter(|(distance, ..)| *distance <= 8192)
+                .map(|(_, _, queue)| QueueId(queue));
+            assert_eq!(index.nearest(id, peers, Sectors(at)), expected);
+            assert_eq!(index.len(), all.iter().flatten().count());
+        }
+    }
+}

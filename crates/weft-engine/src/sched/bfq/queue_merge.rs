@@ -1,0 +1,413 @@
+//! Queue merging (patch 003): whether processes share a queue, and which.
+//!
+//! Each process has a queue of its own, and the member serves one queue at a time. Several
+//! processes may read one file in turns: each queue alone is full of gaps, all of them together are
+//! one sequential stream. So a queue whose request lies within 4 MiB of where another one is read
+//! is *merged* into it: from then on its process's requests go there, where they are sorted by
+//! place. A shared queue that turns out to jump about is *split* again, and each process gets back
+//! what its own queue had learned.
+//!
+//! To find such queues every one of them has to be kept in order of the place of its next request
+//! (the position index), at each request: about 10 % of BFQ's time per request in 2019. And on
+//! flash that works on many requests at once merging wins nothing, since the device puts them in
+//! order itself; it loses, because a shared queue is hardly ever empty, and may be of a higher
+//! weight than those who are served from it. So patch 003 leaves out all of it, the index too, on
+//! members that do not rotate and queue internally ([`HwTag`]; before that is known: on all that do
+//! not rotate).
+//!
+//! Inputs   the queue of a new request, where it begins; the queue in service, who else is busy
+//! Answer   [`Merging::cooperator`]: the queue to merge it into
+//! Knobs    `merge_queues` ([`MergeRule`]), `merge_position`, `merge_weight`, `stable_merge`
+//! Compare  [`MergeRule::Always`] is the behaviour before the patch; with
+//!          [`MergePosition::Stale`] also the false merges of that time; [`MergeRule::Gain`] is
+//!          weft's own
+//! Source   io-schedulers.md §2.12, §5.3 item 7; "block, bfq: do not merge queues on flash storage
+//!          with queueing", P. Valente, March 2019 (Linux 5.2)
+//! See it   `weft reproduce 003`
+
+use weft_units::{Sectors, Span, Time};
+
+use super::QueueId;
+use super::hw_tag::{HwTag, Sample};
+use super::merge_gain::MergeGain;
+use super::position_index::{Peers, PositionIndex, is_close};
+
+use crate::knobs::{MergeKnobs, MergePosition, MergeRule};
+use crate::sched::IoPriority;
+
+/// Merging of the queues of one member.
+#[derive(Clone, Debug)]
+pub(super) struct Merging {
+    knobs: MergeKnobs,
+    rotational: bool,
+    hw_tag: HwTag,
+    gain: MergeGain,
+    /// Whether queues are merged by position. Nothing of it is executed while this is false.
+    on: bool,
+    index: PositionIndex,
+    /// End of the last request that was dispatched from the queue in service.
+    in_service_end: Option<Sectors>,
+}
+
+/// A queue, as far as merging goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Party {
+    /// Its name.
+    pub(super) queue: QueueId,
+    /// Its class.
+    pub(super) class: IoPriority,
+    /// Whether it has reads and sync writes.
+    pub(super) sync: bool,
+    /// Whether most of its requests are far from the one before.
+    pub(super) seeky: bool,
+    /// First service since it became busy.
+    pub(super) first_service: Option<Time>,
+}
+
+impl Merging {
+    /// Of a member of which nothing is known but whether it rotates.
+    pub(super) fn new(knobs: MergeKnobs, rotational: bool) -> Self {
+        let mut merging = Self {
+            knobs,
+            rotational,
+            hw_tag: HwTag::default(),
+            gain: MergeGain::new(rotational),
+            on: false,
+            index: PositionIndex::default(),
+            in_service_end: None,
+        };
+        merging.decide();
+        merging
+    }
+
+    /// Whether queues are merged by position.
+    #[inline]
+    pub(super) fn on(&self) -> bool {
+        self.on
+    }
+
+    /// Whether the member does not rotate and queues internally, as far as is known: the flag of
+    /// patch 003.
+    pub(super) fn nonrot_with_queueing(&self) -> bool {
+        !self.rotational && self.hw_tag.queues() != Some(false)
+    }
+
+    /// Whether the member queues internally; `None` before that is decided.
+    pub(super) fn hw_tag(&self) -> Option<bool> {
+        self.hw_tag.queues()
+    }
+
+    /// Queues in the position index.
+    #[cfg(test)]
+    pub(super) fn indexed(&self) -> usize {
+        self.index.len()
+    }
+
+    fn decide(&mut self) {
+        self.on = match self.knobs.queues {
+            MergeRule::Always => true,
+            MergeRule::Gain => self.gain.pays(),
+            MergeRule::Never => false,
+            MergeRule::Patch => !self.nonrot_with_queueing(),
+        };
+        if !self.on {
+            self.index.clear();
+            self.in_service_end = None;
+        }
+    }
+
+    /// A request ends; see [`HwTag::completed`].
+    #[inline]
+    pub(super) fn completed(&mut self, sample: Sample) {
+        if self.hw_tag.completed(sample) {
+            self.decide();
+        }
+    }
+
+    /// A sync request is queued.
+    #[inline]
+    pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) {
+        if self.knobs.queues == MergeRule::Gain && self.gain.queued(home, first, end) {
+            self.decide();
+        }
+    }
+
+    /// A queue enters service. Before its first dispatch nothing is known of its position; the
+    /// kernels of 2019 to 2021 took that of the queue before it.
+    #[inline]
+    pub(super) fn enters_service(&mut self) {
+        if self.knobs.position == MergePosition::Own {
+            self.in_service_end = None;
+        }
+    }
+
+    /// A request of the queue in service goes to the member.
+    #[inline]
+    pub(super) fn dispatched_in_service(&mut self, end: Sectors) {
+        self.in_service_end = Some(end);
+    }
+
+    /// The next request of a busy queue begins elsewhere. Only while [`Merging::on`].
+    pub(super) fn head_changed(&mut self, party: &Party, at: Sectors, now: Time) {
+        if party.merges(now) {
+            self.index.put(party.queue, party.peers(), at);
+        } else {
+            self.index.remove(party.queue);
+        }
+    }
+
+    /// A queue has no request to dispatch.
+    #[inline]
+    pub(super) fn emptied(&mut self, queue: QueueId) {
+        if self.index.len() > 0 {
+            self.index.remove(queue);
+        }
+    }
+
+    /// The queue into which one with a new request, which begins `at` a sector, is to be merged:
+    /// that in service if it reads there, else the one whose next request is nearest. Only while
+    /// [`Merging::on`], and only if there is another busy queue.
+    pub(super) fn cooperator(
+        &self,
+        party: &Party,
+        at: Sectors,
+        in_service: Option<&Party>,
+        of: impl FnOnce(QueueId) -> Party,
+        now: Time,
+    ) -> Option<(QueueId, FoundBy)> {
+        if !party.merges(now) {
+            return None;
+        }
+        let here = self.in_service_end.is_some_and(|end| is_close(end, at));
+        if let Some(other) = in_service.filter(|other| here && other.cooperates(party, now)) {
+            return Some((other.queue, FoundBy::InService));
+        }
+        let near = of(self.index.nearest(party.queue, party.peers(), at)?);
+        near.cooperates(party, now).then_some((near.queue, FoundBy::Position))
+    }
+}
+
+/// How a queue was found into which another one is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FoundBy {
+    /// The queue in service has just ended nearby.
+    InService,
+    /// Its next request is nearby.
+    Position,
+}
+
+impl Party {
+    /// Whether the queue may be merged with any at all. Processes that work together begin
+    /// together: 100 ms after a busy queue was first served it is too late.
+    fn merges(&self, now: Time) -> bool {
+        self.sync
+            && !self.seeky
+            && self.class != IoPriority::Idle
+            && self.first_service.is_none_or(|first| now.since(first) <= TOO_LATE)
+    }
+
+    fn cooperates(&self, with: &Self, now: Time) -> bool {
+        self.queue != with.queue && self.peers() == with.peers() && self.merges(now)
+    }
+
+    fn peers(&self) -> Peers {
+        Peers(self.class as u32)
+    }
+}
+
+/// Time from a busy queue's first service until it is merged no more (`bfq_merge_time_limit`).
+const TOO_LATE: Span = Span::millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLASH: bool = false;
+    const DISK: bool = true;
+    const ONE: QueueId = QueueId(1);
+    const TWO: QueueId = QueueId(2);
+
+    fn at(millis: u64) -> Time {
+        Time(0) + Span::millis(millis)
+    }
+
+    fn mib(count: u64) -> Sectors {
+        Sectors(count * 2048)
+    }
+
+    fn party(queue: QueueId) -> Party {
+        let class = IoPriority::BestEffort;
+        Party { queue, class, sync: true, seeky: false, first_service: None }
+    }
+
+    fn merging(rule: MergeRule, rotational: bool) -> Merging {
+        Merging::new(MergeKnobs { queues: rule, ..MergeKnobs::default() }, rotational)
+    }
+
+    /// Enough completions to decide on internal queueing, with so many at the member at most.
+    fn decide(merging: &mut Merging, in_driver: u32) {
+        let sample = Sample { in_driver, queued: 4, in_service_has_few: false };
+        (0..33).for_each(|_| merging.completed(sample));
+    }
+
+    /// Whom `one` finds, whose request begins 10 MiB in, where `other` waits for a place.
+    fn found(one: Party, other: Party, apart: Sectors, now: Time) -> Option<QueueId> {
+        let mut merging = merging(MergeRule::Always, DISK);
+        merging.head_changed(&other, mib(10) + apart, at(0));
+        let other = |queue| if queue == other.queue { other } else { party(queue) };
+        let found = merging.cooperator(&one, mib(10), None, other, now)?;
+        assert_eq!(found.1, FoundBy::Position);
+        Some(found.0)
+    }
+
+    /// io-schedulers.md §6, the decision table: rotational, hw_tag, whether queues are merged.
+    #[test]
+    fn statement_m1_m2_m3_the_patch_decides_by_rotation_and_internal_queueing() {
+        let table = [
+            (DISK, None, true),
+            (DISK, Some(1), true),
+            (DISK, Some(32), true),
+            (FLASH, None, false),
+            (FLASH, Some(32), false),
+            (FLASH, Some(1), true),
+        ];
+        for (rotational, in_driver, on) in table {
+            let mut merging = merging(MergeRule::Patch, rotational);
+            if let Some(in_driver) = in_driver {
+                decide(&mut merging, in_driver);
+            }
+            assert_eq!(merging.on(), on, "{rotational} {in_driver:?}");
+            assert_eq!(merging.nonrot_with_queueing(), !on);
+        }
+        for rotational in [DISK, FLASH] {
+            for in_driver in [1, 32] {
+                for (rule, on) in [(MergeRule::Always, true), (MergeRule::Never, false)] {
+                    let mut merging = merging(rule, rotational);
+                    decide(&mut merging, in_driver);
+                    assert_eq!(merging.on(), on, "{rule:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_leaves_no_index_behind() {
+        let mut merging = merging(MergeRule::Patch, FLASH);
+        decide(&mut merging, 1);
+        merging.head_changed(&party(ONE), mib(1), at(0));
+        assert_eq!(merging.indexed(), 1);
+        decide(&mut merging, 32);
+        assert!(!merging.on());
+        assert_eq!(merging.indexed(), 0);
+    }
+
+    #[test]
+    fn merging_by_gain_starts_as_the_patch_and_follows_what_is_seen() {
+        for rotational in [DISK, FLASH] {
+            let mut merging = merging(MergeRule::Gain, rotational);
+            assert_eq!(merging.on(), rotational);
+            let reads = |merging: &mut Merging, step: u64| {
+                for number in 0..256 {
+                    let first = Sectors(number * step);
+                    merging.queued(QueueId(number as u32 % 3), first, first + Sectors(32));
+                }
+                merging.on()
+            };
+            assert!(reads(&mut merging, 32), "three readers in turns");
+            assert!(!reads(&mut merging, 100_000), "three readers at random");
+        }
+        let mut patch = merging(MergeRule::Patch, FLASH);
+        (0..512).for_each(|n| {
+            patch.queued(
+                QueueId(n % 3),
+                Sectors(32 * u64::from(n)),
+                Sectors(32 * u64::from(n + 1)),
+            );
+        });
+        assert!(!patch.on(), "others do not look");
+    }
+
+    #[test]
+    fn statement_m5_4_mib_is_near_and_5_is_not() {
+        assert_eq!(found(party(ONE), party(TWO), mib(3), at(0)), Some(TWO));
+        assert_eq!(found(party(ONE), party(TWO), mib(4), at(0)), Some(TWO));
+        assert_eq!(found(party(ONE), party(TWO), mib(5), at(0)), None);
+    }
+
+    #[test]
+    fn statement_m6_100_ms_after_the_first_service_it_is_too_late() {
+        let served = |queue| Party { first_service: Some(at(0)), ..party(queue) };
+        assert_eq!(found(served(ONE), party(TWO), mib(1), at(100)), Some(TWO));
+        assert_eq!(found(served(ONE), party(TWO), mib(1), at(101)), None);
+        assert_eq!(found(party(ONE), served(TWO), mib(1), at(101)), None);
+        assert_eq!(found(party(ONE), party(TWO), mib(1), at(101)), Some(TWO), "busy again");
+    }
+
+    #[test]
+    fn statement_m7_async_idle_seeky_and_other_class_queues_are_never_merged() {
+        let unfit = |queue| {
+            [
+                Party { sync: false, ..party(queue) },
+                Party { seeky: true, ..party(queue) },
+                Party { class: IoPriority::Idle, ..party(queue) },
+                Party { class: IoPriority::RealTime, ..party(queue) },
+            ]
+        };
+        for (one, two) in unfit(ONE).into_iter().zip(unfit(TWO)) {
+            assert_eq!(found(one, party(TWO), mib(1), at(0)), None, "{one:?}");
+            assert_eq!(found(party(ONE), two, mib(1), at(0)), None, "{two:?}");
+        }
+        let idle = |queue| Party { class: IoPriority::Idle, ..party(queue) };
+        assert_eq!(found(idle(ONE), idle(TWO), mib(1), at(0)), None, "two of the idle class");
+        let real_time = |queue| Party { class: IoPriority::RealTime, ..party(queue) };
+        assert_eq!(found(real_time(ONE), real_time(TWO), mib(1), at(0)), Some(TWO));
+    }
+
+    /// A queue turns seeky, or its time passes, after its place was recorded.
+    #[test]
+    fn a_queue_that_has_changed_since_it_was_indexed_is_not_merged_into() {
+        let mut merging = merging(MergeRule::Always, DISK);
+        merging.head_changed(&party(TWO), mib(1), at(0));
+        let now_seeky = |queue| Party { seeky: true, ..party(queue) };
+        assert_eq!(merging.cooperator(&party(ONE), mib(1), None, now_seeky, at(1)), None);
+        merging.head_changed(&now_seeky(TWO), mib(1), at(2));
+        assert_eq!(merging.indexed(), 0);
+        merging.head_changed(&party(TWO), mib(1), at(3));
+        merging.emptied(TWO);
+        assert_eq!(merging.indexed(), 0);
+    }
+
+    /// Whom a queue with a request 100 MiB in finds when `TWO` has just entered service after
+    /// somebody who read there.
+    fn found_in_service(position: MergePosition) -> Option<(QueueId, FoundBy)> {
+        let knobs = MergeKnobs { queues: MergeRule::Always, position, ..MergeKnobs::default() };
+        let mut merging = Merging::new(knobs, DISK);
+        merging.enters_service();
+        merging.dispatched_in_service(mib(100));
+        merging.enters_service();
+        merging.cooperator(&party(ONE), mib(100), Some(&party(TWO)), party, at(0))
+    }
+
+    #[test]
+    fn statement_m12b_a_queue_fresh_in_service_attracts_nobody_but_in_stale_mode() {
+        assert_eq!(found_in_service(MergePosition::Own), None);
+        let stale = found_in_service(MergePosition::Stale);
+        assert_eq!(stale, Some((TWO, FoundBy::InService)), "wherever it reads");
+    }
+
+    #[test]
+    fn the_queue_in_service_goes_before_one_that_waits_nearer() {
+        let mut merging = merging(MergeRule::Always, DISK);
+        let near = QueueId(3);
+        merging.head_changed(&party(near), mib(100), at(0));
+        merging.enters_service();
+        merging.dispatched_in_service(mib(99));
+        let find = |party_in: &Party| {
+            merging.cooperator(&party(ONE), mib(100), Some(party_in), party, at(0))
+        };
+        assert_eq!(find(&party(TWO)), Some((TWO, FoundBy::InService)));
+        assert_eq!(find(&party(ONE)), Some((near, FoundBy::Position)), "in service oneself");
+        let seeky = Party { seeky: true, ..party(TWO) };
+        assert_eq!(find(&seeky), Some((near, FoundBy::Position)));
+    }
+}
