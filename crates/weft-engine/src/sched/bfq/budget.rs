@@ -1,9 +1,9 @@
 //! Budgets: how many sectors a queue may be served in one slot.
 //!
 //! A queue that uses its budget up gets a larger one, one that runs out of requests gets what it
-//! used, one that kept the member waiting gets less. A share does not depend on the budget; how soon
-//! it comes does. The largest budget is what the member moves in `timeout_sync` at its peak rate,
-//! once eleven slots were given and the rate was measured; 16384 sectors before.
+//! used, one that kept the member waiting gets less. A share does not depend on the budget; how
+//! soon it comes does. The largest budget is what the member moves in `timeout_sync` at its peak
+//! rate, once eleven slots were given and the rate was measured; 16384 sectors before.
 //!
 //! Inputs   the reason for which a slot ended, what was served
 //! Answer   [`Budgets::after`]

@@ -1,10 +1,10 @@
 //! Habits of whoever feeds a queue: how far its requests lie apart, how long it thinks, how busy
 //! it keeps the queue.
 //!
-//! *Seeky*: of the last 32 requests more than 19 began far from the end of the one before (more than
-//! 800 sectors; on flash only small requests count). *Thinks for long*: the mean time from the end
-//! of its last request to the next one is more than half of `slice_idle`. *I/O bound*: its queue was
-//! busy for four fifths of the last 200 ms.
+//! *Seeky*: of the last 32 requests more than 19 began far from the end of the one before (more
+//! than 800 sectors; on flash only small requests count). *Thinks for long*: the mean time from the
+//! end of its last request to the next one is more than half of `slice_idle`. *I/O bound*: its
+//! queue was busy for four fifths of the last 200 ms.
 //!
 //! Source   io-schedulers.md §2.4, §2.6
 

@@ -2,11 +2,11 @@
 //!
 //! A source that waits for each request before it makes the next one is never backlogged, and would
 //! get no more than every other one whatever its weight. So the member may be kept (plugged) for up
-//! to `slice_idle` when a queue runs empty: where that makes the member faster (a disk, or flash that
-//! does not queue, and a source that goes on soon and nearby), or where its share depends on it: its
-//! weight is not the smallest of several, classes compete, or it is raised. A queue of the smallest
-//! weight loses nothing by others being served; `idle_lowest` keeps the member for it too, as kernels
-//! before 5.2 did ("do not idle for lowest-weight queues", 2019).
+//! to `slice_idle` when a queue runs empty: where that makes the member faster (a disk, or flash
+//! that does not queue, and a source that goes on soon and nearby), or where its share depends on
+//! it: its weight is not the smallest of several, classes compete, or it is raised. A queue of the
+//! smallest weight loses nothing by others being served; `idle_lowest` keeps the member for it too,
+//! as kernels before 5.2 did ("do not idle for lowest-weight queues", 2019).
 //!
 //! Inputs   [`IdleFacts`]
 //! Answer   the reason to keep the member, or none

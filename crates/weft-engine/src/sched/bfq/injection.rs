@@ -4,8 +4,8 @@
 //! slower. How many may be at the member meanwhile is found by trying. How long the first request
 //! after a pause takes from its arrival to its end is measured with nothing else at the member (the
 //! baseline), and with what was injected: below one and a half times the baseline one more is
-//! allowed, else one less. The first baseline allows one. Every second it begins anew, with one for sources that think for long,
-//! else with none.
+//! allowed, else one less. The first baseline allows one. Every second it begins anew, with one for
+//! sources that think for long, else with none.
 //!
 //! What is injected is charged to the queue that it comes from.
 //!

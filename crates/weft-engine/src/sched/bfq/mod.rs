@@ -17,24 +17,21 @@
 //! stats.rs         reasons of decisions, counted
 //! ```
 //!
-//! Measured as orders and shares of Linux 6.12 (`kernel_orders.rs`, `statements.rs`). A request costs
+//! Measured as orders and shares of Linux 6.12 (`tests/`). A request costs
 //!          1,500 to 2,600 instructions, with 6 queues or 4,096 (random 4 KiB, 1 or 4 at once each,
 //!          depth 32), and allocates nothing; in `mq-deadline` 1,600 (6) to 5,000 (16,384 queued)
 //!
-//! Source   io-schedulers.md §2; P. Valente and M. Andreolini, "Improving application responsiveness
-//!          with the BFQ disk I/O scheduler", 2012; Documentation/block/bfq-iosched.rst
+//! Source   io-schedulers.md §2; P. Valente and M. Andreolini, "Improving application
+//!          responsiveness with the BFQ disk I/O scheduler", 2012;
+//!          Documentation/block/bfq-iosched.rst
 
 mod budget;
 mod burst;
-#[cfg(test)]
-mod exact;
 mod fair_requests;
 mod history;
 mod hw_tag;
 mod idling;
 mod injection;
-#[cfg(test)]
-mod kernel_orders;
 mod merge_gain;
 mod peak_rate;
 mod position_index;
@@ -46,9 +43,9 @@ mod service_tree;
 mod shared_queue;
 mod slot;
 mod stable_merge;
-#[cfg(test)]
-mod statements;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod treap;
 mod weight_raising;
 mod weights;

@@ -2,8 +2,9 @@
 //! background writes.
 //!
 //! A source is a client, a resync or the array's own bookkeeping, with its class and its level or
-//! weight. Background writes (nobody waits for one) go to one queue for each class and level, whoever
-//! they come from. A queue that has not been used for a minute gives its place to a new one.
+//! weight. Background writes (nobody waits for one) go to one queue for each class and level,
+//! whoever they come from. A queue that has not been used for a minute gives its place to a new
+//! one.
 //!
 //! Source   io-schedulers.md §2.0, §2.1, §5.3.6
 

@@ -4,9 +4,9 @@
 //! begins) becomes a part of it. The search for the place of a new request finds both neighbours.
 //!
 //! Which request of a queue is next: the first one of the FIFO if it has waited for longer than
-//! `fifo_expire_*`, which is looked at once in a slot. Else the nearest one beyond the last: metadata
-//! before data; back within `back_seek_max` counts as `back_seek_penalty` times the way; farther
-//! back as a new beginning.
+//! `fifo_expire_*`, which is looked at once in a slot. Else the nearest one beyond the last:
+//! metadata before data; back within `back_seek_max` counts as `back_seek_penalty` times the way;
+//! farther back as a new beginning.
 //!
 //! A dispatched request keeps its record until it is completed.
 //!

@@ -1,8 +1,8 @@
 //! Way of a request through BFQ: into its queue, to the member, and done.
 //!
 //! Inputs   [`QueuedRequest`]s, completions, the time
-//! Answer   [`Bfq::dispatch`]: the next request, with everything that was merged into it; none while
-//!          the member is kept for a queue, until [`Bfq::next_wake`]
+//! Answer   [`Bfq::dispatch`]: the next request, with everything that was merged into it; none
+//!          while the member is kept for a queue, until [`Bfq::next_wake`]
 //! Knobs    [`BfqKnobs`]: those of `queue/iosched/`; `max_sectors_kb`
 
 use weft_units::{Sectors, Time};

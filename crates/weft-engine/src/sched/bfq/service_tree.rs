@@ -1,9 +1,9 @@
 //! B-WF2Q+: which queue is served next, so that each gets its share by weight.
 //!
-//! Time is counted in service: a queue of weight w that is served x sectors has moved on by x/w, the
-//! class as a whole by x/W, where W is the sum of the weights of those that ask. `V` is how far the
-//! class has come. A queue that begins to ask stands at `V` (its start) and would be done with its
-//! budget at its finish. Of those whose start has been reached the one with the first finish is
+//! Time is counted in service: a queue of weight w that is served x sectors has moved on by x/w,
+//! the class as a whole by x/W, where W is the sum of the weights of those that ask. `V` is how far
+//! the class has come. A queue that begins to ask stands at `V` (its start) and would be done with
+//! its budget at its finish. Of those whose start has been reached the one with the first finish is
 //! next. So nobody is ever far ahead of its share or behind it: by its own budget and its part of
 //! the largest one.
 //!
@@ -14,9 +14,9 @@
 //!
 //! Inputs   activations, service, expiries
 //! Answer   [`ServiceTrees::next`]
-//! Source   io-schedulers.md §2.1; J. C. R. Bennett and H. Zhang, "Hierarchical packet fair queueing
-//!          algorithms", 1997; P. Valente and F. Checconi, "High throughput disk scheduling with
-//!          fair bandwidth distribution", 2010
+//! Source   io-schedulers.md §2.1; J. C. R. Bennett and H. Zhang, "Hierarchical packet fair
+//!          queueing algorithms", 1997; P. Valente and F. Checconi, "High throughput disk
+//!          scheduling with fair bandwidth distribution", 2010
 
 use weft_units::{Span, Time};
 
@@ -209,7 +209,8 @@ impl ServiceTrees {
             Place::Forgotten | Place::Idle => unreachable!("a queue that does not ask"),
         }
         let entity = self.entities.at_mut(queue.0);
-        // One that leaves in its slot keeps what it was served: the rest of the budget may be of use.
+        // One that leaves in its slot keeps what it was served: the rest of the budget may be of
+        // use.
         if place == Place::Active {
             entity.budget = 0;
         }

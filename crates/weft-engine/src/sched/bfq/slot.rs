@@ -1,9 +1,9 @@
 //! Slot of the queue in service: how it begins, what is charged for it, how it ends.
 //!
-//! A slot ends when its budget is used up, its time (`timeout_sync`) is, its queue runs empty and is
-//! not waited for, was waited for in vain, or when another queue goes first. Sequential queues pay
-//! for sectors; one that was slow (it seeks, or its slot was long and moved less than half of the
-//! largest budget) pays for the time, so that shares are shares of time among them. Background
+//! A slot ends when its budget is used up, its time (`timeout_sync`) is, its queue runs empty and
+//! is not waited for, was waited for in vain, or when another queue goes first. Sequential queues
+//! pay for sectors; one that was slow (it seeks, or its slot was long and moved less than half of
+//! the largest budget) pays for the time, so that shares are shares of time among them. Background
 //! writes pay three times, unless weights differ.
 //!
 //! A queue that left early and has a request again within three times `slice_idle` goes on where it

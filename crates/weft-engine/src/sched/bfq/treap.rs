@@ -1,9 +1,9 @@
 //! Ordered sets whose members lie in one slab: treaps that allocate only when the slab grows.
 //!
 //! A member is a place in the slab and is in at most one set at a time. What decides the shape is a
-//! hash of the place, so that the same calls make the same trees. A set can be searched by its order
-//! and, if its members have one, by the lowest of a second value ([`Member::low`]): each knows the
-//! lowest of all below itself. Every operation takes time by the logarithm of the size.
+//! hash of the place, so that the same calls make the same trees. A set can be searched by its
+//! order and, if its members have one, by the lowest of a second value ([`Member::low`]): each
+//! knows the lowest of all below itself. Every operation takes time by the logarithm of the size.
 
 /// What is stored of a member.
 pub(super) trait Member {
@@ -163,6 +163,13 @@ impl<M: Member> Treaps<M> {
         }
     }
 
+    /// Number of members from the root of its set to a member.
+    #[cfg(test)]
+    pub(super) fn depth(&self, place: u32) -> usize {
+        let above = |at: &u32| Some(self.nodes[*at as usize].parent).filter(|at| *at != NIL);
+        std::iter::successors(Some(place), above).count()
+    }
+
     /// The first of a set.
     #[inline]
     pub(super) fn first(&self, set: Set) -> Option<u32> {
@@ -307,86 +314,3 @@ fn mixed(place: u32) -> u32 {
 }
 
 const NIL: u32 = u32::MAX;
-
-#[cfg(test)]
-mod tests {
-    use weft_units::rng::Rng;
-
-    use super::*;
-
-    #[derive(Clone, Debug, PartialEq)]
-    struct Pair(u64, u64);
-
-    impl Member for Pair {
-        const LOW: bool = true;
-
-        fn before(&self, other: &Self) -> bool {
-            precedes(self.0, other.0)
-        }
-
-        fn low(&self) -> u64 {
-            self.1
-        }
-    }
-
-    fn listed(treaps: &Treaps<Pair>, set: Set) -> Vec<u32> {
-        std::iter::successors(treaps.first(set), |at| treaps.next(*at)).collect()
-    }
-
-    #[test]
-    fn sets_are_as_sorted_lists_and_find_the_first_within_a_bound() {
-        let mut rng = Rng::new(7);
-        let mut treaps = Treaps::new();
-        (0..200).for_each(|_| {
-            treaps.push(Pair(0, 0));
-        });
-        let (mut set, mut list): (Set, Vec<u32>) = (Set::EMPTY, Vec::new());
-        let mut found = 0;
-        for _ in 0..20_000 {
-            let place = rng.below(200) as u32;
-            if let Some(at) = list.iter().position(|other| *other == place) {
-                treaps.remove(&mut set, place);
-                list.remove(at);
-            } else {
-                // Stamps that wrap round.
-                let from = u64::MAX - 40;
-                *treaps.at_mut(place) =
-                    Pair(from.wrapping_add(rng.below(60)), from.wrapping_add(rng.below(80)));
-                treaps.insert(&mut set, place);
-                let at = list.partition_point(|other| !treaps.at(place).before(treaps.at(*other)));
-                list.insert(at, place);
-            }
-            assert_eq!(listed(&treaps, set), list);
-            let bound = (u64::MAX - 40).wrapping_add(rng.below(80));
-            let expected = list.iter().find(|at| !precedes(bound, treaps.at(**at).1));
-            assert_eq!(treaps.first_within(set, bound), expected.copied());
-            found += usize::from(expected.is_some());
-            if let Some(at) = list.get(rng.below(1 + list.len() as u64) as usize) {
-                let back = treaps.previous(*at);
-                assert_eq!(back.map_or(treaps.first(set), |back| treaps.next(back)), Some(*at));
-            }
-        }
-        assert!(found > 10_000, "{found} were found");
-    }
-
-    /// The depth of a set whose members came in order.
-    #[test]
-    fn members_that_come_in_order_make_no_deep_trees() {
-        let mut treaps = Treaps::new();
-        let mut set = Set::EMPTY;
-        for value in 0..4096 {
-            let place = treaps.push(Pair(value, value));
-            treaps.insert(&mut set, place);
-        }
-        let depth = |mut at: u32| {
-            let mut depth = 0;
-            while at != NIL {
-                at = treaps.nodes[at as usize].parent;
-                depth += 1;
-            }
-            depth
-        };
-        let deepest = (0..4096).map(depth).max();
-        assert!(deepest < Some(40), "{deepest:?}");
-    }
-}

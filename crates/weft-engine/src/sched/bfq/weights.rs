@@ -1,7 +1,7 @@
 //! Weights of the queues that ask: whether all are equal.
 //!
-//! A queue counts from its first request until none is queued or at the member. Raised queues do not
-//! count.
+//! A queue counts from its first request until none is queued or at the member. Raised queues do
+//! not count.
 
 use super::queue::WEIGHT_MAX;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use weft_units::rng::Rng;
 use weft_units::{ClientId, Sectors, Span, Time};
 
-use super::{Bfq, BfqStats, ExpireReason};
+use super::super::{Bfq, BfqStats, ExpireReason};
 use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::member::DeviceTraits;
 use crate::knobs::{BfqKnobs, Fairness, MergeKnobs, MergePosition, MergeRule, MergeWeight};
@@ -45,6 +45,21 @@ impl Source {
         let mut source = Self::level(4);
         source.attr.weight = weight;
         source
+    }
+
+    /// Its next request, by the name of `id`.
+    fn request(&self, id: u64, index: usize, head: &mut u64, rng: &mut Rng) -> QueuedRequest {
+        let base = 1 + index as u64 * 100_000_000;
+        let first = if self.random { rng.below(10_000_000) * 8 } else { *head };
+        *head = (*head + self.len) % 90_000_000;
+        QueuedRequest {
+            id,
+            direction: self.direction,
+            attr: Attr { origin: Origin::Client(ClientId(index as u32)), ..self.attr },
+            first: Sectors(base + first),
+            len: Sectors(self.len),
+            merges: false,
+        }
     }
 
     /// One random request of 4 KiB at a time, 0.1 ms apart.
@@ -136,20 +151,8 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
             }
             arrivals.pop();
             let source = sources[index];
-            let base = 1 + index as u64 * 100_000_000;
-            let first =
-                if source.random { base + rng.below(10_000_000) * 8 } else { heads[index] + base };
-            heads[index] = (heads[index] + source.len) % 90_000_000;
+            let request = source.request(id, index, &mut heads[index], &mut rng);
             owners.insert(id, index);
-            let origin = Origin::Client(ClientId(index as u32));
-            let request = QueuedRequest {
-                id,
-                direction: source.direction,
-                attr: Attr { origin, ..source.attr },
-                first: Sectors(first),
-                len: Sectors(source.len),
-                merges: false,
-            };
             bfq.insert(&request, now);
         }
         while (ends.len() as u32) < device.depth {

@@ -4,8 +4,8 @@
 use weft_units::Time;
 use weft_units::rng::Rng;
 
-use super::QueueId;
-use super::service_tree::ServiceTrees;
+use super::super::QueueId;
+use super::super::service_tree::ServiceTrees;
 use crate::sched::request::IoPriority;
 
 /// One class of the same rules, without any structure.

@@ -4,13 +4,13 @@
 
 use weft_units::{ClientId, Sectors, Span, Time};
 
-use super::{Bfq, ExpireReason};
+use super::super::{Bfq, ExpireReason};
 use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::member::DeviceTraits;
 use crate::knobs::BfqKnobs;
 use crate::sched::request::{Direction, QueuedRequest, Receipt};
 
-const TRACES: &str = include_str!("../../../../../fixtures/sched/bfq-orders.csv");
+const TRACES: &str = include_str!("../../../../../../fixtures/sched/bfq-orders.csv");
 
 /// A device that has one request, and a second one that was taken from the scheduler already.
 struct Replay {
