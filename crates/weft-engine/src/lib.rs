@@ -272,9 +272,10 @@ impl Engine {
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;
+        let write = outstanding.write;
         let position = outstanding.member.and_then(|index| array.position_of(index));
         if let Some(position) = position {
-            array.members[position].queue.ended(scheduled, self.out.now);
+            array.members[position].queue.ended(scheduled, write, self.out.now);
         }
     }
 

@@ -541,7 +541,7 @@ impl Array {
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];
-        out.room(member.data_sector(request.sector), request, last)
+        out.room(member.data_sector(request.sector), &member.queue.limited(request), last)
     }
 }
 

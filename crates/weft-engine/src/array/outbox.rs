@@ -227,6 +227,7 @@ impl Outbox {
             self.stage_queued(member, request, parts, who);
             return;
         }
+        let request = &member.queue.limited(request);
         let MemberRequest { write, sector, bytes, kind: MergeKind { attr, fua, .. }, .. } =
             *request;
         let at = member.data_sector(sector);
@@ -264,8 +265,8 @@ impl Outbox {
         let MemberRequest { write, sector, bytes, kind: MergeKind { attr, .. }, .. } = *request;
         let at = member.data_sector(sector);
         let (queue, turn) = (&mut member.queue, self.turn);
-        let next = queue.next_place();
-        if let Some(place) = queue.last[usize::from(write)].merge(turn, at, request, next) {
+        let (next, limited) = (queue.next_place(), queue.limited(request));
+        if let Some(place) = queue.last[usize::from(write)].merge(turn, at, &limited, next) {
             let Owner::Parts(_, chain) = queue.append(place, parts) else {
                 unreachable!("it was staged for parts")
             };

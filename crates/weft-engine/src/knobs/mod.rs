@@ -11,8 +11,8 @@ use weft_units::{Bytes, FRAME_BYTES, Span};
 pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
     Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, MergeKnobs, MergePosition,
-    MergeRule, MergeWeight, MqDeadlineKnobs, PlanRule, PriorityRule, RmwLevel, SchedulerKind,
-    StripeSize, Writes,
+    MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule, RmwLevel,
+    SchedulerKind, StripeSize, Writes,
 };
 
 /// Every knob's present value.
@@ -35,6 +35,11 @@ pub struct Knobs {
     /// Longest time without space on a member before it is failed, if the others suffice. Zero:
     /// never.
     pub no_space_wait: Span,
+    /// Merging of the requests of a member.
+    pub nomerges: NoMerges,
+    /// Requests in a member's scheduler and at the member at once; what is beyond waits in order of
+    /// arrival. Zero: twice the member's depth, at most 256, with a scheduler; else its depth.
+    pub nr_requests: u32,
     /// Rule by which a stripe gets the strips that it needs: rmw, rcw, or the fewest reads.
     pub plan_rule: PlanRule,
     /// Number of ready stripes that may pass a held one (patch 000).
@@ -51,6 +56,8 @@ pub struct Knobs {
     pub queue_depth: u32,
     /// Rule by which read-modify-write may be chosen.
     pub rmw_level: RmwLevel,
+    /// Whether members are disks that turn. `None`: what their devices say.
+    pub rotational: Option<bool>,
     /// Time that an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
     /// Scheduler of the requests that wait for a member.
@@ -76,6 +83,8 @@ pub struct Knobs {
 pub enum Knob {
     /// See [`Knobs::activation`].
     Activation(Activation),
+    /// See [`MqDeadlineKnobs::async_depth`].
+    AsyncDepth(u32),
     /// See [`BfqKnobs::back_seek_max`].
     BackSeekMax(u32),
     /// See [`BfqKnobs::back_seek_penalty`].
@@ -112,6 +121,10 @@ pub enum Knob {
     MergeWeight(MergeWeight),
     /// See [`Knobs::no_space_wait`].
     NoSpaceWait(Span),
+    /// See [`Knobs::nomerges`].
+    NoMerges(NoMerges),
+    /// See [`Knobs::nr_requests`].
+    NrRequests(u32),
     /// See [`Knobs::plan_rule`].
     PlanRule(PlanRule),
     /// See [`Knobs::preread_bypass_threshold`].
@@ -130,6 +143,8 @@ pub enum Knob {
     ReadExpire(Span),
     /// See [`Knobs::rmw_level`].
     RmwLevel(RmwLevel),
+    /// See [`Knobs::rotational`].
+    Rotational(Option<bool>),
     /// See [`Knobs::safe_mode_delay`].
     SafeModeDelay(Span),
     /// See [`Knobs::scheduler`].
@@ -216,6 +231,7 @@ impl Knobs {
     pub fn set(&mut self, knob: Knob) {
         match knob {
             Knob::Activation(activation) => self.activation = activation,
+            Knob::AsyncDepth(count) => self.mq_deadline.async_depth = count,
             Knob::BackSeekMax(count) => self.bfq.back_seek_max = count,
             Knob::BackSeekPenalty(count) => self.bfq.back_seek_penalty = count,
             Knob::CheckReads(from) => self.check_reads = from,
@@ -234,6 +250,8 @@ impl Knobs {
             Knob::MergeQueues(rule) => self.bfq.merge.queues = rule,
             Knob::MergeWeight(weight) => self.bfq.merge.weight = weight,
             Knob::NoSpaceWait(span) => self.no_space_wait = span,
+            Knob::NoMerges(merges) => self.nomerges = merges,
+            Knob::NrRequests(count) => self.nr_requests = count,
             Knob::PlanRule(rule) => self.plan_rule = rule,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
             Knob::PrereadWaitMax(span) => self.preread_wait_max = span,
@@ -243,6 +261,7 @@ impl Knobs {
             Knob::ReadAround(span) => self.read_around = span,
             Knob::ReadExpire(span) => self.mq_deadline.read_expire = span,
             Knob::RmwLevel(level) => self.rmw_level = level,
+            Knob::Rotational(rotational) => self.rotational = rotational,
             Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
             Knob::Scheduler(kind) => self.scheduler = kind,
             Knob::SkipCopy(skip) => self.skip_copy = skip,
@@ -315,6 +334,8 @@ impl Knobs {
             member_timeout: Span::ZERO,
             mq_deadline: MqDeadlineKnobs::default(),
             no_space_wait: Span::secs(30),
+            nomerges: NoMerges::Allowed,
+            nr_requests: 0,
             plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,
             preread_wait_max: WAITS_WITHOUT_BOUND,
@@ -322,6 +343,7 @@ impl Knobs {
             queue_depth: 0,
             read_around: Span::secs(2),
             rmw_level: RmwLevel::default(),
+            rotational: None,
             safe_mode_delay: Span::millis(200),
             scheduler: SchedulerKind::None,
             skip_copy: false,

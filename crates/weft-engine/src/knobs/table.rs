@@ -9,8 +9,8 @@ use weft_units::{Bytes, Span};
 
 use super::{
     Activation, CacheForm, CheckReads, Fairness, FlushRule, Knob, Knobs, MergePosition, MergeRule,
-    MergeWeight, PlanRule, PriorityRule, RmwLevel, SchedulerKind, StripeSize, WAITS_WITHOUT_BOUND,
-    Writes,
+    MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel, SchedulerKind, StripeSize,
+    WAITS_WITHOUT_BOUND, Writes,
 };
 
 /// A knob's row in the table: what people need to know.
@@ -27,6 +27,14 @@ pub struct KnobRow {
     pub doc: &'static str,
     pub(super) parse: fn(&str, &Knobs) -> Option<Knob>,
     pub(super) show: fn(&Knobs) -> String,
+}
+
+impl KnobRow {
+    /// Whether the knob is one of members' queues, which may differ from member to member.
+    #[must_use]
+    pub fn is_of_queue(&self) -> bool {
+        self.origin.starts_with("block queue") || self.name == "queue_depth"
+    }
 }
 
 /// The table, in alphabetical order.
@@ -49,6 +57,15 @@ pub const TABLE: &[KnobRow] = &[
             Activation::AtUnplug => "at_unplug".into(),
             Activation::EachTurn => "each_turn".into(),
         },
+    },
+    KnobRow {
+        name: "async_depth",
+        unit: "requests",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "Writes and discards of one member that mq-deadline takes at once; 0 for as many as nr_requests. Reads may use the rest.",
+        parse: |text, _| Some(Knob::AsyncDepth(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.mq_deadline.async_depth.to_string(),
     },
     KnobRow {
         name: "back_seek_max",
@@ -303,6 +320,42 @@ pub const TABLE: &[KnobRow] = &[
         show: |knobs| show_seconds(knobs.no_space_wait),
     },
     KnobRow {
+        name: "nomerges",
+        unit: "word",
+        range: "0 | 1 | 2",
+        origin: "block queue",
+        doc: "Which requests of a member are merged: 0, any that lie side by side; 1, those of one turn, and with the last one queued; 2, none.",
+        parse: |text, _| {
+            Some(Knob::NoMerges(match text {
+                "0" => NoMerges::Allowed,
+                "1" => NoMerges::LastOnly,
+                "2" => NoMerges::Never,
+                _ => return None,
+            }))
+        },
+        show: |knobs| {
+            match knobs.nomerges {
+                NoMerges::Allowed => "0",
+                NoMerges::LastOnly => "1",
+                NoMerges::Never => "2",
+            }
+            .into()
+        },
+    },
+    KnobRow {
+        name: "nr_requests",
+        unit: "requests",
+        range: "0 | 4..=2048",
+        origin: "block queue",
+        doc: "Requests of one member in its scheduler and at the member at once; what is beyond waits in order of arrival. \
+              0: with a scheduler twice the member's depth, at most 256; without one its depth.",
+        parse: |text, _| {
+            let count = number(text, 0, 2048)?;
+            (!(1..4).contains(&count)).then_some(Knob::NrRequests(count))
+        },
+        show: |knobs| knobs.nr_requests.to_string(),
+    },
+    KnobRow {
         name: "plan_rule",
         unit: "word",
         range: "md | least",
@@ -431,6 +484,22 @@ pub const TABLE: &[KnobRow] = &[
             RmwLevel::Fewer => "1".into(),
             RmwLevel::Tie => "2".into(),
         },
+    },
+    KnobRow {
+        name: "rotational",
+        unit: "word",
+        range: "auto | 0 | 1",
+        origin: "block queue",
+        doc: "Whether members are disks that turn, for which nearby requests are cheap: auto, what the device says.",
+        parse: |text, _| {
+            Some(Knob::Rotational(match text {
+                "auto" => None,
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => return None,
+            }))
+        },
+        show: |knobs| knobs.rotational.map_or("auto".into(), |it| u8::from(it).to_string()),
     },
     KnobRow {
         name: "safe_mode_delay",

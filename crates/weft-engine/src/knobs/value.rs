@@ -334,6 +334,19 @@ pub enum MergeWeight {
     #[default]
     Target,
 }
+
+/// Merging of the requests of a member, as `/sys/block/X/queue/nomerges` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NoMerges {
+    /// 0: all merging.
+    #[default]
+    Allowed,
+    /// 1: within a turn, and with the request that was inserted or merged into last. No look-up.
+    LastOnly,
+    /// 2: none.
+    Never,
+}
+
 /// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MqDeadlineKnobs {
@@ -349,6 +362,9 @@ pub struct MqDeadlineKnobs {
     pub front_merges: bool,
     /// After which time a lower class goes before a higher one.
     pub prio_aging_expire: Span,
+    /// Requests in the scheduler and at the member that are no reads. Zero: as many as
+    /// [`Knobs::nr_requests`](super::Knobs::nr_requests).
+    pub async_depth: u32,
 }
 
 impl Default for MqDeadlineKnobs {
@@ -360,6 +376,7 @@ impl Default for MqDeadlineKnobs {
             fifo_batch: 16,
             front_merges: true,
             prio_aging_expire: Span::secs(10),
+            async_depth: 0,
         }
     }
 }

@@ -1,9 +1,15 @@
 //! Queue of one member: merging, plug, scheduler and depth between a decision and the member.
 //!
 //! ```text
-//! staged by a turn ─merge─▶ plug list ─unplug─▶ scheduler ─depth─▶ command at the member
+//! staged by a turn ─merge─▶ plug list ─unplug─▶ token ─▶ scheduler ─depth─▶ command at the member
 //!                                         └───▶ direct (flush, FUA, superblocks)
 //! ```
+//!
+//! A request in a scheduler holds one of `nr_requests` tokens until the member has ended it. What
+//! finds none waits in order of arrival, in which it can still become a part of a queued request.
+//! With mq-deadline writes and discards hold at most `async_depth` of them, so that reads find one
+//! though writes do not. Linux sets `async_depth` to the former `nr_requests` whenever the latter is
+//! written, and so starves writes by accident; here it follows `nr_requests` until it is set.
 //!
 //! With the scheduler `none` and no bound on the depth nothing ever waits, and requests do not come
 //! here: they go out as they are staged ([`MemberQueue::passes`]). Otherwise a command is made of
@@ -18,24 +24,24 @@
 //! done: raid5d was when no stripe was left to handle. So stripes that were handled one after the
 //! other became one request though the disk had nothing to do.
 //!
-//! Knobs    `scheduler` and those of each, `queue_depth`, `max_sectors_kb`; with
-//!          `stripe_cache_form=2008` queues are plugged
-//! Source   io-schedulers.md §0; `unplug_thresh` and `unplug_delay` of Linux 2.6.24
+//! Knobs    `scheduler` and those of each, `queue_depth`, `nr_requests`, `max_sectors_kb`,
+//!          `nomerges`, `rotational`; with `stripe_cache_form=2008` queues are plugged
+//! Source   io-schedulers.md §0, §1.6, §7; `unplug_thresh` and `unplug_delay` of Linux 2.6.24
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{Sectors, Span, Time};
+use weft_units::{Bytes, Sectors, Span, Time};
 
 use super::Scheduler;
 use super::bfq::BfqStats;
 use super::merge::{self, Last};
-use super::request::{Direction, QueuedRequest, Receipt};
+use super::request::{Direction, MemberRequest, QueuedRequest, Receipt};
 use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
-use crate::knobs::{BfqKnobs, CacheForm, Knobs, MqDeadlineKnobs, SchedulerKind};
+use crate::knobs::{BfqKnobs, CacheForm, Knobs, MqDeadlineKnobs, NoMerges, SchedulerKind};
 
 /// Settings of the queues of a volume's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +51,13 @@ pub(crate) struct QueueSettings {
     pub(crate) mq_deadline: MqDeadlineKnobs,
     /// Largest command that merging makes.
     pub(crate) max: Sectors,
+    pub(crate) nomerges: NoMerges,
     /// Commands at the member at once; zero for as many as its device takes.
     pub(crate) depth: u32,
+    /// Tokens; zero for the kernel's own number.
+    pub(crate) nr_requests: u32,
+    /// Whether the device is taken to turn; `None` for what it says.
+    pub(crate) rotational: Option<bool>,
     /// Whether an empty queue is plugged.
     pub(crate) plugs: bool,
 }
@@ -59,7 +70,10 @@ impl QueueSettings {
             bfq: knobs.bfq,
             mq_deadline: knobs.mq_deadline,
             max: knobs.max_sectors.sectors_floor(),
+            nomerges: knobs.nomerges,
             depth: knobs.queue_depth,
+            nr_requests: knobs.nr_requests,
+            rotational: knobs.rotational,
             plugs: knobs.stripe_cache_form == CacheForm::Of2008
                 && knobs.scheduler != SchedulerKind::None,
         }
@@ -72,11 +86,17 @@ pub(crate) struct MemberQueue<T> {
     passes: bool,
     /// The last read and the last write that were staged.
     pub(crate) last: [Last; 2],
+    /// Largest request that merging within a turn makes.
+    largest: Bytes,
+    /// Traits of the device as it was found.
+    found: DeviceTraits,
+    /// The same, as the knobs have them.
     device: DeviceTraits,
     settings: QueueSettings,
     depth: u32,
     /// Commands at the member.
     in_flight: u32,
+    tokens: Tokens,
     scheduler: Scheduler,
     /// End of the plug.
     plugged: Option<Time>,
@@ -86,8 +106,32 @@ pub(crate) struct MemberQueue<T> {
     direct: VecDeque<u32>,
     /// Flushes of a member that has nothing to flush.
     needless: VecDeque<u32>,
-    requests: Vec<Option<Waiting<T>>>,
+    /// Reads and writes that found no token, with their numbers of arrival.
+    tokenless: [VecDeque<(u64, u32)>; 2],
+    /// What waits, with its number of arrival.
+    requests: Vec<Option<(u64, Waiting<T>)>>,
     free: Vec<u32>,
+    arrivals: u64,
+}
+
+/// Tokens of the requests in a scheduler and at the member, by direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tokens {
+    all: u32,
+    /// Those that are not for reads alone.
+    writes: u32,
+    queued: [u32; 2],
+    sent: [u32; 2],
+}
+
+impl Tokens {
+    /// Whether there is one for a request.
+    fn left(&self, direction: Direction) -> bool {
+        let held = |of: Direction| self.queued[of as usize] + self.sent[of as usize];
+        let writes = held(Direction::Write);
+        held(Direction::Read) + writes < self.all
+            && (direction == Direction::Read || writes < self.writes)
+    }
 }
 
 /// A request that is not at the member yet.
@@ -119,24 +163,32 @@ impl<T> MemberQueue<T> {
         let mut queue = Self {
             passes: true,
             last: [Last::NONE; 2],
+            largest: Bytes(u64::MAX),
+            found: device,
             device,
             settings: QueueSettings {
                 scheduler: SchedulerKind::None,
                 bfq: BfqKnobs::default(),
                 mq_deadline: MqDeadlineKnobs::default(),
                 max: Sectors::ZERO,
+                nomerges: NoMerges::Allowed,
                 depth: 0,
+                nr_requests: 0,
+                rotational: None,
                 plugs: false,
             },
             depth: u32::MAX,
             in_flight: 0,
+            tokens: Tokens::default(),
             scheduler: Scheduler::default(),
             plugged: None,
             staged: Vec::new(),
             direct: VecDeque::new(),
             needless: VecDeque::new(),
+            tokenless: [VecDeque::new(), VecDeque::new()],
             requests: Vec::new(),
             free: Vec::new(),
+            arrivals: 0,
         };
         queue.set_depth();
         queue
@@ -154,10 +206,17 @@ impl<T> MemberQueue<T> {
         let waiting = self.take_waiting();
         assert!(self.is_empty() && self.scheduler.is_empty(), "nothing waits twice");
         self.settings = settings;
-        self.scheduler = Scheduler::new(&settings, self.device);
         self.last = [Last::NONE; 2];
         self.in_flight = in_flight;
+        self.tokens = Tokens::default();
         self.plugged = None;
+        let rotational = settings.rotational.unwrap_or(self.found.rotational);
+        self.device = DeviceTraits { rotational, ..self.found };
+        self.scheduler = Scheduler::new(&settings, self.device);
+        self.largest = match settings.nomerges {
+            NoMerges::Never => Bytes::ZERO,
+            NoMerges::Allowed | NoMerges::LastOnly => settings.max.bytes(),
+        };
         self.set_depth();
         waiting.into_iter().for_each(|request| self.put_back(request));
     }
@@ -168,15 +227,35 @@ impl<T> MemberQueue<T> {
     }
 
     fn set_depth(&mut self) {
-        let QueueSettings { scheduler, depth, .. } = self.settings;
+        let QueueSettings { scheduler, depth, nr_requests, mq_deadline, .. } = self.settings;
+        let none = scheduler == SchedulerKind::None;
         self.depth = match (depth, self.device.depth) {
             (0, Some(device)) => device,
-            (0, None) if scheduler == SchedulerKind::None => u32::MAX,
+            (0, None) if none => u32::MAX,
             (0, None) => DEPTH_UNKNOWN,
             (depth, device) => depth.min(device.unwrap_or(u32::MAX)),
         };
+        // Without a scheduler a request is a command.
+        if none && nr_requests > 0 {
+            self.depth = self.depth.min(nr_requests);
+        }
         assert!(self.depth > 0, "a queue sends something");
-        self.passes = scheduler == SchedulerKind::None && self.depth == u32::MAX;
+        self.tokens.all = match nr_requests {
+            _ if none => u32::MAX,
+            0 => 2 * self.depth.min(TOKENS_DEPTH_MAX),
+            count => count,
+        };
+        self.tokens.writes = match (scheduler, mq_deadline.async_depth) {
+            (SchedulerKind::MqDeadline, depth) if depth > 0 => depth,
+            _ => u32::MAX,
+        };
+        self.passes = none && self.depth == u32::MAX;
+    }
+
+    /// A request that merging makes no larger than the queue allows, whatever else allows.
+    #[inline(always)]
+    pub(crate) fn limited(&self, request: &MemberRequest) -> MemberRequest {
+        MemberRequest { max: request.max.min(self.largest), ..*request }
     }
 
     /// The place of the next request that is staged.
@@ -191,17 +270,19 @@ impl<T> MemberQueue<T> {
     }
 
     fn put(&mut self, request: Waiting<T>) -> u32 {
+        self.arrivals += 1;
+        let request = Some((self.arrivals, request));
         if let Some(place) = self.free.pop() {
-            self.requests[place as usize] = Some(request);
+            self.requests[place as usize] = request;
             return place;
         }
-        self.requests.push(Some(request));
+        self.requests.push(request);
         self.requests.len() as u32 - 1
     }
 
     /// Adds parts to the end of a request that is staged. Who is to be told of it.
     pub(crate) fn append(&mut self, place: usize, new: &[Segment]) -> &mut T {
-        let Some(Some(Waiting { op, owner, .. })) = self.requests.get_mut(place) else {
+        let Some(Some((_, Waiting { op, owner, .. }))) = self.requests.get_mut(place) else {
             unreachable!("what a turn staged stays staged until it ends")
         };
         let parts = parts_mut(op).expect("only reads and writes are merged");
@@ -219,40 +300,81 @@ impl<T> MemberQueue<T> {
     }
 
     fn insert(&mut self, place: u32, now: Time) {
-        let Waiting { op, attr, .. } =
-            self.requests[place as usize].as_ref().expect("what is staged waits");
         let cached = self.device.write_cache;
-        let (direction, first, len, direct, merges) = match op {
+        let (arrival, Waiting { op, attr, .. }) = self.waiting_at(place);
+        let (direct, arrival) = match op {
             MemberOp::Flush if !cached => {
                 self.needless.push_back(place);
                 return;
             }
-            MemberOp::Flush => (Direction::Write, Sectors::ZERO, Sectors::ZERO, true, false),
-            MemberOp::Read { at, into } => (Direction::Read, *at, length(into), false, true),
-            MemberOp::Write { at, from, fua } => {
-                (Direction::Write, *at, length(from), *fua && cached, true)
+            MemberOp::Flush | MemberOp::WriteMetadata { .. } => (cached, *arrival),
+            MemberOp::Write { fua, .. } | MemberOp::Discard { fua, .. } => {
+                (*fua && cached, *arrival)
             }
-            MemberOp::WriteMetadata { at, bytes } => {
-                let len = Sectors((bytes.len() as u64).div_ceil(512));
-                (Direction::Write, *at, len, cached, false)
-            }
-            MemberOp::Discard { at, len, fua } => {
-                (Direction::Write, *at, *len, *fua && cached, false)
-            }
+            MemberOp::Read { .. } => (false, *arrival),
         };
         if direct {
             self.plugged = None;
             self.direct.push_back(place);
             return;
         }
-        assert!(!merges || len > Sectors::ZERO, "a read or write moves something");
+        let request = scheduled(place, op, *attr);
+        let direction = request.direction;
+        let waits = &self.tokenless[direction as usize];
+        if waits.is_empty() && self.tokens.left(direction) {
+            self.schedule(&request, now);
+            return;
+        }
+        self.plugged = None;
+        let before = self.scheduler.waiting();
+        if self.scheduler.merge(&request) {
+            self.count(direction, before);
+        } else {
+            self.tokenless[direction as usize].push_back((arrival, place));
+        }
+    }
+
+    fn waiting_at(&self, place: u32) -> &(u64, Waiting<T>) {
+        self.requests[place as usize].as_ref().expect("what is staged waits")
+    }
+
+    /// Gives the scheduler a request that has a token.
+    fn schedule(&mut self, request: &QueuedRequest, now: Time) {
         if self.settings.plugs && self.scheduler.is_empty() {
             self.plugged = Some(now + UNPLUG_DELAY);
         }
-        let (id, attr) = (u64::from(place), *attr);
-        self.scheduler.insert(&QueuedRequest { id, direction, attr, first, len, merges }, now);
+        let before = self.scheduler.waiting();
+        self.scheduler.insert(request, now);
+        self.count(request.direction, before);
         if self.scheduler.waiting() >= UNPLUG_REQUESTS {
             self.plugged = None;
+        }
+    }
+
+    /// Counts tokens after one request: it has its own, or became a part of a queued one, or made
+    /// two queued ones one.
+    fn count(&mut self, direction: Direction, waited: usize) {
+        let queued = &mut self.tokens.queued[direction as usize];
+        *queued = *queued + self.scheduler.waiting() as u32 - waited as u32;
+    }
+
+    /// Gives tokens that are left to requests that wait for one, the first that came first.
+    fn give_tokens(&mut self, now: Time) {
+        let Self { tokenless: [reads, writes], .. } = self;
+        if reads.is_empty() && writes.is_empty() {
+            return;
+        }
+        loop {
+            let first = [Direction::Read, Direction::Write]
+                .into_iter()
+                .filter(|direction| self.tokens.left(*direction))
+                .filter_map(|of| self.tokenless[of as usize].front().map(|(came, _)| (*came, of)))
+                .min();
+            let Some((_, direction)) = first else { return };
+            let Some((_, place)) = self.tokenless[direction as usize].pop_front() else { return };
+            let (_, Waiting { op, attr, .. }) = self.waiting_at(place);
+            let request = scheduled(place, op, *attr);
+            self.schedule(&request, now);
         }
     }
 
@@ -273,10 +395,13 @@ impl<T> MemberQueue<T> {
         if self.in_flight >= self.depth {
             return None;
         }
+        self.give_tokens(now);
         let command = if let Some(place) = self.direct.pop_front() {
             self.command(&[u64::from(place)], None, true)
         } else {
             let next = self.scheduler.dispatch(now)?;
+            self.tokens.queued[next.direction as usize] -= 1;
+            self.tokens.sent[next.direction as usize] += 1;
             self.command(&next.ids, Some(next.receipt), true)
         };
         self.in_flight += 1;
@@ -313,11 +438,11 @@ impl<T> MemberQueue<T> {
 
     fn take(&mut self, place: u32) -> Waiting<T> {
         self.free.push(place);
-        self.requests[place as usize].take().expect("what is queued waits")
+        self.requests[place as usize].take().expect("what is queued waits").1
     }
 
     /// The member has ended a command.
-    pub(crate) fn ended(&mut self, scheduled: Option<Receipt>, now: Time) {
+    pub(crate) fn ended(&mut self, scheduled: Option<Receipt>, write: bool, now: Time) {
         if self.passes {
             return;
         }
@@ -325,6 +450,9 @@ impl<T> MemberQueue<T> {
         assert!(self.in_flight > 0, "a command ends once");
         self.in_flight -= 1;
         if let Some(receipt) = scheduled {
+            let sent = &mut self.tokens.sent[usize::from(write)];
+            assert!(*sent > 0, "a request of a scheduler holds a token");
+            *sent -= 1;
             self.scheduler.completed(receipt, now);
         }
     }
@@ -349,19 +477,21 @@ impl<T> MemberQueue<T> {
 
     /// Requests that wait.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting<T>> {
-        self.requests.iter().flatten()
+        self.requests.iter().flatten().map(|(_, request)| request)
     }
 
     /// Everything that waits, which waits here no more, in the order in which it was staged.
     pub(crate) fn take_waiting(&mut self) -> Vec<Waiting<T>> {
         self.scheduler.clear_waiting();
+        self.tokens.queued = [0, 0];
+        self.tokenless.iter_mut().for_each(VecDeque::clear);
         self.staged.clear();
         self.direct.clear();
         self.needless.clear();
         self.free.clear();
-        let mut waiting: Vec<Waiting<T>> = self.requests.drain(..).flatten().collect();
-        waiting.sort_by_key(|request| request.since);
-        waiting
+        let mut waiting: Vec<(u64, Waiting<T>)> = self.requests.drain(..).flatten().collect();
+        waiting.sort_unstable_by_key(|(arrival, _)| *arrival);
+        waiting.into_iter().map(|(_, request)| request).collect()
     }
 
     /// Queues a request that was taken out, as if it had never been.
@@ -370,6 +500,22 @@ impl<T> MemberQueue<T> {
         let place = self.put(request);
         self.insert(place, since);
     }
+}
+
+/// A request as schedulers see it.
+fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
+    let (direction, first, len, merges) = match op {
+        MemberOp::Read { at, into } => (Direction::Read, *at, length(into), true),
+        MemberOp::Write { at, from, .. } => (Direction::Write, *at, length(from), true),
+        MemberOp::WriteMetadata { at, bytes } => {
+            let len = Sectors((bytes.len() as u64).div_ceil(512));
+            (Direction::Write, *at, len, false)
+        }
+        MemberOp::Discard { at, len, .. } => (Direction::Write, *at, *len, false),
+        MemberOp::Flush => unreachable!("a flush passes the scheduler by"),
+    };
+    assert!(len > Sectors::ZERO, "a request moves something");
+    QueuedRequest { id: u64::from(place), direction, attr, first, len, merges }
 }
 
 /// The parts of a read or write.
@@ -388,6 +534,9 @@ fn length(parts: &Segments) -> Sectors {
 /// Commands at a member at once, when a scheduler has to have something to choose from and the
 /// device does not say how many it takes: as many as a SATA disk.
 const DEPTH_UNKNOWN: u32 = 32;
+
+/// Depth of which the default of `nr_requests` is twice, at most.
+const TOKENS_DEPTH_MAX: u32 = 128;
 
 /// `unplug_thresh` and `unplug_delay` of a queue in 2.6.24.
 const UNPLUG_REQUESTS: usize = 4;

@@ -9,6 +9,7 @@ pub(crate) mod merge;
 pub mod mq_deadline;
 mod none;
 pub(crate) mod request;
+pub(crate) mod sorted;
 
 use weft_units::Time;
 
@@ -40,7 +41,7 @@ impl Scheduler {
         match settings.scheduler {
             SchedulerKind::Bfq => Self::Bfq(Box::new(Bfq::new(settings.bfq, settings.max, device))),
             SchedulerKind::MqDeadline => {
-                let queue = MqDeadline::new(settings.mq_deadline, settings.max);
+                let queue = MqDeadline::new(settings.mq_deadline, settings.max, settings.nomerges);
                 Self::MqDeadline(Box::new(queue))
             }
             SchedulerKind::None => Self::None(Fifo::default()),
@@ -55,6 +56,14 @@ impl Scheduler {
             Self::MqDeadline(queue) => {
                 queue.insert(request, now);
             }
+        }
+    }
+
+    /// Makes a request a part of a queued one, if that can be. Says whether it was merged.
+    fn merge(&mut self, request: &QueuedRequest) -> bool {
+        match self {
+            Self::Bfq(_) | Self::None(_) => false,
+            Self::MqDeadline(queue) => queue.merge(request),
         }
     }
 

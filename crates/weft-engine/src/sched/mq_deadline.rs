@@ -6,33 +6,52 @@
 //! direction ended.
 //!
 //! A request that begins where a queued one ends (or ends where one begins) becomes a part of it.
+//! Linux finds the request that ends at a sector by a hash table. Here it is the one before the new
+//! request in the sorted list, which is searched for the new one's place anyway; another one is
+//! missed only where queued requests of one direction overlap.
+//!
+//! Requests are records of a table, chained by indices, so that a queue that was once as long
+//! allocates nothing. The request that goes on with a batch is kept up to date rather than looked
+//! up.
+//!
+//! Linux inserts requests at the head of a class that a driver gave back or that pass the scheduler
+//! by. Members give nothing back, and what passes the scheduler by never comes here
+//! (`member_queue.rs`).
 //!
 //! Inputs   [`QueuedRequest`]s, the time
 //! Answer   [`MqDeadline::dispatch`]: the next one, with everything that was merged into it
-//! Knobs    [`MqDeadlineKnobs`]: those of `queue/iosched/`; `max_sectors_kb`
+//! Knobs    [`MqDeadlineKnobs`]: those of `queue/iosched/`, but for `async_depth`, which is the
+//!          queue's (`member_queue.rs`); `max_sectors_kb`, `nomerges`
 //! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
-//! Measured as exact sequences (statements D1, D2, D4 to D7, D9 to D11 of io-schedulers.md §6)
+//! Measured as exact sequences (statements D1 to D14 of io-schedulers.md §6), and by replay of what
+//!          Linux 6.12 did (`fixtures/sched`); `weft bench sched` has its cost
 
-use std::collections::BTreeMap;
-
-use smallvec::{SmallVec, smallvec};
-use weft_units::{Sectors, Time};
+use smallvec::SmallVec;
+use weft_units::{Sectors, Span, Time};
 
 use super::request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
-use crate::knobs::MqDeadlineKnobs;
+use super::sorted::Sorted;
+use crate::knobs::{MqDeadlineKnobs, NoMerges};
 
 /// The queue of one member.
 #[derive(Clone, Debug)]
 pub struct MqDeadline {
     settings: MqDeadlineKnobs,
     max: Sectors,
+    nomerges: NoMerges,
     per_prio: [Queues; 3],
     last_direction: Direction,
     batching: u32,
     starved: u32,
-    arrivals: u64,
+    waiting: usize,
     /// The last one that was inserted or merged into: asked first, whatever `front_merges` says.
-    last_merge: Option<Place>,
+    last_merge: u32,
+    requests: Vec<Queued>,
+    /// First of the records that are free, chained by `after`.
+    free: u32,
+    /// Names of what was merged, and the next of each chain.
+    merged: Vec<(u64, u32)>,
+    merged_free: u32,
 }
 
 /// The requests of one level.
@@ -44,142 +63,260 @@ struct Queues {
     queued: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Queue {
-    /// By where they begin; the arrival tells those apart that begin at one place.
-    sorted: BTreeMap<(Sectors, u64), Queued>,
-    /// Keys in `sorted` of mergeable requests, by the sector behind each.
-    ends: BTreeMap<Sectors, (Sectors, u64)>,
-    /// By deadline, then by arrival.
-    fifo: BTreeMap<(Time, u64), (Sectors, u64)>,
+    /// By where they begin.
+    sorted: Sorted,
+    /// By deadline, then by arrival: a chain of records by its ends.
+    oldest: u32,
+    newest: u32,
     latest_pos: Sectors,
+    /// The first of `sorted` at `latest_pos` or beyond.
+    next: u32,
 }
 
-#[derive(Clone, Debug)]
+/// Record of a queued request.
+#[derive(Clone, Copy, Debug)]
 struct Queued {
+    first: Sectors,
     len: Sectors,
     deadline: Time,
-    /// Its place in the FIFO among those of one deadline.
-    arrival: u64,
-    merges: bool,
-    ids: SmallVec<[u64; 4]>,
-}
-
-/// Place of a queued request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+    /// Neighbours in the FIFO.
+    before: u32,
+    after: u32,
+    /// Name of the first request that it is made of, and the chain of the others by its ends.
+    id: u64,
+    others: (u32, u32),
     level: IoPriority,
     direction: Direction,
-    key: (Sectors, u64),
+    merges: bool,
 }
 
 impl MqDeadline {
     /// An empty queue, whose requests become no larger than `max` by merging (`max_sectors_kb`).
     #[must_use]
-    pub fn new(settings: MqDeadlineKnobs, max: Sectors) -> Self {
+    pub fn new(settings: MqDeadlineKnobs, max: Sectors, nomerges: NoMerges) -> Self {
         Self {
             settings,
             max,
+            nomerges,
             per_prio: Default::default(),
             last_direction: Direction::Write,
             batching: 0,
             starved: 0,
-            arrivals: 0,
-            last_merge: None,
+            waiting: 0,
+            last_merge: NONE,
+            requests: Vec::new(),
+            free: NONE,
+            merged: Vec::new(),
+            merged_free: NONE,
         }
     }
 
     /// Whether nothing is queued. What is at the member does not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.per_prio.iter().flat_map(|level| &level.of).all(|queue| queue.sorted.is_empty())
+        self.waiting == 0
     }
 
     /// Number of queued requests. What was merged is a part of one.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.per_prio.iter().flat_map(|level| &level.of).map(|queue| queue.sorted.len()).sum()
+        self.waiting
     }
 
     /// Queues a request, or makes it a part of a queued one. Says whether it was merged.
     pub fn insert(&mut self, request: &QueuedRequest, now: Time) -> bool {
         assert!(request.len > Sectors::ZERO, "a request has a length");
-        if request.merges && self.merge(request) {
+        let (level, direction) = (IoPriority::of(request.attr.class), request.direction);
+        if request.merges && self.merge_at_last(request, level) {
             return true;
         }
-        let expire = match request.direction {
-            Direction::Read => self.settings.read_expire,
-            Direction::Write => self.settings.write_expire,
-        };
-        let priority = IoPriority::of(request.attr.class);
-        let level = &mut self.per_prio[priority as usize];
-        level.queued += 1;
-        let arrival = self.arrivals;
-        self.arrivals += 1;
-        let queued = Queued {
+        let queue = &self.per_prio[level as usize].of[direction as usize];
+        let position = queue.sorted.beyond(request.first.0);
+        if request.merges
+            && let Some(merged) = self.neighbour(request, level, position)
+        {
+            self.grow(merged, request);
+            return true;
+        }
+        let name = self.record(Queued {
+            first: request.first,
             len: request.len,
-            deadline: now + expire,
-            arrival,
+            deadline: now + self.expire(direction),
+            before: NONE,
+            after: NONE,
+            id: request.id,
+            others: (NONE, NONE),
+            level,
+            direction,
             merges: request.merges,
-            ids: smallvec![request.id],
-        };
-        let key = (request.first, arrival);
-        level.of[request.direction as usize].put(key, queued);
-        self.last_merge = Some(Place { level: priority, direction: request.direction, key });
+        });
+        let queues = &mut self.per_prio[level as usize];
+        queues.queued += 1;
+        let queue = &mut queues.of[direction as usize];
+        queue.sorted.insert(position, request.first.0, name);
+        queue.comes(&self.requests, name);
+        queue.append(&mut self.requests, name);
+        self.waiting += 1;
+        self.last_merge = name;
         false
     }
 
-    fn merge(&mut self, request: &QueuedRequest) -> bool {
-        let max = self.max;
-        let priority = IoPriority::of(request.attr.class);
-        let level = &mut self.per_prio[priority as usize];
-        let queue = &mut level.of[request.direction as usize];
-        let count = queue.sorted.len();
-        let fits = |queue: &Queue, key: (Sectors, u64)| {
-            queue
-                .sorted
-                .get(&key)
-                .is_some_and(|found: &Queued| found.merges && found.len + request.len <= max)
+    /// Makes a request a part of a queued one, if that can be. Says whether it was merged.
+    pub fn merge(&mut self, request: &QueuedRequest) -> bool {
+        let level = IoPriority::of(request.attr.class);
+        if !request.merges || self.merge_at_last(request, level) {
+            return request.merges;
+        }
+        let queue = &self.per_prio[level as usize].of[request.direction as usize];
+        let position = queue.sorted.beyond(request.first.0);
+        let merged = self.neighbour(request, level, position);
+        if let Some(merged) = merged {
+            self.grow(merged, request);
+        }
+        merged.is_some()
+    }
+
+    /// Makes a request a part of the one that was inserted or merged into last.
+    fn merge_at_last(&mut self, request: &QueuedRequest, level: IoPriority) -> bool {
+        if self.nomerges == NoMerges::Never || self.last_merge == NONE {
+            return false;
+        }
+        let last = &self.requests[self.last_merge as usize];
+        if (last.level, last.direction) != (level, request.direction) || !self.fits(last, request) {
+            return false;
+        }
+        let merge = if last.first + last.len == request.first {
+            Merge::Back(self.last_merge)
+        } else if request.first + request.len == last.first {
+            Merge::Front(self.last_merge)
+        } else {
+            return false;
         };
-        let back = queue.ends.get(&request.first).copied().filter(|key| fits(queue, *key));
-        let end = request.first + request.len;
-        let front = queue.sorted.range((end, 0)..=(end, u64::MAX)).next().map(|(key, _)| *key);
-        let cached = self.last_merge.is_some_and(|last| {
-            (last.level, last.direction) == (priority, request.direction) && Some(last.key) == front
-        });
-        let front = front.filter(|key| {
-            (self.settings.front_merges || cached) && back.is_none() && fits(queue, *key)
-        });
-        let key = match (back, front) {
-            (Some(key), _) => queue.grow_back(key, request, max),
-            (None, Some(key)) => queue.grow_front(key, request, max),
-            (None, None) => return false,
-        };
-        // Two that have become one.
-        level.queued -= (count - queue.sorted.len()) as u64;
-        self.last_merge = Some(Place { level: priority, direction: request.direction, key });
+        self.grow(merge, request);
         true
+    }
+
+    /// The queued request that a new one becomes a part of; `position` is behind all that begin
+    /// where the new one begins.
+    #[inline]
+    fn neighbour(
+        &self,
+        request: &QueuedRequest,
+        level: IoPriority,
+        position: super::sorted::Position,
+    ) -> Option<Merge> {
+        if self.nomerges != NoMerges::Allowed {
+            return None;
+        }
+        let sorted = &self.per_prio[level as usize].of[request.direction as usize].sorted;
+        if let Some((first, name)) = sorted.before(position) {
+            let queued = &self.requests[name as usize];
+            if first + queued.len.0 == request.first.0 && self.fits(queued, request) {
+                return Some(Merge::Back(name));
+            }
+        }
+        if !self.settings.front_merges {
+            return None;
+        }
+        let (end, mut position) = (request.first.0 + request.len.0, position);
+        while let Some((first, name)) = sorted.at(position).filter(|found| found.0 <= end) {
+            if first == end && self.fits(&self.requests[name as usize], request) {
+                return Some(Merge::Front(name));
+            }
+            position = sorted.step(position);
+        }
+        None
+    }
+
+    fn fits(&self, queued: &Queued, request: &QueuedRequest) -> bool {
+        queued.merges && queued.len + request.len <= self.max
+    }
+
+    /// Adds a request to the end of a queued one, or before it, and then the queued one that
+    /// follows both, or both to the one that they follow.
+    fn grow(&mut self, merge: Merge, request: &QueuedRequest) {
+        let (Merge::Back(name) | Merge::Front(name)) = merge;
+        let Queued { first, len, level, direction, id, others, .. } = self.requests[name as usize];
+        let end = first + len + request.len;
+        match merge {
+            Merge::Back(_) => {
+                let part = self.part(request.id, NONE);
+                self.chain(name, part, part);
+            }
+            Merge::Front(_) => {
+                let part = self.part(id, others.0);
+                let last = if others.1 == NONE { part } else { others.1 };
+                self.sorted_out(name);
+                let grown = &mut self.requests[name as usize];
+                (grown.id, grown.others, grown.first) = (request.id, (part, last), request.first);
+                self.sorted_in(name);
+            }
+        }
+        self.requests[name as usize].len += request.len;
+        self.last_merge = name;
+        let sorted = &self.per_prio[level as usize].of[direction as usize].sorted;
+        match merge {
+            Merge::Back(_) => {
+                let next = sorted.at(sorted.at_or_beyond(end.0));
+                if let Some((_, next)) = next.filter(|found| found.0 == end.0) {
+                    self.join(name, next);
+                }
+            }
+            Merge::Front(_) => {
+                let before = sorted.before(sorted.at_or_beyond(request.first.0));
+                if let Some((first, before)) = before
+                    && first + self.requests[before as usize].len.0 == request.first.0
+                {
+                    self.join(before, name);
+                }
+            }
+        }
+    }
+
+    /// Makes a queued request a part of the one that it follows, with its place in the FIFO if that
+    /// is better.
+    fn join(&mut self, name: u32, next: u32) {
+        let (into, joined) = (self.requests[name as usize], self.requests[next as usize]);
+        if !into.merges || !joined.merges || into.len + joined.len > self.max {
+            return;
+        }
+        self.sorted_out(next);
+        let queues = &mut self.per_prio[joined.level as usize];
+        queues.queued -= 1;
+        let queue = &mut queues.of[joined.direction as usize];
+        if joined.deadline < into.deadline {
+            queue.unlink(&mut self.requests, name);
+            queue.replace(&mut self.requests, next, name);
+            self.requests[name as usize].deadline = joined.deadline;
+        } else {
+            queue.unlink(&mut self.requests, next);
+        }
+        let part = self.part(joined.id, joined.others.0);
+        let last = if joined.others.1 == NONE { part } else { joined.others.1 };
+        self.chain(name, part, last);
+        self.requests[name as usize].len += joined.len;
+        self.release(next);
+        self.waiting -= 1;
+        self.last_merge = name;
     }
 
     /// The next request for the member.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
-        if busy > 1
-            && let Some(before) = now.0.checked_sub(self.settings.prio_aging_expire.0).map(Time)
-        {
+        if busy > 1 {
             for level in [IoPriority::BestEffort, IoPriority::Idle] {
-                if let Some(dispatched) = self.pick(level, before, now) {
+                let age = self.settings.prio_aging_expire;
+                if let Some(dispatched) = self.pick(level, age, now) {
                     return Some(dispatched);
                 }
             }
         }
         for level in [IoPriority::RealTime, IoPriority::BestEffort, IoPriority::Idle] {
-            if let Some(dispatched) = self.pick(level, now, now) {
-                return Some(dispatched);
-            }
             // Also while it has requests at the member only: classes are strict.
             if self.per_prio[level as usize].queued > 0 {
-                return None;
+                return self.pick(level, Span::ZERO, now);
             }
         }
         None
@@ -201,15 +338,12 @@ impl MqDeadline {
             return None;
         }
         let lower = &self.per_prio[IoPriority::BestEffort as usize..];
-        let started = lower.iter().flat_map(|level| {
-            let expires = [self.settings.read_expire, self.settings.write_expire];
-            level.of.iter().zip(expires).filter_map(|(queue, expire)| {
-                let ((deadline, _), _) = queue.fifo.first_key_value()?;
-                Some(Time(deadline.0.saturating_sub(expire.0)))
-            })
-        });
+        let oldest = lower.iter().flat_map(|level| &level.of).filter(|queue| queue.oldest != NONE);
         // One that is due and was not picked waits for whatever goes before it.
-        started.map(|since| since + self.settings.prio_aging_expire).filter(|due| *due > now).min()
+        oldest
+            .map(|queue| self.started(queue.oldest) + self.settings.prio_aging_expire)
+            .filter(|due| *due > now)
+            .min()
     }
 
     /// Forgets what is queued, as if it had never been inserted. What is at the member stays.
@@ -219,331 +353,224 @@ impl MqDeadline {
             assert!(level.queued >= waiting as u64, "what waits is counted");
             level.queued -= waiting as u64;
             for queue in &mut level.of {
-                (queue.sorted, queue.ends) = (BTreeMap::new(), BTreeMap::new());
-                queue.fifo = BTreeMap::new();
+                queue.sorted.clear();
+                (queue.oldest, queue.newest, queue.next) = (NONE, NONE, NONE);
             }
         }
-        self.last_merge = None;
+        self.waiting = 0;
+        self.last_merge = NONE;
+        (self.free, self.merged_free) = (NONE, NONE);
+        self.requests.clear();
+        self.merged.clear();
     }
 
-    /// The next one of a class that did not come after `latest_start`. Changes nothing if there is
-    /// none.
-    fn pick(&mut self, level: IoPriority, latest_start: Time, now: Time) -> Option<Dispatched> {
-        let queues = &self.per_prio[level as usize];
-        let of = |direction: Direction| &queues.of[direction as usize];
-        let mut starved = self.starved;
-        let follows = of(self.last_direction).next();
-        let (direction, key, batching) = match follows {
-            Some(key) if self.batching < self.settings.fifo_batch => {
-                (self.last_direction, key, self.batching)
-            }
-            _ => {
-                let (reads, writes) = (of(Direction::Read), of(Direction::Write));
-                let direction = match (reads.fifo.is_empty(), writes.fifo.is_empty()) {
-                    (true, true) => return None,
-                    (false, true) => Direction::Read,
-                    (true, false) => {
-                        starved = 0;
-                        Direction::Write
-                    }
-                    (false, false) if starved >= self.settings.writes_starved => {
-                        starved = 0;
-                        Direction::Write
-                    }
-                    (false, false) => {
-                        starved += 1;
-                        Direction::Read
-                    }
-                };
-                let queue = of(direction);
-                let ((deadline, _), oldest) = queue.fifo.first_key_value()?;
-                let key = match queue.next() {
-                    Some(next) if *deadline > now => next,
-                    _ => *oldest,
-                };
-                (direction, key, 0)
-            }
+    /// The next one of a class, if it has waited for `age`. As in Linux a direction that was chosen
+    /// for one that has not stays chosen.
+    fn pick(&mut self, level: IoPriority, age: Span, now: Time) -> Option<Dispatched> {
+        let follows = self.per_prio[level as usize].of[self.last_direction as usize].next;
+        let name = if follows != NONE && self.batching < self.settings.fifo_batch {
+            follows
+        } else {
+            self.next_batch(level, now)?
         };
-        let expire = match direction {
-            Direction::Read => self.settings.read_expire,
-            Direction::Write => self.settings.write_expire,
-        };
-        let started = of(direction).sorted[&key].deadline.0.saturating_sub(expire.0);
-        if started > latest_start.0 {
+        if self.started(name) + age > now {
             return None;
         }
-        (self.starved, self.last_direction, self.batching) = (starved, direction, batching + 1);
+        self.batching += 1;
+        Some(self.send(name))
+    }
+
+    /// The first request of a new batch of a class, in the direction whose turn it is.
+    fn next_batch(&mut self, level: IoPriority, now: Time) -> Option<u32> {
+        let [reads, writes] = &self.per_prio[level as usize].of;
+        let direction = match (reads.oldest == NONE, writes.oldest == NONE) {
+            (true, true) => return None,
+            (false, true) => Direction::Read,
+            (false, false) if self.starved < self.settings.writes_starved => {
+                self.starved += 1;
+                Direction::Read
+            }
+            (_, false) => {
+                self.starved = 0;
+                Direction::Write
+            }
+        };
+        (self.last_direction, self.batching) = (direction, 0);
+        let Queue { oldest, next, .. } = self.per_prio[level as usize].of[direction as usize];
+        let late = self.requests[oldest as usize].deadline <= now;
+        Some(if late || next == NONE { oldest } else { next })
+    }
+
+    fn send(&mut self, name: u32) -> Dispatched {
+        let Queued { first, len, level, direction, id, others, .. } = self.requests[name as usize];
         let queue = &mut self.per_prio[level as usize].of[direction as usize];
-        let queued = queue.take(key);
-        queue.latest_pos = key.0;
-        let place = Place { level, direction, key };
-        if self.last_merge == Some(place) {
-            self.last_merge = None;
+        queue.unlink(&mut self.requests, name);
+        let mut position = queue.sorted.remove(first.0, name);
+        // Those of the same sector that came before count as not passed yet.
+        while let Some(back) = queue.sorted.step_back(position)
+            && queue.sorted.at(back).is_some_and(|found| found.0 == first.0)
+        {
+            position = back;
         }
-        let receipt = Receipt(level as u64);
-        Some(Dispatched { direction, receipt, first: key.0, len: queued.len, ids: queued.ids })
+        queue.next = queue.sorted.at(position).map_or(NONE, |found| found.1);
+        queue.latest_pos = first;
+        let mut ids = SmallVec::new();
+        ids.push(id);
+        let mut part = others.0;
+        while part != NONE {
+            let (id, next) = self.merged[part as usize];
+            ids.push(id);
+            self.merged[part as usize].1 = self.merged_free;
+            self.merged_free = std::mem::replace(&mut part, next);
+        }
+        if self.last_merge == name {
+            self.last_merge = NONE;
+        }
+        self.release(name);
+        self.waiting -= 1;
+        Dispatched { direction, receipt: Receipt(level as u64), first, len, ids }
+    }
+
+    fn expire(&self, direction: Direction) -> Span {
+        match direction {
+            Direction::Read => self.settings.read_expire,
+            Direction::Write => self.settings.write_expire,
+        }
+    }
+
+    /// Time at which a queued request came.
+    fn started(&self, name: u32) -> Time {
+        let Queued { deadline, direction, .. } = self.requests[name as usize];
+        Time(deadline.0.saturating_sub(self.expire(direction).0))
+    }
+
+    /// Takes a request out of the sorted list.
+    fn sorted_out(&mut self, name: u32) {
+        let Queued { first, level, direction, .. } = self.requests[name as usize];
+        let queue = &mut self.per_prio[level as usize].of[direction as usize];
+        let after = queue.sorted.remove(first.0, name);
+        if queue.next == name {
+            queue.next = queue.sorted.at(after).map_or(NONE, |found| found.1);
+        }
+    }
+
+    /// Puts a request into the sorted list.
+    fn sorted_in(&mut self, name: u32) {
+        let Queued { first, level, direction, .. } = self.requests[name as usize];
+        let queue = &mut self.per_prio[level as usize].of[direction as usize];
+        queue.sorted.insert(queue.sorted.beyond(first.0), first.0, name);
+        queue.comes(&self.requests, name);
+    }
+
+    /// A record for a request.
+    fn record(&mut self, queued: Queued) -> u32 {
+        if self.free == NONE {
+            self.requests.push(queued);
+            return self.requests.len() as u32 - 1;
+        }
+        let name = self.free;
+        let record = &mut self.requests[name as usize];
+        self.free = record.after;
+        *record = queued;
+        name
+    }
+
+    /// Gives a record back.
+    fn release(&mut self, name: u32) {
+        self.requests[name as usize].after = self.free;
+        self.free = name;
+    }
+
+    /// A link of a chain of what was merged.
+    fn part(&mut self, id: u64, next: u32) -> u32 {
+        if self.merged_free == NONE {
+            self.merged.push((id, next));
+            return self.merged.len() as u32 - 1;
+        }
+        let part = self.merged_free;
+        self.merged_free = std::mem::replace(&mut self.merged[part as usize], (id, next)).1;
+        part
+    }
+
+    /// Puts a chain behind all that a request is made of.
+    fn chain(&mut self, name: u32, first: u32, last: u32) {
+        let others = &mut self.requests[name as usize].others;
+        match std::mem::replace(&mut others.1, last) {
+            NONE => others.0 = first,
+            before => self.merged[before as usize].1 = first,
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let (oldest, newest, next) = (NONE, NONE, NONE);
+        Self { sorted: Sorted::default(), oldest, newest, latest_pos: Sectors::ZERO, next }
     }
 }
 
 impl Queue {
-    /// The first one where the last batch ended, or beyond.
-    fn next(&self) -> Option<(Sectors, u64)> {
-        self.sorted.range((self.latest_pos, 0)..).next().map(|(key, _)| *key)
-    }
-
-    fn put(&mut self, key: (Sectors, u64), queued: Queued) {
-        assert!(!queued.ids.is_empty(), "a request is made of requests");
-        if queued.merges {
-            self.ends.insert(key.0 + queued.len, key);
-        }
-        self.fifo.insert((queued.deadline, queued.arrival), key);
-        self.sorted.insert(key, queued);
-    }
-
-    fn take(&mut self, key: (Sectors, u64)) -> Queued {
-        let queued = self.sorted.remove(&key).expect("what is named is queued");
-        let end = key.0 + queued.len;
-        if self.ends.get(&end) == Some(&key) {
-            self.ends.remove(&end);
-        }
-        let listed = self.fifo.remove(&(queued.deadline, queued.arrival));
-        assert_eq!(listed, Some(key), "what is queued is in the FIFO");
-        queued
-    }
-
-    /// Adds a request to the end of a queued one, and the queued one that begins where both end.
-    fn grow_back(
-        &mut self,
-        key: (Sectors, u64),
-        request: &QueuedRequest,
-        max: Sectors,
-    ) -> (Sectors, u64) {
-        let mut queued = self.take(key);
-        queued.len += request.len;
-        queued.ids.push(request.id);
-        let end = key.0 + queued.len;
-        let next = self.sorted.range((end, 0)..=(end, u64::MAX)).next().map(|(key, _)| *key);
-        if let Some(next) = next
-            && self.sorted[&next].merges
-            && queued.len + self.sorted[&next].len <= max
+    /// A request was put into the sorted list.
+    fn comes(&mut self, requests: &[Queued], name: u32) {
+        let first = requests[name as usize].first;
+        if first >= self.latest_pos
+            && (self.next == NONE || first < requests[self.next as usize].first)
         {
-            let next = self.take(next);
-            queued.swallow(next);
+            self.next = name;
         }
-        self.put(key, queued);
-        key
     }
 
-    /// Adds a request before a queued one, and both to the one that ends where they begin.
-    fn grow_front(
-        &mut self,
-        key: (Sectors, u64),
-        request: &QueuedRequest,
-        max: Sectors,
-    ) -> (Sectors, u64) {
-        let mut queued = self.take(key);
-        queued.len += request.len;
-        queued.ids.insert(0, request.id);
-        let mut key = (request.first, key.1);
-        if let Some(before) = self.ends.get(&request.first).copied()
-            && self.sorted[&before].len + queued.len <= max
-        {
-            let mut first = self.take(before);
-            first.swallow(queued);
-            (key, queued) = (before, first);
+    /// Puts a request behind those whose deadline is not later: as a rule behind all.
+    fn append(&mut self, requests: &mut [Queued], name: u32) {
+        let deadline = requests[name as usize].deadline;
+        let (mut before, mut after) = (self.newest, NONE);
+        while before != NONE && requests[before as usize].deadline > deadline {
+            (before, after) = (requests[before as usize].before, before);
         }
-        self.put(key, queued);
-        key
+        let record = &mut requests[name as usize];
+        (record.before, record.after) = (before, after);
+        self.join_links(requests, before, name);
+        self.join_links(requests, name, after);
+    }
+
+    fn unlink(&mut self, requests: &mut [Queued], name: u32) {
+        let Queued { before, after, .. } = requests[name as usize];
+        self.join_links(requests, before, after);
+    }
+
+    /// Puts a request where another one was.
+    fn replace(&mut self, requests: &mut [Queued], old: u32, new: u32) {
+        let Queued { before, after, .. } = requests[old as usize];
+        self.join_links(requests, before, new);
+        self.join_links(requests, new, after);
+    }
+
+    /// Makes two neighbours in the FIFO; `NONE` is either end of it.
+    fn join_links(&mut self, requests: &mut [Queued], before: u32, after: u32) {
+        match before {
+            NONE => self.oldest = after,
+            before => requests[before as usize].after = after,
+        }
+        match after {
+            NONE => self.newest = before,
+            after => requests[after as usize].before = before,
+        }
     }
 }
 
-impl Queued {
-    /// Takes over what follows, and its place in the FIFO if that is better.
-    fn swallow(&mut self, next: Self) {
-        assert!(self.merges && next.merges, "both may be merged");
-        self.len += next.len;
-        self.ids.extend(next.ids);
-        if next.deadline < self.deadline {
-            (self.deadline, self.arrival) = (next.deadline, next.arrival);
-        }
-    }
+/// How a new request becomes a part of a queued one, by name.
+#[derive(Clone, Copy, Debug)]
+enum Merge {
+    /// At its end.
+    Back(u32),
+    /// Before it.
+    Front(u32),
 }
+
+/// No request.
+const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
-mod tests {
-    use weft_units::Span;
-
-    use super::*;
-    use crate::contract::input::{Attr, Class};
-
-    const MAX: Sectors = Sectors(1024);
-
-    fn request(id: u64, direction: Direction, first: u64, len: u64) -> QueuedRequest {
-        let (first, len) = (Sectors(first), Sectors(len));
-        QueuedRequest { id, direction, attr: Attr::NONE, first, len, merges: true }
-    }
-
-    fn at(millis: u64) -> Time {
-        Time(0) + Span::millis(millis)
-    }
-
-    /// Dispatches everything and names it by direction and place.
-    fn drain(queue: &mut MqDeadline, now: Time) -> Vec<(Direction, u64)> {
-        std::iter::from_fn(|| queue.dispatch(now))
-            .map(|next| (next.direction, next.first.0))
-            .collect()
-    }
-
-    /// Lengths of the runs of one direction.
-    fn runs(order: &[(Direction, u64)]) -> Vec<(Direction, usize)> {
-        order.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.len())).collect()
-    }
-
-    fn backlogged(settings: MqDeadlineKnobs, count: u64, gap: u64) -> MqDeadline {
-        let mut queue = MqDeadline::new(settings, MAX);
-        for i in 0..count {
-            queue.insert(&request(i, Direction::Read, 1000 + gap * i, 4), at(0));
-            queue.insert(&request(100 + i, Direction::Write, 5000 + gap * i, 4), at(0));
-        }
-        queue
-    }
-
-    use Direction::{Read as R, Write as W};
-
-    #[test]
-    fn d1_and_d2_batches_alternate_as_in_linux() {
-        let order = drain(&mut backlogged(MqDeadlineKnobs::default(), 40, 8), at(1));
-        assert_eq!(runs(&order), [(W, 16), (R, 32), (W, 16), (R, 8), (W, 8)]);
-        let settings = MqDeadlineKnobs { fifo_batch: 4, ..MqDeadlineKnobs::default() };
-        let order = drain(&mut backlogged(settings, 20, 8), at(1));
-        let expected = [(W, 4), (R, 8), (W, 4), (R, 8), (W, 4), (R, 4), (W, 8)];
-        assert_eq!(runs(&order), expected);
-    }
-
-    #[test]
-    fn d4_writes_first_when_they_may_not_starve() {
-        let settings = MqDeadlineKnobs { writes_starved: 0, ..MqDeadlineKnobs::default() };
-        let order = drain(&mut backlogged(settings, 20, 8), at(1));
-        assert_eq!(runs(&order), [(W, 20), (R, 20)]);
-    }
-
-    #[test]
-    fn d5_batches_of_one() {
-        let settings = MqDeadlineKnobs { fifo_batch: 1, ..MqDeadlineKnobs::default() };
-        let mut queue = MqDeadline::new(settings, MAX);
-        for i in 0..4 {
-            queue.insert(&request(i, R, 100 + 8 * i, 4), at(0));
-            queue.insert(&request(10 + i, W, 500 + 8 * i, 4), at(0));
-        }
-        let expected =
-            [(W, 500), (R, 100), (R, 108), (W, 508), (R, 116), (R, 124), (W, 516), (W, 524)];
-        assert_eq!(drain(&mut queue, at(1)), expected);
-    }
-
-    #[test]
-    fn d6_and_d7_late_ones_go_first_and_the_sweep_is_one_way() {
-        let settings = MqDeadlineKnobs { fifo_batch: 4, ..MqDeadlineKnobs::default() };
-        let mut queue = MqDeadline::new(settings, MAX);
-        queue.insert(&request(0, R, 900, 4), at(0));
-        for i in 0..12 {
-            queue.insert(&request(1 + i, R, 100 + 8 * i, 4), at(100));
-        }
-        // The instance begins with writes, so the first batch is chosen from the start.
-        let order: Vec<u64> = (0..13)
-            .map(|n| queue.dispatch(at(496 + n)).expect("thirteen are queued").first.0)
-            .collect();
-        assert_eq!(order[..6], [100, 108, 116, 124, 900, 132]);
-        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
-        for (id, first) in [(0, 6000), (1, 300), (2, 100), (3, 200), (4, 7000)] {
-            queue.insert(&request(id, R, first, 4), at(id));
-        }
-        queue.per_prio[1].of[0].latest_pos = Sectors(5000);
-        let order: Vec<u64> = drain(&mut queue, at(5)).iter().map(|next| next.1).collect();
-        assert_eq!(order, [6000, 7000, 300, 100, 200]);
-    }
-
-    #[test]
-    fn d9_classes_are_strict_until_somebody_waited_too_long() {
-        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
-        let attr = Attr { class: Class::RealTime(0), ..Attr::NONE };
-        let real_time = QueuedRequest { attr, ..request(1, R, 0, 4) };
-        queue.insert(&real_time, at(0));
-        queue.insert(&request(2, R, 100, 4), at(0));
-        assert_eq!(queue.dispatch(at(1)).map(|next| next.ids[0]), Some(1));
-        assert_eq!(queue.dispatch(at(1)), None, "the real-time one is at the member");
-        assert_eq!(queue.dispatch(at(10_001)).map(|next| next.ids[0]), Some(2), "10 s are over");
-        queue.insert(&request(3, R, 100, 4), at(10_001));
-        assert_eq!(queue.dispatch(at(10_002)), None);
-        queue.completed(Receipt(IoPriority::RealTime as u64));
-        assert_eq!(queue.dispatch(at(10_002)).map(|next| next.ids[0]), Some(3));
-    }
-
-    #[test]
-    fn neighbours_become_one_request_up_to_the_limit() {
-        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(24));
-        assert!(!queue.insert(&request(1, W, 100, 8), at(0)));
-        assert!(!queue.insert(&request(2, W, 116, 8), at(1)));
-        assert!(queue.insert(&request(3, W, 108, 8), at(2)), "fills the gap between both");
-        assert!(!queue.insert(&request(4, W, 124, 8), at(3)), "would be too large");
-        let next = queue.dispatch(at(4)).unwrap();
-        assert_eq!(
-            (next.first, next.len, next.ids.as_slice()),
-            (Sectors(100), Sectors(24), &[1, 3, 2][..])
-        );
-        assert_eq!(queue.dispatch(at(4)).unwrap().ids.as_slice(), [4]);
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn d10_and_d11_front_merges_move_a_request_and_keep_the_better_place() {
-        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
-        queue.insert(&request(1, R, 1008, 8), at(0));
-        assert!(queue.insert(&request(2, R, 1000, 8), at(5)));
-        let next = queue.dispatch(at(6)).unwrap();
-        assert_eq!((next.first, next.len), (Sectors(1000), Sectors(16)));
-        let settings = MqDeadlineKnobs { front_merges: false, ..MqDeadlineKnobs::default() };
-        let mut queue = MqDeadline::new(settings, MAX);
-        queue.insert(&request(1, R, 1008, 8), at(0));
-        assert!(queue.insert(&request(2, R, 1000, 8), at(0)), "the last one is asked all the same");
-        queue.insert(&request(3, R, 5000, 8), at(0));
-        assert!(!queue.insert(&request(4, R, 992, 8), at(0)), "another one was in between");
-        // The earlier expiry of two that are merged counts for both.
-        let settings = MqDeadlineKnobs { fifo_batch: 1, ..MqDeadlineKnobs::default() };
-        let mut queue = MqDeadline::new(settings, MAX);
-        queue.insert(&request(1, R, 0, 8), at(100));
-        queue.insert(&request(2, R, 2016, 8), at(0));
-        queue.insert(&request(3, R, 2000, 8), at(200));
-        assert!(queue.insert(&request(4, R, 2008, 8), at(300)));
-        queue.per_prio[1].of[0].latest_pos = Sectors(0);
-        let next = queue.dispatch(at(501)).unwrap();
-        assert_eq!((next.first, next.len), (Sectors(2000), Sectors(24)), "late since 500 ms");
-    }
-
-    #[test]
-    fn nothing_is_lost_and_nothing_comes_twice() {
-        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(64));
-        let (mut random, mut seen) = (1u64, Vec::new());
-        for id in 0..5000u64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let direction = if random >> 63 == 0 { R } else { W };
-            let mut next = request(id, direction, (random >> 40) % 4096 * 4, 4);
-            next.merges = id % 7 != 0;
-            queue.insert(&next, at(id));
-            if id % 3 == 0
-                && let Some(next) = queue.dispatch(at(id))
-            {
-                queue.completed(next.receipt);
-                assert_eq!(next.len.0, 4 * next.ids.len() as u64);
-                seen.extend(next.ids);
-            }
-        }
-        while let Some(next) = queue.dispatch(at(9999)) {
-            queue.completed(next.receipt);
-            seen.extend(next.ids);
-        }
-        seen.sort_unstable();
-        assert!(seen.iter().copied().eq(0..5000));
-        assert_eq!(queue.per_prio[1].queued, 0);
-        assert!(queue.per_prio[1].of.iter().all(|of| of.ends.is_empty() && of.fifo.is_empty()));
-    }
-}
+mod replay;
+#[cfg(test)]
+mod tests;

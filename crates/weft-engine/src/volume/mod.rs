@@ -232,7 +232,7 @@ impl Volume {
             assert!(member.in_flight >= outstanding.requests, "a member answers what it was sent");
             member.in_flight -= outstanding.requests;
             if outstanding.at_member && !forgotten {
-                member.queue.ended(outstanding.scheduled, out.now);
+                member.queue.ended(outstanding.scheduled, outstanding.write, out.now);
             }
             if outstanding.write && !outstanding.fua && !forgets_metadata {
                 member.unflushed.wrote();

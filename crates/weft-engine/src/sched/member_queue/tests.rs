@@ -1,6 +1,7 @@
 //! Tests of a member's queue: merging, sorting, depth, expiry, plug, what passes the scheduler by.
 
 use weft_units::Bytes;
+use weft_units::rng::Rng;
 
 use super::*;
 use crate::contract::frame::Frame;
@@ -11,7 +12,17 @@ const MQ: SchedulerKind = SchedulerKind::MqDeadline;
 
 fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     let (mq_deadline, max) = (MqDeadlineKnobs::default(), Sectors(1024));
-    QueueSettings { scheduler, bfq: BfqKnobs::default(), mq_deadline, max, depth, plugs: false }
+    QueueSettings {
+        scheduler,
+        bfq: BfqKnobs::default(),
+        mq_deadline,
+        max,
+        nomerges: NoMerges::Allowed,
+        depth,
+        nr_requests: 0,
+        rotational: None,
+        plugs: false,
+    }
 }
 
 /// A queue, and what was sent: where each command begins, its sectors, and whose requests it has.
@@ -21,7 +32,8 @@ struct Bench {
     turn: u64,
     asked: u32,
     sent: Vec<(u64, u64, Vec<u32>)>,
-    at_member: Vec<Option<Receipt>>,
+    /// What the member has: whether it is a write, and the scheduler's name for it.
+    at_member: Vec<(bool, Option<Receipt>)>,
 }
 
 impl Bench {
@@ -85,22 +97,34 @@ impl Bench {
             };
             self.sent.push((at, len, command.owners.to_vec()));
             if command.takes_room {
-                self.at_member.push(command.scheduled);
+                let write = !matches!(command.op, MemberOp::Read { .. });
+                self.at_member.push((write, command.scheduled));
             }
         }
     }
 
     /// The member ends the first command that it has.
     fn end_one(&mut self) {
-        let scheduled = self.at_member.remove(0);
-        self.queue.ended(scheduled, self.now);
+        let (write, scheduled) = self.at_member.remove(0);
+        self.queue.ended(scheduled, write, self.now);
         self.run();
+    }
+
+    /// Another scheduler or other settings, while the member has commands.
+    fn configure(&mut self, settings: QueueSettings) {
+        self.at_member.iter_mut().for_each(|(_, scheduled)| *scheduled = None);
+        self.queue.configure(settings, self.at_member.len() as u32);
     }
 
     fn drain(&mut self) {
         while !self.at_member.is_empty() {
             self.end_one();
         }
+    }
+
+    /// Requests that wait in the scheduler.
+    fn in_scheduler(&self) -> usize {
+        self.queue.scheduler.waiting()
     }
 
     fn places(&self) -> Vec<u64> {
@@ -152,6 +176,7 @@ fn a_scheduler_has_something_to_choose_from_though_the_depth_is_not_known() {
     }
     bench.end_turn(true);
     assert_eq!(bench.sent.len(), DEPTH_UNKNOWN as usize);
+    assert_eq!(bench.in_scheduler(), DEPTH_UNKNOWN as usize, "twice the depth have tokens");
     bench.drain();
     assert_eq!(bench.sent.len(), 100);
 }
@@ -317,8 +342,7 @@ fn what_waits_survives_another_scheduler_and_is_counted_right() {
     bench.end_turn(true);
     let after = [settings(SchedulerKind::None, 1), settings(MQ, 2), settings(MQ, 0)];
     for settings in after {
-        bench.at_member.fill(None);
-        bench.queue.configure(settings, bench.at_member.len() as u32);
+        bench.configure(settings);
         bench.end_one();
     }
     bench.drain();
@@ -355,6 +379,163 @@ fn what_is_taken_out_is_whole_and_can_be_put_back() {
     assert_eq!(bench.places(), [u64::MAX, 0, 80, 240]);
 }
 
+/// Of eight reads and eight writes, in turns and far apart: those that have a token.
+fn with_token(nr_requests: u32, async_depth: u32) -> Bench {
+    let mut one = QueueSettings { nr_requests, ..settings(MQ, 1) };
+    one.mq_deadline.async_depth = async_depth;
+    let mut bench = Bench::new(one);
+    for number in 0..16 {
+        bench.ask(number % 2 == 1, number * 800);
+        bench.end_turn(false);
+    }
+    bench
+}
+
+#[test]
+fn nr_requests_bounds_the_scheduler_and_the_rest_follows_in_order_of_arrival() {
+    // The member has one of them.
+    for (nr_requests, scheduled) in [(4, 3), (9, 8), (16, 15), (64, 15), (0, 1)] {
+        let mut bench = with_token(nr_requests, 0);
+        assert_eq!(bench.in_scheduler(), scheduled, "{nr_requests}");
+        assert!(!bench.queue.is_empty() && bench.queue.waiting().count() == 15);
+        bench.drain();
+        let mut owners: Vec<u32> = bench.sent.iter().flat_map(|sent| sent.2.clone()).collect();
+        if nr_requests == 4 {
+            // Each end lets one more in, so that nobody is passed by more than three times.
+            let late = owners.iter().enumerate().map(|(at, owner)| at.abs_diff(*owner as usize));
+            assert!(late.max() <= Some(4), "{owners:?}");
+        }
+        owners.sort_unstable();
+        assert!(owners.iter().copied().eq(0..16), "{nr_requests}");
+        assert_eq!((bench.queue.tokens.queued, bench.queue.tokens.sent), ([0, 0], [0, 0]));
+    }
+}
+
+#[test]
+fn statement_d13_writes_hold_no_more_than_async_depth_and_reads_find_the_rest() {
+    for async_depth in [1, 4, 7] {
+        let mut bench = with_token(64, async_depth);
+        let most = |bench: &Bench| {
+            let Tokens { queued, sent, .. } = bench.queue.tokens;
+            (queued[1] + sent[1], queued[0] + sent[0])
+        };
+        assert_eq!(most(&bench), (async_depth, 8), "every read has a token");
+        while !bench.at_member.is_empty() {
+            bench.end_one();
+            assert!(most(&bench).0 <= async_depth);
+        }
+        assert_eq!(bench.sent.len(), 16);
+    }
+    // The twin: without it all writes have one.
+    assert_eq!(with_token(64, 0).queue.tokens.queued[1], 8);
+}
+
+#[test]
+fn a_request_without_a_token_still_becomes_a_part_of_a_queued_one() {
+    let mut bench = with_token(4, 0);
+    let before = bench.queue.waiting().count();
+    bench.ask(false, 1608);
+    bench.end_turn(true);
+    assert_eq!((bench.in_scheduler(), bench.queue.waiting().count()), (3, before + 1));
+    bench.drain();
+    assert_eq!(bench.sent.iter().find(|sent| sent.0 == 1600), Some(&(1600, 16, vec![2, 16])));
+}
+
+#[test]
+fn without_a_scheduler_nr_requests_is_a_depth() {
+    let mut bench =
+        Bench::new(QueueSettings { nr_requests: 4, ..settings(SchedulerKind::None, 0) });
+    (0..9).for_each(|number| assert!(!bench.write(number * 80)));
+    bench.end_turn(true);
+    assert_eq!(bench.at_member.len(), 4);
+    bench.drain();
+    assert_eq!(bench.sent.len(), 9);
+}
+
+/// Merging within a turn: the smaller of what the array and the member allow, nothing by `nomerges`.
+#[test]
+fn a_queue_limits_what_a_turn_merges() {
+    let largest = |max, nomerges| {
+        let mut queue = MemberQueue::<u32>::new(DeviceTraits::default());
+        queue.configure(QueueSettings { max: Sectors(max), nomerges, ..settings(MQ, 1) }, 0);
+        let kind = MergeKind { fua: false, stripes: true, attr: Attr::NONE };
+        let (sector, bytes, max) = (Sectors(0), Bytes(4096), Bytes::kib(512));
+        queue.limited(&MemberRequest { write: true, sector, bytes, max, kind }).max
+    };
+    assert_eq!(largest(4096, NoMerges::Allowed), Bytes::kib(512));
+    assert_eq!(largest(64, NoMerges::LastOnly), Bytes::kib(32));
+    assert_eq!(largest(64, NoMerges::Never), Bytes::ZERO);
+}
+
+/// What a sender sees that waits for its writes, flushes, waits for the flush, and goes on, while
+/// schedulers change under it: what is wrong, or how often they were changed with requests waiting.
+fn switch_under_flushes(seed: u64, planted: Planted) -> Result<usize, String> {
+    let mut random = Rng::new(seed);
+    let kinds = SchedulerKind::ALL;
+    let mut bench = Bench::new(settings(MQ, 2));
+    let mut changes = 0;
+    for epoch in 0..12u64 {
+        let first = bench.asked;
+        for _ in 0..4 + random.below(12) {
+            let at = epoch * 10_000 + random.below(512) * 8;
+            bench.ask(random.percent(60), at);
+            bench.end_turn(random.percent(50));
+            if random.percent(30) {
+                changes += usize::from(!bench.queue.is_empty());
+                let nr_requests = random.pick(&[0, 4, 64]);
+                let depth = 1 + random.below(4) as u32;
+                let settings = settings(random.pick(&kinds), depth);
+                match planted {
+                    Planted::SwitchLosesOne if !bench.queue.is_empty() => {
+                        bench.queue.take_waiting().pop();
+                    }
+                    Planted::SwitchSendsTwice => {
+                        let twice = bench.queue.waiting().next().cloned();
+                        twice.into_iter().for_each(|request| bench.queue.put_back(request));
+                    }
+                    _ => {}
+                }
+                bench.configure(QueueSettings { nr_requests, ..settings });
+                bench.run();
+            }
+            if random.percent(30) && !bench.at_member.is_empty() {
+                bench.end_one();
+            }
+        }
+        if planted != Planted::FlushNotWaitedFor {
+            bench.drain();
+        }
+        bench.stage(MemberOp::Flush);
+        bench.end_turn(true);
+        if planted != Planted::FlushNotWaitedFor {
+            bench.drain();
+        }
+        let sent = bench.sent.iter().flat_map(|sent| sent.2.clone());
+        let mut since: Vec<u32> = sent.filter(|owner| *owner >= first).collect();
+        if bench.sent.last().is_none_or(|last| last.0 != u64::MAX) {
+            return Err(format!("epoch {epoch}: something is sent after its flush"));
+        }
+        since.sort_unstable();
+        if !since.iter().copied().eq(first..bench.asked) {
+            return Err(format!("epoch {epoch}: {} of {}", since.len(), bench.asked - first));
+        }
+    }
+    Ok(changes)
+}
+
+#[test]
+fn statement_x4_another_scheduler_under_load_loses_doubles_and_reorders_nothing() {
+    let changes: usize = (0..60)
+        .map(|seed| switch_under_flushes(seed, Planted::Nothing).unwrap_or_else(|e| panic!("{e}")))
+        .sum();
+    assert!(changes > 500, "{changes} changes with requests waiting");
+    let wrong = [Planted::SwitchLosesOne, Planted::SwitchSendsTwice, Planted::FlushNotWaitedFor];
+    for planted in wrong {
+        let found = (0..60).filter(|seed| switch_under_flushes(*seed, planted).is_err()).count();
+        assert!(found >= 50, "{planted:?} was found {found} times in 60");
+    }
+}
+
 /// What is done wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
@@ -363,6 +544,12 @@ enum Planted {
     EndNotTold,
     /// A request that was taken out is not put back.
     NotPutBack,
+    /// The sender flushes while its writes wait or are at the member.
+    FlushNotWaitedFor,
+    /// Another scheduler does not get all that waits.
+    SwitchLosesOne,
+    /// Another scheduler gets a request that waits twice.
+    SwitchSendsTwice,
 }
 
 /// Requests at random, ended at random, under settings that change; what is wrong, or how many
@@ -406,9 +593,11 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
         // A smaller depth holds from the next command on.
         if below(40) == 0 && bench.at_member.is_empty() {
             depth = 1 + below(4) as u32;
+            let nr_requests = [0, 0, 4, 9][below(4) as usize];
             let plugs = below(2) == 0;
             let scheduler = if below(3) == 0 { SchedulerKind::None } else { MQ };
-            bench.queue.configure(QueueSettings { plugs, ..settings(scheduler, depth) }, 0);
+            let settings = settings(scheduler, depth);
+            bench.queue.configure(QueueSettings { plugs, nr_requests, ..settings }, 0);
         }
     }
     bench.end_turn(true);
