@@ -1,4 +1,4 @@
-//! Members of a running volume by name, as `fail` and `remove` take them.
+//! Members of a running volume by name, as `fail`, `remove`, `set` and `get` take them.
 //!
 //! A member is named by the path that it was opened by, by its file name when no other member has
 //! that name, or by its device number, which is its own.
@@ -57,13 +57,23 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
+/// The members that arguments name.
+///
+/// # Errors
+/// A name fits no member or several.
+pub(crate) fn all(target: &mut Target, arguments: &[String]) -> Result<Vec<Named>, Failure> {
+    let status = target.status()?;
+    let volume = only_volume(&target.name, &status)?;
+    arguments.iter().map(|argument| one(&target.name, volume, argument)).collect()
+}
+
 /// A member that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+pub(crate) struct Named {
     /// For people.
-    label: String,
+    pub(crate) label: String,
     /// For the server, which knows members of one label apart by it.
-    index: String,
+    pub(crate) index: String,
 }
 
 /// The member that an argument names.

@@ -72,6 +72,13 @@ pub enum Command {
         /// Name and value.
         knobs: Vec<(String, String)>,
     },
+    /// Change knobs of the queues of some members, one knob after the other.
+    SetQueues {
+        /// Labels or indices of the members.
+        members: Vec<String>,
+        /// Name and value.
+        knobs: Vec<(String, String)>,
+    },
     /// Everything there is to know.
     Status,
     /// Finish, flush, mark clean and end the server. Answered when that is done.
@@ -99,9 +106,23 @@ pub struct Response {
     /// Names and values of knobs, answer to `get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<(String, String)>,
+    /// Members whose queues have other values than the volume, answer to `get`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueKnobs>,
     /// State of the server, answer to `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+}
+
+/// Knobs of the queue of a member that are not those of the volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueKnobs {
+    /// Number of the member within the server.
+    pub index: u16,
+    /// The path it was opened by.
+    pub label: String,
+    /// Name and value of each knob that differs.
+    pub knobs: Vec<(String, String)>,
 }
 
 /// Reasons why a command was not done.
@@ -487,6 +508,13 @@ mod tests {
             (
                 Command::Set { knobs: vec![("rmw_level".into(), "1".into())] },
                 r#"{"v":2,"cmd":"set","knobs":[["rmw_level","1"]]}"#,
+            ),
+            (
+                Command::SetQueues {
+                    members: vec!["0".into()],
+                    knobs: vec![("scheduler".into(), "none".into())],
+                },
+                r#"{"v":2,"cmd":"set_queues","members":["0"],"knobs":[["scheduler","none"]]}"#,
             ),
         ];
         for (command, line) in cases {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_engine::Attr;
-use weft_engine::knobs::MqDeadlineKnobs;
+use weft_engine::knobs::{MqDeadlineKnobs, NoMerges};
 use weft_engine::sched::mq_deadline::MqDeadline;
 use weft_engine::sched::{Direction, QueuedRequest};
 use weft_nbd::{ClientConnection, ClientEvent, Op, ServerConnection, ServerEvent};
@@ -34,7 +34,7 @@ fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
 
 /// A request through mq-deadline, with 32 queued: inserted, dispatched, completed.
 fn scheduler(turn: Duration) -> f64 {
-    let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(1024));
+    let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(1024), NoMerges::Allowed);
     let (mut id, mut rng) = (0u64, Rng::new(1));
     let mut insert = |queue: &mut MqDeadline| {
         id += 1;

@@ -4,15 +4,18 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use weft_engine::knobs::TABLE;
-use weft_export::control::Command;
+use weft_engine::knobs::{Knobs, TABLE};
+use weft_export::control::{Command, Response};
 
 use crate::knobs::BITMAP;
-use crate::outcome::{Exit, Outcome};
+use crate::named_members;
+use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::Target;
 use crate::terminal::{print_json, stdout};
 
 /// Prints knobs of a running volume, and whether it has a write-intent bitmap
+///
+/// Then those of members whose queues have other values. With --member a member's values alone.
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Get {
@@ -20,6 +23,9 @@ pub(crate) struct Get {
     target: String,
     /// Names [default: all, with their meaning]
     knobs: Vec<String>,
+    /// Print the values of this member's queue, by path, file name or device number
+    #[arg(long, value_name = "MEMBER")]
+    member: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -27,11 +33,22 @@ pub(crate) struct Get {
 
 pub(crate) fn run(arguments: &Get) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
-    let knobs = target.ask(Command::Get { knobs: arguments.knobs.clone() })?.knobs;
+    let mut answer = target.ask(Command::Get { knobs: arguments.knobs.clone() })?;
+    if let Some(member) = &arguments.member {
+        of_member(&mut target, member, &mut answer)?;
+    }
+    let Response { knobs, queues, .. } = answer;
     if arguments.json {
-        let values: Map<String, Value> =
-            knobs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
-        print_json(&json!({"schema": "weft.get/1", "volume": target.name, "knobs": values}))?;
+        let of = |knobs: Vec<(String, String)>| -> Map<String, Value> {
+            knobs.into_iter().map(|(name, value)| (name, Value::String(value))).collect()
+        };
+        let mut values = json!({"schema": "weft.get/1", "volume": target.name, "knobs": of(knobs)});
+        if !queues.is_empty() {
+            let queues =
+                queues.into_iter().map(|queue| (queue.label, Value::from(of(queue.knobs))));
+            values["members"] = Value::Object(queues.collect());
+        }
+        print_json(&values)?;
         return Ok(Exit::Done);
     }
     let mut out = stdout();
@@ -54,6 +71,29 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
             }
         }
     }
+    for queue in queues {
+        for (name, value) in queue.knobs {
+            writeln!(out, "{}: {name}={value}", queue.label)?;
+        }
+    }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// Leaves of an answer what the queue of a member goes by.
+fn of_member(target: &mut Target, member: &str, answer: &mut Response) -> Result<(), Failure> {
+    let named = named_members::all(target, &[member.to_owned()])?;
+    let own = answer.queues.iter().find(|queue| named[0].index == queue.index.to_string());
+    let own = own.map(|queue| queue.knobs.clone()).unwrap_or_default();
+    let defaults = Knobs::default();
+    let is_of_queues =
+        |name: &str, value: &str| defaults.parse(name, value).is_ok_and(|knob| knob.is_of_queues());
+    answer.knobs.retain(|(name, value)| is_of_queues(name, value));
+    for (name, value) in own {
+        if let Some(knob) = answer.knobs.iter_mut().find(|knob| knob.0 == name) {
+            knob.1 = value;
+        }
+    }
+    answer.queues.clear();
+    Ok(())
 }

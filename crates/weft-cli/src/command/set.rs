@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 use weft_export::control::Command;
 
+use crate::named_members;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::Target;
 use crate::terminal::print_json;
@@ -14,6 +15,10 @@ use crate::terminal::print_json;
 /// stopped. The bitmap is: bitmap=internal writes one to every member and then names it in the
 /// superblocks, bitmap=none takes it away. Writes go on meanwhile; while a resync, rebuild or check
 /// runs, both are refused, as by mdadm.
+///
+/// Knobs of queues (scheduler, nr_requests and the like) can be set for single members with
+/// --member. A value that is set without it is that of every member, also of those that had their
+/// own.
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Set {
@@ -22,6 +27,9 @@ pub(crate) struct Set {
     /// What to change, as weft get prints it; sizes take K, M, G
     #[arg(value_name = "KNOB=VALUE", required = true)]
     knobs: Vec<String>,
+    /// Change the queue of this member alone, by path, file name or device number; may be repeated
+    #[arg(long = "member", value_name = "MEMBER")]
+    members: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -37,10 +45,18 @@ pub(crate) fn run(arguments: &Set) -> Outcome {
         })
         .collect();
     let mut target = Target::connect(&arguments.target)?;
-    target.ask(Command::Set { knobs: knobs? })?;
+    let knobs = knobs?;
+    let mut values =
+        json!({"schema": "weft.set/1", "volume": target.name, "knobs": arguments.knobs});
+    if arguments.members.is_empty() {
+        target.ask(Command::Set { knobs })?;
+    } else {
+        let members = named_members::all(&mut target, &arguments.members)?;
+        let indices = members.iter().map(|member| member.index.clone()).collect();
+        target.ask(Command::SetQueues { members: indices, knobs })?;
+        values["members"] = members.into_iter().map(|member| member.label).collect();
+    }
     if arguments.json {
-        let values =
-            json!({"schema": "weft.set/1", "volume": target.name, "knobs": arguments.knobs});
         print_json(&values)?;
     }
     Ok(Exit::Done)

@@ -15,6 +15,7 @@ use crate::contract::input::{Account, Attr};
 use crate::contract::member::MemberInfo;
 use crate::contract::member::MemberState;
 use crate::contract::snapshot::{MemberSnapshot, Party};
+use crate::knobs::Knobs;
 use crate::sched::member_queue::MemberQueue;
 
 /// The last attempt to write the superblock of a member in an update: a second one follows the
@@ -72,6 +73,9 @@ pub(crate) struct Member {
     /// Requests that are not answered, whether they wait in its queue or were sent.
     pub(crate) in_flight: u32,
     pub(crate) queue: MemberQueue<Owner>,
+    /// Knobs of its queue, where they are not the volume's. Those that are none of queues mean
+    /// nothing here.
+    pub(crate) knobs: Option<Box<Knobs>>,
     /// Whether what it has outstanding is to be looked at again: it failed, or was sent something
     /// after that, or it stalls and the others may now know what it was asked for.
     pub(crate) to_give_up: bool,
@@ -97,6 +101,7 @@ impl Member {
         Self {
             data_size,
             queue: MemberQueue::new(info.device),
+            knobs: None,
             unflushed: Unflushed::new(info.device.write_cache),
             info,
             data_offset: superblock.as_ref().map_or(Sectors::ZERO, Superblock::data_offset),
@@ -215,6 +220,7 @@ impl Member {
             served: served.filter(|(_, sectors)| *sectors > Sectors::ZERO).collect(),
             corrected: self.counters.corrected,
             in_flight: self.in_flight,
+            queue_knobs: self.knobs.clone(),
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::contract::input::{Attr, ClientRequest, Fault, RequestOp};
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
+use crate::knobs::Knobs;
 use crate::layout::Layout;
 use crate::layout::tolerance::Tolerance;
 use crate::mutant::Mutant;
@@ -505,10 +506,11 @@ impl Array {
     /// `in_flight` says how many requests take room at a member.
     pub(crate) fn set_queues(
         &mut self,
-        settings: QueueSettings,
+        knobs: &Knobs,
         mut in_flight: impl FnMut(MemberIndex) -> u32,
     ) {
         for member in &mut self.members {
+            let settings = QueueSettings::of(member.knobs.as_deref().unwrap_or(knobs));
             if *member.queue.settings() != settings {
                 member.queue.configure(settings, in_flight(member.info.index));
             }

@@ -355,8 +355,16 @@ pub enum Verb {
     SyncAction(SyncAction),
     /// Forget a failed member or a spare, whose file may then be closed.
     Remove(MemberIndex),
-    /// Change a knob.
+    /// Change a knob. One of queues is changed for every member, also where one had its own value.
     Set(Knob),
+    /// Change a knob of the queues of these members alone: of all of them, or of none when one is
+    /// unknown. Refused for knobs that are none of queues.
+    SetQueues {
+        /// The members.
+        members: Box<[MemberIndex]>,
+        /// Knob of queues.
+        knob: Knob,
+    },
     /// Give the array a write-intent bitmap, or take it away; no effect where that is so already.
     /// Refused while a sync runs, and where a member has no room for one.
     SetBitmap(Option<NewBitmap>),

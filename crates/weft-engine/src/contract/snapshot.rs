@@ -231,6 +231,8 @@ pub struct MemberSnapshot {
     pub corrected: u64,
     /// Requests outstanding.
     pub in_flight: u32,
+    /// Knobs of its queue, where they are not those of the volume.
+    pub queue_knobs: Option<Box<Knobs>>,
 }
 
 /// Stripes of a stripe cache by state, at one moment.

@@ -183,7 +183,8 @@ impl Knob {
     pub const fn is_of_queues(self) -> bool {
         matches!(
             self,
-            Self::BackSeekMax(_)
+            Self::AsyncDepth(_)
+                | Self::BackSeekMax(_)
                 | Self::BackSeekPenalty(_)
                 | Self::Fairness(_)
                 | Self::FifoBatch(_)
@@ -193,9 +194,12 @@ impl Knob {
                 | Self::LowLatency(_)
                 | Self::MaxBudget(_)
                 | Self::MaxSectors(_)
+                | Self::NoMerges(_)
+                | Self::NrRequests(_)
                 | Self::PrioAgingExpire(_)
                 | Self::QueueDepth(_)
                 | Self::ReadExpire(_)
+                | Self::Rotational(_)
                 | Self::Scheduler(_)
                 | Self::SliceIdle(_)
                 | Self::SliceIdleUs(_)
@@ -417,6 +421,30 @@ mod tests {
             assert_eq!(again, knobs, "{}", row.name);
         }
         assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    /// Those that the block layer has, and the depth of a member.
+    #[test]
+    fn knobs_of_queues_are_known_as_such() {
+        let knobs = Knobs::default();
+        for row in TABLE {
+            let knob = knobs.parse(row.name, &knobs.show(row.name).unwrap()).unwrap();
+            let expected = row.origin.starts_with("block queue") || row.name == "queue_depth";
+            assert_eq!(knob.is_of_queues(), expected, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn tokens_of_a_queue_have_the_kernels_range() {
+        let knobs = Knobs::md();
+        for (value, taken) in
+            [("0", true), ("1", false), ("3", false), ("4", true), ("2048", true), ("2049", false)]
+        {
+            assert_eq!(knobs.parse("nr_requests", value).is_ok(), taken, "{value}");
+        }
+        for (name, value) in [("nomerges", "3"), ("rotational", "2"), ("async_depth", "-1")] {
+            assert!(knobs.parse(name, value).is_err(), "{name}={value}");
+        }
     }
 
     #[test]

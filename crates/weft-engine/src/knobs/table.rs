@@ -29,14 +29,6 @@ pub struct KnobRow {
     pub(super) show: fn(&Knobs) -> String,
 }
 
-impl KnobRow {
-    /// Whether the knob is one of members' queues, which may differ from member to member.
-    #[must_use]
-    pub fn is_of_queue(&self) -> bool {
-        self.origin.starts_with("block queue") || self.name == "queue_depth"
-    }
-}
-
 /// The table, in alphabetical order.
 pub const TABLE: &[KnobRow] = &[
     KnobRow {

@@ -4,7 +4,7 @@
 //! a procedure of its own.
 
 use weft_ondisk::NewBitmap;
-use weft_units::ClientId;
+use weft_units::{ClientId, MemberIndex};
 
 use super::Volume;
 use crate::array::member::Member;
@@ -79,6 +79,7 @@ impl Volume {
                 Some(position) => self.array.remove(position).map(|()| self.recorded()),
             },
             Verb::Set(knob) => self.set(*knob, out),
+            Verb::SetQueues { members, knob } => self.set_queues_of(members, *knob, out),
             Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),
             Verb::Stop => {
                 self.stopping = true;
@@ -102,7 +103,46 @@ impl Volume {
 
     /// Sets the queues of the members as the knobs say.
     fn set_queues(&mut self, out: &mut Outbox) {
-        self.array.set_queues(QueueSettings::of(&self.knobs), |member| out.unschedule(member));
+        self.array.set_queues(&self.knobs, |member| out.unschedule(member));
+    }
+
+    /// Sets a knob of the queues of some members.
+    fn set_queues_of(
+        &mut self,
+        members: &[MemberIndex],
+        knob: Knob,
+        out: &mut Outbox,
+    ) -> Result<Option<Until>, ReplyError> {
+        if !knob.is_of_queues() {
+            return Err(ReplyError::Invalid(
+                "this knob is the volume's, and not of a member's queue",
+            ));
+        }
+        let position = |member| self.array.position_of(member);
+        let positions: Option<Vec<usize>> = members.iter().copied().map(position).collect();
+        for position in positions.ok_or(ReplyError::Invalid("no such member"))? {
+            let own = &mut self.array.members[position].knobs;
+            let mut knobs = own.as_deref().copied().unwrap_or(self.knobs);
+            knobs.set(knob);
+            *own = (QueueSettings::of(&knobs) != QueueSettings::of(&self.knobs))
+                .then(|| Box::new(knobs));
+        }
+        self.set_queues(out);
+        Ok(None)
+    }
+
+    /// Puts one knob's new value in: for every member, also where one had its own.
+    fn put(&mut self, knob: Knob, out: &mut Outbox) {
+        self.knobs.set(knob);
+        for member in &mut self.array.members {
+            if let Some(own) = &mut member.knobs {
+                own.set(knob);
+                if QueueSettings::of(own) == QueueSettings::of(&self.knobs) {
+                    member.knobs = None;
+                }
+            }
+        }
+        self.set_queues(out);
     }
 
     /// State that waits until a change is on the members.
@@ -114,12 +154,11 @@ impl Volume {
         let mut knobs = self.knobs;
         knobs.set(knob);
         // The present value is taken at any time.
-        if knobs == self.knobs {
+        if knobs == self.knobs && !knob.is_of_queues() {
             return Ok(None);
         }
         if !self.raid.sets_when_quiet(knob) {
-            self.knobs.set(knob);
-            self.set_queues(out);
+            self.put(knob, out);
             return Ok(None);
         }
         let unanswered =
@@ -153,8 +192,7 @@ impl Volume {
         if self.may_set()
             && let Some(knob) = self.quiescing.take()
         {
-            self.knobs.set(knob);
-            self.set_queues(out);
+            self.put(knob, out);
             self.raid.apply(knob, &self.array, &self.knobs);
         }
     }

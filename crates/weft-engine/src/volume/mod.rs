@@ -43,7 +43,6 @@ use crate::contract::turn::Congestion;
 use crate::knobs::{Knob, Knobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
 use crate::raid::{Answer, Cx, Personality, StripeMemory};
-use crate::sched::member_queue::QueueSettings;
 
 /// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
@@ -93,7 +92,7 @@ impl Volume {
         now: Time,
     ) -> Self {
         let mut array = Array::new(id, &config.source, epoch_secs, now);
-        array.set_queues(QueueSettings::of(&config.knobs), |_| 0);
+        array.set_queues(&config.knobs, |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
         let raid = Personality::new(id, memory, config);
         Self {

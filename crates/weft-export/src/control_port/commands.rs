@@ -2,9 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use weft_engine::knobs::TABLE;
+use weft_engine::knobs::{Knob, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb, VolumeSnapshot,
+    BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
+    VolumeSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
@@ -13,7 +14,7 @@ use weft_units::{MemberIndex, VolumeId};
 
 use super::Step;
 use crate::control::{
-    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, Response, WrongMember,
+    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, QueueKnobs, Response, WrongMember,
 };
 
 /// Sends a step's command to the engine; returns its verb and the step that waits for the answer.
@@ -32,19 +33,37 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
         Step::Set(name, value) if name == BITMAP => {
             Ok((Verb::SetBitmap(bitmap_to_set(&value)?), Step::SetBitmap))
         }
-        Step::Set(name, value) => {
-            // The volume's present knobs; ranges depend on them. All volumes share their names.
-            let snapshot = cx.driver.snapshot();
-            let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
-            let knob = knobs.unwrap_or_default().parse(&name, &value);
-            let knob = knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))?;
-            Ok((Verb::Set(knob), Step::Waiting))
+        Step::Set(name, value) => Ok((Verb::Set(knob_to_set(cx, &name, &value)?), Step::Waiting)),
+        Step::SetQueues(_, name, _) if name == BITMAP => {
+            let text = format!("{name}: of the whole array; it is set without --member");
+            Err(refusal(FailureKind::Usage, text))
+        }
+        Step::SetQueues(members, name, value) => {
+            let knob = knob_to_set(cx, &name, &value)?;
+            if !knob.is_of_queues() {
+                let text = format!(
+                    "{name}: of the whole volume, not of a member's queue; it is set without --member"
+                );
+                return Err(refusal(FailureKind::Usage, text));
+            }
+            let members = members.iter().map(|member| member_of(cx, member));
+            let members = members.collect::<Result<_, _>>()?;
+            Ok((Verb::SetQueues { members, knob }, Step::Waiting))
         }
         Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
         Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop | Step::Waiting => {
             Err(refusal(FailureKind::Failed, "internal: not a first step"))
         }
     }
+}
+
+/// A knob's new value, in the range that it has now.
+fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob, Box<Response>> {
+    // The volume's present knobs; ranges depend on them. All volumes share their names.
+    let snapshot = cx.driver.snapshot();
+    let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
+    let knob = knobs.unwrap_or_default().parse(name, value);
+    knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))
 }
 
 /// What is set and shown beside the knobs: whether the array has a write-intent bitmap.
@@ -165,7 +184,22 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
             }
         }
     }
-    Response { knobs: found, ..Response::done() }
+    let members = volume.map(|volume| volume.members.as_slice()).unwrap_or_default();
+    let asked: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    let queues = members.iter().filter_map(|member| queue_knobs(member, &knobs, &asked)).collect();
+    Response { knobs: found, queues, ..Response::done() }
+}
+
+/// The knobs of these names by which the queue of a member differs from the volume.
+fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option<QueueKnobs> {
+    let own = member.queue_knobs.as_deref()?;
+    let value = |name: &&str| {
+        let (own, common) = (own.show(name)?, knobs.show(name)?);
+        (own != common).then(|| ((*name).to_owned(), own))
+    };
+    let knobs: Vec<(String, String)> = names.iter().filter_map(value).collect();
+    let (index, label) = (member.member.0, member.label.clone());
+    (!knobs.is_empty()).then_some(QueueKnobs { index, label, knobs })
 }
 
 /// Refusal of another resync or check, with what to do: the engine knows that one runs, people want

@@ -66,6 +66,7 @@ enum Step {
     Remove(String),
     Removing(MemberIndex),
     Set(String, String),
+    SetQueues(Vec<String>, String, String),
     /// Kept until it is answered, as of [`Step::Sync`].
     SetBitmap,
     /// Answered when everything has stopped.
@@ -179,7 +180,7 @@ impl ControlPort {
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),
-            Command::Set { .. } if self.shared.engines > 1 => {
+            Command::Set { .. } | Command::SetQueues { .. } if self.shared.engines > 1 => {
                 let engines = self.shared.engines;
                 return Err(refusal(
                     FailureKind::Refused,
@@ -193,6 +194,10 @@ impl ControlPort {
             Command::Set { knobs } => {
                 knobs.into_iter().map(|(name, value)| Step::Set(name, value)).collect()
             }
+            Command::SetQueues { members, knobs } => knobs
+                .into_iter()
+                .map(|(name, value)| Step::SetQueues(members.clone(), name, value))
+                .collect(),
             Command::Status => Vec::new(),
             Command::Stop => vec![Step::Stop],
             Command::SyncAction { action } => vec![Step::Sync(sync_action(&action)?)],
