@@ -12,12 +12,17 @@
 //! | [`nbd`] | volumes over NBD | nbdkit, the least server |
 //! | [`parity`] | XOR, P+Q, the rebuilding of two strips | ISA-L, scalar kernels |
 //! | [`repeat`] | one thing many times, for a profiler | |
+//! | [`sched`] | a request through each scheduler alone | kernel mq-deadline |
 //!
 //! The command line, the table and the JSON are those of `weft-cli`. The unsafe code is that of
-//! three files: `nbd/memory.rs` (memory without locks), `parity/arena.rs` (huge pages) and
-//! `parity/isal.rs` (a C library that is loaded at run time). No volume of a user is served by it.
+//! tests' `allocations.rs` and three files: `nbd/memory.rs` (memory without locks),
+//! `parity/arena.rs` (huge pages) and `parity/isal.rs` (a C library that is loaded at run time). No
+//! volume of a user is served by it.
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+#[allow(unsafe_code, reason = "an allocator that counts, for tests")]
+mod allocations;
 mod alone;
 pub mod costs;
 pub mod engine;
@@ -28,6 +33,7 @@ pub mod parity;
 mod rebuild;
 pub mod repeat;
 mod rounds;
+pub mod sched;
 mod session;
 mod sheet;
 

@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::{Flags, RequestOp};
 use weft_nbd::{Op, ServerEvent};
 use weft_ondisk::{Level as Raid, Super1};
@@ -18,6 +18,7 @@ use weft_units::{ByteRange, ClientId};
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
+use crate::sched::{Loaded, Pattern, SchedLoad};
 use crate::session::session;
 
 /// Piece of work that can be repeated under a profiler.
@@ -139,6 +140,26 @@ pub static REPETITIONS: &[Repetition] = &[
         run: |count| parity_xor(Level::Avx2, count),
     },
     Repetition {
+        name: "sched-bfq-6",
+        about: "A random 4 KiB read through bfq alone, of 6 processes with four each",
+        run: |count| scheduled(SchedulerKind::Bfq, 6, count),
+    },
+    Repetition {
+        name: "sched-bfq-4096",
+        about: "The same of 4,096 processes",
+        run: |count| scheduled(SchedulerKind::Bfq, 4096, count),
+    },
+    Repetition {
+        name: "sched-mq-deadline-6",
+        about: "A random 4 KiB read through mq-deadline alone, of 6 processes with four each",
+        run: |count| scheduled(SchedulerKind::MqDeadline, 6, count),
+    },
+    Repetition {
+        name: "sched-mq-deadline-4096",
+        about: "The same of 4,096 processes",
+        run: |count| scheduled(SchedulerKind::MqDeadline, 4096, count),
+    },
+    Repetition {
         name: "sim-random-write-tags",
         about: "A 4 KiB write somewhere in a RAID 5 of the fault simulator, with tags for payload",
         run: sim_random_write,
@@ -185,6 +206,18 @@ fn single(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::single(4096, 64)?;
     alone.carry_out(asked, 2000)?;
     measured_part(&mut || alone.carry_out(asked, count))
+}
+
+/// A request through a scheduler, of so many processes with four each, random blocks.
+fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(), BenchError> {
+    let pattern = Pattern::Random;
+    let load = SchedLoad { processes, outstanding: 4, pattern, writes: 0, depth: 32 };
+    let mut loaded = Loaded::new(&Knobs { scheduler, ..Knobs::md() }, load);
+    loaded.run(40_000);
+    measured_part(&mut || {
+        loaded.run(count);
+        Ok(())
+    })
 }
 
 fn assemble(count: u64) -> Result<(), BenchError> {

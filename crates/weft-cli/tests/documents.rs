@@ -27,7 +27,7 @@ fn root() -> PathBuf {
 /// README.md and every page of `docs/` for users.
 fn pages() -> Vec<(PathBuf, String)> {
     let names = ["README.md"].into_iter().map(str::to_owned);
-    let docs = ["reference", "replay", "reproduce", "rescue", "serve", "tune"];
+    let docs = ["reference", "replay", "reproduce", "rescue", "schedulers", "serve", "tune"];
     let paths = names.chain(docs.iter().map(|name| format!("docs/{name}.md")));
     let read =
         |path: String| (root().join(&path), std::fs::read_to_string(root().join(path)).unwrap());
@@ -254,6 +254,11 @@ fn the_page_on_rescue_prints_what_its_commands_print() {
 #[test]
 fn the_page_on_tuning_prints_what_its_commands_print() {
     check("docs/tune.md", 4);
+}
+
+#[test]
+fn the_page_on_schedulers_prints_what_its_commands_print() {
+    check("docs/schedulers.md", 6);
 }
 
 #[test]

@@ -132,6 +132,43 @@ fn bitmap_comes_and_goes(path: &Path, client: &mut Client, content: &[u8]) {
     }
 }
 
+/// A member has its own scheduler, until one is set for all.
+#[test]
+fn knobs_of_a_queue_are_set_for_one_member() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    let member = path.join("b").display().to_string();
+    exits(path, 0, &["set", "vol", "scheduler=mq-deadline", "nr_requests=8", "--member", "b"]);
+    let got = exits(path, 0, &["get", "vol", "scheduler", "nr_requests"]).out;
+    let own = format!("{member}: scheduler=mq-deadline\n{member}: nr_requests=8\n");
+    assert_eq!(got, format!("scheduler=none\nnr_requests=0\n{own}"));
+    let got = exits(path, 0, &["get", "vol", "scheduler", "--member", "b"]).out;
+    assert_eq!(got, "scheduler=mq-deadline\n");
+    let got = exits(path, 0, &["get", "vol", "scheduler", "--member", "a"]).out;
+    assert_eq!(got, "scheduler=none\n");
+    let all = json(path, &["get", "--json", "vol"]);
+    assert_eq!(all["knobs"]["nr_requests"], "0");
+    let differs = serde_json::json!({"nr_requests": "8", "scheduler": "mq-deadline"});
+    assert_eq!(all["members"], serde_json::json!({ member.as_str(): differs }));
+    // What is no queue's, nobody's, or out of range.
+    for (knob, member, expected) in [
+        ("rmw_level=0", "b", "rmw_level: of the whole volume"),
+        ("bitmap=none", "b", "bitmap: of the whole array"),
+        ("scheduler=none", "x", "no member x"),
+        ("nr_requests=3", "b", "nr_requests: found 3, expected 0 | 4..=2048"),
+    ] {
+        let text = exits(path, 2, &["set", "vol", knob, "--member", member]).err;
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = exits(path, 2, &["get", "vol", "rmw_level", "--member", "b"]).err;
+    assert!(text.contains("rmw_level: of the whole volume"), "{text}");
+    exits(path, 0, &["set", "vol", "scheduler=none", "nr_requests=0"]);
+    assert!(json(path, &["get", "--json", "vol"])["members"].is_null());
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
 /// Each member has one request at a time, and the rest waits; knobs change while clients write.
 #[test]
 fn members_behind_mq_deadline_hold_what_is_written() {

@@ -253,6 +253,20 @@ impl Rig {
         self
     }
 
+    /// Sets a knob of the queue of one disk.
+    ///
+    /// # Errors
+    /// The engine refuses.
+    ///
+    /// # Panics
+    /// There is no such knob or value.
+    pub fn set_queue(&mut self, disk: usize, name: &str, value: &str) -> Result<(), ReplyError> {
+        let knob = self.volume().knobs.parse(name, value);
+        let knob = knob.unwrap_or_else(|error| panic!("{error}"));
+        let members = [self.member_of(disk)].into();
+        self.command(Verb::SetQueues { members, knob })
+    }
+
     /// Forgets a failed disk.
     pub fn remove(&mut self, disk: usize) -> &mut Self {
         let member = self.member_of(disk);

@@ -3,7 +3,7 @@
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, MemberState, RequestOp, Token};
+use weft_engine::{Flags, MemberState, ReplyError, RequestOp, Token};
 use weft_sim::bugs::{hunt, script};
 use weft_sim::script::{Profile, Script};
 use weft_sim::{Order, Payload, Rig, World, chunk_kib};
@@ -32,16 +32,23 @@ fn at(rig: &Rig, disk: usize) -> Vec<Token> {
 
 /// The most that a disk had outstanding while reads and writes went everywhere.
 fn most_at_once(scheduler: SchedulerKind, queue_depth: u32) -> usize {
-    let mut rig = five(scheduler, queue_depth);
+    let most = most_of_each(&mut five(scheduler, queue_depth));
+    most.into_iter().fold(0, usize::max)
+}
+
+/// The same of each disk.
+fn most_of_each(rig: &mut Rig) -> [usize; 5] {
     let sync = Flags { sync: true, ..Flags::NONE };
     for block in 0..40 {
         rig.plug(RequestOp::Write, (block * 7 % 64) * BLOCK, BLOCK, Payload::Tags, sync);
         rig.plug(RequestOp::Read, (64 + block * 11 % 64) * BLOCK, BLOCK, Payload::Tags, sync);
     }
     rig.settle();
-    let mut most = 0;
+    let mut most = [0; 5];
     loop {
-        most = (0..5).map(|disk| at(&rig, disk).len()).fold(most, usize::max);
+        for (disk, most) in most.iter_mut().enumerate() {
+            *most = at(rig, disk).len().max(*most);
+        }
         if !rig.step(Order::Random) {
             break;
         }
@@ -60,6 +67,30 @@ fn a_disk_has_no_more_at_once_than_the_depth_says() {
     }
     // The twin: nothing bounds it.
     assert!(most_at_once(SchedulerKind::None, 0) > 5);
+}
+
+#[test]
+fn one_disk_has_a_queue_of_its_own_until_a_value_is_set_for_all() {
+    let own = |rig: &Rig| -> Vec<bool> {
+        rig.volume().members.iter().map(|member| member.queue_knobs.is_some()).collect()
+    };
+    let mut rig = five(SchedulerKind::None, 0);
+    rig.set_queue(1, "queue_depth", "2").unwrap();
+    rig.set_queue(1, "scheduler", "mq-deadline").unwrap();
+    assert_eq!(own(&rig), [false, true, false, false, false]);
+    let most = most_of_each(&mut rig);
+    assert_eq!(most[1], 2);
+    assert!([0, 2, 3, 4].iter().all(|disk| most[*disk] > 2), "{most:?}");
+    // The value of the volume is that of all, and the other one stays.
+    rig.set("queue_depth", "1");
+    assert_eq!(own(&rig), [false, true, false, false, false]);
+    assert_eq!(most_of_each(&mut rig), [1; 5]);
+    rig.set("scheduler", "none");
+    assert_eq!(own(&rig), [false; 5]);
+    // Knobs of the array are no disk's.
+    let refused = rig.set_queue(1, "rmw_level", "0");
+    assert!(matches!(refused, Err(ReplyError::Invalid(text)) if text.contains("the volume's")));
+    assert_eq!(own(&rig), [false; 5]);
 }
 
 /// A busy disk answers each request within the bound, though they have waited for longer in its

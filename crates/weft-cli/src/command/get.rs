@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     let mut answer = target.ask(Command::Get { knobs: arguments.knobs.clone() })?;
     if let Some(member) = &arguments.member {
-        of_member(&mut target, member, &mut answer)?;
+        of_member(&mut target, member, &arguments.knobs, &mut answer)?;
     }
     let Response { knobs, queues, .. } = answer;
     if arguments.json {
@@ -81,7 +81,12 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
 }
 
 /// Leaves of an answer what the queue of a member goes by.
-fn of_member(target: &mut Target, member: &str, answer: &mut Response) -> Result<(), Failure> {
+fn of_member(
+    target: &mut Target,
+    member: &str,
+    asked: &[String],
+    answer: &mut Response,
+) -> Result<(), Failure> {
     let named = named_members::all(target, &[member.to_owned()])?;
     let own = answer.queues.iter().find(|queue| named[0].index == queue.index.to_string());
     let own = own.map(|queue| queue.knobs.clone()).unwrap_or_default();
@@ -89,6 +94,11 @@ fn of_member(target: &mut Target, member: &str, answer: &mut Response) -> Result
     let is_of_queues =
         |name: &str, value: &str| defaults.parse(name, value).is_ok_and(|knob| knob.is_of_queues());
     answer.knobs.retain(|(name, value)| is_of_queues(name, value));
+    if let Some(name) = asked.iter().find(|name| answer.knobs.iter().all(|knob| knob.0 != **name)) {
+        return Err(Failure::usage(format!(
+            "{name}: of the whole volume, not of a member's queue"
+        )));
+    }
     for (name, value) in own {
         if let Some(knob) = answer.knobs.iter_mut().find(|knob| knob.0 == name) {
             knob.1 = value;

@@ -18,9 +18,44 @@ use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
 use crate::contract::member::DeviceTraits;
-use crate::knobs::SchedulerKind;
+use crate::knobs::{Knobs, SchedulerKind};
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
+
+/// A scheduler by its name, without the queue of a member around it: for benchmarks.
+///
+/// What [`BareScheduler::dispatch`] gives is to be completed once.
+#[derive(Clone, Debug)]
+pub struct BareScheduler(Scheduler);
+
+impl BareScheduler {
+    /// The scheduler that the knobs name, for a member on such a device.
+    #[must_use]
+    pub fn new(knobs: &Knobs, device: DeviceTraits) -> Self {
+        Self(Scheduler::new(&QueueSettings::of(knobs), device))
+    }
+
+    /// Queues a request, or makes it a part of a queued one.
+    pub fn insert(&mut self, request: &QueuedRequest, now: Time) {
+        self.0.insert(request, now);
+    }
+
+    /// The next request for the member. `None`: nothing waits, or the member is kept for somebody.
+    pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
+        self.0.dispatch(now)
+    }
+
+    /// The member has ended a dispatched request.
+    pub fn completed(&mut self, receipt: Receipt, now: Time) {
+        self.0.completed(receipt, now);
+    }
+
+    /// When there may be something to dispatch though no request is completed.
+    #[must_use]
+    pub fn next_wake(&self, now: Time) -> Option<Time> {
+        self.0.next_wake(now)
+    }
+}
 
 /// A scheduler with what waits in it.
 #[derive(Clone, Debug)]

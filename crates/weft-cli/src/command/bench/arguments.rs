@@ -9,7 +9,7 @@ use weft_bench::member::MemberLoad;
 use weft_bench::nbd::{NbdLoad, serve_array, serve_least};
 use weft_bench::parity::ParityLoad;
 use weft_bench::repeat::{REPETITIONS, Repetition};
-use weft_bench::{BenchError, Effort, Sheet, costs, engine};
+use weft_bench::{BenchError, Effort, Sheet, costs, engine, sched};
 use weft_parity::{Level, Store};
 
 use super::peers::{Files, start_weft};
@@ -44,6 +44,7 @@ enum What {
     Parity(OfParity),
     #[command(hide = true)]
     Repeat(Repeat),
+    Sched(OfSched),
 }
 
 /// What all benchmarks can be told.
@@ -148,6 +149,14 @@ struct OfParity {
     only: Option<String>,
 }
 
+/// Measures what schedulers cost, alone
+///
+/// Insertion, dispatch and completion of a request in CPU nanoseconds, without an array or a member
+/// around them: 1 to 4,096 processes with 1 to 32 requests each, random and sequential, at several
+/// depths. mq-deadline against the kernel's hooks on null_blk, bfq against mq-deadline.
+#[derive(Debug, Args)]
+struct OfSched {}
+
 /// Does one thing many times, for a profiler
 #[derive(Debug, Args)]
 struct Repeat {
@@ -181,6 +190,9 @@ pub(crate) fn run(arguments: &Bench) -> Outcome {
         What::Member(it) => measure("member", common, |effort, sheet| it.measure(effort, sheet)),
         What::Nbd(it) => measure("nbd", common, |effort, sheet| it.measure(effort, sheet)),
         What::Parity(it) => measure("parity", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Sched(OfSched {}) => {
+            measure("sched", common, |effort, sheet| Ok(sched::measure(effort, sheet)?))
+        }
         What::Repeat(it) => {
             let count = it.count + it.count * it.extra / 100;
             it.case.run(count)?;

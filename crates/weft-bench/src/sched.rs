@@ -1,0 +1,365 @@
+//! Cost of schedulers: insertion, dispatch and completion of a request, on the state machine alone.
+//!
+//! Every process keeps its number of requests outstanding. A batch, as large as the member's depth
+//! and at most 64, is dispatched, completed, and inserted anew elsewhere; time passes by 10 us a
+//! request. No member, no array and no clock is in the loop. A figure is the thread's CPU time for
+//! one request, with the few nanoseconds in which the loop finds its place: what `none` costs.
+//!
+//! Source   io-schedulers.md §3.5; kernel figures of hooks under their lock, two jobs of random reads
+//!          on null_blk: 0.64 us (mq-deadline) and 1.8 us (bfq)
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_engine::sched::{BareScheduler, Direction, QueuedRequest, Receipt};
+use weft_engine::{Attr, DeviceTraits, Origin};
+use weft_units::rng::Rng;
+use weft_units::{ClientId, Sectors, Span, Time};
+
+use crate::rounds::{in_turns, thread_cpu};
+use crate::{BenchError, Effort, Sheet, SheetRow};
+
+/// Places of the requests of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    /// 4 KiB anywhere.
+    Random,
+    /// 4 KiB, one after the other, which can be merged.
+    Sequential,
+    /// 128 KiB, one after the other.
+    Streams,
+}
+
+/// What processes ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SchedLoad {
+    pub(crate) processes: u32,
+    /// Of each process.
+    pub(crate) outstanding: u32,
+    pub(crate) pattern: Pattern,
+    /// Requests that are writes, in percent.
+    pub(crate) writes: u64,
+    /// Requests that the member has at once.
+    pub(crate) depth: u32,
+}
+
+impl SchedLoad {
+    fn name(&self) -> String {
+        let pattern = match self.pattern {
+            Pattern::Random => "random 4K",
+            Pattern::Sequential => "sequential 4K",
+            Pattern::Streams => "sequential 128K",
+        };
+        let Self { processes, outstanding, writes, depth, .. } = self;
+        let writes = if *writes > 0 { format!(", {writes} % writes") } else { String::new() };
+        format!("{processes} x {outstanding} {pattern}{writes}, depth {depth}")
+    }
+}
+
+/// A scheduler under a load.
+pub(crate) struct Loaded {
+    scheduler: BareScheduler,
+    load: SchedLoad,
+    now: Time,
+    rng: Rng,
+    /// By id, which is the process and a multiple of the number of processes.
+    requests: Vec<QueuedRequest>,
+    /// Where each process goes on.
+    next: Vec<u64>,
+    receipts: Vec<Receipt>,
+    ids: Vec<u64>,
+    /// Time of insertion, dispatch and completion.
+    split: [Duration; 3],
+    count: u64,
+}
+
+impl Loaded {
+    pub(crate) fn new(knobs: &Knobs, load: SchedLoad) -> Self {
+        let device = DeviceTraits { depth: Some(load.depth), ..DeviceTraits::default() };
+        let count = load.processes * load.outstanding;
+        let mut loaded = Self {
+            scheduler: BareScheduler::new(knobs, device),
+            load,
+            now: Time(0),
+            rng: Rng::new(1),
+            requests: (0..count).map(|id| request_of(id, load.processes)).collect(),
+            next: (0..load.processes).map(|process| u64::from(process) << 32).collect(),
+            receipts: Vec::new(),
+            ids: (0..u64::from(count)).collect(),
+            split: [Duration::ZERO; 3],
+            count: 0,
+        };
+        loaded.insert();
+        loaded
+    }
+
+    /// Puts so many requests through, and more until the batch is whole.
+    pub(crate) fn run(&mut self, count: u64) {
+        let until = self.count + count;
+        let batch = self.load.depth.min(64) as usize;
+        // A look at the clock costs as much as a request.
+        let splits = batch >= 32;
+        while self.count < until {
+            let began = splits.then(Instant::now);
+            self.dispatch(batch);
+            let dispatched = splits.then(Instant::now);
+            for receipt in self.receipts.drain(..) {
+                self.scheduler.completed(receipt, self.now);
+            }
+            let completed = splits.then(Instant::now);
+            self.count += self.ids.len() as u64;
+            self.now = self.now + Span(10_000 * self.ids.len() as u64);
+            self.insert();
+            if let (Some(began), Some(dispatched), Some(completed)) = (began, dispatched, completed)
+            {
+                let [insert, dispatch, complete] = &mut self.split;
+                *insert += completed.elapsed();
+                *dispatch += dispatched - began;
+                *complete += completed - dispatched;
+            }
+        }
+    }
+
+    fn dispatch(&mut self, batch: usize) {
+        while self.ids.len() < batch {
+            match self.scheduler.dispatch(self.now) {
+                Some(next) => {
+                    self.receipts.push(next.receipt);
+                    self.ids.extend_from_slice(&next.ids);
+                }
+                None if !self.receipts.is_empty() => return,
+                // The member is kept for a process that asks for nothing more.
+                None => {
+                    let wake = self.scheduler.next_wake(self.now);
+                    self.now = wake.unwrap_or(self.now).max(self.now + Span(1000));
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self) {
+        let Self { scheduler, load, now, rng, requests, next, .. } = self;
+        for id in self.ids.drain(..) {
+            let request = &mut requests[id as usize];
+            match load.pattern {
+                Pattern::Random => request.first = Sectors(rng.below(1 << 30) * 8),
+                Pattern::Sequential | Pattern::Streams => {
+                    let len = if load.pattern == Pattern::Streams { 256 } else { 8 };
+                    let at = &mut next[id as usize % load.processes as usize];
+                    (request.first, request.len) = (Sectors(*at), Sectors(len));
+                    *at += len;
+                }
+            }
+            if load.writes > 0 {
+                let write = rng.percent(load.writes);
+                request.direction = if write { Direction::Write } else { Direction::Read };
+            }
+            scheduler.insert(black_box(request), *now);
+        }
+    }
+
+    /// CPU nanoseconds of a request, over so many.
+    fn figure(&mut self, count: u64) -> f64 {
+        let (began, before) = (thread_cpu(), self.count);
+        self.run(count);
+        let spent = thread_cpu().saturating_sub(began);
+        spent.as_secs_f64() * 1e9 / (self.count - before) as f64
+    }
+
+    /// Parts of insertion, dispatch and completion in the whole.
+    fn parts(&self) -> [f64; 3] {
+        let whole: Duration = self.split.iter().sum();
+        self.split.map(|part| part.as_secs_f64() / whole.as_secs_f64().max(1e-9))
+    }
+}
+
+fn request_of(id: u32, processes: u32) -> QueuedRequest {
+    let origin = Origin::Client(ClientId(id % processes));
+    let attr = Attr { origin, ..Attr::NONE };
+    let (direction, first, len) = (Direction::Read, Sectors(0), Sectors(8));
+    QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }
+}
+
+/// A scheduler as it is set for a row.
+struct Way {
+    name: String,
+    knobs: Knobs,
+}
+
+/// Every scheduler, and those of bfq's ways to merge queues that there are.
+fn ways() -> Vec<Way> {
+    let mut ways = Vec::new();
+    let base = Knobs::md();
+    let kinds = [SchedulerKind::None, SchedulerKind::MqDeadline, SchedulerKind::Bfq];
+    for kind in kinds {
+        let knobs = Knobs { scheduler: kind, ..base };
+        let merging = ["off", "on"].into_iter().filter_map(|how| {
+            let knob = knobs.parse("merge_queues", how).ok()?;
+            let mut knobs = knobs;
+            knobs.set(knob);
+            Some(Way { name: format!("{} merge_queues={how}", kind.name()), knobs })
+        });
+        let merging: Vec<Way> = merging.collect();
+        if kind == SchedulerKind::Bfq && !merging.is_empty() {
+            ways.extend(merging);
+        } else {
+            ways.push(Way { name: kind.name().to_owned(), knobs });
+        }
+    }
+    ways
+}
+
+/// The grid: processes by outstanding requests, then one thing changed at a time.
+fn loads(quick: bool) -> Vec<SchedLoad> {
+    let load = |processes, outstanding| SchedLoad {
+        processes,
+        outstanding,
+        pattern: Pattern::Random,
+        writes: 0,
+        depth: 32,
+    };
+    if quick {
+        return vec![load(6, 4), load(256, 4), load(4096, 1)];
+    }
+    let mut loads = Vec::new();
+    for processes in [1, 6, 32, 256, 4096] {
+        loads.extend([1, 4, 32].map(|outstanding| load(processes, outstanding)));
+    }
+    for processes in [6, 256] {
+        let base = load(processes, 4);
+        loads.extend([1, 256].map(|depth| SchedLoad { depth, ..base }));
+        loads.push(SchedLoad { pattern: Pattern::Sequential, ..base });
+        loads.push(SchedLoad { pattern: Pattern::Streams, ..base });
+        loads.push(SchedLoad { writes: 30, ..base });
+    }
+    loads
+}
+
+/// Fills the sheet.
+///
+/// # Errors
+/// None that a scheduler could bring about; the type is that of all benchmarks.
+pub fn measure(effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
+    let (ways, loads) = (ways(), loads(effort.quick));
+    let rounds = effort.rounds(9, 5);
+    let count = if effort.quick { 20_000 } else { 100_000 };
+    sheet.expect(loads.len());
+    sheet.note("unit", "CPU ns of one request: insertion, dispatch, completion");
+    for load in loads {
+        sheet.now(&load.name());
+        let mut loaded: Vec<Loaded> =
+            ways.iter().map(|way| Loaded::new(&way.knobs, load)).collect();
+        loaded.iter_mut().for_each(|loaded| loaded.run(count / 2));
+        loaded.iter_mut().for_each(|loaded| loaded.split = [Duration::ZERO; 3]);
+        let mut turns: Vec<_> =
+            loaded.iter_mut().map(|loaded| move || Ok(loaded.figure(count))).collect();
+        let mut contestants: Vec<crate::rounds::Contestant<'_>> =
+            turns.iter_mut().map(|turn| turn as crate::rounds::Contestant<'_>).collect();
+        let figures = in_turns(rounds, &mut contestants)?;
+        drop(contestants);
+        drop(turns);
+        add_rows(sheet, load, &ways, &loaded, &figures);
+    }
+    Ok(())
+}
+
+fn add_rows(
+    sheet: &mut Sheet,
+    load: SchedLoad,
+    ways: &[Way],
+    loaded: &[Loaded],
+    figures: &[Vec<f64>],
+) {
+    let first = |kind| ways.iter().position(|way: &Way| way.knobs.scheduler == kind);
+    let (deadline, bfq) = (first(SchedulerKind::MqDeadline), first(SchedulerKind::Bfq));
+    for (index, way) in ways.iter().enumerate() {
+        let case = format!("{}, {}", way.name, load.name());
+        let kernel = vec![KERNEL_MQ_DEADLINE_NS; figures[index].len()];
+        let (baseline, mark) = match way.knobs.scheduler {
+            SchedulerKind::MqDeadline => (Some(("kernel mq-deadline", &kernel[..])), Some(1.0)),
+            SchedulerKind::Bfq if bfq == Some(index) => {
+                (deadline.map(|it| ("mq-deadline", &figures[it][..])), Some(1.0 / 1.5))
+            }
+            SchedulerKind::Bfq => {
+                (bfq.map(|it| (ways[it].name.as_str(), &figures[it][..])), Some(1.0 / 1.1))
+            }
+            SchedulerKind::None => (None, None),
+        };
+        let marked = load.pattern == Pattern::Random && load.writes == 0;
+        let row = SheetRow::fewer(&case, "ns", &figures[index], baseline);
+        sheet.rows.push(SheetRow {
+            bench: sheet.bench,
+            ..row.mark(mark.filter(|_| marked)).with_quartiles(&figures[index])
+        });
+        if way.knobs.scheduler == SchedulerKind::None || load.depth < 32 {
+            continue;
+        }
+        for (part, name) in loaded[index].parts().iter().zip(["insert", "dispatch", "complete"]) {
+            let figures: Vec<f64> = figures[index].iter().map(|figure| figure * part).collect();
+            let row = SheetRow::fewer(format!("{case}: {name}"), "ns", &figures, None);
+            sheet.rows.push(SheetRow { bench: sheet.bench, ..row });
+        }
+    }
+    sheet.step();
+}
+
+/// Hooks of the kernel's mq-deadline on this project's machine, two jobs of random reads.
+const KERNEL_MQ_DEADLINE_NS: f64 = 640.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocations::allocations;
+
+    /// Under every load and scheduler all requests go on: nobody's stays behind.
+    #[test]
+    fn every_process_gets_its_requests_done() {
+        for pattern in [Pattern::Random, Pattern::Sequential, Pattern::Streams] {
+            for way in ways() {
+                for (processes, outstanding, depth) in [(1, 1, 1), (6, 4, 32), (40, 1, 256)] {
+                    let load = SchedLoad { processes, outstanding, pattern, writes: 30, depth };
+                    let mut loaded = Loaded::new(&way.knobs, load);
+                    loaded.run(2000);
+                    assert!(loaded.count >= 2000);
+                    assert_eq!(loaded.ids.len(), 0, "{} {}", way.name, load.name());
+                }
+            }
+        }
+    }
+
+    /// What a scheduler puts through allocates nothing, once it has had as much at once.
+    #[test]
+    fn no_scheduler_allocates_for_a_request() {
+        for way in ways() {
+            for (processes, outstanding) in [(1, 32), (32, 1), (256, 4), (4096, 1)] {
+                let pattern = Pattern::Random;
+                let load = SchedLoad { processes, outstanding, pattern, writes: 30, depth: 32 };
+                let mut loaded = Loaded::new(&way.knobs, load);
+                loaded.run(60_000);
+                let before = allocations();
+                loaded.run(20_000);
+                let count = allocations() - before;
+                assert_eq!(count, 0, "{}, {}", way.name, load.name());
+            }
+        }
+        // The twin: a list of what a request was merged of, if it is long, is on the heap.
+        let knobs = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::md() };
+        let (pattern, depth) = (Pattern::Sequential, 32);
+        let load = SchedLoad { processes: 4, outstanding: 32, pattern, writes: 0, depth };
+        let mut loaded = Loaded::new(&knobs, load);
+        loaded.run(5000);
+        let before = allocations();
+        loaded.run(5000);
+        assert!(allocations() > before);
+    }
+
+    #[test]
+    fn names_of_loads_tell_them_apart() {
+        let mut names: Vec<String> = loads(false).iter().map(SchedLoad::name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), count), (25, 25));
+    }
+}
