@@ -86,6 +86,7 @@ fn one_disk_has_a_queue_of_its_own_until_a_value_is_set_for_all() {
     assert_eq!(own(&rig), [false, true, false, false, false]);
     assert_eq!(most_of_each(&mut rig), [1; 5]);
     rig.set("scheduler", "none");
+    rig.settle();
     assert_eq!(own(&rig), [false; 5]);
     // Knobs of the array are no disk's.
     let refused = rig.set_queue(1, "rmw_level", "0");
