@@ -191,6 +191,7 @@ impl Knob {
                 | Self::FifoExpireAsync(_)
                 | Self::FifoExpireSync(_)
                 | Self::FrontMerges(_)
+                | Self::IdleLowest(_)
                 | Self::LowLatency(_)
                 | Self::MaxBudget(_)
                 | Self::MaxSectors(_)
@@ -423,13 +424,15 @@ mod tests {
         assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
     }
 
-    /// Those that the block layer has, and the depth of a member.
+    /// Those that the block layer has, weft's own of a scheduler, and the depth of a member.
     #[test]
     fn knobs_of_queues_are_known_as_such() {
         let knobs = Knobs::default();
         for row in TABLE {
             let knob = knobs.parse(row.name, &knobs.show(row.name).unwrap()).unwrap();
-            let expected = row.origin.starts_with("block queue") || row.name == "queue_depth";
+            let of_scheduler = row.origin.starts_with("weft (");
+            let of_queue = row.origin.starts_with("block queue") || row.name == "queue_depth";
+            let expected = of_scheduler || of_queue;
             assert_eq!(knob.is_of_queues(), expected, "{}", row.name);
         }
     }

@@ -99,7 +99,7 @@ pub const TABLE: &[KnobRow] = &[
         name: "fairness",
         unit: "word",
         range: "requests | slots",
-        origin: "weft",
+        origin: "weft (bfq)",
         doc: "How bfq shares a member: one queue at a time, as the kernel, or request by request, by which weights hold \
               on a member that takes many requests at once and nothing is kept idle.",
         parse: |text, _| {
@@ -191,7 +191,7 @@ pub const TABLE: &[KnobRow] = &[
         name: "idle_lowest",
         unit: "flag",
         range: "0 | 1",
-        origin: "weft",
+        origin: "weft (bfq)",
         doc: "Whether bfq keeps a member for queues of the smallest weight too where weights differ, as before \
               Linux 5.2; they lose nothing without it.",
         parse: |text, _| Some(Knob::IdleLowest(flag(text)?)),

@@ -11,14 +11,14 @@ mod none;
 pub(crate) mod request;
 pub(crate) mod sorted;
 
-use weft_units::Time;
+use weft_units::{Sectors, Time};
 
 use self::bfq::{Bfq, BfqStats};
 use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
 use crate::contract::member::DeviceTraits;
-use crate::knobs::{Knobs, SchedulerKind};
+use crate::knobs::{Knobs, NoMerges, SchedulerKind};
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 
@@ -74,7 +74,14 @@ impl Default for Scheduler {
 impl Scheduler {
     fn new(settings: &QueueSettings, device: DeviceTraits) -> Self {
         match settings.scheduler {
-            SchedulerKind::Bfq => Self::Bfq(Box::new(Bfq::new(settings.bfq, settings.max, device))),
+            SchedulerKind::Bfq => {
+                // Its queues know no request that was merged into last.
+                let max = match settings.nomerges {
+                    NoMerges::Allowed => settings.max,
+                    NoMerges::LastOnly | NoMerges::Never => Sectors::ZERO,
+                };
+                Self::Bfq(Box::new(Bfq::new(settings.bfq, max, device)))
+            }
             SchedulerKind::MqDeadline => {
                 let queue = MqDeadline::new(settings.mq_deadline, settings.max, settings.nomerges);
                 Self::MqDeadline(Box::new(queue))

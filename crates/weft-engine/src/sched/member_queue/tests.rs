@@ -467,6 +467,23 @@ fn a_queue_limits_what_a_turn_merges() {
     assert_eq!(largest(64, NoMerges::Never), Bytes::ZERO);
 }
 
+/// By `nomerges` neighbours of different turns stay as they are, whoever sorts them.
+#[test]
+fn nomerges_holds_for_every_scheduler() {
+    for scheduler in [SchedulerKind::Bfq, MQ] {
+        let commands = |nomerges| {
+            let mut bench = Bench::new(QueueSettings { nomerges, ..settings(scheduler, 1) });
+            for at in [900, 0, 8, 16] {
+                bench.write(at);
+                bench.end_turn(true);
+            }
+            bench.drain();
+            bench.sent.len()
+        };
+        assert_eq!((commands(NoMerges::Allowed), commands(NoMerges::Never)), (2, 4));
+    }
+}
+
 /// What a sender sees that waits for its writes, flushes, waits for the flush, and goes on, while
 /// schedulers change under it: what is wrong, or how often they were changed with requests waiting.
 fn switch_under_flushes(seed: u64, planted: Planted) -> Result<usize, String> {
