@@ -141,12 +141,13 @@ impl Loaded {
     fn insert(&mut self) {
         let Self { scheduler, load, now, rng, requests, next, .. } = self;
         for id in self.ids.drain(..) {
-            let request = &mut requests[id as usize];
+            let id = usize::try_from(id).expect("ids count requests");
+            let request = &mut requests[id];
             match load.pattern {
                 Pattern::Random => request.first = Sectors(rng.below(1 << 30) * 8),
                 Pattern::Sequential | Pattern::Streams => {
                     let len = if load.pattern == Pattern::Streams { 256 } else { 8 };
-                    let at = &mut next[id as usize % load.processes as usize];
+                    let at = &mut next[id % load.processes as usize];
                     (request.first, request.len) = (Sectors(*at), Sectors(len));
                     *at += len;
                 }
