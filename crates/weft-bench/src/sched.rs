@@ -5,8 +5,8 @@
 //! request. No member, no array and no clock is in the loop. A figure is the thread's CPU time for
 //! one request, with the few nanoseconds in which the loop finds its place: what `none` costs.
 //!
-//! Source   io-schedulers.md §3.5; kernel figures of hooks under their lock, two jobs of random reads
-//!          on null_blk: 0.64 us (mq-deadline) and 1.8 us (bfq)
+//! Source   io-schedulers.md §3.5; the kernel's hooks under their lock, with two jobs of random
+//!          reads on null_blk: 0.64 us (mq-deadline) and 1.8 us (bfq)
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ fn ways() -> Vec<Way> {
     let kinds = [SchedulerKind::None, SchedulerKind::MqDeadline, SchedulerKind::Bfq];
     for kind in kinds {
         let knobs = Knobs { scheduler: kind, ..base };
-        let merging = ["off", "on"].into_iter().filter_map(|how| {
+        let merging = ["never", "always"].into_iter().filter_map(|how| {
             let knob = knobs.parse("merge_queues", how).ok()?;
             let mut knobs = knobs;
             knobs.set(knob);

@@ -242,7 +242,7 @@ pub const TABLE: &[KnobRow] = &[
         name: "merge_position",
         unit: "word",
         range: "own | stale",
-        origin: "weft",
+        origin: "weft (bfq)",
         doc: "Position of a queue that has just been put in service, for merging (bfq): its own, or, as in Linux until \
               2021, that of the queue before it, by which queues are merged that are far apart. stale is there to \
               reproduce 2019.",
@@ -262,7 +262,7 @@ pub const TABLE: &[KnobRow] = &[
         name: "merge_queues",
         unit: "word",
         range: "always | gain | never | patch",
-        origin: "weft",
+        origin: "weft (bfq)",
         doc: "Members on which bfq merges the queues of processes that read nearby (patch 003): all, as Linux before \
               5.2; those where processes go on where others have just ended; none; or those that rotate or do not \
               queue internally, as Linux since 5.2.",
@@ -286,7 +286,7 @@ pub const TABLE: &[KnobRow] = &[
         name: "merge_weight",
         unit: "word",
         range: "max | target",
-        origin: "weft",
+        origin: "weft (bfq)",
         doc: "Weight of a queue into which another one was merged (bfq): the larger one of both, or its own, as in \
               Linux.",
         parse: |text, _| {
@@ -552,7 +552,7 @@ pub const TABLE: &[KnobRow] = &[
         name: "stable_merge",
         unit: "flag",
         range: "0 | 1",
-        origin: "weft",
+        origin: "weft (bfq)",
         doc: "Whether bfq merges queues for good that were created within 180 ms of each other, as Linux always does since \
               2021. It costs fairness: of two equal readers that share a queue, one may get twice what the other gets.",
         parse: |text, _| Some(Knob::StableMerge(flag(text)?)),

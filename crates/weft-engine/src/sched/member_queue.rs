@@ -8,8 +8,8 @@
 //! A request in a scheduler holds one of `nr_requests` tokens until the member has ended it. What
 //! finds none waits in order of arrival, in which it can still become a part of a queued request.
 //! With mq-deadline writes and discards hold at most `async_depth` of them, so that reads find one
-//! though writes do not. Linux sets `async_depth` to the former `nr_requests` whenever the latter is
-//! written, and so starves writes by accident; here it follows `nr_requests` until it is set.
+//! though writes do not. Linux sets `async_depth` to the former `nr_requests` whenever the latter
+//! is written, and so starves writes by accident; here it follows `nr_requests` until it is set.
 //!
 //! With the scheduler `none` and no bound on the depth nothing ever waits, and requests do not come
 //! here: they go out as they are staged ([`MemberQueue::passes`]). Otherwise a command is made of

@@ -452,7 +452,8 @@ fn without_a_scheduler_nr_requests_is_a_depth() {
     assert_eq!(bench.sent.len(), 9);
 }
 
-/// Merging within a turn: the smaller of what the array and the member allow, nothing by `nomerges`.
+/// Merging within a turn: the smaller of what the array and the member allow, and nothing by
+/// `nomerges=2`.
 #[test]
 fn a_queue_limits_what_a_turn_merges() {
     let largest = |max, nomerges| {
