@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Measured as orders and shares of Linux 6.12 (`tests/`). A request costs
-//!          1,500 to 2,600 instructions, with 6 queues or 4,096 (random 4 KiB, 1 or 4 at once each,
+//!          1,700 to 2,900 instructions, with 6 queues or 4,096 (random 4 KiB, 1 or 4 at once each,
 //!          depth 32), and allocates nothing; in `mq-deadline` 1,600 (6) to 5,000 (16,384 queued)
 //!
 //! Source   io-schedulers.md §2; P. Valente and M. Andreolini, "Improving application
