@@ -65,6 +65,12 @@ impl PositionIndex {
         (self.entries[index].peers, self.entries[index].at) = (peers, at);
     }
 
+    /// Whether a queue is in, at this sector.
+    #[inline]
+    pub(super) fn is_at(&self, queue: QueueId, at: Sectors) -> bool {
+        self.entries.get(queue.0 as usize).is_some_and(|entry| entry.at == at && entry.list != NONE)
+    }
+
     /// Takes a queue out, if it is in.
     pub(super) fn remove(&mut self, queue: QueueId) {
         let Some(&Entry { list, prev, next, .. }) = self.entries.get(queue.0 as usize) else {

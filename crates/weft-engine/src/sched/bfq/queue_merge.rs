@@ -23,6 +23,9 @@
 //!          weft's own
 //! Source   io-schedulers.md §2.12, §5.3 item 7; "block, bfq: do not merge queues on flash storage
 //!          with queueing", P. Valente, March 2019 (Linux 5.2)
+//! Measured instructions of a request with merging against without, as callgrind counts them on
+//!          flash of depth 32: 1.04 (32 or 256 random readers of one request), 1.06 (32 of four),
+//!          1.07 (32 sequential ones of four)
 //! See it   `weft reproduce 003`
 
 use weft_units::{Sectors, Span, Time};
@@ -147,6 +150,12 @@ impl Merging {
         self.in_service_end = Some(end);
     }
 
+    /// Whether a queue's next request is known to begin there.
+    #[inline]
+    pub(super) fn is_indexed_at(&self, queue: QueueId, at: Sectors) -> bool {
+        self.index.is_at(queue, at)
+    }
+
     /// The next request of a busy queue begins elsewhere. Only while [`Merging::on`].
     pub(super) fn head_changed(&mut self, party: &Party, at: Sectors, now: Time) {
         if party.merges(now) {
@@ -171,16 +180,18 @@ impl Merging {
         &self,
         party: &Party,
         at: Sectors,
-        in_service: Option<&Party>,
-        of: impl FnOnce(QueueId) -> Party,
+        in_service: Option<QueueId>,
+        of: impl Fn(QueueId) -> Party,
         now: Time,
     ) -> Option<(QueueId, FoundBy)> {
         if !party.merges(now) {
             return None;
         }
         let here = self.in_service_end.is_some_and(|end| is_close(end, at));
-        if let Some(other) = in_service.filter(|other| here && other.cooperates(party, now)) {
-            return Some((other.queue, FoundBy::InService));
+        if let Some(other) = in_service.filter(|_| here)
+            && of(other).cooperates(party, now)
+        {
+            return Some((other, FoundBy::InService));
         }
         let near = of(self.index.nearest(party.queue, party.peers(), at)?);
         near.cooperates(party, now).then_some((near.queue, FoundBy::Position))
@@ -385,7 +396,7 @@ mod tests {
         merging.enters_service();
         merging.dispatched_in_service(mib(100));
         merging.enters_service();
-        merging.cooperator(&party(ONE), mib(100), Some(&party(TWO)), party, at(0))
+        merging.cooperator(&party(ONE), mib(100), Some(TWO), party, at(0))
     }
 
     #[test]
@@ -402,12 +413,12 @@ mod tests {
         merging.head_changed(&party(near), mib(100), at(0));
         merging.enters_service();
         merging.dispatched_in_service(mib(99));
-        let find = |party_in: &Party| {
-            merging.cooperator(&party(ONE), mib(100), Some(party_in), party, at(0))
+        let find = |in_service, two_is_seeky| {
+            let of = |queue| Party { seeky: two_is_seeky && queue == TWO, ..party(queue) };
+            merging.cooperator(&party(ONE), mib(100), Some(in_service), of, at(0))
         };
-        assert_eq!(find(&party(TWO)), Some((TWO, FoundBy::InService)));
-        assert_eq!(find(&party(ONE)), Some((near, FoundBy::Position)), "in service oneself");
-        let seeky = Party { seeky: true, ..party(TWO) };
-        assert_eq!(find(&seeky), Some((near, FoundBy::Position)));
+        assert_eq!(find(TWO, false), Some((TWO, FoundBy::InService)));
+        assert_eq!(find(ONE, false), Some((near, FoundBy::Position)), "in service oneself");
+        assert_eq!(find(TWO, true), Some((near, FoundBy::Position)));
     }
 }

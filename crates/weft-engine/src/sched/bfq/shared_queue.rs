@@ -168,9 +168,8 @@ impl Bfq {
             return id;
         }
         let party = self.queues.at(id).party(id);
-        let in_service = self.in_service().map(|other| self.queues.at(other).party(other));
         let of = |other| self.queues.at(other).party(other);
-        let found = self.merging.cooperator(&party, at, in_service.as_ref(), of, now);
+        let found = self.merging.cooperator(&party, at, self.in_service(), of, now);
         let Some((other, by)) = found else { return id };
         let target = self.queues.end_of(other);
         if target == id {
@@ -301,7 +300,9 @@ impl Bfq {
         match queue.backlog.head {
             Some(head) => {
                 let at = self.pool.at(head).first;
-                self.merging.head_changed(&queue.party(id), at, now);
+                if !self.merging.is_indexed_at(id, at) {
+                    self.merging.head_changed(&queue.party(id), at, now);
+                }
             }
             None => self.merging.emptied(id),
         }
