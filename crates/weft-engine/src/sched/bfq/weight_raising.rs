@@ -12,8 +12,8 @@
 //! of several processes is never raised anew, since none of them is known to be the one.
 //!
 //! What may fail here: a queue that is taken for interactive and is not holds 97 % of a member
-//! against another one of the default weight, for up to 25 s. A volume of clients of equal rank sets
-//! `low_latency=0`, or gives them weights.
+//! against another one of the default weight, for up to 25 s. A volume of clients of equal rank
+//! sets `low_latency=0`, or gives them weights. With `fairness=requests` nobody is raised.
 //!
 //! Inputs   what a queue did until it became busy ([`Activation`]), the time, the service it got
 //! Answer   [`Raising::coefficient`], the factor of its weight
