@@ -19,7 +19,7 @@
 //! Answer   [`Raising::coefficient`], the factor of its weight
 //! Knob     `low_latency` (flag, default 1, as the kernel's)
 //! Source   io-schedulers.md §2.10; kernel documentation, `bfq-iosched.rst`
-//! Measured statement B12: one raised queue against another 96.8 % : 3.2 %, Linux 6.12 has 96.6
+//! Measured statement B12: one raised queue against another has 96.8 % within 0.5; Linux 6.12: 96.6
 
 use weft_units::{Sectors, Span, Time};
 
