@@ -237,13 +237,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let snapshot = driver.snapshot().ok_or_else(|| {
         ServeError::Refused(format!("the engine panicked: {}", driver.poison().unwrap_or("")))
     })?;
-    if snapshot.volumes.len() != exports.len() {
-        let (found, expected) = (exports.len(), snapshot.volumes.len());
-        return Err(ServeError::Refused(format!("exports: found {found}, expected {expected}")));
-    }
-    let infos = exports.iter().zip(&snapshot.volumes).zip(&shapes);
-    let infos = infos.map(|((export, volume), shape)| describe(export, volume, shape, trims));
-    let mut infos = infos.collect::<Result<Vec<_>, _>>()?;
+    let infos: Arc<[_]> = describe_all(&exports, &snapshot.volumes, &shapes, trims)?.into();
 
     let listeners = listen.into_iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
@@ -251,15 +245,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let all: Vec<&String> = names.iter().chain(also).collect();
     let uris: Vec<String> =
         listeners.iter().flat_map(|listener| all.iter().map(|name| listener.uri(name))).collect();
-    for (socket, _) in &options.sockets {
-        if !listeners.iter().any(|listener| listener.describe() == *socket) {
-            let found: Vec<_> = listeners.iter().map(Listener::describe).collect();
-            let found = found.join(", ");
-            return Err(ServeError::Refused(format!(
-                "socket of clients: found {socket}, expected one that is listened on: {found}"
-            )));
-        }
-    }
+    options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
     let sockets: Arc<[_]> = options.sockets.into();
     let roll = Arc::new(Roll::default());
     let crowd = Arc::new(Crowd::new(workers, clients_max));
@@ -280,29 +266,17 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     for listener in &listeners {
         tracing::info!(at = listener.describe(), "listening");
     }
-    let mut served: Vec<_> = (0..volumes)
-        .map(VolumeId)
-        .zip(allocations)
-        .zip(&exports)
-        .map(|((volume, allocation), export)| Served {
-            volume,
-            name: export.name.as_str().into(),
-            share: export.share,
-            allocation: Arc::new(allocation),
-            discards: trims,
-            recorder: options.recorder.clone(),
-            roll: Arc::clone(&roll),
-        })
-        .collect();
-    for (place, export) in exports.iter().enumerate() {
-        for (name, share) in &export.also {
-            let alias = ExportOptions { name: name.clone(), ..export.clone() };
-            infos.push(describe(&alias, &snapshot.volumes[place], &shared.shapes[place], trims)?);
-            let main = served[place].clone();
-            served.push(Served { name: name.as_str().into(), share: *share, ..main });
-        }
-    }
-    let infos: Arc<[_]> = infos.into();
+    let served = (0..volumes).map(VolumeId).zip(allocations).zip(&exports);
+    let served = served.map(|((volume, allocation), export)| Served {
+        volume,
+        name: export.name.as_str().into(),
+        share: export.share,
+        allocation: Arc::new(allocation),
+        discards: trims,
+        recorder: options.recorder.clone(),
+        roll: Arc::clone(&roll),
+    });
+    let served = with_other_names(served.collect(), &exports);
     let nbd = |worker, listeners| {
         let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
         let port = NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, crowd);
@@ -321,6 +295,50 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         Exit::Poisoned(text) => ExitState::Poisoned(text),
         Exit::StopFailed(text) => ExitState::StopFailed(text),
     })
+}
+
+/// What clients are told of each export, and then of each by its other names.
+fn describe_all(
+    exports: &[ExportOptions],
+    volumes: &[VolumeSnapshot],
+    shapes: &[Shape],
+    trims: bool,
+) -> Result<Vec<ExportInfo>, ServeError> {
+    if volumes.len() != exports.len() {
+        let (found, expected) = (exports.len(), volumes.len());
+        return Err(ServeError::Refused(format!("exports: found {found}, expected {expected}")));
+    }
+    let others = exports.iter().enumerate().flat_map(|(place, export)| {
+        let other = |name: &String| ExportOptions { name: name.clone(), ..export.clone() };
+        export.also.iter().map(move |(name, _)| (place, other(name)))
+    });
+    let all = exports.iter().cloned().enumerate().chain(others);
+    all.map(|(place, export)| describe(&export, &volumes[place], &shapes[place], trims)).collect()
+}
+
+/// What is served by the first name of each export, and then what is by the others.
+fn with_other_names(served: Vec<Served>, exports: &[ExportOptions]) -> Vec<Served> {
+    let others = served.iter().zip(exports).flat_map(|(main, export)| {
+        let other = |(name, share): &(String, ClientShare)| Served {
+            name: name.as_str().into(),
+            share: *share,
+            ..main.clone()
+        };
+        export.also.iter().map(other)
+    });
+    let others: Vec<Served> = others.collect();
+    served.into_iter().chain(others).collect()
+}
+
+fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError> {
+    let found: Vec<_> = listeners.iter().map(Listener::describe).collect();
+    if found.iter().any(|listener| *listener == socket) {
+        return Ok(());
+    }
+    let found = found.join(", ");
+    Err(ServeError::Refused(format!(
+        "socket of clients: found {socket}, expected one that is listened on: {found}"
+    )))
 }
 
 /// State that ports share.

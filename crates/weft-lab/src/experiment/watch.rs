@@ -90,7 +90,7 @@ impl Inside {
 }
 
 impl Inside {
-    /// Part of the time in which requests are kept from members, percent, in the mean of the members.
+    /// Part of the time in which requests are kept from members, in percent: the mean of members.
     fn plugged(&self) -> f64 {
         let kept: u64 = self.bfq.iter().map(|stats| stats.withheld.0).sum();
         let time = self.time.0.max(1) as f64 * self.bfq.len().max(1) as f64;
