@@ -38,6 +38,8 @@ pub enum Mutant {
     DiscardSkipsOneMember,
     /// A discard does not wait for a sync of its stripes.
     DiscardUnderSync,
+    /// A member is sent twice what its scheduler let go once.
+    DispatchedTwice,
     /// Superblocks are written with the update count they had.
     EventsNotRaised,
     /// A flush is served by one that started before it arrived.
@@ -56,6 +58,8 @@ pub enum Mutant {
     ZeroCopyNotSaved,
     /// A zero-copy page goes back to its client while a member that stalls may still use it.
     ZeroCopyNotPinned,
+    /// Nobody is woken when a member was kept for a queue for long enough.
+    IdleTimerNotSet,
     /// A resync keeps its lease, so that the array is never marked clean again.
     LeaseNotGivenBack,
     /// Stripes that a turn left over wait until something happens.
@@ -68,6 +72,8 @@ pub enum Mutant {
     MirrorReadUnsynced,
     /// Answers do not wait until the failure of a member is recorded.
     MissedWriteNotRecorded,
+    /// What waits last in the queue of a member is forgotten when the queue is set otherwise.
+    QueueSwitchForgets,
     /// Read-modify-write takes the new data for the old.
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
@@ -99,7 +105,7 @@ impl Mutant {
         [Self::FlushSkipForgetsStartUp, Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Planted bugs that scripts show.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 39] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -115,6 +121,7 @@ impl Mutant {
         Self::DiscardKeepsStripes,
         Self::DiscardSkipsOneMember,
         Self::DiscardUnderSync,
+        Self::DispatchedTwice,
         Self::EventsNotRaised,
         Self::FlushServedByEarlier,
         Self::FlushSkipForgetsMetadata,
@@ -122,11 +129,13 @@ impl Mutant {
         Self::FrameReusedInFlight,
         Self::FullStripeWriteWithoutTail,
         Self::ZeroCopyNotPinned,
+        Self::IdleTimerNotSet,
         Self::LeaseNotGivenBack,
         Self::LostWakeUp,
         Self::MergeAcrossFlush,
         Self::MirrorReadUnsynced,
         Self::MissedWriteNotRecorded,
+        Self::QueueSwitchForgets,
         Self::ReaddOfTooOld,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,

@@ -6,7 +6,9 @@
 //!
 //! Source   spec reliability.md §6.4
 
-use weft_engine::knobs::{Activation, FlushRule, Knobs, PlanRule, PriorityRule, Writes};
+use weft_engine::knobs::{
+    Activation, FlushRule, Knobs, PlanRule, PriorityRule, SchedulerKind, Writes,
+};
 use weft_engine::mutant::Mutant;
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_ondisk::Level;
@@ -26,7 +28,7 @@ pub const CHECKERS: [&str; 16] = [
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 34] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 37] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -42,17 +44,20 @@ pub const SEEN_BY: [(Mutant, &[&str]); 34] = [
     (Mutant::DiscardKeepsStripes, &["I6 "]),
     (Mutant::DiscardSkipsOneMember, &["I4 ", "I8 ", "I6 "]),
     (Mutant::DiscardUnderSync, &["I10"]),
+    (Mutant::DispatchedTwice, &["I10"]),
     (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
     (Mutant::FlushServedByEarlier, &["I4 "]),
     (Mutant::FlushSkipForgetsMetadata, &["I4 "]),
     (Mutant::FlushSkipsOneMember, &["I4 ", "I5 "]),
     (Mutant::FrameReusedInFlight, &["I10", "I7 ", "I11"]),
     (Mutant::FullStripeWriteWithoutTail, &["I4 ", "I8 ", "I6 "]),
+    (Mutant::IdleTimerNotSet, &["I13"]),
     (Mutant::LeaseNotGivenBack, &["I13", "I11"]),
     (Mutant::LostWakeUp, &["I13"]),
     (Mutant::MergeAcrossFlush, &["I4 "]),
     (Mutant::MirrorReadUnsynced, &["I2 "]),
     (Mutant::MissedWriteNotRecorded, &["I4 "]),
+    (Mutant::QueueSwitchForgets, &["I13"]),
     (Mutant::ReaddOfTooOld, &["I8 ", "I6 ", "I2 "]),
     (Mutant::RmwNewAsOld, &["I6 ", "I2 ", "I7 "]),
     (Mutant::StaleMemberAfterAdd, &["I2 ", "I4 ", "I6 "]),
@@ -100,7 +105,10 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     }
     let profile = match mutant {
         Mutant::BrokenAcknowledges => Profile::BEYOND_POWERED,
-        Mutant::CommandEndForgotten => Profile::QUEUES,
+        Mutant::CommandEndForgotten
+        | Mutant::DispatchedTwice
+        | Mutant::IdleTimerNotSet
+        | Mutant::QueueSwitchForgets => Profile::QUEUES,
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]
         }
@@ -115,6 +123,9 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     let mut script = Script::generate(FIRST_SEED + number, profile);
     if mutant == Mutant::FlushSkipForgetsMetadata {
         script.options.knobs.flush_batch = FlushRule::Needed;
+    }
+    if mutant == Mutant::IdleTimerNotSet {
+        script.options.knobs.scheduler = SchedulerKind::Bfq;
     }
     script
 }

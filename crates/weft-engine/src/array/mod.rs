@@ -509,10 +509,15 @@ impl Array {
         knobs: &Knobs,
         mut in_flight: impl FnMut(MemberIndex) -> u32,
     ) {
+        let forgets = self.is_planted(Mutant::QueueSwitchForgets);
         for member in &mut self.members {
             let settings = QueueSettings::of(member.knobs.as_deref().unwrap_or(knobs));
             if *member.queue.settings() != settings {
-                member.queue.configure(settings, in_flight(member.info.index));
+                let in_flight = in_flight(member.info.index);
+                if forgets {
+                    member.queue.forget_last();
+                }
+                member.queue.configure(settings, in_flight);
             }
         }
     }
@@ -536,6 +541,9 @@ impl Array {
 
     /// When there may be something to send though no member ends anything.
     pub(crate) fn queue_wake(&self, now: Time) -> Option<Time> {
+        if self.is_planted(Mutant::IdleTimerNotSet) {
+            return None;
+        }
         self.members.iter().filter_map(|member| member.queue.next_wake(now)).min()
     }
 

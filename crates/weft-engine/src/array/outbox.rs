@@ -314,7 +314,15 @@ impl Outbox {
                 ..Outstanding::new(volume, Some(to), writes(&op), owner, self.now)
             };
             let token = self.issue(outstanding);
+            let again = mutant::is(self.planted, Mutant::DispatchedTwice).then(|| op.clone());
             self.outputs.push_back(Output::Submit { token, member: to, op, attr });
+            if let Some(op) = again.filter(|_| scheduled.is_some()) {
+                // Nobody is told of the second time.
+                let out = Outstanding::new(volume, Some(to), writes(&op), owner, self.now);
+                let out = Outstanding { requests: 0, at_member: false, detached: true, ..out };
+                let token = self.issue(out);
+                self.outputs.push_back(Output::Submit { token, member: to, op, attr });
+            }
         }
     }
 

@@ -494,6 +494,13 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().map(|(_, request)| request).collect()
     }
 
+    /// Loses the last of what waits: a planted bug.
+    pub(crate) fn forget_last(&mut self) {
+        let waiting = self.take_waiting();
+        let kept = waiting.len().saturating_sub(1);
+        waiting.into_iter().take(kept).for_each(|request| self.put_back(request));
+    }
+
     /// Queues a request that was taken out, as if it had never been.
     pub(crate) fn put_back(&mut self, request: Waiting<T>) {
         let since = request.since;
