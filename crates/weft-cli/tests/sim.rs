@@ -223,3 +223,28 @@ fn a_member_that_fails_is_reported_and_one_too_many_fails_the_run() {
     let sheet = json(dir.path(), &["sim", "j.fio", "--json", "--faults"]);
     assert!(sheet["weft"]["faults"].as_array().unwrap().len() >= 2, "{sheet}");
 }
+
+#[test]
+fn a_sweep_of_schedulers_says_what_share_each_job_got() {
+    let dir = tempdir().unwrap();
+    let job = "[global]\ndirect=1\nrw=randread\nbs=4k\nioengine=libaio\niodepth=64\ntime_based\n\
+               runtime=2s\n[heavy]\nprioclass=2\nprio=0\n[light]\nprioclass=2\nprio=4\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let words = ["sim", "j.fio", "--level", "1", "-n", "2", "--device", "ssd-sata-2012-mlc"];
+    let sweep = ["--sweep", "scheduler=none,mq-deadline,bfq", "--report", "page.html"];
+    let words = [&words[..], &sweep].concat();
+    let text = exits(dir.path(), 0, &words).out;
+    assert!(text.contains("shares, of all bytes that were moved"), "{text}");
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.contains("Shares over time, mq-deadline"));
+    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    let share = |job: usize, setting: usize| {
+        sheet["jobs"][job]["settings"][setting]["share"].as_f64().unwrap()
+    };
+    for setting in 0..3 {
+        assert!((share(0, setting) + share(1, setting) - 1.0).abs() < 1e-9, "{sheet}");
+    }
+    assert!((share(0, 0) - 0.5).abs() < 0.02, "nobody is preferred: {sheet}");
+    assert!((share(0, 1) - 0.5).abs() < 0.02, "mq-deadline has classes and no weights: {sheet}");
+    assert!(share(0, 2) > 0.6, "twice the weight: {sheet}");
+}

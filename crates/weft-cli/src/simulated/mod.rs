@@ -1,5 +1,6 @@
 //! The simulated volume of `sim` and `replay`: its options, its progress bar, its exit status.
 
+mod shares;
 mod sheet;
 mod sweep;
 

@@ -11,7 +11,7 @@ use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
 use weft_lab::statistics::Estimate;
 
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, failure};
+use super::{INTERRUPTED, Simulated, bar, failure, shares};
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::result_file::ResultFile;
@@ -58,6 +58,7 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
         for job in &swept {
             print(job, &settings, runs)?;
         }
+        shares::print(&swept, &settings.knob, &settings.names)?;
     }
     if let Some(file) = file {
         file.write(&page(simulated, what, &settings, &swept, runs))?;
@@ -324,6 +325,7 @@ fn to_json(
                         "p50_ns": of(Metric::Percentile(0)),
                         "p99_ns": of(Metric::Percentile(1)),
                         "p99_9_ns": of(Metric::Percentile(2)),
+                        "share": shares::to_json(job, setting, swept.len()),
                     })
                 })
                 .collect();
@@ -420,6 +422,7 @@ fn page(
             first.sections.push(section);
         }
     }
+    first.sections.extend(shares::section(swept, &settings.knob, &settings.names));
     first.html()
 }
 

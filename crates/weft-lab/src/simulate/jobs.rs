@@ -308,7 +308,7 @@ pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Ti
 }
 
 /// Source   fio's `bwavgtime` and `iopsavgtime`
-const SAMPLE: Span = Span::millis(500);
+const SAMPLE: Span = super::sweep::COURSE_STEP;
 
 /// A bound on memory: six days of samples.
 const SAMPLES_MAX: usize = 1 << 20;

@@ -50,6 +50,8 @@ pub struct Sample {
     pub mean: f64,
     /// Its percentiles 50, 99 and 99.9, ns.
     pub percentiles: [f64; 3],
+    /// Part of all bytes that the jobs of the run moved, 0 to 1.
+    pub share: f64,
 }
 
 /// The percentiles of a [`Sample`].
@@ -108,6 +110,8 @@ pub struct Swept {
     pub job: String,
     /// By setting, then by run.
     pub samples: Vec<Vec<Sample>>,
+    /// By setting: bytes a second in each [`COURSE_STEP`] of the first run.
+    pub courses: Vec<Vec<f64>>,
 }
 
 /// Best setting of a metric, and its margin.
@@ -121,7 +125,19 @@ pub struct Best {
     pub ahead: Option<Estimate>,
 }
 
+/// Time of a step of a course.
+///
+/// Source   fio's `bwavgtime`
+pub const COURSE_STEP: Span = Span::millis(500);
+
 impl Swept {
+    /// Part of all bytes that the jobs moved, in the mean of the runs, 0 to 1.
+    #[must_use]
+    pub fn share(&self, setting: usize) -> f64 {
+        let samples = &self.samples[setting];
+        samples.iter().map(|sample| sample.share).sum::<f64>() / samples.len().max(1) as f64
+    }
+
     /// Mean of a metric, with its interval where there are runs enough.
     #[must_use]
     pub fn estimate(&self, setting: usize, metric: Metric) -> Estimate {
@@ -252,12 +268,19 @@ pub fn sweep(
     }
     let mut swept: Vec<Swept> = Vec::new();
     for ((setting, _), outcome) in work.into_iter().zip(outcomes.into_iter().flatten()) {
-        for (place, result) in by_job(&outcome.results).into_iter().enumerate() {
+        let results = by_job(&outcome.results);
+        let all: u64 = results.iter().map(bytes_of).sum();
+        for (place, result) in results.into_iter().enumerate() {
             if swept.len() == place {
-                let samples = vec![Vec::new(); volumes.len()];
-                swept.push(Swept { job: result.name.clone(), samples });
+                let (samples, courses) = (vec![Vec::new(); volumes.len()], Vec::new());
+                swept.push(Swept { job: result.name.clone(), samples, courses });
             }
-            swept[place].samples[setting].push(Sample::of(&result));
+            let of = &mut swept[place];
+            if of.samples[setting].is_empty() {
+                of.courses.push(course(&result));
+            }
+            let share = bytes_of(&result) as f64 / all.max(1) as f64;
+            of.samples[setting].push(Sample { share, ..Sample::of(&result) });
         }
     }
     Ok(Some(swept))
@@ -277,8 +300,21 @@ fn by_job(results: &[JobResult]) -> Vec<JobResult> {
     jobs
 }
 
+/// Bytes that a job moved in all directions.
+fn bytes_of(result: &JobResult) -> u64 {
+    result.directions.iter().map(|direction| direction.bytes.0).sum()
+}
+
+/// Rates of a job in all directions, step by step.
+fn course(result: &JobResult) -> Vec<f64> {
+    let steps = result.directions.iter().map(|of| of.bandwidth.len()).max().unwrap_or(0);
+    let at =
+        |step: usize| result.directions.iter().filter_map(|of| of.bandwidth.get(step)).sum::<f64>();
+    (0..steps).map(at).collect()
+}
+
 impl Sample {
-    /// Sample of all directions of a job together.
+    /// Sample of all directions of a job together, as if no other had run.
     #[must_use]
     pub fn of(result: &JobResult) -> Self {
         let mut latencies = Latencies::default();
@@ -293,6 +329,7 @@ impl Sample {
             iops: latencies.count() as f64 / seconds,
             mean: latencies.mean_ns(),
             percentiles: PERCENTS.map(|percent| latencies.percentile(percent).0 as f64),
+            share: 1.0,
         }
     }
 }
@@ -308,7 +345,7 @@ mod tests {
             ..Sample::default()
         };
         let samples = throughput.iter().map(|runs| runs.iter().map(sample).collect()).collect();
-        Swept { job: "j".to_owned(), samples }
+        Swept { job: "j".to_owned(), courses: vec![Vec::new(); samples.len()], samples }
     }
 
     #[test]
