@@ -230,7 +230,7 @@ fn a_sweep_of_schedulers_says_what_share_each_job_got() {
     let job = "[global]\ndirect=1\nrw=randread\nbs=4k\nioengine=libaio\niodepth=64\ntime_based\n\
                runtime=2s\n[heavy]\nprioclass=2\nprio=0\n[light]\nprioclass=2\nprio=4\n";
     write(dir.path().join("j.fio"), job).unwrap();
-    let words = ["sim", "j.fio", "--level", "1", "-n", "2", "--device", "ssd-sata-2012-mlc"];
+    let words = ["sim", "j.fio", "--level", "0", "-n", "2", "--device", "ssd-sata-2012-mlc"];
     let sweep = ["--sweep", "scheduler=none,mq-deadline,bfq", "--report", "page.html"];
     let words = [&words[..], &sweep].concat();
     let text = exits(dir.path(), 0, &words).out;

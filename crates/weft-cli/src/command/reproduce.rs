@@ -20,13 +20,13 @@ use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, ste
 
 /// Measures a published patch's effect again, on simulated disks
 ///
-/// Of patches 000 (priority), 002 (flush-batch) and 004 (stripe-size) so far. Each row is run
-/// before the patch and with it; the gain is the mean of paired runs, with its 95 % interval. A row
-/// agrees when the whole interval lies in the band that was written down beforehand;
-/// agrees-otherwise when it does so by another mechanism than the published one; has the direction
-/// when the interval lies outside of the band on its side of no change; is undecided when the
-/// interval lies across an edge of the band or across no change, so that more runs would tell; and
-/// differs otherwise.
+/// Of patches 000 (priority), 002 (flush-batch), 003 (queue-merge) and 004 (stripe-size) so far.
+/// Each row is run before the patch and with it; the gain is the mean of paired runs, with its 95 %
+/// interval. A row agrees when the whole interval lies in the band that was written down
+/// beforehand; agrees-otherwise when it does so by another mechanism than the published one; has
+/// the direction when the interval lies outside of the band on its side of no change; is undecided
+/// when the interval lies across an edge of the band or across no change, so that more runs would
+/// tell; and differs otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Numbers or names of patches, or files as for --experiment; all patches that there are if

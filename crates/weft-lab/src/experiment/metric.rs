@@ -52,13 +52,15 @@ pub enum Metric {
     /// Share of the time in which `bfq` keeps a member for a queue that has no request, and others
     /// have some.
     Plugged,
+    /// Queues of `bfq` that were merged, a second.
+    QueueMerges,
     /// How far the client that is worst off is from the share that its weight gives it.
     ShareError,
 }
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 22] = [
+const TABLE: [(Metric, &str, &str, bool); 23] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -80,6 +82,7 @@ const TABLE: [(Metric, &str, &str, bool); 22] = [
     (Metric::EngineBusy, "engine_busy", "%", false),
     (Metric::AtDisk, "at_disk", "1", true),
     (Metric::Plugged, "plugged", "%", false),
+    (Metric::QueueMerges, "queue_merges", "1/s", false),
     (Metric::ShareError, "share_error", "%", false),
 ];
 
@@ -117,6 +120,7 @@ impl Metric {
                 | Self::PrereadWaitP999
                 | Self::PrereadWaitMax
                 | Self::Plugged
+                | Self::QueueMerges
                 | Self::ShareError
         )
     }

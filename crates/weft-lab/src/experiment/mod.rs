@@ -68,6 +68,7 @@ use text::Text;
 const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/000.toml"),
     include_str!("../../../../experiments/002.toml"),
+    include_str!("../../../../experiments/003.toml"),
     include_str!("../../../../experiments/004.toml"),
 ];
 

@@ -74,7 +74,7 @@ impl Inside {
     }
 
     /// How long stripes waited that had to be preread, and how many commands the drives had.
-    pub(super) fn metrics(&self) -> [(Metric, f64); 4] {
+    pub(super) fn metrics(&self) -> [(Metric, f64); 5] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];
         let millis = |span: Span| span.0 as f64 / 1e6;
@@ -85,6 +85,7 @@ impl Inside {
             (Metric::PrereadWaitMax, millis(most)),
             (Metric::AtDisk, at_disk),
             (Metric::Plugged, self.plugged()),
+            (Metric::QueueMerges, self.queue_merges()),
         ]
     }
 }
@@ -95,6 +96,14 @@ impl Inside {
         let kept: u64 = self.bfq.iter().map(|stats| stats.withheld.0).sum();
         let time = self.time.0.max(1) as f64 * self.bfq.len().max(1) as f64;
         kept as f64 / time * 100.0
+    }
+
+    /// Queues that were merged, a second.
+    fn queue_merges(&self) -> f64 {
+        let merged = self.bfq.iter().map(|of| {
+            of.merges_in_service + of.merges_by_position + of.merges_followed + of.merges_stable
+        });
+        merged.sum::<u64>() as f64 / (self.time.0.max(1) as f64 / 1e9)
     }
 }
 

@@ -52,6 +52,7 @@ impl Measure for Dbench {
             Metric::EngineBusy,
             Metric::AtDisk,
             Metric::Plugged,
+            Metric::QueueMerges,
         ]
     }
 

@@ -55,6 +55,7 @@ impl Measure for Readers {
             Metric::ShareError,
             Metric::AtDisk,
             Metric::Plugged,
+            Metric::QueueMerges,
             Metric::MemberRequest,
         ]
     }
