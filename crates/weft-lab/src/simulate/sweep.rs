@@ -344,7 +344,8 @@ mod tests {
             mean: 1e9 / throughput,
             ..Sample::default()
         };
-        let samples = throughput.iter().map(|runs| runs.iter().map(sample).collect()).collect();
+        let samples: Vec<Vec<Sample>> =
+            throughput.iter().map(|runs| runs.iter().map(sample).collect()).collect();
         Swept { job: "j".to_owned(), courses: vec![Vec::new(); samples.len()], samples }
     }
 
