@@ -17,6 +17,7 @@ pub(crate) mod served;
 mod space;
 mod spare;
 pub(crate) mod superblock_update;
+pub(crate) mod sync_pace;
 pub(crate) mod write_intent;
 
 use smallvec::smallvec;
@@ -35,7 +36,7 @@ use crate::array::outbox::{Outbox, Owner, PassedRequest, Who};
 use crate::assemble::{Assembly, SlotState};
 use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, ClientRequest, Fault, RequestOp};
+use crate::contract::input::{Attr, Class, ClientRequest, Fault, RequestOp};
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
@@ -58,6 +59,8 @@ pub(crate) struct Array {
     pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
+    /// Class of the running sync's requests.
+    pub(crate) sync_class: Class,
     /// Position in `members` per slot.
     slots: Vec<Option<usize>>,
     /// Position in `members` per [`MemberIndex`].
@@ -226,6 +229,7 @@ impl Array {
             request_unit: Bytes(1),
             members,
             membership,
+            sync_class: Class::None,
             slots: Vec::new(),
             positions: Vec::new(),
             roles: Vec::new(),
@@ -537,6 +541,13 @@ impl Array {
     /// Sends what the queues of the members let go.
     pub(crate) fn run_queues(&mut self, out: &mut Outbox) {
         self.members.iter_mut().for_each(|member| out.dispatch(self.volume, member));
+    }
+
+    /// Lets a resync's requests that wait behind others in the queues of members have their turn.
+    pub(crate) fn promote_syncs(&mut self, out: &mut Outbox) {
+        for member in self.members.iter_mut().filter(|member| !member.queue.passes()) {
+            out.promote_syncs(member);
+        }
     }
 
     /// When there may be something to send though no member ends anything.

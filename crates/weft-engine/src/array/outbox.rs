@@ -9,7 +9,7 @@ use crate::array::flush::flush_batch::FlightId;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Run, Segment, Segments};
-use crate::contract::input::Attr;
+use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::contract::token::RequestId;
 use crate::contract::token::{Tag, Token};
@@ -344,6 +344,21 @@ impl Outbox {
         assert!(self.queued >= waiting.len(), "what waits was queued");
         self.queued -= waiting.len();
         waiting
+    }
+
+    /// Queues the requests of a resync in the idle class anew, in no class.
+    pub(crate) fn promote_syncs(&mut self, member: &mut Member) {
+        let idle =
+            |it: &Waiting<Owner>| it.attr.origin == Origin::Sync && it.attr.class == Class::Idle;
+        if !member.queue.waiting().any(idle) {
+            return;
+        }
+        for mut request in self.take_waiting(member) {
+            if idle(&request) {
+                request.attr.class = Class::None;
+            }
+            self.put_back(member, request);
+        }
     }
 
     /// Puts a request back that was taken out.

@@ -16,10 +16,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use weft_units::{SectorRange, Sectors, VolumeId};
+use weft_units::{SectorRange, Sectors, Time, VolumeId};
 
 use crate::array::Array;
 use crate::array::outbox::Outbox;
+use crate::array::sync_pace::Pace;
 use crate::array::write_intent::Lease;
 use crate::contract::input::SyncAction;
 use crate::contract::member::MemberState;
@@ -65,6 +66,7 @@ pub(crate) struct Resync {
     pub(crate) mismatches: Mismatches,
     stopping: bool,
     failed: bool,
+    pub(crate) pace: Pace,
 }
 
 impl Resync {
@@ -75,6 +77,7 @@ impl Resync {
         array: &Array,
         pass: Pass,
         lease: Option<Lease>,
+        pace: Pace,
     ) -> Self {
         let unit = pass.unit;
         let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
@@ -102,6 +105,7 @@ impl Resync {
             mismatches: Mismatches::default(),
             stopping: false,
             failed: false,
+            pace,
         };
         sync.skip();
         sync
@@ -128,9 +132,10 @@ impl Resync {
     pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
-            if !ask(self.next, self) {
+            if !self.pace.allows(self.window.is_empty()) || !ask(self.next, self) {
                 return;
             }
+            self.pace.asked(self.pass.unit.bytes());
             assert!(self.window.insert(self.next), "a resync asks for a unit once");
             self.next += 1;
             self.skip();
@@ -149,8 +154,15 @@ impl Resync {
             return self.window.is_empty();
         }
         self.window.len() < window_stripes(cache_stripes)
+            && self.pace.allows(self.window.is_empty())
             && may(self.next)
             && !self.window.iter().any(|key| syncs(*key))
+    }
+
+    /// When its pace lets it go on, if it is that which keeps it.
+    pub(crate) fn wake(&self) -> Option<Time> {
+        let goes_on = !self.stopping && self.next < self.end;
+        if goes_on { self.pace.wake(self.window.is_empty()) } else { None }
     }
 
     /// Whether it skips nothing.

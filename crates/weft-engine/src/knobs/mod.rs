@@ -12,7 +12,7 @@ pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
     Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, MergeKnobs, MergePosition,
     MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule, RmwLevel,
-    SchedulerKind, StripeSize, Writes,
+    SchedulerKind, StripeSize, SyncPace, Writes,
 };
 
 /// Every knob's present value.
@@ -74,6 +74,12 @@ pub struct Knobs {
     pub stripe_cache_size: u32,
     /// Bytes of a stripe on one member (patch 004).
     pub stripe_size: StripeSize,
+    /// Pace of a resync beside clients.
+    pub sync_pace: SyncPace,
+    /// Bytes a second that a resync may have at most.
+    pub sync_speed_max: Bytes,
+    /// Bytes a second that a resync has also beside clients.
+    pub sync_speed_min: Bytes,
     /// Client writes that wait for more of their stripe.
     pub writes: Writes,
 }
@@ -167,6 +173,12 @@ pub enum Knob {
     StripeCacheSize(u32),
     /// See [`Knobs::stripe_size`].
     StripeSize(StripeSize),
+    /// See [`Knobs::sync_pace`].
+    SyncPace(SyncPace),
+    /// See [`Knobs::sync_speed_max`].
+    SyncSpeedMax(Bytes),
+    /// See [`Knobs::sync_speed_min`].
+    SyncSpeedMin(Bytes),
     /// See [`BfqKnobs::timeout_sync`].
     TimeoutSync(Span),
     /// See [`MqDeadlineKnobs::write_expire`].
@@ -289,6 +301,9 @@ impl Knobs {
                 self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
             }
             Knob::StripeSize(size) => self.stripe_size = size,
+            Knob::SyncPace(pace) => self.sync_pace = pace,
+            Knob::SyncSpeedMax(rate) => self.sync_speed_max = rate,
+            Knob::SyncSpeedMin(rate) => self.sync_speed_min = rate,
             Knob::TimeoutSync(span) => self.bfq.timeout_sync = span,
             Knob::WriteExpire(span) => self.mq_deadline.write_expire = span,
             Knob::Writes(writes) => self.writes = writes,
@@ -360,6 +375,9 @@ impl Knobs {
             stripe_cache_form: CacheForm::default(),
             stripe_cache_size: 256,
             stripe_size: StripeSize::default(),
+            sync_pace: SyncPace::default(),
+            sync_speed_max: SYNC_SPEED_MAX,
+            sync_speed_min: SYNC_SPEED_MIN,
             writes: Writes::default(),
         }
     }
@@ -381,6 +399,10 @@ impl Default for Knobs {
 
 /// [`Knobs::preread_wait_max`] of md: its stripes wait for others without a bound.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
+
+/// md's `speed_limit_min` and `speed_limit_max` of a system that nobody has tuned, in bytes a second.
+const SYNC_SPEED_MIN: Bytes = Bytes::kib(1000);
+const SYNC_SPEED_MAX: Bytes = Bytes::kib(200_000);
 
 fn names() -> String {
     TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")

@@ -9,8 +9,8 @@ use weft_units::{Bytes, Span};
 
 use super::{
     Activation, CacheForm, CheckReads, Fairness, FlushRule, Knob, Knobs, MergePosition, MergeRule,
-    MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel, SchedulerKind, StripeSize,
-    WAITS_WITHOUT_BOUND, Writes,
+    MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel, SYNC_SPEED_MAX, SYNC_SPEED_MIN,
+    SchedulerKind, StripeSize, SyncPace, WAITS_WITHOUT_BOUND, Writes,
 };
 
 /// A knob's row in the table: what people need to know.
@@ -629,6 +629,45 @@ pub const TABLE: &[KnobRow] = &[
         },
     },
     KnobRow {
+        name: "sync_pace",
+        unit: "word",
+        range: "idle | md",
+        origin: "weft",
+        doc: "What a resync, recovery or check has while clients work: with idle sync_speed_min and no more, and when nobody works \
+              the idle class of the scheduler; with md 128 KiB at a time as well, whatever the speed, as Linux since 4.1.",
+        parse: |text, _| {
+            Some(Knob::SyncPace(match text {
+                "idle" => SyncPace::Idle,
+                "md" => SyncPace::Md,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.sync_pace {
+            SyncPace::Idle => "idle".into(),
+            SyncPace::Md => "md".into(),
+        },
+    },
+    KnobRow {
+        name: "sync_speed_max",
+        unit: "KiB/s",
+        range: "1..=INT_MAX | system",
+        origin: "md",
+        doc: "Speed of each member that a resync, recovery or check does not exceed for long. \
+              system is what a Linux has that nobody has tuned, 200000.",
+        parse: |text, _| Some(Knob::SyncSpeedMax(speed(text, SYNC_SPEED_MAX)?)),
+        show: |knobs| (knobs.sync_speed_max.0 / 1024).to_string(),
+    },
+    KnobRow {
+        name: "sync_speed_min",
+        unit: "KiB/s",
+        range: "1..=INT_MAX | system",
+        origin: "md",
+        doc: "Speed of each member that a resync, recovery or check has also while clients work, if the members can. \
+              system is what a Linux has that nobody has tuned, 1000.",
+        parse: |text, _| Some(Knob::SyncSpeedMin(speed(text, SYNC_SPEED_MIN)?)),
+        show: |knobs| (knobs.sync_speed_min.0 / 1024).to_string(),
+    },
+    KnobRow {
         name: "timeout_sync",
         unit: "milliseconds",
         range: "1..=2147483647",
@@ -690,6 +729,14 @@ fn flag(text: &str) -> Option<bool> {
         "1" => Some(true),
         _ => None,
     }
+}
+
+/// KiB a second, as md's `sync_speed_min`.
+fn speed(text: &str, system: Bytes) -> Option<Bytes> {
+    if text == "system" {
+        return Some(system);
+    }
+    number(text, 1, INT_MAX).map(|rate| Bytes::kib(rate.into()))
 }
 
 /// Seconds with up to three decimals, as md's `safe_mode_delay`.

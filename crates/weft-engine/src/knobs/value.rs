@@ -98,6 +98,16 @@ pub enum RmwLevel {
     Tie,
 }
 
+/// Pace of a resync beside clients that work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SyncPace {
+    /// Its floor and no more.
+    Idle,
+    /// A step at a time, and its floor at least (Linux since 4.1).
+    #[default]
+    Md,
+}
+
 /// Client writes that wait for more of their stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Writes {

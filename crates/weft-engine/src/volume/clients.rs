@@ -106,6 +106,11 @@ impl Clients {
         }
     }
 
+    /// Requests of all clients so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.tallies.iter().flat_map(|tally| tally.requests).sum()
+    }
+
     /// Begins a window when the last one is over.
     #[inline]
     pub(crate) fn look(&mut self, array: &Array, now: Time) {

@@ -410,7 +410,8 @@ impl Volume {
         let retry = self.retry_wake();
         let raid = self.raid.next_wake(&self.array, &self.knobs);
         let array = self.array.update_wake().into_iter().chain(self.array.bitmap_wake());
-        stalls.chain(enter_safe_mode).chain(retry).chain(array).chain(raid).min()
+        let sync = self.sync.as_ref().and_then(Resync::wake);
+        stalls.chain(sync).chain(enter_safe_mode).chain(retry).chain(array).chain(raid).min()
     }
 
     pub(crate) fn snapshot(&self) -> VolumeSnapshot {

@@ -7,9 +7,11 @@
 use weft_units::{Sectors, Time};
 
 use super::command::Until;
+use super::requests::Active;
 use super::{FULL_RETRY, Volume};
 use crate::array::outbox::Outbox;
 use crate::array::resync_window::Resync;
+use crate::array::sync_pace::Pace;
 use crate::contract::error::ReplyError;
 use crate::contract::input::SyncAction;
 use crate::contract::output::Notice;
@@ -20,6 +22,7 @@ impl Volume {
         if self.sync.is_none() {
             self.choose_sync(out);
         }
+        self.pace_sync(out);
         let Some(sync) = &mut self.sync else { return };
         let redundant = self.array.membership.has_redundancy();
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
@@ -47,6 +50,18 @@ impl Volume {
         }
     }
 
+    /// Lets the sync know the time and what clients do.
+    fn pace_sync(&mut self, out: &mut Outbox) {
+        let Some(sync) = &mut self.sync else { return };
+        let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
+        sync.pace.look(out.now, &self.knobs, self.clients.requests(), waits);
+        self.array.sync_class = sync.pace.class();
+        // What it asked for when nobody else was there is a part of what its floor owes it.
+        if sync.pace.is_busy() && sync.pace.is_behind() {
+            self.array.promote_syncs(out);
+        }
+    }
+
     /// Starts what is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
         assert!(self.sync.is_none(), "one sync at a time");
@@ -70,7 +85,8 @@ impl Volume {
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
         let pass = self.raid.resync_pass(action, &self.array, &self.knobs);
-        self.sync = Some(Resync::new(action, from, &self.array, pass, lease));
+        let pace = Pace::new(&self.knobs, out.now);
+        self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
     /// Recovery before resync, what is needed before what was asked for.

@@ -24,7 +24,7 @@ use crate::array::membership::{Around, Report};
 use crate::array::outbox::{CopyIo, JobId, Who};
 use crate::array::resync_window::{Pass, Resync};
 use crate::contract::frame::{Frame, Run, Segment};
-use crate::contract::input::{Attr, Class, Fault, SyncAction, Value};
+use crate::contract::input::{Attr, Fault, SyncAction, Value};
 use crate::contract::output::{ComputeOp, Source};
 use crate::contract::token::RequestId;
 use crate::layout::mirrors::{Copies, Mirrors, RESYNC_UNITS_MAX};
@@ -297,7 +297,7 @@ impl Copier {
             sector: copy.sector,
             bytes: part.range.len,
             max: cx.knobs.max_sectors,
-            kind: MergeKind { fua: false, stripes: false, attr: Attr::sync(Class::None) },
+            kind: MergeKind { fua: false, stripes: false, attr: Attr::sync(cx.array.sync_class) },
         };
         let who = Who::Copy(CopyIo { place, slot });
         if cx.stage(slot, &request, &[memory], who) {

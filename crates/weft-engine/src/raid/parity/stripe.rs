@@ -462,9 +462,11 @@ impl Stripe {
     }
 
     /// On whose behalf its member requests are, and for what, but for [`Stripe::purposes`].
-    pub(crate) fn member_attr(&self) -> Attr {
+    /// `sync` is the class of a resync that no client waits for.
+    pub(crate) fn member_attr(&self, sync: Class) -> Attr {
         match self.operation {
-            _ if self.sync.is_some() => Attr::sync(Class::None),
+            _ if self.sync.is_some() && self.has_clients() => Attr::sync(Class::None),
+            _ if self.sync.is_some() => Attr::sync(sync),
             Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
             _ => self.attr,
         }
@@ -473,7 +475,7 @@ impl Stripe {
     /// What each of these strips is read or written for.
     #[inline]
     pub(crate) fn purposes(&self, strips: SlotSet, write: bool) -> Purposes {
-        let attr = self.member_attr();
+        let attr = self.member_attr(Class::None);
         let here = attr.purpose;
         if !matches!(here, Purpose::User | Purpose::WriteBack) {
             return Purposes { here, at: strips, old: SlotSet::EMPTY, others: here };
@@ -492,7 +494,7 @@ impl Stripe {
     /// Takes note of who wants something of it: of several at once, the strongest.
     #[inline]
     pub(crate) fn charge(&mut self, attr: Attr) {
-        if self.readers.or(self.writers).or(self.taken_slots).is_empty() && self.taken.is_empty() {
+        if !self.has_clients() {
             self.attr = attr;
         } else if self.attr != attr {
             self.attr = self.attr.stronger(attr);
@@ -531,10 +533,11 @@ impl Stripe {
 
     /// Whether a client or a sync still wants something.
     pub(crate) fn has_work(&self) -> bool {
-        self.sync.is_some()
-            || !self.readers.is_empty()
-            || !self.writers.is_empty()
-            || !self.taken.is_empty()
+        self.sync.is_some() || self.has_clients()
+    }
+
+    fn has_clients(&self) -> bool {
+        !self.readers.or(self.writers).is_empty() || !self.taken.is_empty()
     }
 
     /// Whether somebody who is being written wants it durable.

@@ -343,7 +343,11 @@ impl Stripes {
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max,
-            kind: MergeKind { fua: write == Some(true), stripes: true, attr: stripe.member_attr() },
+            kind: MergeKind {
+                fua: write == Some(true),
+                stripes: true,
+                attr: stripe.member_attr(cx.array.sync_class),
+            },
         };
         let mut sent = 0;
         for slot in slots.descending() {

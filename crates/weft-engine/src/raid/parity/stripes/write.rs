@@ -12,6 +12,7 @@ use super::{Stripes, exponent};
 use crate::array::outbox::{StripRun, Who};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
+use crate::contract::input::Class;
 use crate::contract::output::ComputeOp;
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
@@ -184,7 +185,7 @@ impl Stripes {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe(stripes[0]);
         let purpose = stripe.purposes(SlotSet::only(slot), true).of(slot);
-        let attr = stripe.member_attr().with(purpose);
+        let attr = stripe.member_attr(Class::None).with(purpose);
         let kind = MergeKind { fua: stripe.written_durably(), stripes: true, attr };
         let strip = MemberRequest {
             write: true,
@@ -199,7 +200,7 @@ impl Stripes {
         let mut count = 0;
         for id in stripes.iter().take((room as usize).max(1)) {
             let stripe = self.cache.stripe(*id);
-            if !kind.merges(&MergeKind { attr: stripe.member_attr(), ..kind }) {
+            if !kind.merges(&MergeKind { attr: stripe.member_attr(Class::None), ..kind }) {
                 break;
             }
             merge::append(&mut parts, stripe.memory(slot, frames).0);

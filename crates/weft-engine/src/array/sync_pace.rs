@@ -1,0 +1,235 @@
+//! Pace of a resync: how fast it goes, and what it leaves to clients.
+//!
+//! Everything goes in steps of 128 KiB, as md looks at its speed after each. A step is due when the
+//! ceiling lets it, and
+//!
+//! - no client has asked for anything for 100 ms, or
+//! - the resync is behind its floor, or
+//! - with `sync_pace=md`, everything that it has asked for before is done.
+//!
+//! The last is md's way since Linux 4.1: beside clients a resync has one step in flight at a time,
+//! which on a member with a queue is a fair part of it, whatever the floor. With `sync_pace=idle`
+//! it has its floor and no more while clients work, and all there is when they do not; what it asks
+//! for then is of the idle class, so that a scheduler lets a client that comes go first, until the
+//! floor wants it.
+//!
+//! The floor and the ceiling are buckets of bytes that fill with time; that of the floor holds 200
+//! ms, that of the ceiling a second.
+//!
+//! Knobs    `sync_speed_min`, `sync_speed_max`, `sync_pace`
+//! Source   md's `md_do_sync` and `is_mddev_idle` as `Documentation/admin-guide/md.rst` describes
+//!          them; the floor of 200 ms is that of BFQ's idle class (io-schedulers.md §5.3.6)
+
+use weft_units::{Bytes, Span, Time};
+
+use crate::contract::input::Class;
+use crate::knobs::{Knobs, SyncPace};
+
+/// Pace of one resync.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    kind: SyncPace,
+    /// Bytes a second.
+    min: u64,
+    max: u64,
+    /// Time of the last look.
+    at: Time,
+    /// What the floor and the ceiling have for it, in bytes × nanoseconds per second.
+    floor: u128,
+    ceiling: u128,
+    /// Bytes of the step that it may still ask for.
+    left: u64,
+    /// Requests of clients at the last look, and when there were others before.
+    requests: u64,
+    client_at: Option<Time>,
+    client_waits: bool,
+}
+
+impl Pace {
+    pub(crate) fn new(knobs: &Knobs, now: Time) -> Self {
+        let mut pace = Self {
+            kind: knobs.sync_pace,
+            min: 0,
+            max: 0,
+            at: now,
+            floor: STEP,
+            ceiling: u128::MAX,
+            left: 0,
+            requests: u64::MAX,
+            client_at: None,
+            client_waits: false,
+        };
+        pace.set(knobs);
+        pace
+    }
+
+    fn set(&mut self, knobs: &Knobs) {
+        self.kind = knobs.sync_pace;
+        (self.min, self.max) = (knobs.sync_speed_min.0, knobs.sync_speed_max.0.max(1));
+    }
+
+    /// Looks at the time, and at what clients have asked for so far (`requests`).
+    pub(crate) fn look(&mut self, now: Time, knobs: &Knobs, requests: u64, client_waits: bool) {
+        self.set(knobs);
+        let elapsed = u128::from(now.since(self.at).0);
+        self.at = now;
+        let bucket = |rate: u64, span: u128| (u128::from(rate) * span).max(STEP);
+        let filled = self.floor + u128::from(self.min) * elapsed;
+        self.floor = filled.min(bucket(self.min, SECOND / 5));
+        let filled = self.ceiling.saturating_add(u128::from(self.max) * elapsed);
+        self.ceiling = filled.min(bucket(self.max, SECOND));
+        let known = self.requests != u64::MAX;
+        if client_waits || (known && self.requests != requests) {
+            self.client_at = Some(now);
+        }
+        (self.requests, self.client_waits) = (requests, client_waits);
+    }
+
+    /// Whether clients work, as far as the last look says.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.client_waits || self.client_at.is_some_and(|at| self.at < at + IDLE_AFTER)
+    }
+
+    /// Whether it is behind its floor.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.floor >= STEP
+    }
+
+    /// Class of its requests.
+    pub(crate) fn class(&self) -> Class {
+        match self.kind {
+            SyncPace::Idle if !self.is_busy() => Class::Idle,
+            SyncPace::Idle | SyncPace::Md => Class::None,
+        }
+    }
+
+    /// Whether it may ask for something now. `has_all`: all that it asked for is done.
+    pub(crate) fn allows(&self, has_all: bool) -> bool {
+        let drained = self.kind == SyncPace::Md && has_all;
+        let due = !self.is_busy() || self.is_behind() || drained;
+        self.left > 0 || (due && self.ceiling >= STEP)
+    }
+
+    /// It has asked for so much.
+    pub(crate) fn asked(&mut self, bytes: Bytes) {
+        if self.left == 0 {
+            self.left = STEP_BYTES;
+        }
+        let moved = u128::from(bytes.0) * SECOND;
+        self.left = self.left.saturating_sub(bytes.0);
+        self.floor = self.floor.saturating_sub(moved);
+        self.ceiling = self.ceiling.saturating_sub(moved);
+    }
+
+    /// When it may go on though nothing else happens, if it may not now.
+    pub(crate) fn wake(&self, has_all: bool) -> Option<Time> {
+        if self.allows(has_all) {
+            return None;
+        }
+        let filled = |has: u128, rate: u64| {
+            let missing = STEP.saturating_sub(has);
+            (rate > 0).then(|| self.at + Span(missing.div_ceil(u128::from(rate.max(1))) as u64))
+        };
+        let idle = self.client_at.filter(|_| !self.client_waits).map(|at| at + IDLE_AFTER);
+        let behind = filled(self.floor, self.min).filter(|_| !self.is_behind());
+        let due = idle.into_iter().chain(behind).min().filter(|_| self.is_busy());
+        let due = if self.is_behind() { None } else { due };
+        let below = filled(self.ceiling, self.max).filter(|_| self.ceiling < STEP);
+        match (due, below) {
+            (Some(due), Some(below)) => Some(due.max(below)),
+            (due, below) => due.or(below),
+        }
+    }
+}
+
+const SECOND: u128 = 1_000_000_000;
+
+/// md looks at its speed after so much (32 pages).
+const STEP_BYTES: u64 = 128 << 10;
+const STEP: u128 = STEP_BYTES as u128 * SECOND;
+
+/// Clients that ask for nothing for so long do not work.
+const IDLE_AFTER: Span = Span::millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRIPE: Bytes = Bytes(4096);
+
+    /// Bytes that a resync moves in ten seconds in which a look is taken each millisecond; what it
+    /// asks for is done `lag` looks later, and a client asks for something while it `works`.
+    fn moves(knobs: &Knobs, works: impl Fn(u64) -> bool, lag: u64) -> u64 {
+        let mut pace = Pace::new(knobs, Time(0));
+        let (mut moved, mut requests, mut done_at) = (0, 0, 0);
+        for millis in 0..10_000 {
+            requests += u64::from(works(millis));
+            pace.look(Time(millis * 1_000_000), knobs, requests, false);
+            let mut asked = 0;
+            while asked < 64 && pace.allows(asked == 0 && millis >= done_at) {
+                pace.asked(STRIPE);
+                asked += 1;
+                done_at = millis + lag;
+            }
+            if let Some(wake) = pace.wake(asked == 0 && millis >= done_at) {
+                assert!(wake > pace.at, "what is not allowed now is allowed later");
+            }
+            moved += asked * STRIPE.0;
+        }
+        moved
+    }
+
+    fn knobs(kind: SyncPace, min: u64, max: u64) -> Knobs {
+        let (sync_speed_min, sync_speed_max) = (Bytes::kib(min), Bytes::kib(max));
+        Knobs { sync_pace: kind, sync_speed_min, sync_speed_max, ..Knobs::md() }
+    }
+
+    #[test]
+    fn beside_clients_it_has_its_floor_within_a_tenth_and_all_when_they_rest() {
+        for min in [1000, 8000] {
+            let busy = moves(&knobs(SyncPace::Idle, min, 200_000), |_| true, 1);
+            let floor = min * 1024 * 10;
+            assert!(busy.abs_diff(floor) <= floor / 10, "{min}: {busy} of {floor}");
+        }
+        let alone = moves(&knobs(SyncPace::Idle, 1000, 2_000_000), |_| false, 1);
+        assert_eq!(alone, 10_000 * 64 * 4096, "every look, all that fits");
+        let half = moves(&knobs(SyncPace::Idle, 1000, 2_000_000), |millis| millis < 5000, 1);
+        assert!(half > alone * 48 / 100 && half < alone * 52 / 100, "{half} of {alone}");
+    }
+
+    #[test]
+    fn it_never_goes_beyond_its_ceiling_for_long() {
+        for kind in [SyncPace::Idle, SyncPace::Md] {
+            let moved = moves(&knobs(kind, 1000, 20_000), |_| false, 1);
+            let ceiling = 20_000 * 1024 * 11;
+            assert!(moved <= ceiling && moved > ceiling * 9 / 10, "{moved} of {ceiling}");
+        }
+    }
+
+    /// Linux since 4.1: beside clients one step at a time, however far above the floor that is.
+    #[test]
+    fn md_s_pace_beside_clients_is_a_step_at_a_time_or_the_floor() {
+        let step = |lag| moves(&knobs(SyncPace::Md, 1000, 200_000), |_| true, lag);
+        let expected = |lag: u64| 10_000 / lag * STEP_BYTES;
+        assert!(step(4).abs_diff(expected(4)) < expected(4) / 10, "{}", step(4));
+        assert!(step(20).abs_diff(expected(20)) < expected(20) / 3, "{}", step(20));
+        let floor = moves(&knobs(SyncPace::Md, 50_000, 200_000), |_| true, 20);
+        assert!(floor > 45_000 * 1024 * 10, "{floor}");
+    }
+
+    #[test]
+    fn what_it_asks_for_is_of_the_idle_class_until_a_client_comes() {
+        let of_idle = knobs(SyncPace::Idle, 1000, 200_000);
+        let mut pace = Pace::new(&of_idle, Time(0));
+        pace.look(Time(0), &of_idle, 7, false);
+        assert_eq!((pace.is_busy(), pace.class()), (false, Class::Idle), "what was before is past");
+        pace.look(Time(1000), &of_idle, 8, false);
+        assert_eq!((pace.is_busy(), pace.class()), (true, Class::None));
+        pace.look(Time(1000) + IDLE_AFTER, &of_idle, 8, false);
+        assert_eq!(pace.class(), Class::Idle);
+        pace.look(Time(2000) + IDLE_AFTER, &of_idle, 8, true);
+        assert!(pace.is_busy(), "one waits");
+        let md = knobs(SyncPace::Md, 1000, 200_000);
+        assert_eq!(Pace::new(&md, Time(0)).class(), Class::None);
+    }
+}
