@@ -427,6 +427,8 @@ mod tests {
             ("rmw_level", "3"),
             ("safe_mode_delay", "-1"),
             ("safe_mode_delay", "0.2001"),
+            ("sync_speed_min", "0"),
+            ("sync_speed_max", "2147483648"),
         ];
         for (name, value) in refused {
             let error = knobs.parse(name, value).unwrap_err();
@@ -436,6 +438,13 @@ mod tests {
             assert!(knobs.parse(name, value).is_ok(), "{name}={value}");
         }
         assert!(matches!(knobs.parse("stripe_cash", "1"), Err(KnobError::Unknown(_))));
+        for (name, system) in [("sync_speed_min", "1000"), ("sync_speed_max", "200000")] {
+            let mut tuned = knobs;
+            tuned.set(knobs.parse(name, "7").unwrap());
+            assert_eq!(tuned.show(name).as_deref(), Some("7"));
+            tuned.set(knobs.parse(name, "system").unwrap());
+            assert_eq!(tuned.show(name).as_deref(), Some(system), "as of an untuned system");
+        }
     }
 
     #[test]

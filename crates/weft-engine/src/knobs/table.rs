@@ -650,7 +650,7 @@ pub const TABLE: &[KnobRow] = &[
     KnobRow {
         name: "sync_speed_max",
         unit: "KiB/s",
-        range: "1..=INT_MAX | system",
+        range: "1..=2147483647 | system",
         origin: "md",
         doc: "Speed of each member that a resync, recovery or check does not exceed for long. \
               system is what a Linux has that nobody has tuned, 200000.",
@@ -660,7 +660,7 @@ pub const TABLE: &[KnobRow] = &[
     KnobRow {
         name: "sync_speed_min",
         unit: "KiB/s",
-        range: "1..=INT_MAX | system",
+        range: "1..=2147483647 | system",
         origin: "md",
         doc: "Speed of each member that a resync, recovery or check has also while clients work, if the members can. \
               system is what a Linux has that nobody has tuned, 1000.",

@@ -1,0 +1,229 @@
+//! Tests of a resync beside clients, on members that take a fixed time for each command.
+//!
+//! Clients keep a number of requests of 4 KiB outstanding, at random places. A member serves
+//! one command at a time, in the order in which it gets them: what decides is the queue before it.
+
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use weft_engine::assemble::{Candidate, Options, assemble};
+use weft_engine::knobs::Knobs;
+use weft_engine::{
+    Attr, ClientRequest, Command, Config, Engine, Flags, Input, MemberOp, Origin, Output, Party,
+    RequestOp, Run, SyncAction, Tag, Token, Value, Verb, frames_needed,
+};
+use weft_ondisk::{Level, MdTime, Minor, NewArray, NewMember, Uuid};
+use weft_units::rng::Rng;
+use weft_units::{ByteRange, Bytes, ClientId, Sectors, Span, Time, VolumeId};
+
+const MEMBERS: u8 = 5;
+const BLOCK: u64 = 4096;
+
+/// One client: its weight, requests outstanding, and the percentage of reads.
+#[derive(Clone, Copy)]
+struct Load {
+    weight: u16,
+    depth: u32,
+    reads: u64,
+}
+
+struct Bench {
+    engine: Engine,
+    now: Time,
+    rng: Rng,
+    loads: Vec<Load>,
+    tag: u64,
+    /// Of each request that is out: its client, and when it came.
+    asked: BTreeMap<u64, (u32, Time)>,
+    /// When each member is free.
+    free: [Time; MEMBERS as usize],
+    /// What ends when, soonest first.
+    ends: BinaryHeap<std::cmp::Reverse<(Time, u64)>>,
+    /// Latencies of reads of the first client.
+    latencies: Vec<Span>,
+    working: bool,
+}
+
+impl Bench {
+    fn new(loads: &[Load], settings: &[(&str, &str)]) -> Self {
+        let member =
+            |number: u8| NewMember { size: Sectors(1 << 21), device_uuid: Uuid([number + 1; 16]) };
+        let array = NewArray {
+            minor: Minor::V1_2,
+            level: Level::Raid5,
+            layout: Some(2),
+            chunk: Some(Sectors(128)),
+            size: None,
+            data_offset: Some(Sectors(2048)),
+            set_uuid: Uuid([9; 16]),
+            name: "array".to_owned(),
+            ctime: MdTime::default(),
+            slots: (0..MEMBERS).map(|number| Some(member(number))).collect(),
+            spares: Vec::new(),
+            assume_clean: true,
+            force: false,
+            bitmap: None,
+        };
+        let candidates = Candidate::of_new(&array).unwrap();
+        let assembly = assemble(&candidates, &Options::default()).unwrap();
+        let mut knobs = Knobs { stripe_cache_size: 4096, ..Knobs::md() };
+        for (name, value) in settings {
+            knobs.set(knobs.parse(name, value).unwrap());
+        }
+        let mut bench = Self {
+            engine: Engine::new(Config::for_volume(assembly, knobs), Time(0)).unwrap(),
+            now: Time(0),
+            rng: Rng::new(13),
+            loads: loads.to_vec(),
+            tag: 0,
+            asked: BTreeMap::new(),
+            free: [Time(0); MEMBERS as usize],
+            ends: BinaryHeap::new(),
+            latencies: Vec::new(),
+            working: true,
+        };
+        for (client, load) in (0..).zip(loads) {
+            (0..load.depth).for_each(|_| bench.ask(client));
+        }
+        bench
+    }
+
+    fn ask(&mut self, number: u32) {
+        let load = self.loads[number as usize];
+        self.tag += 1;
+        self.asked.insert(self.tag, (number, self.now));
+        let client = ClientId(number + 1);
+        let op = match self.rng.below(100) < load.reads {
+            true => RequestOp::Read,
+            false => RequestOp::Write,
+        };
+        let range = ByteRange::new(self.rng.below(900_000) * BLOCK, BLOCK);
+        let request = ClientRequest {
+            client,
+            tag: Tag(self.tag),
+            volume: VolumeId(0),
+            op,
+            range,
+            frames: Run::new(
+                1 << 24 | self.tag as u32 % (1 << 20),
+                frames_needed(range.start.0, BLOCK),
+            ),
+            flags: Flags { sync: true, ..Flags::NONE },
+            attr: Attr { weight: load.weight, origin: Origin::Client(client), ..Attr::default() },
+        };
+        self.engine.handle(self.now, Input::Client(request));
+    }
+
+    fn check(&mut self) {
+        let (client, tag, volume) = (ClientId(99), Tag(u64::MAX), VolumeId(0));
+        let verb = Verb::SyncAction(SyncAction::Check);
+        self.engine.handle(self.now, Input::Admin(Box::new(Command { client, tag, volume, verb })));
+    }
+
+    /// Carries on for so long.
+    fn run(&mut self, span: Span) {
+        let until = self.now + span;
+        let mut outputs = VecDeque::new();
+        loop {
+            while self.engine.run(self.now, 64, &mut outputs).more {}
+            let answered = !outputs.is_empty();
+            while let Some(output) = outputs.pop_front() {
+                self.take(output);
+            }
+            if answered {
+                continue;
+            }
+            let end = self.ends.peek().map(|end| end.0.0);
+            let Some(next) = end.into_iter().chain(self.engine.next_wake()).min() else { break };
+            if next > until {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.engine.handle(self.now, Input::Wake);
+            while let Some(end) = self.ends.peek().filter(|end| end.0.0 <= self.now).copied() {
+                self.ends.pop();
+                let (token, result) = (Token(end.0.1), Ok(Value::Nothing));
+                self.engine.handle(self.now, Input::Done { token, result });
+            }
+        }
+        self.now = until;
+    }
+
+    fn take(&mut self, output: Output) {
+        match output {
+            Output::Submit { token, member, op, .. } => {
+                let free = &mut self.free[usize::from(member.0)];
+                let takes = match op {
+                    MemberOp::Read { into: parts, .. } | MemberOp::Write { from: parts, .. } => {
+                        let bytes: u64 = parts.iter().map(|part| u64::from(part.len)).sum();
+                        Span(80_000 + bytes * 5 / 2)
+                    }
+                    _ => Span(50_000),
+                };
+                *free = (*free).max(self.now) + takes;
+                self.ends.push(std::cmp::Reverse((*free, token.0)));
+            }
+            Output::Compute { token, .. } => {
+                self.ends.push(std::cmp::Reverse((self.now, token.0)));
+            }
+            Output::Reply { tag, result, .. } => {
+                let Some((client, at)) = self.asked.remove(&tag.0) else { return };
+                assert_eq!(result, Ok(()));
+                if client == 0 {
+                    self.latencies.push(self.now.since(at));
+                }
+                if self.working {
+                    self.ask(client);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sectors that members have moved.
+    fn sectors(&self, party: Party) -> u64 {
+        let volume = self.engine.snapshot().volumes.remove(0);
+        let account = volume.accounts.iter().find(|account| account.party == party);
+        account.map_or(0, |account| account.sectors.0)
+    }
+}
+
+/// Bytes a second of each member that a check has beside four readers, the 99th percentile of the
+/// reads, and the bytes of the check once nobody reads.
+fn check_beside_readers(pace: &str, scheduler: &str) -> (u64, Span, u64) {
+    let settings = [("sync_pace", pace), ("scheduler", scheduler), ("sync_speed_min", "2000")];
+    let mut bench = Bench::new(&[Load { weight: 0, depth: 4, reads: 100 }], &settings);
+    bench.run(Span::millis(200));
+    bench.check();
+    bench.run(Span::millis(500));
+    bench.latencies.clear();
+    let before = bench.sectors(Party::Resync);
+    bench.run(Span::secs(4));
+    let busy = (bench.sectors(Party::Resync) - before) * 512 / u64::from(MEMBERS) / 4;
+    bench.latencies.sort_unstable();
+    let high = bench.latencies[bench.latencies.len() * 99 / 100];
+    bench.working = false;
+    bench.run(Span::millis(500));
+    let before = bench.sectors(Party::Resync);
+    bench.run(Span::secs(1));
+    let idle = (bench.sectors(Party::Resync) - before) * 512 / u64::from(MEMBERS);
+    (busy, high, idle)
+}
+
+#[test]
+fn a_resync_has_its_floor_beside_clients_and_everything_when_they_rest() {
+    let floor = Bytes::kib(2000).0;
+    for scheduler in ["none", "mq-deadline", "bfq"] {
+        let (busy, high, idle) = check_beside_readers("idle", scheduler);
+        let (of_md, high_of_md, idle_of_md) = check_beside_readers("md", scheduler);
+        println!(
+            "{scheduler}: {busy} B/s, p99 {high:?}, alone {idle} B/s; \
+             md's pace {of_md} B/s, p99 {high_of_md:?}, alone {idle_of_md} B/s"
+        );
+        assert!(busy.abs_diff(floor) <= floor / 10, "{scheduler}: {busy}, expected {floor}");
+        assert!(idle > 30 * floor, "{scheduler}: {idle} when nobody reads");
+        assert!(idle * 10 > idle_of_md * 9, "{scheduler}: {idle} beside {idle_of_md}");
+        // The twin: md's pace takes more than its floor, and readers pay for it.
+        assert!(of_md > 2 * floor, "{scheduler}: {of_md}");
+        assert!(high < high_of_md, "{scheduler}: {high:?} beside {high_of_md:?}");
+    }
+}
