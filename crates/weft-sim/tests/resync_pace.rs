@@ -104,7 +104,7 @@ impl Bench {
             op,
             range,
             frames: Run::new(
-                1 << 24 | self.tag as u32 % (1 << 20),
+                (1 << 24) + u32::try_from(self.tag % (1 << 20)).unwrap(),
                 frames_needed(range.start.0, BLOCK),
             ),
             flags: Flags { sync: true, ..Flags::NONE },

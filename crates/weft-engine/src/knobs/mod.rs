@@ -400,7 +400,7 @@ impl Default for Knobs {
 /// [`Knobs::preread_wait_max`] of md: its stripes wait for others without a bound.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
-/// md's `speed_limit_min` and `speed_limit_max` of a system that nobody has tuned, in bytes a second.
+/// md's `speed_limit_min` and `speed_limit_max` of a system that nobody has tuned, each second.
 const SYNC_SPEED_MIN: Bytes = Bytes::kib(1000);
 const SYNC_SPEED_MAX: Bytes = Bytes::kib(200_000);
 

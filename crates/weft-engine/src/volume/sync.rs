@@ -56,7 +56,7 @@ impl Volume {
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
         sync.pace.look(out.now, &self.knobs, self.clients.requests(), waits);
         self.array.sync_class = sync.pace.class();
-        // What it asked for when nobody else was there is a part of what its floor owes it.
+        // What it asked for when nobody else was there is a part of its floor.
         if sync.pace.is_busy() && sync.pace.is_behind() {
             self.array.promote_syncs(out);
         }
