@@ -38,7 +38,8 @@ pub struct Knobs {
     /// Merging of the requests of a member.
     pub nomerges: NoMerges,
     /// Requests in a member's scheduler and at the member at once; what is beyond waits in order of
-    /// arrival. Zero: twice the member's depth, at most 256, with a scheduler; else its depth.
+    /// arrival. Zero: twice the member's depth, at most 256, with mq-deadline; no bound with bfq;
+    /// without a scheduler its depth.
     pub nr_requests: u32,
     /// Rule by which a stripe gets the strips that it needs: rmw, rcw, or the fewest reads.
     pub plan_rule: PlanRule,
@@ -392,6 +393,7 @@ impl Default for Knobs {
             priority: PriorityRule::Stream,
             stripe_cache_bytes: Bytes::mib(8),
             stripe_size: StripeSize::AUTO,
+            sync_speed_max: Bytes::kib(i32::MAX as u64),
             ..Self::md()
         }
     }

@@ -340,7 +340,7 @@ pub const TABLE: &[KnobRow] = &[
         range: "0 | 4..=2048",
         origin: "block queue",
         doc: "Requests of one member in its scheduler and at the member at once; what is beyond waits in order of arrival. \
-              0: with a scheduler twice the member's depth, at most 256; without one its depth.",
+              0: with mq-deadline twice the member's depth, at most 256; with bfq no bound; without a scheduler its depth.",
         parse: |text, _| {
             let count = number(text, 0, 2048)?;
             (!(1..4).contains(&count)).then_some(Knob::NrRequests(count))
@@ -653,7 +653,7 @@ pub const TABLE: &[KnobRow] = &[
         range: "1..=2147483647 | system",
         origin: "md",
         doc: "Speed of each member that a resync, recovery or check does not exceed for long. \
-              system is what a Linux has that nobody has tuned, 200000.",
+              system is what a Linux has that nobody has tuned, 200000; weft's own is no bound.",
         parse: |text, _| Some(Knob::SyncSpeedMax(speed(text, SYNC_SPEED_MAX)?)),
         show: |knobs| (knobs.sync_speed_max.0 / 1024).to_string(),
     },
