@@ -10,8 +10,8 @@
 //! With mq-deadline writes and discards hold at most `async_depth` of them, so that reads find one
 //! though writes do not. Linux sets `async_depth` to the former `nr_requests` whenever the latter
 //! is written, and so starves writes by accident; here it follows `nr_requests` until it is set.
-//! With bfq there are as many tokens as anybody asks for, unless `nr_requests` is set: they are given
-//! in order of arrival, which undoes weights. (Linux limits each queue to its share of them.)
+//! With bfq there are as many tokens as anybody asks for, unless `nr_requests` is set: they are
+//! given in order of arrival, which undoes weights. (Linux limits each queue to its share of them.)
 //!
 //! With the scheduler `none` and no bound on the depth nothing ever waits, and requests do not come
 //! here: they go out as they are staged ([`MemberQueue::passes`]). Otherwise a command is made of
