@@ -83,7 +83,7 @@ fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
         ),
         ("memory_mib = 1024", "memory_mib = 9223372036854775807", "machine.memory_mib: found"),
         ("cpus = 4", "cpus = 0", "machine.cpus: found 0, expected 1..=1024"),
-        ("turn_ns = 1 ", "turn_ns = -1 ", "invalid value"),
+        ("turn_ns = 100 ", "turn_ns = -1 ", "invalid value"),
         (
             "block_kib = 1024",
             "block_kib = 0",
