@@ -6,9 +6,9 @@
 //! and the member takes as many as it can. Each queue has a tag: what it was served by its weight.
 //! Of the requests that wait, the one of the queue with the lowest tag is next, unless a queue with
 //! a lower tag *holds*: it has requests at the member only, or ended its last one a moment ago, and
-//! uses the member nearly all the time (`io_bound`). So nobody gets ahead of a queue that keeps
-//! asking, and nothing is kept idle but what others would take of its share. A queue that begins to
-//! ask begins at the tag of the last request: nothing is saved up.
+//! asks for half of the time or more. So nobody gets ahead of a queue that keeps asking, and
+//! nothing is kept idle but what others would take of its share. A queue that begins to ask begins
+//! at the tag of the last request: nothing is saved up.
 //!
 //! The price: a queue that keeps asking with one request at a time holds all others to its pace by
 //! weight. That is what strict shares are; [`Fairness::Slots`] is BFQ's way, in which such a queue

@@ -78,11 +78,13 @@ pub(super) struct Intensity {
     since: Time,
     idle: Span,
     pub(super) io_bound: bool,
+    /// Whether it had requests for half of the time or more.
+    pub(super) works: bool,
 }
 
 impl Intensity {
     pub(super) const fn new(now: Time) -> Self {
-        Self { since: now, idle: Span::ZERO, io_bound: true }
+        Self { since: now, idle: Span::ZERO, io_bound: true, works: true }
     }
 
     /// A queue is busy again, after so long.
@@ -90,6 +92,7 @@ impl Intensity {
         self.idle = Span(self.idle.0 + idle.0);
         let window = now.since(self.since);
         self.io_bound = window.0.saturating_sub(self.idle.0) * 5 >= window.0 * 4;
+        self.works = self.idle.0 * 2 <= window.0;
         if window > WINDOW {
             self.since = Time(now.0 - window.0 / 2);
             self.idle = Span(self.idle.0.min(window.0) / 2);
@@ -149,10 +152,14 @@ mod tests {
         for step in 1..=30 {
             busy.add(Span::millis(1), Time(0) + Span::millis(step * 10));
         }
-        assert!(busy.io_bound);
+        assert!(busy.io_bound && busy.works);
         for step in 31..=90 {
             busy.add(Span::millis(3), Time(0) + Span::millis(step * 10));
         }
-        assert!(!busy.io_bound);
+        assert!(!busy.io_bound && busy.works);
+        for step in 91..=150 {
+            busy.add(Span::millis(6), Time(0) + Span::millis(step * 10));
+        }
+        assert!(!busy.works);
     }
 }

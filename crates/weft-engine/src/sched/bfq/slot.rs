@@ -325,7 +325,7 @@ impl Bfq {
     pub(super) fn leave(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         assert!(queue.busy, "who leaves was busy");
-        let holds = queue.sync && queue.class != IoPriority::Idle && queue.intensity.io_bound;
+        let holds = queue.sync && queue.class != IoPriority::Idle && queue.intensity.works;
         match &mut self.fair {
             Some(fair) => fair.end(id, holds && queue.in_driver > 0),
             None => self.trees.deactivate(id),
