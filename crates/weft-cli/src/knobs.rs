@@ -100,6 +100,7 @@ mod tests {
             ("stripe_size", "auto", "auto"),
             ("max_sectors_kb", "512", "512"),
             ("max_sectors_kb", "1M", "1024"),
+            ("back_seek_max", "16M", "16384"),
             ("max_sectors_kb", "1s", "1s"),
             ("stripe_cache_size", "1K", "1K"),
             ("no_such_knob", "1K", "1K"),
@@ -118,7 +119,7 @@ mod tests {
     fn all_size_knobs_are_known() {
         for row in TABLE {
             let is_size = ["bytes", "KiB"].contains(&row.unit);
-            let known = ["stripe_cache_bytes", "stripe_size", "max_sectors_kb"];
+            let known = ["back_seek_max", "max_sectors_kb", "stripe_cache_bytes", "stripe_size"];
             assert_eq!(is_size, known.contains(&row.name), "{}", row.name);
         }
     }

@@ -82,6 +82,14 @@ fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
         let member = volume["members"][0].as_object_mut().unwrap();
         assert!(member.remove("label").unwrap().as_str().unwrap().ends_with("/disk"));
         assert!(member.remove("mode").is_some());
+        let shares = volume.as_object_mut().unwrap().remove("shares").unwrap();
+        let share = |name: &str| shares[0][name].clone();
+        assert_eq!(
+            [share("who"), share("weight")],
+            [serde_json::json!("client"), serde_json::json!(40)],
+            "{shares}"
+        );
+        assert_eq!(share("sectors"), serde_json::json!(8 + written[1]), "{shares}");
         let expected = serde_json::json!({
             "array_state": if read_only { "readonly" } else { "active" },
             "degraded": 0,
@@ -94,7 +102,10 @@ fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
                 "in_flight": 0,
                 "index": 0,
                 "reads": 1,
+                "sectors_clients": 8 + written[1],
+                "sectors_metadata": 0,
                 "sectors_read": 8,
+                "sectors_resync": 0,
                 "sectors_written": written[1],
                 "state": "in_sync",
                 "writes": written[0],

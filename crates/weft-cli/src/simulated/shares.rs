@@ -40,7 +40,7 @@ pub(super) fn print(swept: &[Swept], knob: &str, names: &[String]) -> Result<(),
     Ok(())
 }
 
-/// By job, what [`print`] shows for one setting; `null` for a job that ran alone.
+/// By job, what is printed for one setting; `null` for a job that ran alone.
 pub(super) fn to_json(job: &Swept, setting: usize, jobs: usize) -> Value {
     if jobs > 1 { json!(job.share(setting)) } else { Value::Null }
 }

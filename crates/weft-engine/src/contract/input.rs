@@ -161,17 +161,13 @@ impl Attr {
     /// weight, then this one, who came first. What any of them waits for is not of the background.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
-        let weight = |attr: &Self| if attr.weight == 0 { WEIGHT_DEFAULT } else { attr.weight };
-        let rank = |attr: &Self| (attr.class.rank(), Reverse(weight(attr)));
+        let rank = |attr: &Self| (attr.class.rank(), Reverse(attr.class.weight(attr.weight)));
         let stronger = if rank(&other) < rank(&self) { other } else { self };
         let background = self.background && other.background;
         let purpose = if background { stronger.purpose } else { Purpose::User };
         Self { background, purpose, meta: self.meta || other.meta, ..stronger }
     }
 }
-
-/// Weight of those that were given none, as that of BFQ's groups in the kernel.
-pub const WEIGHT_DEFAULT: u16 = 100;
 
 /// Place in the counters of what members move for whom: a small number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -250,6 +246,22 @@ pub enum Class {
 }
 
 impl Class {
+    /// Level within the class, 0 (high) to 7; 4 if none is given.
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        match self {
+            Self::BestEffort(level @ 0..=7) | Self::RealTime(level @ 0..=7) => level,
+            Self::BestEffort(_) | Self::RealTime(_) | Self::Idle => 7,
+            Self::None => 4,
+        }
+    }
+
+    /// Weight of whoever was given this one: if it is 0, that of the level, as BFQ has it.
+    #[must_use]
+    pub const fn weight(self, given: u16) -> u16 {
+        if given == 0 { (8 - self.level() as u16) * 10 } else { given }
+    }
+
     /// Place among the classes, the highest first; none given is the middle of best effort.
     const fn rank(self) -> (u8, u8) {
         match self {

@@ -1,6 +1,6 @@
 //! Shares of members' work, from the engine's counters to the status of a volume.
 
-use weft_engine::{Class, MemberSnapshot, Party, VolumeSnapshot, WEIGHT_DEFAULT};
+use weft_engine::{Class, MemberSnapshot, Party, VolumeSnapshot};
 use weft_units::ClientId;
 
 use crate::control::{PurposeStatus, ShareStatus};
@@ -28,7 +28,7 @@ pub(super) fn shares_of(
             export: client.and_then(&export_of),
             gone: account.gone,
             class: class_text(account.class),
-            weight: if account.weight == 0 { WEIGHT_DEFAULT } else { account.weight },
+            weight: account.class.weight(account.weight),
             reads: account.reads,
             writes: account.writes,
             bytes_read: account.bytes_read.0,

@@ -108,10 +108,10 @@ pub(crate) struct Serve {
     /// to 7 and 4 if not given
     #[arg(long, value_name = "CLASS[:LEVEL]", value_parser = shares::class)]
     class: Option<Class>,
-    /// Weight and class of some clients: CLIENTS=weight:W,class:CLASS[:LEVEL] or one of them.
-    /// CLIENTS is a socket that is listened on (the path of a unix socket, or ADDRESS:PORT), else
-    /// the name of an export; one that is not there yet is made, of the same volume. A socket goes
-    /// before an export. Several times if wanted
+    /// Weight and class of some clients: CLIENTS=weight:W,class:CLASS or one of them, with CLASS as
+    /// --class takes it. CLIENTS is a socket that is listened on (the path of a unix socket, or
+    /// ADDRESS:PORT), else the name of an export; one that is not there yet is made, of the same
+    /// volume. A socket goes before an export. Several times if wanted
     #[arg(long = "client", value_name = "CLIENTS=SHARE", value_parser = SharesArg::parse)]
     clients: Vec<SharesArg>,
     /// Start with a knob changed; weft get lists them. Several times if wanted

@@ -16,7 +16,7 @@ use super::request_pool::Backlog;
 use super::service_tree::ServiceTrees;
 use super::shared_queue::Sharing;
 use super::weight_raising::Raising;
-use crate::contract::input::{Attr, Class, Origin};
+use crate::contract::input::{Attr, Origin};
 use crate::sched::request::{Direction, IoPriority};
 
 /// Name of a queue.
@@ -66,10 +66,7 @@ pub(super) struct BfqQueue {
 impl BfqQueue {
     fn new(key: QueueKey, attr: Attr, sync: bool, own_budget: u64, now: Time) -> Self {
         let class = IoPriority::of(attr.class);
-        let base_weight = match attr.weight {
-            0 => (8 - u32::from(level(attr.class))) * 10,
-            weight => u32::from(weight).min(WEIGHT_MAX),
-        };
+        let base_weight = u32::from(attr.class.weight(attr.weight)).min(WEIGHT_MAX);
         Self {
             key,
             class,
@@ -121,7 +118,7 @@ impl QueueKey {
             (true, Origin::Sync) => 3,
         };
         let class = IoPriority::of(attr.class) as u64;
-        let level = u64::from(level(attr.class));
+        let level = u64::from(attr.class.level());
         let key = source | class << 34 | level << 36 | u64::from(attr.weight) << 40;
         (Self(key), sync)
     }
@@ -135,15 +132,6 @@ impl QueueKey {
     fn hash(self, size: usize) -> usize {
         let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (size - 1)
-    }
-}
-
-/// Level of a class, 0 (high) to 7.
-fn level(class: Class) -> u8 {
-    match class {
-        Class::BestEffort(level) | Class::RealTime(level) => level.min(7),
-        Class::Idle => 7,
-        Class::None => 4,
     }
 }
 
