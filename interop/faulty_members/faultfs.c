@@ -14,7 +14,8 @@
  * Reads that touch a range of FOLDER/NAME.bad, whose lines are "FIRST LENGTH" in bytes, are EIO.
  * Nothing is cached in between, so that every request of weft is one here. Each fault that was done is a line
  * in FOLDER/NAME.done. With UNIT=BYTES in the environment, what is not whole units is EINVAL, as on a device
- * with logical blocks of that size.
+ * with logical blocks of that size. With SERVICE=MICROSECONDS a file answers its reads and writes one after the
+ * other, and each takes that long at least, whatever its size: a device that is slower than who asks.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -30,7 +31,9 @@
 
 static const char *folder;
 static size_t unit = 1;
+static unsigned service;
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t busy[64] = { [0 ... 63] = PTHREAD_MUTEX_INITIALIZER };
 
 static void path_of(char *to, const char *path, const char *end)
 {
@@ -87,6 +90,20 @@ static int bad(const char *path, size_t len, off_t at)
 	if (file)
 		fclose(file);
 	return hit;
+}
+
+/* Keeps a file busy for the time of a request. */
+static void serve(int fd)
+{
+	struct stat stat;
+	pthread_mutex_t *file;
+
+	if (!service || fstat(fd, &stat))
+		return;
+	file = &busy[stat.st_ino % 64];
+	pthread_mutex_lock(file);
+	usleep(service);
+	pthread_mutex_unlock(file);
 }
 
 static int fault(const char *path, const char *kind, char *what)
@@ -147,6 +164,7 @@ static int do_read(const char *path, char *into, size_t len, off_t at, struct fu
 			len = len / 2 / 512 * 512;
 		}
 	}
+	serve(info->fh);
 	done = pread(info->fh, into, len, at);
 	return done < 0 ? -errno : done;
 }
@@ -175,6 +193,7 @@ static int do_write(const char *path, const char *from, size_t len, off_t at, st
 		if (!strcmp(what, "short"))
 			len = part ? part : len;
 	}
+	serve(info->fh);
 	done = pwrite(info->fh, from, len, at);
 	return done < 0 ? -errno : done;
 }
@@ -209,5 +228,7 @@ int main(int count, char **arguments)
 	folder = realpath(arguments[1], NULL);
 	if (getenv("UNIT"))
 		unit = atoi(getenv("UNIT"));
+	if (getenv("SERVICE"))
+		service = atoi(getenv("SERVICE"));
 	return folder ? fuse_main(5, given, &operations, NULL) : 1;
 }
