@@ -15,7 +15,7 @@ use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::sched::{BareScheduler, Direction, QueuedRequest, Receipt};
 use weft_engine::{Attr, DeviceTraits, Origin};
 use weft_units::rng::Rng;
-use weft_units::{ClientId, Sectors, Span, Time};
+use weft_units::{ClientId, Group, Sectors, Span, Time};
 
 use crate::rounds::{in_turns, thread_cpu};
 use crate::{BenchError, Effort, Sheet, SheetRow};
@@ -176,7 +176,7 @@ impl Loaded {
 }
 
 fn request_of(id: u32, processes: u32) -> QueuedRequest {
-    let origin = Origin::Client(ClientId(id % processes));
+    let origin = Origin::Client(ClientId(id % processes), Group::ROOT);
     let attr = Attr { origin, ..Attr::NONE };
     let (direction, first, len) = (Direction::Read, Sectors(0), Sectors(8));
     QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }

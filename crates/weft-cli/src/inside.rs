@@ -72,6 +72,7 @@ impl Inside {
                     clients_max: 16,
                     limits: TimeLimits::default(),
                     sockets: Vec::new(),
+                    groups: Vec::new(),
                     recorder: None,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {

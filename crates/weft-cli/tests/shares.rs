@@ -73,12 +73,54 @@ fn clients_get_their_weight_and_class_from_their_export_or_socket_and_status_sho
 }
 
 #[test]
+fn clients_are_in_groups_whose_weights_are_a_knob_and_status_names_them() {
+    let dir = array();
+    let path = dir.path();
+    let socket = path.join("one.sock");
+    let served = Served::start(
+        path,
+        &[
+            &format!("--listen=nbd+unix:///vol?socket={}", socket.display()),
+            "--group=gold=weight:300",
+            "--group=tin=weight:50",
+            "--client=vm=group:tin,weight:70",
+            "--client=vol=group:gold",
+            "a",
+            "b",
+            "c",
+        ],
+    );
+    let connect = |export: &str| {
+        Client::connect(&format!("nbd+unix:///{export}?socket={}", socket.display()))
+    };
+    let (mut main, mut vm) = (connect("vol"), connect("vm"));
+    main.read(0, 4096);
+    vm.read(0, 4096);
+    let (of_main, of_vm) = (share(path, "vol"), share(path, "vm"));
+    assert_eq!((&of_main["group"], &of_main["weight"]), (&"gold".into(), &40.into()));
+    assert_eq!((&of_vm["group"], &of_vm["weight"]), (&"tin".into(), &70.into()));
+    let text = exits(path, 0, &["status", "--clients", "vol"]).out;
+    assert!(text.contains(" gold ") && text.contains(" tin "), "{text}");
+    exits(path, 0, &["set", "vol", "scheduler=bfq"]);
+    let weights = exits(path, 0, &["get", "vol", "group_weights"]).out;
+    assert!(weights.contains("300,50"), "{weights}");
+    exits(path, 0, &["set", "vol", "group_weights=100,900"]);
+    vm.write(0, &[7; 4096]);
+    main.read(0, 4096);
+    exits(path, 2, &["set", "vol", "group_weights=100,0"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
 fn what_is_no_share_is_refused_by_name() {
     let dir = array();
     let refused = [
         (vec!["--weight=0"], "found \"0\", expected 1 to 1000"),
         (vec!["--class=rt:8"], "found \"rt:8\""),
         (vec!["--client=vm"], "expected CLIENTS="),
+        (vec!["--client=vm=group:gold"], "found gold, expected one that --group names"),
+        (vec!["--group=gold"], "expected NAME=weight:W"),
     ];
     for (mut options, named) in refused {
         options.splice(0..0, ["serve"]);

@@ -232,6 +232,9 @@ pub struct ShareStatus {
     pub class: String,
     /// Weight.
     pub weight: u16,
+    /// Group of the client, if it is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Reads of the volume.
     pub reads: u64,
     /// Other requests of the volume.

@@ -23,7 +23,7 @@ use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::ring::{NoRing, Ring};
 use weft_runtime::{Backend, RuntimeError};
-use weft_units::{Bytes, ClientId, Span, Time, VolumeId};
+use weft_units::{Bytes, ClientId, Group, Span, Time, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::connection::Served;
@@ -82,6 +82,8 @@ pub struct ClientShare {
     pub class: Class,
     /// Weight, 1 to 1000; 0 for the default of 100.
     pub weight: u16,
+    /// Group, of those that [`ServeOptions::groups`] names.
+    pub group: Group,
 }
 
 /// Volume to serve.
@@ -138,6 +140,8 @@ pub struct ServeOptions {
     /// Share of clients that connect to a socket, by its path or its address and port: before that
     /// of their export.
     pub sockets: Vec<(String, ClientShare)>,
+    /// Names of the groups of clients, from group 1 on.
+    pub groups: Vec<String>,
     /// Takes down what clients ask for, of all volumes.
     pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
@@ -257,6 +261,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         backend: backend.clone(),
         crowd: Arc::clone(&crowd),
         roll: Arc::clone(&roll),
+        groups: options.groups,
     });
 
     let volumes = u16::try_from(exports.len())
@@ -353,6 +358,8 @@ pub(crate) struct Shared {
     pub(crate) backend: String,
     crowd: Arc<Crowd>,
     pub(crate) roll: Arc<Roll>,
+    /// Names of groups of clients, from group 1 on.
+    pub(crate) groups: Vec<String>,
 }
 
 /// Exports that clients have chosen.

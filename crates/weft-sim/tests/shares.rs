@@ -14,15 +14,16 @@ use weft_engine::{
 };
 use weft_ondisk::{Level, MdTime, Minor, NewArray, NewMember, Uuid};
 use weft_units::rng::Rng;
-use weft_units::{ByteRange, Bytes, ClientId, Sectors, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Group, Sectors, Span, Time, VolumeId};
 
 const MEMBERS: u8 = 5;
 const BLOCK: u64 = 4096;
 
-/// One client: its weight, requests outstanding, and the percentage of reads.
+/// One client: its weight and group, requests outstanding, and the percentage of reads.
 #[derive(Clone, Copy)]
 struct Load {
     weight: u16,
+    group: Group,
     depth: u32,
     reads: u64,
 }
@@ -109,7 +110,11 @@ impl Bench {
                 frames_needed(range.start.0, BLOCK),
             ),
             flags: Flags { sync: true, ..Flags::NONE },
-            attr: Attr { weight: load.weight, origin: Origin::Client(client), ..Attr::default() },
+            attr: Attr {
+                weight: load.weight,
+                origin: Origin::Client(client, load.group),
+                ..Attr::default()
+            },
         };
         self.engine.handle(self.now, Input::Client(request));
     }
@@ -194,7 +199,7 @@ impl Bench {
 /// requests are spread over the members, runs out of requests at a member before its turn is over,
 /// and the heavier one gets 827 to 843 of 1000.
 fn share_of_the_heavy(scheduler: &str, fairness: &str, reads: u64) -> u64 {
-    let load = |weight| Load { weight, depth: 128, reads };
+    let load = |weight| Load { weight, group: Group::ROOT, depth: 128, reads };
     let settings = [
         ("scheduler", scheduler),
         ("queue_depth", "4"),
@@ -226,11 +231,52 @@ fn two_clients_of_weights_one_to_four_get_their_shares_of_a_raid_5_through_parit
     }
 }
 
+/// What members move for each of four clients of weight 100, in thousandths: one in the first
+/// group, three in the second one.
+fn shares_of_groups(scheduler: &str, fairness: &str, weights: &str) -> Vec<u64> {
+    let load =
+        |number| Load { weight: 100, group: Group::new(number).unwrap(), depth: 64, reads: 50 };
+    let settings = [
+        ("scheduler", scheduler),
+        ("queue_depth", "4"),
+        ("low_latency", "0"),
+        ("slice_idle", "0"),
+        ("max_budget", "64"),
+        ("fairness", fairness),
+        ("group_weights", weights),
+    ];
+    let mut bench = Bench::new(&[1, 2, 2, 2].map(load), &settings);
+    let clients = [1, 2, 3, 4].map(|number| Party::Client(ClientId(number)));
+    bench.run(Span::secs(1));
+    let before = clients.map(|party| bench.sectors(party));
+    bench.run(Span::secs(4));
+    let moved: Vec<u64> =
+        (0..4).map(|number| bench.sectors(clients[number]) - before[number]).collect();
+    moved.iter().map(|it| it * 1000 / moved.iter().sum::<u64>()).collect()
+}
+
+#[test]
+fn groups_of_clients_have_their_shares_of_a_raid_5_however_many_clients_each_has() {
+    for fairness in ["requests", "slots"] {
+        for (weights, first) in [("100,100", 500), ("100,300", 250)] {
+            let shares = shares_of_groups("bfq", fairness, weights);
+            let text = format!("{fairness}, groups of {weights}: {shares:?} of 1000");
+            assert!(shares[0].abs_diff(first) <= 25, "{text}, expected {first} of the first");
+            let others = (1000 - shares[0]) / 3;
+            assert!(shares[1..].iter().all(|it| it.abs_diff(others) <= 25), "{text}");
+        }
+    }
+    // The twin: without a scheduler each client has a quarter.
+    let shares = shares_of_groups("none", "slots", "100,300");
+    assert!(shares.iter().all(|it| it.abs_diff(250) <= 25), "{shares:?}");
+}
+
 /// Bytes a second of each member that a check has beside four readers, the 99th percentile of the
 /// reads, and the bytes of the check once nobody reads.
 fn check_beside_readers(pace: &str, scheduler: &str) -> (u64, Span, u64) {
     let settings = [("sync_pace", pace), ("scheduler", scheduler), ("sync_speed_min", "2000")];
-    let mut bench = Bench::new(&[Load { weight: 0, depth: 4, reads: 100 }], &settings);
+    let mut bench =
+        Bench::new(&[Load { weight: 0, group: Group::ROOT, depth: 4, reads: 100 }], &settings);
     bench.run(Span::millis(200));
     bench.check();
     bench.run(Span::millis(500));

@@ -32,6 +32,29 @@ index! {
     /// A client connection, named by the driver. Not reused while anything of it is outstanding.
     ClientId(u32)
 }
+/// A group of clients by its number: a member is shared between groups first, then within each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group(u8);
+
+impl Group {
+    /// That of whoever is in no other. Each of its clients has a share of its own, beside groups.
+    pub const ROOT: Self = Self(0);
+    /// The most groups beside the root.
+    pub const MAX: u8 = 15;
+
+    /// The group of a number from 1 to [`Group::MAX`].
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if 1 <= number && number <= Self::MAX { Some(Self(number)) } else { None }
+    }
+
+    /// Its number; 0 is the root.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
 index! {
     /// A stripe-cache entry.
     StripeId(u32)

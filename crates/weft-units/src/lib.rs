@@ -12,7 +12,7 @@ pub mod rng;
 mod sectors;
 mod time;
 
-pub use ids::{ClientId, FullStripe, MemberIndex, Slot, StripeId, VolumeId};
+pub use ids::{ClientId, FullStripe, Group, MemberIndex, Slot, StripeId, VolumeId};
 pub use ranges::{ByteRange, SectorRange};
 pub use sectors::{Bytes, FRAME_BYTES, SECTOR_BYTES, Sectors};
 pub use time::{Span, Time};

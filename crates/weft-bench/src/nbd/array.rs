@@ -57,6 +57,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
         clients_max: 16,
         limits: TimeLimits::default(),
         sockets: Vec::new(),
+        groups: Vec::new(),
         recorder: None,
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),

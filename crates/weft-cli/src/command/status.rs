@@ -81,8 +81,16 @@ fn shares_text(servers: &[Status]) -> String {
         // Strings take whatever is written to them.
         let _ = writeln!(
             text,
-            "{:<24} {:>7} {:>6} {:>10} {:>10} {:>10} {:>7} {:>8}",
-            volume.name, "class", "weight", "read", "written", "members", "share", "recently"
+            "{:<24} {:>7} {:>6} {:>8} {:>10} {:>10} {:>10} {:>7} {:>8}",
+            volume.name,
+            "class",
+            "weight",
+            "group",
+            "read",
+            "written",
+            "members",
+            "share",
+            "recently"
         );
         for share in &volume.shares {
             let (is_client, size) = (share.who == "client", |bytes| size::human(Bytes(bytes)));
@@ -91,8 +99,9 @@ fn shares_text(servers: &[Status]) -> String {
             let percent = |permille: u32| format!("{}.{}%", permille / 10, permille % 10);
             let _ = writeln!(
                 text,
-                "  {:<22} {class:>7} {weight:>6} {:>10} {:>10} {:>10} {:>7} {:>8}",
+                "  {:<22} {class:>7} {weight:>6} {:>8} {:>10} {:>10} {:>10} {:>7} {:>8}",
                 whom(share),
+                share.group.as_deref().unwrap_or("-"),
                 size(share.bytes_read),
                 size(share.bytes_written),
                 size(share.sectors * 512),

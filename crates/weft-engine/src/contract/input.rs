@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use weft_ondisk::{NewBitmap, Superblock};
-use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Group, MemberIndex, VolumeId};
 
 use crate::contract::frame::Run;
 use crate::contract::member::MemberInfo;
@@ -276,13 +276,25 @@ impl Class {
 /// Origin of a member request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// A client.
-    Client(ClientId),
+    /// A client, of a group of clients.
+    Client(ClientId, Group),
     /// The array's own bookkeeping: superblocks, rewrites after a read error.
     #[default]
     Metadata,
     /// Resync, recovery, check or repair.
     Sync,
+}
+
+impl Origin {
+    /// Group to which a share of members is given; the array's own work is in no group but the
+    /// root.
+    #[must_use]
+    pub const fn group(self) -> Group {
+        match self {
+            Self::Client(_, group) => group,
+            Self::Metadata | Self::Sync => Group::ROOT,
+        }
+    }
 }
 
 /// Value of a `Submit` or `Compute` that succeeded.
@@ -406,7 +418,7 @@ mod tests {
     use super::*;
 
     fn attr(class: Class, weight: u16, client: u32) -> Attr {
-        let origin = Origin::Client(ClientId(client));
+        let origin = Origin::Client(ClientId(client), Group::ROOT);
         Attr { class, weight, origin, purpose: Purpose::User, ..Attr::NONE }
     }
 

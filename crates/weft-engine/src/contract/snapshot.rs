@@ -1,6 +1,6 @@
 //! Snapshot of an engine: counters and states at one moment, for people and tests.
 
-use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
+use weft_units::{Bytes, ClientId, Group, MemberIndex, Sectors, Slot};
 
 use crate::contract::input::{Class, Purpose, SyncAction};
 use crate::contract::member::MemberState;
@@ -72,6 +72,8 @@ pub struct AccountSnapshot {
     pub class: Class,
     /// Weight of its last request; 0 for the default.
     pub weight: u16,
+    /// Its group.
+    pub group: Group,
     /// Reads of the volume.
     pub reads: u64,
     /// Other requests of the volume.

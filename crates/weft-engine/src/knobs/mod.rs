@@ -10,9 +10,9 @@ use weft_units::{Bytes, FRAME_BYTES, Span};
 
 pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
-    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, MergeKnobs, MergePosition,
-    MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule, RmwLevel,
-    SchedulerKind, StripeSize, SyncPace, Writes,
+    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, MergeKnobs,
+    MergePosition, MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule,
+    RmwLevel, SchedulerKind, StripeSize, SyncPace, Writes,
 };
 
 /// Every knob's present value.
@@ -110,6 +110,8 @@ pub enum Knob {
     FlushBatch(FlushRule),
     /// See [`MqDeadlineKnobs::front_merges`].
     FrontMerges(bool),
+    /// See [`BfqKnobs::groups`].
+    GroupWeights(GroupWeights),
     /// See [`BfqKnobs::idle_lowest`].
     IdleLowest(bool),
     /// See [`BfqKnobs::low_latency`].
@@ -204,6 +206,7 @@ impl Knob {
                 | Self::FifoExpireAsync(_)
                 | Self::FifoExpireSync(_)
                 | Self::FrontMerges(_)
+                | Self::GroupWeights(_)
                 | Self::IdleLowest(_)
                 | Self::LowLatency(_)
                 | Self::MaxBudget(_)
@@ -263,6 +266,7 @@ impl Knobs {
             Knob::FifoExpireSync(span) => self.bfq.fifo_expire_sync = span,
             Knob::FlushBatch(rule) => self.flush_batch = rule,
             Knob::FrontMerges(merges) => self.mq_deadline.front_merges = merges,
+            Knob::GroupWeights(weights) => self.bfq.groups = weights,
             Knob::LowLatency(on) => self.bfq.low_latency = on,
             Knob::MaxBudget(count) => self.bfq.max_budget = count,
             Knob::IdleLowest(idles) => self.bfq.idle_lowest = idles,

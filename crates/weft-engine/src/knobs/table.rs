@@ -8,9 +8,10 @@
 use weft_units::{Bytes, Span};
 
 use super::{
-    Activation, CacheForm, CheckReads, Fairness, FlushRule, Knob, Knobs, MergePosition, MergeRule,
-    MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel, SYNC_SPEED_MAX, SYNC_SPEED_MIN,
-    SchedulerKind, StripeSize, SyncPace, WAITS_WITHOUT_BOUND, Writes,
+    Activation, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, Knob, Knobs,
+    MergePosition, MergeRule, MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel,
+    SYNC_SPEED_MAX, SYNC_SPEED_MIN, SchedulerKind, StripeSize, SyncPace, WAITS_WITHOUT_BOUND,
+    Writes,
 };
 
 /// A knob's row in the table: what people need to know.
@@ -186,6 +187,26 @@ pub const TABLE: &[KnobRow] = &[
             }))
         },
         show: |knobs| u8::from(knobs.mq_deadline.front_merges).to_string(),
+    },
+    KnobRow {
+        name: "group_weights",
+        unit: "weights",
+        range: "1..=1000 each, at most 15, or none",
+        origin: "weft (bfq)",
+        doc: "Weights of the groups of clients that weft serve --group names, in its order, separated by commas; none \
+              gives each of them 100, as io.bfq.weight of cgroups. bfq shares a member between groups first, and by their own weights among the \
+              clients of a group.",
+        parse: |text, _| {
+            let weights: Option<Vec<u16>> = match text {
+                "none" => Some(Vec::new()),
+                _ => text.split(',').map(|weight| weight.parse().ok()).collect(),
+            };
+            Some(Knob::GroupWeights(GroupWeights::of(&weights?)?))
+        },
+        show: |knobs| match knobs.bfq.groups.given() {
+            [] => "none".into(),
+            given => given.iter().map(u16::to_string).collect::<Vec<_>>().join(","),
+        },
     },
     KnobRow {
         name: "idle_lowest",

@@ -2,7 +2,7 @@
 //!
 //! Each policy says in its own file what follows from its values.
 
-use weft_units::{Bytes, FRAME_BYTES, Sectors, Span};
+use weft_units::{Bytes, FRAME_BYTES, Group, Sectors, Span};
 
 use super::KnobError;
 
@@ -277,6 +277,8 @@ pub struct BfqKnobs {
     pub back_seek_penalty: u32,
     /// Merging of queues.
     pub merge: MergeKnobs,
+    /// Weights of groups of clients.
+    pub groups: GroupWeights,
 }
 
 impl Default for BfqKnobs {
@@ -294,9 +296,50 @@ impl Default for BfqKnobs {
             back_seek_max: 16_384,
             back_seek_penalty: 2,
             merge: MergeKnobs::default(),
+            groups: GroupWeights::NONE,
         }
     }
 }
+
+/// Weights of groups of clients, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupWeights([u16; Group::MAX as usize]);
+
+impl GroupWeights {
+    /// None given: each group has the kernel's default of 100.
+    pub const NONE: Self = Self([0; Group::MAX as usize]);
+
+    /// Those of the first groups, 1 to 1000 each, in order.
+    #[must_use]
+    pub fn of(weights: &[u16]) -> Option<Self> {
+        let mut of = Self::NONE;
+        let fits = weights.len() <= of.0.len() && weights.iter().all(|it| (1..=1000).contains(it));
+        fits.then(|| {
+            of.0[..weights.len()].copy_from_slice(weights);
+            of
+        })
+    }
+
+    /// Those that are given, in order.
+    #[must_use]
+    pub fn given(&self) -> &[u16] {
+        let count = self.0.iter().position(|weight| *weight == 0);
+        &self.0[..count.unwrap_or(self.0.len())]
+    }
+
+    /// Weight of a group; that of the root is not asked for.
+    #[must_use]
+    pub fn weight(&self, group: Group) -> u32 {
+        assert!(group != Group::ROOT, "a group with a number");
+        match self.0[usize::from(group.number()) - 1] {
+            0 => GROUP_WEIGHT_DEFAULT,
+            weight => weight.into(),
+        }
+    }
+}
+
+/// `io.bfq.weight` of a cgroup that nobody has set.
+const GROUP_WEIGHT_DEFAULT: u32 = 100;
 
 /// Knobs of bfq's queue merging (patch 003).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

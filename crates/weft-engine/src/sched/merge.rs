@@ -89,7 +89,7 @@ pub(crate) fn append(parts: &mut Segments, part: Segment) {
 
 #[cfg(test)]
 mod tests {
-    use weft_units::Bytes;
+    use weft_units::{Bytes, Group};
 
     use super::*;
 
@@ -170,7 +170,7 @@ mod tests {
             let plain = request(false, false, 512);
             MemberRequest { kind: MergeKind { attr, ..plain.kind }, ..plain }
         };
-        let client = Attr { origin: Origin::Client(ClientId(1)), ..Attr::NONE };
+        let client = Attr { origin: Origin::Client(ClientId(1), Group::ROOT), ..Attr::NONE };
         let merges = |attr: Attr| {
             let mut last = Last::NONE;
             last.merge(1, Sectors(0), &of(client), 0);
@@ -178,7 +178,7 @@ mod tests {
         };
         assert!(merges(client.with(Purpose::RmwRead)));
         assert!(merges(Attr { meta: true, ..client.with(Purpose::Reconstruct) }));
-        assert!(!merges(Attr { origin: Origin::Client(ClientId(2)), ..client }));
+        assert!(!merges(Attr { origin: Origin::Client(ClientId(2), Group::ROOT), ..client }));
         assert!(!merges(Attr { class: Class::Idle, ..client }));
         assert!(!merges(Attr { weight: 7, ..client }));
     }

@@ -5,7 +5,7 @@
 //! their own. A client has one from its first request. That of a client that is gone goes to the
 //! next new one when no other is free; what it held is then counted with the nameless ones.
 
-use weft_units::{Bytes, ClientId, Sectors, Span, Time};
+use weft_units::{Bytes, ClientId, Group, Sectors, Span, Time};
 
 use crate::array::Array;
 use crate::contract::input::{Account, Attr, Class, ClientRequest, Purpose, RequestOp};
@@ -32,6 +32,7 @@ struct Tally {
     gone: bool,
     class: Class,
     weight: u16,
+    group: Group,
     /// Reads, and all else.
     requests: [u64; 2],
     bytes: [u64; 2],
@@ -40,7 +41,8 @@ struct Tally {
 impl Tally {
     fn new(client: ClientId) -> Self {
         let (class, weight) = (Class::None, 0);
-        Self { client, gone: false, class, weight, requests: [0; 2], bytes: [0; 2] }
+        let (group, requests, bytes) = (Group::ROOT, [0; 2], [0; 2]);
+        Self { client, gone: false, class, weight, group, requests, bytes }
     }
 
     fn add(&mut self, other: &Self) {
@@ -63,6 +65,11 @@ impl Clients {
     pub(crate) fn enter(&mut self, request: &ClientRequest, array: &mut Array) -> Attr {
         if self.tallies[self.last].client != request.client {
             self.last = self.find(request.client, array);
+            // A client stays in its group.
+            self.tallies[self.last].group = match self.last {
+                0 => Group::ROOT,
+                _ => request.attr.origin.group(),
+            };
         }
         let (attr, reads) = (request.attr, request.op == RequestOp::Read);
         let tally = &mut self.tallies[self.last];
@@ -170,6 +177,7 @@ impl Clients {
                 gone: tally.gone,
                 class: tally.class,
                 weight: tally.weight,
+                group: tally.group,
                 reads,
                 writes,
                 bytes_read: Bytes(tally.bytes[0]),

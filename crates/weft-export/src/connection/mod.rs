@@ -163,8 +163,8 @@ impl Connection {
 
     /// It has chosen an export.
     fn choose(&mut self, served: Served) {
-        let ClientShare { class, weight } = self.share.unwrap_or(served.share);
-        let origin = Origin::Client(self.client);
+        let ClientShare { class, weight, group } = self.share.unwrap_or(served.share);
+        let origin = Origin::Client(self.client, group);
         self.attr = Attr { class, weight, origin, ..Attr::default() };
         served.roll.enter(self.client, Arc::clone(&served.name));
         self.served = Some(served);

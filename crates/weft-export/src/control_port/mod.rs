@@ -321,7 +321,11 @@ impl ControlPort {
                 no_space: volume.no_space,
                 stripe_cache_active: volume.raid.stripe_cache_active,
                 requests_active: volume.requests_active,
-                shares: shares_of(volume, |client| self.shared.roll.export_of(client)),
+                shares: shares_of(
+                    volume,
+                    |client| self.shared.roll.export_of(client),
+                    &self.shared.groups,
+                ),
                 members: volume
                     .members
                     .iter()

@@ -1,14 +1,16 @@
 //! Shares of members' work, from the engine's counters to the status of a volume.
 
 use weft_engine::{Class, MemberSnapshot, Party, VolumeSnapshot};
-use weft_units::ClientId;
+use weft_units::{ClientId, Group};
 
 use crate::control::{PurposeStatus, ShareStatus};
 
-/// Everyone whom the members of a volume work for. `export_of` says what a client has chosen.
+/// Everyone whom the members of a volume work for. `export_of` says what a client has chosen,
+/// `groups` has the names of groups from the first one on.
 pub(super) fn shares_of(
     volume: &VolumeSnapshot,
     export_of: impl Fn(ClientId) -> Option<String>,
+    groups: &[String],
 ) -> Vec<ShareStatus> {
     let all: u64 = volume.accounts.iter().map(|account| account.sectors.0).sum();
     let recently: u64 = volume.accounts.iter().map(|account| account.sectors_recently.0).sum();
@@ -29,6 +31,7 @@ pub(super) fn shares_of(
             gone: account.gone,
             class: class_text(account.class),
             weight: account.class.weight(account.weight),
+            group: group_name(account.group, groups),
             reads: account.reads,
             writes: account.writes,
             bytes_read: account.bytes_read.0,
@@ -45,6 +48,11 @@ pub(super) fn shares_of(
 /// Sectors that a member moved for some.
 pub(super) fn sectors_of(member: &MemberSnapshot, is: impl Fn(Party) -> bool) -> u64 {
     member.served.iter().filter(|(party, _)| is(*party)).map(|(_, sectors)| sectors.0).sum()
+}
+
+fn group_name(group: Group, groups: &[String]) -> Option<String> {
+    let place = usize::from(group.number()).checked_sub(1)?;
+    Some(groups.get(place).cloned().unwrap_or_else(|| group.number().to_string()))
 }
 
 fn word(party: Party) -> &'static str {
@@ -79,6 +87,13 @@ mod tests {
     fn a_share_of_nothing_is_none_and_of_all_is_whole() {
         assert_eq!([permille(0, 0), permille(1, 3), permille(7, 7)], [0, 333, 1000]);
         assert_eq!(permille(u64::MAX, u64::MAX), 1000);
+    }
+
+    #[test]
+    fn a_group_has_its_name_or_its_number_and_the_root_has_none() {
+        let names = ["gold".to_owned()];
+        let name = |number| group_name(Group::new(number).unwrap_or_default(), &names);
+        assert_eq!([name(0), name(1), name(2)], [None, Some("gold".into()), Some("2".into())]);
     }
 
     #[test]

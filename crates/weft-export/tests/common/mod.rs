@@ -83,6 +83,7 @@ impl Server {
                 clients_max: CLIENTS_MAX,
                 limits,
                 sockets: Vec::new(),
+                groups: Vec::new(),
                 recorder: None,
                 shutdown,
                 on_ready: Box::new(move |ready| {

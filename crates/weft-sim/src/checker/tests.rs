@@ -12,7 +12,9 @@ use weft_engine::{
     RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
 };
 use weft_ondisk::{Features, Level, Minor, NewArray, ResyncOffset, Role, Super1};
-use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
+use weft_units::{
+    ByteRange, Bytes, ClientId, Group, MemberIndex, Sectors, Slot, Span, Time, VolumeId,
+};
 
 use super::*;
 use crate::disk::DiskOp;
@@ -69,7 +71,7 @@ impl Stage {
             tokens: 0,
             tags: 0,
             payload: BTreeMap::new(),
-            origin: Origin::Client(CLIENT),
+            origin: Origin::Client(CLIENT, Group::ROOT),
         }
     }
 
@@ -448,7 +450,7 @@ fn waits_beside_others(
     // What it would wait for was there before it.
     (1..=20).for_each(|tag| waits.input(now, &write(tag, if overlap { 0 } else { tag * 4096 })));
     waits.input(now, &write(100, 0));
-    let attr = Attr { origin: Origin::Client(CLIENT), ..Attr::default() };
+    let attr = Attr { origin: Origin::Client(CLIENT, Group::ROOT), ..Attr::default() };
     let flush = |token| Output::Submit {
         token: Token(token),
         member: MemberIndex(0),

@@ -19,7 +19,7 @@ use weft_engine::{
     RequestOp, Run, Tag,
 };
 use weft_parity::Parity;
-use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Group, Span, Time, VolumeId};
 
 use self::array::{Stripes, new_volume};
 use self::flush_order::FlushOrder;
@@ -230,7 +230,7 @@ impl Host {
     /// Writes that nobody waits for are background.
     fn attr(&self, pid: Pid, op: RequestOp, flags: Flags) -> Attr {
         let class = self.classes.get(&pid).copied().unwrap_or_default();
-        let origin = Origin::Client(ClientId(pid.0));
+        let origin = Origin::Client(ClientId(pid.0), Group::ROOT);
         let waited_for = flags.sync || flags.fua || flags.preflush;
         let background = op == RequestOp::Write && !waited_for;
         Attr { class, origin, background, meta: flags.meta, ..Attr::default() }

@@ -11,7 +11,7 @@ use weft_engine::{
     Tag, Verb, frames_needed,
 };
 use weft_ondisk::Superblock;
-use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
+use weft_units::{ByteRange, ClientId, FRAME_BYTES, Group, MemberIndex, VolumeId};
 
 use super::{Answer, Logged, Ticket, World, device_uuid};
 use crate::checker::Violation;
@@ -302,7 +302,7 @@ impl World {
         let expected = expected.unwrap_or(Expected::Nothing);
         self.issued.insert(ticket, Issued { expected, frames });
         let (client, tag) = ticket;
-        let attr = Attr { origin: Origin::Client(client), ..Attr::default() };
+        let attr = Attr { origin: Origin::Client(client, Group::ROOT), ..Attr::default() };
         let volume = VolumeId(0);
         let request = ClientRequest { client, tag, volume, op, range, frames, flags, attr };
         self.input(Input::Client(request));

@@ -18,7 +18,7 @@ use super::{Plan, Serve, log_modes};
 /// One that says it belongs to an array is not opened for writing: a client that writes to it would
 /// leave the array with parity that is wrong, and nobody would know.
 pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
-    let knobs = super::knobs(&arguments.knobs, Knob::is_of_queues)?;
+    let knobs = super::knobs(arguments, Knob::is_of_queues)?;
     let [argument] = arguments.members.as_slice() else {
         let found = arguments.members.len();
         return Err(Failure::usage(format!("--bare: found {found} members, expected one")));

@@ -36,7 +36,7 @@ use crate::volume::{Opening, Volume, is_name, short_name};
 
 use overlay::Overlay;
 use record::Recording;
-use shares::{Shares, SharesArg};
+use shares::{GroupArg, Shares, SharesArg};
 
 mod bare;
 mod overlay;
@@ -108,12 +108,18 @@ pub(crate) struct Serve {
     /// to 7 and 4 if not given
     #[arg(long, value_name = "CLASS[:LEVEL]", value_parser = shares::class)]
     class: Option<Class>,
-    /// Weight and class of some clients: CLIENTS=weight:W,class:CLASS or one of them, with CLASS as
-    /// --class takes it. CLIENTS is a socket that is listened on (the path of a unix socket, or
-    /// ADDRESS:PORT), else the name of an export; one that is not there yet is made, of the same
-    /// volume. A socket goes before an export. Several times if wanted
+    /// Weight, class and group of some clients: CLIENTS=weight:W,class:CLASS,group:NAME or some of
+    /// these, with CLASS as --class takes it and a NAME of --group. CLIENTS is a socket that is
+    /// listened on (the path of a unix socket, or ADDRESS:PORT), else the name of an export; one
+    /// that is not there yet is made, of the same volume. A socket goes before an export. Several
+    /// times if wanted
     #[arg(long = "client", value_name = "CLIENTS=SHARE", value_parser = SharesArg::parse)]
     clients: Vec<SharesArg>,
+    /// Group of clients and its weight, 1 to 1000, beside those of other groups and of clients in
+    /// none: NAME=weight:W. Under scheduler=bfq members are shared between groups first, then among
+    /// the clients of each. Up to 15 times
+    #[arg(long = "group", value_name = "NAME=weight:W", value_parser = GroupArg::parse)]
+    groups: Vec<GroupArg>,
     /// Start with a knob changed; weft get lists them. Several times if wanted
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
@@ -183,7 +189,7 @@ struct Plan {
 /// An array.
 fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    let knobs = knobs(&arguments.knobs, |_| true)?;
+    let knobs = knobs(arguments, |_| true)?;
     let mut options = arguments.assembly.options(&arguments.selection)?;
     options.run |= arguments.overlay.dir.is_some();
     let opening = Opening {
@@ -237,7 +243,7 @@ fn serve_plan(
         }
     };
     let Plan { source, read_only, description, stopped, .. } = plan;
-    let Shares { main, also, sockets } = Shares::of(arguments, export);
+    let Shares { main, also, sockets } = Shares::of(arguments, export).map_err(Failure::Usage)?;
     let (name, share) = (export.to_owned(), main);
     let export = ExportOptions { name, size: None, read_only, description, share, also };
     let state = serve(ServeOptions {
@@ -253,6 +259,7 @@ fn serve_plan(
         clients_max: CLIENTS_MAX,
         limits: TimeLimits::default(),
         sockets,
+        groups: arguments.groups.iter().map(|group| group.name.clone()).collect(),
         recorder: recording.as_ref().map(Recording::recorder),
         shutdown,
         on_ready: Box::new(on_ready),
@@ -327,9 +334,10 @@ fn announce(ready: &Ready) {
 }
 
 /// The knobs at the start; `may_be` says which may be set.
-fn knobs(settings: &[String], may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
+fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
-    for setting in settings {
+    knobs.bfq.groups = GroupArg::weights(&arguments.groups).map_err(Failure::Usage)?;
+    for setting in &arguments.knobs {
         let (name, value) = split(setting)?;
         let usage =
             |what: &dyn std::fmt::Display| Failure::usage(format!("--set {setting}: {what}"));

@@ -1,9 +1,11 @@
-//! Weights and I/O classes of clients on the command line of `weft serve`.
+//! Weights, I/O classes and groups of clients on the command line of `weft serve`.
 
 use std::path::Path;
 
 use weft_engine::Class;
+use weft_engine::knobs::GroupWeights;
 use weft_export::ClientShare;
+use weft_units::Group;
 
 use super::Serve;
 
@@ -13,6 +15,14 @@ pub(super) struct SharesArg {
     clients: String,
     weight: Option<u16>,
     class: Option<Class>,
+    group: Option<String>,
+}
+
+/// One `--group`: a group and its weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupArg {
+    pub(super) name: String,
+    weight: u16,
 }
 
 /// Shares of all clients of a volume.
@@ -25,15 +35,16 @@ pub(super) struct Shares {
 }
 
 impl SharesArg {
-    /// Reads `CLIENTS=weight:W,class:CLASS[:LEVEL]`.
+    /// Reads `CLIENTS=weight:W,class:CLASS[:LEVEL],group:NAME`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let form = "expected CLIENTS=weight:W,class:CLASS[:LEVEL], or one of the two";
+        let form = "expected CLIENTS=weight:W,class:CLASS[:LEVEL],group:NAME, or some of these";
         // A path may hold anything; what follows the last sign does not.
         let (clients, share) = text.rsplit_once('=').ok_or(form)?;
         if clients.is_empty() {
             return Err(form.to_owned());
         }
-        let mut parsed = Self { clients: clients.to_owned(), weight: None, class: None };
+        let mut parsed =
+            Self { clients: clients.to_owned(), weight: None, class: None, group: None };
         for part in share.split(',') {
             match part.split_once(':') {
                 Some(("weight", value)) if parsed.weight.is_none() => {
@@ -42,17 +53,26 @@ impl SharesArg {
                 Some(("class", value)) if parsed.class.is_none() => {
                     parsed.class = Some(class(value)?);
                 }
+                Some(("group", value)) if parsed.group.is_none() && !value.is_empty() => {
+                    parsed.group = Some(value.to_owned());
+                }
                 _ => return Err(format!("found {part:?}; {form}")),
             }
         }
         Ok(parsed)
     }
 
-    fn over(&self, default: ClientShare) -> ClientShare {
-        ClientShare {
+    fn over(&self, default: ClientShare, groups: &[GroupArg]) -> Result<ClientShare, String> {
+        let place = |name: &String| {
+            let place = groups.iter().position(|group| group.name == *name);
+            let group = place.and_then(|at| Group::new(u8::try_from(at + 1).ok()?));
+            group.ok_or_else(|| format!("group: found {name}, expected one that --group names"))
+        };
+        Ok(ClientShare {
+            group: self.group.as_ref().map_or(Ok(default.group), place)?,
             class: self.class.unwrap_or(default.class),
             weight: self.weight.unwrap_or(default.weight),
-        }
+        })
     }
 
     /// The socket that it names, as a listener describes itself.
@@ -69,15 +89,21 @@ impl SharesArg {
 impl Shares {
     /// As the command line has them, for a volume whose export has this name. Of two that name the
     /// same clients the later one holds.
-    pub(super) fn of(arguments: &Serve, export: &str) -> Self {
+    pub(super) fn of(arguments: &Serve, export: &str) -> Result<Self, String> {
         let (class, weight) = (arguments.class.unwrap_or_default(), arguments.weight.unwrap_or(0));
-        Self::new(ClientShare { class, weight }, &arguments.clients, export)
+        let main = ClientShare { class, weight, group: Group::ROOT };
+        Self::new(main, &arguments.clients, &arguments.groups, export)
     }
 
-    fn new(main: ClientShare, clients: &[SharesArg], export: &str) -> Self {
+    fn new(
+        main: ClientShare,
+        clients: &[SharesArg],
+        groups: &[GroupArg],
+        export: &str,
+    ) -> Result<Self, String> {
         let mut shares = Self { main, also: Vec::new(), sockets: Vec::new() };
         for given in clients {
-            let share = given.over(main);
+            let share = given.over(main, groups)?;
             let (list, name) = match given.socket() {
                 Some(socket) => (&mut shares.sockets, socket),
                 None if given.clients == export => {
@@ -89,7 +115,34 @@ impl Shares {
             list.retain(|(other, _)| *other != name);
             list.push((name, share));
         }
-        shares
+        Ok(shares)
+    }
+}
+
+impl GroupArg {
+    /// Reads `NAME=weight:W`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let expected = || format!("found {text:?}, expected NAME=weight:W");
+        let (name, share) = text.split_once('=').ok_or_else(expected)?;
+        let value = share.strip_prefix("weight:").ok_or_else(expected)?;
+        if name.is_empty() || name.contains([',', ':']) {
+            return Err(format!("found {name:?}, expected a name without commas and colons"));
+        }
+        Ok(Self { name: name.to_owned(), weight: weight(value)? })
+    }
+
+    /// Weights of all groups.
+    pub(super) fn weights(groups: &[Self]) -> Result<GroupWeights, String> {
+        for (at, group) in groups.iter().enumerate() {
+            if groups[..at].iter().any(|other| other.name == group.name) {
+                return Err(format!("--group {}: found twice, expected once", group.name));
+            }
+        }
+        let weights: Vec<u16> = groups.iter().map(|group| group.weight).collect();
+        let count = groups.len();
+        GroupWeights::of(&weights).ok_or_else(|| {
+            format!("--group: found {count} groups, expected at most {}", Group::MAX)
+        })
     }
 }
 
@@ -126,7 +179,8 @@ mod tests {
     fn a_share_is_read_and_what_is_wrong_is_named() {
         let parsed = SharesArg::parse("vm=weight:400,class:be:4").unwrap();
         let (weight, class) = (Some(400), Some(Class::BestEffort(4)));
-        assert_eq!(parsed, SharesArg { clients: "vm".into(), weight, class });
+        assert_eq!(parsed, SharesArg { clients: "vm".into(), weight, class, group: None });
+        assert_eq!(SharesArg::parse("vm=group:gold").unwrap().group.as_deref(), Some("gold"));
         let parsed = SharesArg::parse("/run/a=b.sock=class:idle").unwrap();
         assert_eq!((parsed.clients.as_str(), parsed.class), ("/run/a=b.sock", Some(Class::Idle)));
         for (text, named) in [
@@ -139,6 +193,7 @@ mod tests {
             ("vm=class:idle:3", "found \"idle:3\""),
             ("vm=class:fast", "expected none, idle, be"),
             ("vm=nice:3", "found \"nice:3\""),
+            ("vm=group:", "found \"group:\""),
         ] {
             let error = SharesArg::parse(text).unwrap_err();
             assert!(error.contains(named), "{text}: {error}");
@@ -147,10 +202,10 @@ mod tests {
 
     #[test]
     fn an_export_s_clients_a_socket_s_and_all_others_are_told_apart() {
-        let main = ClientShare { class: Class::RealTime(2), weight: 50 };
+        let main = ClientShare { class: Class::RealTime(2), weight: 50, group: Group::ROOT };
         let given = ["v=weight:7", "vm=weight:400", "/run/s=class:idle", "127.0.0.1:9=weight:9"];
         let given = given.map(|text| SharesArg::parse(text).unwrap());
-        let shares = Shares::new(main, &given, "v");
+        let shares = Shares::new(main, &given, &[], "v").unwrap();
         assert_eq!(shares.main, ClientShare { weight: 7, ..main });
         assert_eq!(shares.also, [("vm".to_owned(), ClientShare { weight: 400, ..main })]);
         let sockets = [
@@ -159,7 +214,36 @@ mod tests {
         ];
         assert_eq!(shares.sockets, sockets);
         let twice = ["vm=weight:400", "vm=weight:500"].map(|it| SharesArg::parse(it).unwrap());
-        let also = Shares::new(main, &twice, "v").also;
+        let also = Shares::new(main, &twice, &[], "v").unwrap().also;
         assert_eq!(also, [("vm".to_owned(), ClientShare { weight: 500, ..main })]);
+    }
+
+    #[test]
+    fn clients_are_in_a_group_that_was_named_and_groups_have_weights() {
+        let groups = ["gold=weight:300", "tin=weight:50"].map(|it| GroupArg::parse(it).unwrap());
+        let main = ClientShare::default();
+        let of = |text: &str| {
+            let given = [SharesArg::parse(text).unwrap()];
+            Shares::new(main, &given, &groups, "v").map(|shares| shares.main)
+        };
+        let tin = Group::new(2).unwrap();
+        assert_eq!(of("v=group:tin,weight:7"), Ok(ClientShare { group: tin, weight: 7, ..main }));
+        assert_eq!(of("v=weight:7").unwrap().group, Group::ROOT);
+        assert!(of("v=group:lead").unwrap_err().contains("found lead, expected one that --group"));
+        assert_eq!(GroupArg::weights(&groups).unwrap().given(), [300, 50]);
+        let twice = [&groups[..], &groups[..1]].concat();
+        assert!(GroupArg::weights(&twice).unwrap_err().contains("gold: found twice"));
+        let many: Vec<_> = (0..16).map(|at| GroupArg { name: at.to_string(), weight: 1 }).collect();
+        assert!(GroupArg::weights(&many).unwrap_err().contains("found 16 groups"));
+        for (text, named) in [
+            ("gold", "expected NAME=weight:W"),
+            ("gold=300", "expected NAME=weight:W"),
+            ("=weight:3", "expected a name"),
+            ("a,b=weight:3", "expected a name"),
+            ("gold=weight:0", "expected 1 to 1000"),
+        ] {
+            let error = GroupArg::parse(text).unwrap_err();
+            assert!(error.contains(named), "{text}: {error}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_ondisk::Level;
-use weft_units::{ByteRange, ClientId, Time, VolumeId};
+use weft_units::{ByteRange, ClientId, Group, Time, VolumeId};
 
 use crate::assemble::{Candidate, Options};
 use crate::contract::frame::{Run, frames_needed};
@@ -35,7 +35,7 @@ impl Rig {
     /// A request of a client, which is not looked at yet.
     fn ask(&mut self, op: RequestOp, start: u64, len: u64, attr: Attr) {
         self.tag += 1;
-        let Origin::Client(client) = attr.origin else { panic!("a client asks") };
+        let Origin::Client(client, _) = attr.origin else { panic!("a client asks") };
         let frames = Run::new(1 << 20 | (self.tag as u32) << 8, frames_needed(start, len));
         let (tag, volume, range) = (Tag(self.tag), VolumeId(0), ByteRange::new(start, len));
         let flags = Flags { sync: true, ..Flags::NONE };
@@ -72,7 +72,7 @@ impl Rig {
 }
 
 fn client(number: u32, weight: u16) -> Attr {
-    Attr { weight, origin: Origin::Client(ClientId(number)), ..Attr::NONE }
+    Attr { weight, origin: Origin::Client(ClientId(number), Group::ROOT), ..Attr::NONE }
 }
 
 fn purposes(seen: &[Seen]) -> Vec<(u16, bool, Purpose)> {
@@ -130,11 +130,11 @@ fn of_several_clients_in_one_stripe_the_strongest_is_charged_whoever_came_last()
             rig.ask(WRITE, start, 4096, client(number, number as u16 * 100));
         }
         let seen = rig.run();
-        let heavy = Origin::Client(ClientId(2));
+        let heavy = Origin::Client(ClientId(2), Group::ROOT);
         assert!(seen.iter().all(|(_, _, of)| of.origin == heavy), "{order:?}: {seen:?}");
         // Later it is the stripe of whoever comes then.
         rig.ask(WRITE, 0, 4096, client(1, 100));
-        let light = Origin::Client(ClientId(1));
+        let light = Origin::Client(ClientId(1), Group::ROOT);
         assert!(rig.run().iter().all(|(_, _, of)| of.origin == light), "{order:?}");
     }
 }

@@ -4,14 +4,15 @@
 //! and raising the weight of all would raise that of none, at the cost of everybody who was there
 //! before. So queues are counted that begin within 180 ms of one another; with the eighth the burst
 //! is large, and all of its queues are marked, those that still join it too. A marked queue is not
-//! raised until it has been idle for more than 10 s ([`mark_fades`]).
+//! raised until it has been idle for more than 10 s ([`mark_fades`]). A queue of another group
+//! begins a new burst.
 //!
 //! Inputs   each queue at its first request, whether anybody else was busy
 //! Answer   the queues to mark
 //! Source   io-schedulers.md §2.11; kernel documentation, `bfq-iosched.rst`, `low_latency`
 
 use smallvec::SmallVec;
-use weft_units::{Span, Time};
+use weft_units::{Group, Span, Time};
 
 use super::QueueId;
 
@@ -24,6 +25,7 @@ pub(super) struct Bursts {
     joined: usize,
     /// Time at which the last queue joined.
     last: Time,
+    group: Group,
 }
 
 impl Bursts {
@@ -31,6 +33,7 @@ impl Bursts {
     pub(super) fn queue_began(
         &mut self,
         queue: QueueId,
+        group: Group,
         others_busy: bool,
         now: Time,
         mut mark: impl FnMut(QueueId),
@@ -38,11 +41,11 @@ impl Bursts {
         if self.joined == 0 && others_busy {
             return;
         }
-        if now.since(self.last) > INTERVAL {
+        if now.since(self.last) > INTERVAL || group != self.group {
             self.listed.clear();
             self.joined = 0;
         }
-        self.last = now;
+        (self.last, self.group) = (now, group);
         self.joined += 1;
         if self.joined < LARGE {
             self.listed.push(queue);
@@ -82,7 +85,7 @@ mod tests {
     fn marked(began: impl IntoIterator<Item = u64>) -> Vec<u32> {
         let (mut bursts, mut marked) = (Bursts::default(), Vec::new());
         for (queue, millis) in (0..).zip(began) {
-            bursts.queue_began(QueueId(queue), queue > 0, at(millis), |queue| {
+            bursts.queue_began(QueueId(queue), Group::ROOT, queue > 0, at(millis), |queue| {
                 marked.push(queue.0);
             });
         }
@@ -105,7 +108,7 @@ mod tests {
     fn a_burst_begins_only_when_nobody_is_busy() {
         let (mut bursts, mut marked) = (Bursts::default(), 0);
         for queue in 0..20 {
-            bursts.queue_began(QueueId(queue), true, at(0), |_| marked += 1);
+            bursts.queue_began(QueueId(queue), Group::ROOT, true, at(0), |_| marked += 1);
         }
         assert_eq!(marked, 0);
     }
@@ -114,7 +117,7 @@ mod tests {
     fn a_queue_that_has_gone_counts_and_is_not_marked() {
         let (mut bursts, mut marked) = (Bursts::default(), Vec::new());
         for queue in 0..8 {
-            bursts.queue_began(QueueId(queue), queue > 0, at(0), |queue| {
+            bursts.queue_began(QueueId(queue), Group::ROOT, queue > 0, at(0), |queue| {
                 marked.push(queue.0);
             });
             if queue == 3 {

@@ -10,6 +10,9 @@
 //! nothing is kept idle but what others would take of its share. A queue that begins to ask begins
 //! at the tag of the last request: nothing is saved up.
 //!
+//! A queue of a group moves on by its part of the group's weight among those of the group that ask
+//! now: so groups get their shares first, without a second level.
+//!
 //! The price: a queue that keeps asking with one request at a time holds all others to its pace by
 //! weight. That is what strict shares are; [`Fairness::Slots`] is BFQ's way, in which such a queue
 //! gets less and the member moves more.
@@ -25,11 +28,12 @@
 
 use std::collections::VecDeque;
 
-use weft_units::{Span, Time};
+use weft_units::{Group, Span, Time};
 
 use super::QueueId;
 use super::service_tree::{ClassTurns, delta};
 use super::treap::{Member, Set, Treaps, precedes};
+use crate::knobs::GroupWeights;
 use crate::sched::request::IoPriority;
 
 /// Tags of all queues.
@@ -43,6 +47,9 @@ pub(super) struct FairRequests {
     turns: ClassTurns,
     /// Number of queues.
     known: u32,
+    /// Weights of groups, and the sums of those of their queues that ask.
+    groups: [u32; Group::MAX as usize],
+    weights: [u64; Group::MAX as usize],
     /// Queues that ended their last request, and until when each may hold; in order of time.
     thinking: VecDeque<(Time, QueueId)>,
 }
@@ -61,6 +68,8 @@ struct Tag {
     tag: u64,
     class: IoPriority,
     weight: u32,
+    /// Number of its group.
+    group: u8,
     /// Whether it is in its set.
     is_in: bool,
     /// Of one that holds and has no request anywhere: until when.
@@ -76,8 +85,9 @@ impl Member for Tag {
     }
 }
 
-impl Default for FairRequests {
-    fn default() -> Self {
+impl FairRequests {
+    /// Nobody asks.
+    pub(super) fn new(groups: &GroupWeights) -> Self {
         let class = Class { ready: Set::EMPTY, holding: Set::EMPTY, vtime: 1, in_driver: 0 };
         Self {
             ready: Treaps::new(),
@@ -85,21 +95,27 @@ impl Default for FairRequests {
             classes: [class; 3],
             turns: ClassTurns::default(),
             known: 0,
+            groups: std::array::from_fn(|at| {
+                groups.weight(Group::new(at as u8 + 1).expect("as many as there are"))
+            }),
+            weights: [0; Group::MAX as usize],
             thinking: VecDeque::new(),
         }
     }
-}
 
-impl FairRequests {
     /// A queue that had no request that waits has one.
-    pub(super) fn begin(&mut self, queue: QueueId, class: IoPriority, weight: u32) {
+    pub(super) fn begin(&mut self, queue: QueueId, group: Group, class: IoPriority, weight: u32) {
         let held = self.let_go(queue);
         let old = *self.ready.at(queue.0);
         assert!(!old.is_in, "a queue begins to ask once");
         let sets = &mut self.classes[class as usize];
         let ahead = old.class == class && precedes(sets.vtime, old.tag);
         let tag = if held || ahead { old.tag } else { sets.vtime };
-        *self.ready.at_mut(queue.0) = Tag { tag, class, weight, is_in: true, until: None };
+        let group = group.number();
+        *self.ready.at_mut(queue.0) = Tag { tag, class, weight, group, is_in: true, until: None };
+        if group > 0 {
+            self.weights[usize::from(group) - 1] += u64::from(weight);
+        }
         self.ready.insert(&mut sets.ready, queue.0);
     }
 
@@ -113,6 +129,8 @@ impl FairRequests {
         if holds {
             *self.holding.at_mut(queue.0) = tag;
             self.holding.insert(&mut sets.holding, queue.0);
+        } else {
+            self.leave_group(&tag);
         }
     }
 
@@ -147,12 +165,16 @@ impl FairRequests {
 
     /// A request of a queue that waits goes to the member.
     pub(super) fn dispatched(&mut self, queue: QueueId, sectors: u64) {
-        let class = self.ready.at(queue.0).class;
+        let Tag { class, group, weight, .. } = *self.ready.at(queue.0);
+        let moved = match group {
+            0 => delta(sectors, weight),
+            group => self.moved_in_group(group, sectors, weight),
+        };
         let sets = &mut self.classes[class as usize];
         self.ready.remove(&mut sets.ready, queue.0);
         let entity = self.ready.at_mut(queue.0);
         sets.vtime = entity.tag;
-        entity.tag = entity.tag.wrapping_add(delta(sectors, entity.weight));
+        entity.tag = entity.tag.wrapping_add(moved);
         self.ready.insert(&mut sets.ready, queue.0);
         sets.in_driver += 1;
     }
@@ -187,11 +209,24 @@ impl FairRequests {
         self.thinking.front().map(|(until, _)| *until).filter(|_| waits)
     }
 
+    /// How far service takes a queue whose group is shared with whoever else asks in it now.
+    fn moved_in_group(&self, group: u8, sectors: u64, weight: u32) -> u64 {
+        let (of, all) = (self.groups[usize::from(group) - 1], self.weights[usize::from(group) - 1]);
+        delta(sectors * all, weight) / u64::from(of)
+    }
+
+    fn leave_group(&mut self, tag: &Tag) {
+        if tag.group > 0 {
+            self.weights[usize::from(tag.group) - 1] -= u64::from(tag.weight);
+        }
+    }
+
     /// Whether the queue held others, which it does no more.
     fn let_go(&mut self, queue: QueueId) -> bool {
         let tag = *self.holding.at(queue.0);
         if tag.is_in {
             self.holding.remove(&mut self.classes[tag.class as usize].holding, queue.0);
+            self.leave_group(&tag);
             let tag = self.holding.at_mut(queue.0);
             (tag.is_in, tag.until) = (false, None);
         }
@@ -202,7 +237,7 @@ impl FairRequests {
     pub(super) fn know(&mut self, queue: QueueId) {
         while self.known <= queue.0 {
             let (class, until) = (IoPriority::BestEffort, None);
-            let tag = Tag { tag: 0, class, weight: 1, is_in: false, until };
+            let tag = Tag { tag: 0, class, weight: 1, group: 0, is_in: false, until };
             self.known = self.ready.push(tag) + 1;
             self.holding.push(tag);
         }

@@ -5,6 +5,7 @@
 //! slot.rs          one queue in service: how its slot begins and ends, what it is charged
 //! service_tree.rs  B-WF2Q+: whose slot is next
 //! fair_requests.rs weft's own in place of slots: every request is a turn
+//! groups.rs        groups of clients: shares between them first
 //! budget.rs        how much a slot may move; peak_rate.rs: how much the member can move
 //! idling.rs        whether the member is kept for a queue that has run empty; injection.rs: what
 //!                  others may do meanwhile
@@ -28,6 +29,7 @@
 mod budget;
 mod burst;
 mod fair_requests;
+mod groups;
 mod history;
 mod hw_tag;
 mod idling;

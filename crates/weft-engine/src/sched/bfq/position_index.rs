@@ -5,7 +5,8 @@
 //! of place links one entry anew: neither grows with the number of queues elsewhere, and nothing
 //! is allocated once every queue has been here. (Linux has a tree per group.)
 //!
-//! Queues of different classes are never merged, so each class has an index of its own.
+//! Queues of different classes or groups are never merged, so each class of a group has an index of
+//! its own.
 //!
 //! Source   io-schedulers.md §2.12, "Position index"
 
@@ -23,7 +24,7 @@ pub(super) struct PositionIndex {
     len: usize,
 }
 
-/// Queues among which a merge is possible: those of one class.
+/// Queues among which a merge is possible: those of one class and group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers(pub(crate) u32);
 

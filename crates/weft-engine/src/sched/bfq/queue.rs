@@ -2,13 +2,13 @@
 //! background writes.
 //!
 //! A source is a client, a resync or the array's own bookkeeping, with its class and its level or
-//! weight. Background writes (nobody waits for one) go to one queue for each class and level,
-//! whoever they come from. A queue that has not been used for a minute gives its place to a new
-//! one.
+//! weight. Background writes (nobody waits for one) go to one queue for each class and level of a
+//! group, whoever they come from. A queue that has not been used for a minute gives its place to a
+//! new one. The number of a group's entity has a queue too, which never has a request.
 //!
 //! Source   io-schedulers.md §2.0, §2.1, §5.3.6
 
-use weft_units::{ClientId, Span, Time};
+use weft_units::{ClientId, Group, Span, Time};
 
 use super::history::{Intensity, SeekHistory, ThinkTime};
 use super::injection::Injection;
@@ -31,6 +31,7 @@ pub(super) struct QueueKey(u64);
 #[derive(Clone, Debug)]
 pub(super) struct BfqQueue {
     pub(super) key: QueueKey,
+    pub(super) group: Group,
     pub(super) class: IoPriority,
     /// Weight by level or by attribute.
     pub(super) base_weight: u32,
@@ -44,6 +45,8 @@ pub(super) struct BfqQueue {
     pub(super) busy: bool,
     /// The weight that it is counted under.
     pub(super) counted: Option<u32>,
+    /// Whether it counts among the queues of its group with requests.
+    pub(super) in_group: bool,
     /// Budget by what it was served before.
     pub(super) own_budget: u64,
     /// Whether it left its slot early, and may go on with the rest of its budget.
@@ -69,6 +72,7 @@ impl BfqQueue {
         let base_weight = u32::from(attr.class.weight(attr.weight)).min(WEIGHT_MAX);
         Self {
             key,
+            group: attr.origin.group(),
             class,
             base_weight,
             raising: Raising::new(now),
@@ -77,6 +81,7 @@ impl BfqQueue {
             in_driver: 0,
             busy: false,
             counted: None,
+            in_group: false,
             own_budget,
             may_resume: false,
             fifo_looked: false,
@@ -103,7 +108,7 @@ impl BfqQueue {
 
     /// Whether it may be given to another source.
     fn is_disposable(&self, now: Time) -> bool {
-        !self.busy && self.in_driver == 0 && now.since(self.ended) > UNUSED
+        !self.busy && self.in_driver == 0 && now.since(self.ended) > UNUSED && !self.key.is_group()
     }
 }
 
@@ -113,19 +118,29 @@ impl QueueKey {
         let sync = direction == Direction::Read || !attr.background;
         let source = match (sync, attr.origin) {
             (false, _) => 0,
-            (true, Origin::Client(ClientId(client))) => 1 | u64::from(client) << 2,
+            (true, Origin::Client(ClientId(client), _)) => 1 | u64::from(client) << 2,
             (true, Origin::Metadata) => 2,
             (true, Origin::Sync) => 3,
         };
         let class = IoPriority::of(attr.class) as u64;
         let level = u64::from(attr.class.level());
-        let key = source | class << 34 | level << 36 | u64::from(attr.weight) << 40;
-        (Self(key), sync)
+        let group = u64::from(attr.origin.group().number());
+        let weight = u64::from(attr.weight);
+        (Self(source | class << 34 | level << 36 | weight << 40 | group << 56), sync)
+    }
+
+    /// That of the entity of a group, which no request has.
+    pub(super) fn of_group(group: Group) -> Self {
+        Self(u64::from(group.number()) << 56 | NO_CLASS << 34)
+    }
+
+    const fn is_group(self) -> bool {
+        self.0 >> 34 & 3 == NO_CLASS
     }
 
     /// Whether the weight is one of its own, not that of a level.
     pub(super) const fn has_weight(self) -> bool {
-        self.0 >> 40 != 0
+        self.0 >> 40 & 0xffff != 0
     }
 
     /// A place to look for it first, below a power of two.
@@ -213,6 +228,16 @@ impl Queues {
         queue
     }
 
+    /// A number for the entity of a group, with a queue that never has a request.
+    pub(super) fn create_for_group(
+        &mut self,
+        group: Group,
+        trees: &mut ServiceTrees,
+        now: Time,
+    ) -> QueueId {
+        self.create(QueueKey::of_group(group), Attr::NONE, false, 0, trees, now)
+    }
+
     /// Gives up the queues that are not used.
     fn collect(&mut self, trees: &ServiceTrees, now: Time) {
         for queue in self.ids() {
@@ -238,6 +263,9 @@ impl Queues {
         self.by_key[at] = Some(queue);
     }
 }
+
+/// In a key, in place of a class.
+const NO_CLASS: u64 = 3;
 
 /// The kernel's largest weight.
 pub(super) const WEIGHT_MAX: u32 = 1000;

@@ -28,13 +28,12 @@
 //!          one request, in far strides), 1.06 (32 of four), 1.07 (32 sequential ones of four)
 //! See it   `weft reproduce 003`
 
-use weft_units::{Sectors, Span, Time};
+use weft_units::{Group, Sectors, Span, Time};
 
 use super::QueueId;
 use super::hw_tag::{HwTag, Sample};
 use super::merge_gain::MergeGain;
 use super::position_index::{Peers, PositionIndex, is_close};
-
 use crate::knobs::{MergeKnobs, MergePosition, MergeRule};
 use crate::sched::IoPriority;
 
@@ -57,6 +56,8 @@ pub(super) struct Merging {
 pub(super) struct Party {
     /// Its name.
     pub(super) queue: QueueId,
+    /// Its group.
+    pub(super) group: Group,
     /// Its class.
     pub(super) class: IoPriority,
     /// Whether it has reads and sync writes.
@@ -222,7 +223,7 @@ impl Party {
     }
 
     fn peers(&self) -> Peers {
-        Peers(self.class as u32)
+        Peers(self.class as u32 | u32::from(self.group.number()) << 2)
     }
 }
 
@@ -248,7 +249,8 @@ mod tests {
 
     fn party(queue: QueueId) -> Party {
         let class = IoPriority::BestEffort;
-        Party { queue, class, sync: true, seeky: false, first_service: None }
+        let group = Group::ROOT;
+        Party { queue, group, class, sync: true, seeky: false, first_service: None }
     }
 
     fn merging(rule: MergeRule, rotational: bool) -> Merging {
@@ -355,13 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn statement_m7_async_idle_seeky_and_other_class_queues_are_never_merged() {
+    fn statement_m7_async_idle_seeky_and_other_class_or_group_queues_are_never_merged() {
         let unfit = |queue| {
             [
                 Party { sync: false, ..party(queue) },
                 Party { seeky: true, ..party(queue) },
                 Party { class: IoPriority::Idle, ..party(queue) },
                 Party { class: IoPriority::RealTime, ..party(queue) },
+                Party { group: Group::new(1).unwrap(), ..party(queue) },
             ]
         };
         for (one, two) in unfit(ONE).into_iter().zip(unfit(TWO)) {

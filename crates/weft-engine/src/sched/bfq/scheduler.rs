@@ -11,6 +11,7 @@ use super::QueueId;
 use super::budget::Budgets;
 use super::burst::Bursts;
 use super::fair_requests::FairRequests;
+use super::groups::Groups;
 use super::injection::InjectionSample;
 use super::peak_rate::PeakRate;
 use super::queue::{QueueKey, Queues};
@@ -43,6 +44,7 @@ pub struct Bfq {
     pub(super) weights: WeightCounts,
     /// Busy queues by class.
     pub(super) busy: [u32; 3],
+    pub(super) groups: Groups,
     pub(super) raised_busy: u32,
     /// Requests that wait.
     pub(super) queued: u32,
@@ -73,12 +75,14 @@ impl Bfq {
             queues: Queues::new(),
             pool: RequestPool::new(max),
             trees: ServiceTrees::new(),
-            fair: (knobs.fairness == Fairness::Requests).then(Box::default),
+            fair: (knobs.fairness == Fairness::Requests)
+                .then(|| Box::new(FairRequests::new(&knobs.groups))),
             slot: None,
             budgets: Budgets::new(&knobs),
             peak: PeakRate::new(device.rotational),
             weights: WeightCounts::new(),
             busy: [0; 3],
+            groups: Groups::default(),
             raised_busy: 0,
             queued: 0,
             in_driver: 0,
@@ -165,6 +169,7 @@ impl Bfq {
     fn queue_for(&mut self, request: &QueuedRequest, now: Time) -> QueueId {
         let (key, sync) = QueueKey::of(&request.attr, request.direction);
         self.queues.find(key).unwrap_or_else(|| {
+            self.found_group(request.attr.origin.group(), now);
             let own_budget = self.budgets.first();
             let trees = &mut self.trees;
             let id = self.queues.create(key, request.attr, sync, own_budget, trees, now);

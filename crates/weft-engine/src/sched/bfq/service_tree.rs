@@ -1,5 +1,10 @@
 //! B-WF2Q+: which queue is served next, so that each gets its share by weight.
 //!
+//! ```text
+//! root:  V, W, entities by class ─┬─ queue            of whoever is in no group
+//!                                 └─ group (BE) ─ V, W, entities by class ── queues of the group
+//! ```
+//!
 //! Time is counted in service: a queue of weight w that is served x sectors has moved on by x/w,
 //! the class as a whole by x/W, where W is the sum of the weights of those that ask. `V` is how far
 //! the class has come. A queue that begins to ask stands at `V` (its start) and would be done with
@@ -12,24 +17,62 @@
 //!
 //! Classes are strict, but the idle class gets a turn when it had none for 200 ms.
 //!
+//! A group is an entity among the queues of the root, of the best-effort class whatever is in it.
+//! It asks while one of its queues does, its budget is that of its next queue, and it is charged
+//! what its queues are. So the rules of both levels are the same ones, and the first level is all
+//! there is where nobody is in a group.
+//!
 //! Inputs   activations, service, expiries
 //! Answer   [`ServiceTrees::next`]
 //! Source   io-schedulers.md §2.1; J. C. R. Bennett and H. Zhang, "Hierarchical packet fair
 //!          queueing algorithms", 1997; P. Valente and F. Checconi, "High throughput disk
 //!          scheduling with fair bandwidth distribution", 2010
 
-use weft_units::{Span, Time};
+use weft_units::{Group, Span, Time};
 
 use super::QueueId;
 use super::treap::{Member, Set, Treaps, precedes};
 use crate::sched::request::IoPriority;
 
-/// All queues as entities, by class.
+/// All queues and groups as entities, by level and class.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceTrees {
     entities: Treaps<Entity>,
-    trees: [ServiceTree; 3],
+    /// Of the root, then of each group by its number; a tree for each class.
+    trees: [ServiceTree; LEVELS * CLASSES],
+    /// Of the root.
     turns: ClassTurns,
+    /// By number, less one; those that are known so far.
+    groups: Vec<GroupLevel>,
+}
+
+/// A group as a level of its own.
+#[derive(Clone, Copy, Debug)]
+struct GroupLevel {
+    /// Its place in the root; none before its first queue.
+    entity: Option<u32>,
+    weight: u32,
+    turns: ClassTurns,
+}
+
+/// The tree that an entity is in: a group and a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TreeOf(u8);
+
+impl TreeOf {
+    #[inline]
+    pub(super) const fn new(group: Group, class: IoPriority) -> Self {
+        Self(group.number() * CLASSES as u8 + class as u8)
+    }
+
+    const fn of_root(self) -> bool {
+        self.0 < CLASSES as u8
+    }
+
+    /// Place of its group among those that are known.
+    const fn level(self) -> usize {
+        self.0 as usize / CLASSES - 1
+    }
 }
 
 /// Turns of classes: strict, but the idle class has one when it had none for 200 ms.
@@ -39,7 +82,7 @@ pub(super) struct ClassTurns {
     idle_served: Time,
 }
 
-/// The queues of one class.
+/// The entities of one class of one level.
 #[derive(Clone, Copy, Debug)]
 struct ServiceTree {
     /// `V`.
@@ -61,8 +104,10 @@ struct Entity {
     /// Sectors that it was served in its slot.
     service: u64,
     weight: u32,
-    class: IoPriority,
+    tree: TreeOf,
     place: Place,
+    /// Number of the group that it is; 0 of a queue.
+    group: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,21 +144,46 @@ impl ServiceTrees {
             idle: Set::EMPTY,
             first_idle: None,
         };
-        Self { entities: Treaps::new(), trees: [tree; 3], turns: ClassTurns::default() }
+        Self {
+            entities: Treaps::new(),
+            trees: [tree; LEVELS * CLASSES],
+            turns: ClassTurns::default(),
+            groups: Vec::new(),
+        }
     }
 
     /// A new queue, the next in number.
     pub(super) fn add(&mut self) -> QueueId {
-        let (class, place) = (IoPriority::BestEffort, Place::Forgotten);
+        let (tree, place) = (TreeOf::new(Group::ROOT, IoPriority::BestEffort), Place::Forgotten);
         QueueId(self.entities.push(Entity {
             start: 0,
             finish: 0,
             budget: 0,
             service: 0,
             weight: 0,
-            class,
+            tree,
             place,
+            group: 0,
         }))
+    }
+
+    /// Whether a group has its place.
+    pub(super) fn knows(&self, group: Group) -> bool {
+        let level = usize::from(group.number()).wrapping_sub(1);
+        group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
+    }
+
+    /// Makes an entity that is no queue's that of a group.
+    pub(super) fn found(&mut self, group: Group, entity: QueueId, weight: u32) {
+        assert!(!self.knows(group), "a group is founded once");
+        let count = usize::from(group.number());
+        if self.groups.len() < count {
+            let none = GroupLevel { entity: None, weight: 0, turns: ClassTurns::default() };
+            self.groups.resize(count, none);
+        }
+        self.groups[count - 1] =
+            GroupLevel { entity: Some(entity.0), weight, turns: ClassTurns::default() };
+        self.entities.at_mut(entity.0).group = group.number();
     }
 
     /// Sectors that it may still be served.
@@ -141,12 +211,14 @@ impl ServiceTrees {
         self.entities.at(queue.0).place == Place::Forgotten
     }
 
-    /// Those that ask and are not in service, class by class, by their finish.
+    /// Queues that ask and are not in service, level by level and class by class, by their finish.
     pub(super) fn active(&self) -> impl Iterator<Item = QueueId> {
-        self.trees.iter().flat_map(|tree| {
+        let known = (1 + self.groups.len()) * CLASSES;
+        let all = self.trees[..known].iter().flat_map(|tree| {
             let first = self.entities.first(tree.active);
-            std::iter::successors(first, |at| self.entities.next(*at)).map(QueueId)
-        })
+            std::iter::successors(first, |at| self.entities.next(*at))
+        });
+        all.filter(|at| self.entities.at(*at).group == 0).map(QueueId)
     }
 
     /// A queue begins to ask. With `resume` it goes on where it left, within its finish of then,
@@ -154,25 +226,155 @@ impl ServiceTrees {
     pub(super) fn activate(
         &mut self,
         queue: QueueId,
-        class: IoPriority,
+        tree: TreeOf,
         weight: u32,
         budget: u64,
         resume: Option<u64>,
     ) {
-        let Entity { place, finish: left, weight: before, class: old, .. } =
-            *self.entities.at(queue.0);
-        if place == Place::Idle {
-            self.leave_idle(queue);
-            self.trees[old as usize].weights -= u64::from(before);
-        } else {
-            assert_eq!(place, Place::Forgotten, "a queue begins to ask once");
+        self.begin(queue.0, tree, weight, budget, resume);
+        if tree.of_root() {
+            return;
         }
-        let tree = &mut self.trees[class as usize];
+        let (group, weight) = self.group_of(tree);
+        match self.entities.at(group).place {
+            Place::Active => self.follow_next(group),
+            Place::InService => {}
+            Place::Forgotten | Place::Idle => {
+                let of = TreeOf::new(Group::ROOT, IoPriority::BestEffort);
+                self.begin(group, of, weight, budget, resume);
+            }
+        }
+    }
+
+    /// The queue in service keeps what it was served, and asks on.
+    pub(super) fn requeue(&mut self, queue: QueueId, weight: u32, budget: u64) {
+        self.go_on(queue.0, weight, budget);
+        let tree = self.entities.at(queue.0).tree;
+        if !tree.of_root() {
+            self.group_goes_on(tree);
+        }
+    }
+
+    /// A queue asks no more: the one in service, or one that waits for service.
+    pub(super) fn deactivate(&mut self, queue: QueueId) {
+        let Entity { tree, place, .. } = *self.entities.at(queue.0);
+        self.end(queue.0);
+        if tree.of_root() {
+            return;
+        }
+        let (group, _) = self.group_of(tree);
+        match (self.budget_of_next(group), place) {
+            (Some(_), Place::InService) => self.group_goes_on(tree),
+            // Another queue of the group is in service.
+            _ if place == Place::Active && self.entities.at(group).place == Place::InService => {}
+            (Some(_), _) => self.follow_next(group),
+            (None, _) => self.end(group),
+        }
+    }
+
+    /// The next queue to be served, if nobody is.
+    pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
+        let first = pick(&mut self.entities, &mut self.trees[..CLASSES], &mut self.turns, now)?;
+        let group = usize::from(self.entities.at(first).group);
+        if group == 0 {
+            return Some(QueueId(first));
+        }
+        let trees = &mut self.trees[group * CLASSES..(group + 1) * CLASSES];
+        let first = pick(&mut self.entities, trees, &mut self.groups[group - 1].turns, now);
+        Some(QueueId(first.expect("a group asks while a queue of it does")))
+    }
+
+    /// Puts a queue that asks in service.
+    pub(super) fn serve(&mut self, queue: QueueId) {
+        let tree = self.put_in_service(queue.0);
+        if !tree.of_root() {
+            let (group, _) = self.group_of(tree);
+            self.put_in_service(group);
+        }
+    }
+
+    /// Counts service of a queue: the one in service, or one whose request was injected.
+    pub(super) fn charge(&mut self, queue: QueueId, sectors: u64) {
+        let tree = self.pay(queue.0, sectors);
+        if !tree.of_root() {
+            let (group, _) = self.group_of(tree);
+            self.pay(group, sectors);
+            self.follow_next(group);
+        }
+    }
+
+    /// Changes the budget of a queue that asks.
+    pub(super) fn set_budget(&mut self, queue: QueueId, budget: u64) {
+        let tree = self.fit(queue.0, budget);
+        if !tree.of_root() {
+            let (group, _) = self.group_of(tree);
+            self.follow_next(group);
+        }
+    }
+}
+
+/// Groups, whose queues have changed.
+impl ServiceTrees {
+    /// The entity and the weight of the group that has this tree.
+    fn group_of(&self, tree: TreeOf) -> (u32, u32) {
+        let GroupLevel { entity, weight, .. } = self.groups[tree.level()];
+        (entity.expect("a group is founded before its first queue asks"), weight)
+    }
+
+    /// The group in service keeps what its queue was served, and asks on for the next one.
+    fn group_goes_on(&mut self, tree: TreeOf) {
+        let (group, weight) = self.group_of(tree);
+        let budget = self.budget_of_next(group).expect("a queue of the group asks");
+        self.go_on(group, weight, budget);
+    }
+
+    /// Makes the budget of a group that waits that of its next queue.
+    fn follow_next(&mut self, group: u32) {
+        let Entity { place, budget: before, .. } = *self.entities.at(group);
+        if place != Place::Active {
+            return;
+        }
+        let budget = self.budget_of_next(group).expect("a queue of the group asks");
+        if budget != before {
+            self.fit(group, budget);
+        }
+    }
+
+    /// Budget of the queue of a group that would be served now, by strict classes.
+    fn budget_of_next(&self, group: u32) -> Option<u64> {
+        let first = usize::from(self.entities.at(group).group) * CLASSES;
+        let mut trees = self.trees[first..first + CLASSES].iter();
+        let tree = trees.find(|tree| !tree.active.is_empty())?;
+        let lowest = self.entities.lowest(tree.active).expect("somebody asks");
+        let vtime = if precedes(tree.vtime, lowest) { lowest } else { tree.vtime };
+        let next = self.entities.first_within(tree.active, vtime);
+        Some(self.entities.at(next.expect("whoever begins first can be served")).budget)
+    }
+}
+
+/// Entities of a level, queues or groups.
+impl ServiceTrees {
+    #[inline]
+    fn tree_mut(&mut self, tree: TreeOf) -> &mut ServiceTree {
+        &mut self.trees[usize::from(tree.0)]
+    }
+
+    #[inline]
+    fn begin(&mut self, at: u32, of: TreeOf, weight: u32, budget: u64, resume: Option<u64>) {
+        let Entity { place, finish: left, weight: before, tree: old, group, .. } =
+            *self.entities.at(at);
+        if place == Place::Idle {
+            self.leave_idle(at);
+            self.tree_mut(old).weights -= u64::from(before);
+        } else {
+            assert_eq!(place, Place::Forgotten, "whoever begins to ask did not");
+        }
+        let tree = &mut self.trees[usize::from(of.0)];
         tree.weights += u64::from(weight);
         let vtime = tree.vtime;
         let resumed = resume.filter(|_| precedes(left, vtime));
         let base = if resumed.is_some() { left } else { vtime };
-        let remembered = place == Place::Idle && old == class && precedes(base, left);
+        let remembered = place == Place::Idle && old == of && precedes(base, left);
         let mut start = if remembered { left } else { base };
         let mut finish = start.wrapping_add(delta(budget, weight));
         if let Some(raising) = resumed
@@ -181,34 +383,35 @@ impl ServiceTrees {
             let pushed = vtime.wrapping_sub(finish) / raising;
             (start, finish) = (start.wrapping_add(pushed), finish.wrapping_add(pushed));
         }
-        let entity = self.entities.at_mut(queue.0);
-        *entity = Entity { start, finish, budget, service: 0, weight, class, place: Place::Active };
-        self.entities.insert(&mut tree.active, queue.0);
+        let (place, service) = (Place::Active, 0);
+        *self.entities.at_mut(at) =
+            Entity { start, finish, budget, service, weight, tree: of, place, group };
+        self.entities.insert(&mut tree.active, at);
     }
 
-    /// The queue in service keeps what it was served, and asks on.
-    pub(super) fn requeue(&mut self, queue: QueueId, weight: u32, budget: u64) {
-        let entity = self.entities.at_mut(queue.0);
-        assert_eq!(entity.place, Place::InService, "only one that was served");
-        let tree = &mut self.trees[entity.class as usize];
+    #[inline]
+    fn go_on(&mut self, at: u32, weight: u32, budget: u64) {
+        let entity = self.entities.at_mut(at);
+        assert_eq!(entity.place, Place::InService, "only what was served");
+        let tree = &mut self.trees[usize::from(entity.tree.0)];
         entity.start = entity.start.wrapping_add(delta(entity.service, entity.weight));
         tree.weights = tree.weights - u64::from(entity.weight) + u64::from(weight);
         (entity.weight, entity.budget, entity.service) = (weight, budget, 0);
         entity.finish = entity.start.wrapping_add(delta(budget, weight));
         entity.place = Place::Active;
-        self.entities.insert(&mut tree.active, queue.0);
+        self.entities.insert(&mut tree.active, at);
     }
 
-    /// A queue asks no more: the one in service, or one that waits for service.
-    pub(super) fn deactivate(&mut self, queue: QueueId) {
-        let Entity { class, place, .. } = *self.entities.at(queue.0);
-        let tree = &mut self.trees[class as usize];
+    #[inline]
+    fn end(&mut self, at: u32) {
+        let Entity { tree, place, .. } = *self.entities.at(at);
+        let tree = &mut self.trees[usize::from(tree.0)];
         match place {
-            Place::Active => self.entities.remove(&mut tree.active, queue.0),
+            Place::Active => self.entities.remove(&mut tree.active, at),
             Place::InService => {}
-            Place::Forgotten | Place::Idle => unreachable!("a queue that does not ask"),
+            Place::Forgotten | Place::Idle => unreachable!("an entity that does not ask"),
         }
-        let entity = self.entities.at_mut(queue.0);
+        let entity = self.entities.at_mut(at);
         // One that leaves in its slot keeps what it was served: the rest of the budget may be of
         // use.
         if place == Place::Active {
@@ -219,10 +422,10 @@ impl ServiceTrees {
         if precedes(tree.vtime, entity.finish) {
             entity.place = Place::Idle;
             let finish = entity.finish;
-            self.entities.insert(&mut tree.idle, queue.0);
+            self.entities.insert(&mut tree.idle, at);
             if tree.first_idle.is_none_or(|first| precedes(finish, self.entities.at(first).finish))
             {
-                tree.first_idle = Some(queue.0);
+                tree.first_idle = Some(at);
             }
         } else {
             entity.place = Place::Forgotten;
@@ -230,81 +433,90 @@ impl ServiceTrees {
         }
     }
 
-    /// The next queue to be served, if nobody is.
-    pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
-        let idle = !self.trees[IoPriority::Idle as usize].active.is_empty();
-        let (order, _) = self.turns.order(idle, now);
-        let class = order.into_iter().find(|class| !self.trees[*class].active.is_empty())?;
-        let tree = &mut self.trees[class];
-        let lowest = self.entities.lowest(tree.active).expect("somebody asks");
-        if precedes(tree.vtime, lowest) {
-            tree.vtime = lowest;
-        }
-        let next = self.entities.first_within(tree.active, tree.vtime);
-        Some(QueueId(next.expect("whoever begins first can be served")))
-    }
-
-    /// Puts a queue that asks in service.
-    pub(super) fn serve(&mut self, queue: QueueId) {
-        let class = self.entities.at(queue.0).class;
-        self.entities.remove(&mut self.trees[class as usize].active, queue.0);
-        let entity = self.entities.at_mut(queue.0);
+    #[inline]
+    fn put_in_service(&mut self, at: u32) -> TreeOf {
+        let of = self.entities.at(at).tree;
+        self.entities.remove(&mut self.trees[usize::from(of.0)].active, at);
+        let entity = self.entities.at_mut(at);
         assert_eq!(entity.place, Place::Active, "it asks");
         (entity.place, entity.service) = (Place::InService, 0);
+        of
     }
 
-    /// Counts service of a queue: the one in service, or one whose request was injected.
-    pub(super) fn charge(&mut self, queue: QueueId, sectors: u64) {
-        let Entity { class, place, weight, budget, .. } = *self.entities.at(queue.0);
-        let tree = &mut self.trees[class as usize];
+    #[inline]
+    fn pay(&mut self, at: u32, sectors: u64) -> TreeOf {
+        let Entity { tree: of, place, weight, budget, .. } = *self.entities.at(at);
+        let tree = &mut self.trees[usize::from(of.0)];
         if place == Place::Active {
-            self.entities.remove(&mut tree.active, queue.0);
-            let entity = self.entities.at_mut(queue.0);
+            self.entities.remove(&mut tree.active, at);
+            let entity = self.entities.at_mut(at);
             entity.start = entity.start.wrapping_add(delta(sectors, weight));
             entity.finish = entity.start.wrapping_add(delta(budget, weight));
-            self.entities.insert(&mut tree.active, queue.0);
+            self.entities.insert(&mut tree.active, at);
         } else {
             assert_eq!(place, Place::InService, "who is served asks");
-            self.entities.at_mut(queue.0).service += sectors;
+            self.entities.at_mut(at).service += sectors;
         }
         tree.vtime = tree.vtime.wrapping_add((sectors << SHIFT) / tree.weights);
-        self.forget_one(class);
+        self.forget_one(of);
+        of
     }
 
-    /// Changes the budget of a queue that asks.
-    pub(super) fn set_budget(&mut self, queue: QueueId, budget: u64) {
-        let Entity { class, place, weight, start, .. } = *self.entities.at(queue.0);
-        let tree = &mut self.trees[class as usize];
+    #[inline]
+    fn fit(&mut self, at: u32, budget: u64) -> TreeOf {
+        let Entity { tree: of, place, weight, start, .. } = *self.entities.at(at);
+        let tree = &mut self.trees[usize::from(of.0)];
         if place == Place::Active {
-            self.entities.remove(&mut tree.active, queue.0);
+            self.entities.remove(&mut tree.active, at);
         }
-        let entity = self.entities.at_mut(queue.0);
+        let entity = self.entities.at_mut(at);
         entity.budget = budget;
         if place == Place::Active {
             entity.finish = start.wrapping_add(delta(budget, weight));
-            self.entities.insert(&mut tree.active, queue.0);
+            self.entities.insert(&mut tree.active, at);
         }
+        of
     }
 
-    fn forget_one(&mut self, class: IoPriority) {
-        let tree = &self.trees[class as usize];
+    fn forget_one(&mut self, of: TreeOf) {
+        let tree = &self.trees[usize::from(of.0)];
         let Some(first) = tree.first_idle else { return };
         if precedes(tree.vtime, self.entities.at(first).finish) {
             return;
         }
-        self.leave_idle(QueueId(first));
+        self.leave_idle(first);
         let entity = self.entities.at_mut(first);
         entity.place = Place::Forgotten;
-        self.trees[class as usize].weights -= u64::from(entity.weight);
+        self.trees[usize::from(of.0)].weights -= u64::from(entity.weight);
     }
 
-    fn leave_idle(&mut self, queue: QueueId) {
-        let tree = &mut self.trees[self.entities.at(queue.0).class as usize];
-        if tree.first_idle == Some(queue.0) {
-            tree.first_idle = self.entities.next(queue.0);
+    fn leave_idle(&mut self, at: u32) {
+        let tree = &mut self.trees[usize::from(self.entities.at(at).tree.0)];
+        if tree.first_idle == Some(at) {
+            tree.first_idle = self.entities.next(at);
         }
-        self.entities.remove(&mut tree.idle, queue.0);
+        self.entities.remove(&mut tree.idle, at);
     }
+}
+
+/// The next entity of a level, whose trees these are.
+#[inline]
+fn pick(
+    entities: &mut Treaps<Entity>,
+    trees: &mut [ServiceTree],
+    turns: &mut ClassTurns,
+    now: Time,
+) -> Option<u32> {
+    let idle = !trees[IoPriority::Idle as usize].active.is_empty();
+    let (order, _) = turns.order(idle, now);
+    let class = order.into_iter().find(|class| !trees[*class].active.is_empty())?;
+    let tree = &mut trees[class];
+    let lowest = entities.lowest(tree.active).expect("somebody asks");
+    if precedes(tree.vtime, lowest) {
+        tree.vtime = lowest;
+    }
+    let next = entities.first_within(tree.active, tree.vtime);
+    Some(next.expect("whoever begins first can be served"))
 }
 
 impl ClassTurns {
@@ -324,6 +536,12 @@ impl ClassTurns {
 pub(super) fn delta(sectors: u64, weight: u32) -> u64 {
     (sectors << SHIFT) / u64::from(weight)
 }
+
+/// Classes of a level.
+const CLASSES: usize = 3;
+
+/// The root and every group.
+const LEVELS: usize = 1 + Group::MAX as usize;
 
 /// Fraction bits of stamps.
 const SHIFT: u32 = 22;

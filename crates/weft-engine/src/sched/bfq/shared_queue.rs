@@ -322,9 +322,9 @@ impl Bfq {
 
 impl BfqQueue {
     fn party(&self, queue: QueueId) -> Party {
-        let (class, sync) = (self.class, self.sync);
+        let (group, class, sync) = (self.group, self.class, self.sync);
         let (seeky, first_service) = (self.seeks.is_seeky(), self.sharing.first_service);
-        Party { queue, class, sync, seeky, first_service }
+        Party { queue, group, class, sync, seeky, first_service }
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
 
         fn read(&mut self, client: usize) {
             let Reader { mut attr, next, step, .. } = self.readers[client];
-            attr.origin = Origin::Client(ClientId(client as u32));
+            attr.origin = Origin::Client(ClientId(client as u32), attr.origin.group());
             self.readers[client].next += step;
             let request = QueuedRequest {
                 id: (client as u64) << 32 | next,

@@ -11,12 +11,13 @@
 //!
 //! Source   io-schedulers.md §2.4 to §2.7
 
-use weft_units::{Span, Time};
+use weft_units::{Group, Span, Time};
 
 use super::QueueId;
 use super::budget::SlotEnd;
 use super::idling::IdleFacts;
 use super::scheduler::Bfq;
+use super::service_tree::TreeOf;
 use super::stats::{ExpireReason, IdleReason};
 use crate::sched::request::IoPriority;
 
@@ -98,11 +99,21 @@ impl Bfq {
         }
         self.raised_busy += u32::from(raising > 1);
         self.busy[class as usize] += 1;
+        let group = queue.group;
+        if group != Group::ROOT {
+            self.on_busy_in_group(id);
+        }
         if let Some(fair) = &mut self.fair {
-            fair.begin(id, class, weight);
+            fair.begin(id, group, class, weight);
             return;
         }
-        self.trees.activate(id, class, weight, budget, resumes.then_some(raising));
+        self.trees.activate(
+            id,
+            TreeOf::new(group, class),
+            weight,
+            budget,
+            resumes.then_some(raising),
+        );
         if let Some(current) = self.in_service()
             && self.preempts(id, current, resumes)
         {
@@ -112,9 +123,13 @@ impl Bfq {
 
     fn preempts(&self, new: QueueId, current: QueueId, resumes: bool) -> bool {
         let (a, b) = (self.queues.at(new), self.queues.at(current));
+        let ((class, weight), (other_class, other_weight)) = match a.group == b.group {
+            true => ((a.class, a.weight()), (b.class, b.weight())),
+            false => (self.rank_in_root(a), self.rank_in_root(b)),
+        };
         resumes && a.raising.coefficient() >= b.raising.coefficient()
-            || a.class < b.class
-            || a.class == b.class && a.weight() > b.weight()
+            || class < other_class
+            || class == other_class && weight > other_weight
             || self.idle_facts(current).better_to_idle().is_none()
     }
 
@@ -157,7 +172,7 @@ impl Bfq {
             true => self.weights.differ(),
             false => self.weights.others_have_less(self.queues.at(id).base_weight),
         };
-        classes > 1 || weights
+        classes > 1 || weights || self.groups_compete()
     }
 
     pub(super) fn idle_facts(&self, id: QueueId) -> IdleFacts {
@@ -332,6 +347,7 @@ impl Bfq {
         }
         queue.busy = false;
         self.busy[queue.class as usize] -= 1;
+        self.groups.busy -= u32::from(queue.group != Group::ROOT);
         self.raised_busy -= u32::from(queue.raising.is_raised());
         self.merging.emptied(id);
         self.uncount_if_gone(id);
@@ -340,11 +356,14 @@ impl Bfq {
     /// Counts the weight of a queue no more once it has no request anywhere.
     pub(super) fn uncount_if_gone(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
-        if !queue.busy
-            && queue.in_driver == 0
-            && let Some(weight) = queue.counted.take()
-        {
+        if queue.busy || queue.in_driver > 0 {
+            return;
+        }
+        if let Some(weight) = queue.counted.take() {
             self.weights.remove(weight);
+        }
+        if self.queues.at(id).in_group {
+            self.leave_group(id);
         }
     }
 }

@@ -28,14 +28,14 @@ pub(super) struct StableMerge {
 struct Anchor {
     queue: QueueId,
     created: Time,
-    /// Class and level or weight.
+    /// Group, class, and level or weight.
     kin: u32,
 }
 
 impl StableMerge {
     /// A sync queue is created. The queue that it is to be merged with, now or [`MERGE_AFTER`].
     ///
-    /// `kin` tells classes and levels apart.
+    /// `kin` tells groups, classes and levels apart.
     pub(super) fn created(&mut self, queue: QueueId, kin: u32, now: Time) -> Option<QueueId> {
         let anchor = self
             .anchor
@@ -63,7 +63,8 @@ impl Bfq {
         if !self.knobs.merge.stable || !queue.sync {
             return;
         }
-        let kin = (queue.class as u32) << 16 | queue.base_weight;
+        let group = u32::from(queue.group.number());
+        let kin = group << 24 | (queue.class as u32) << 16 | queue.base_weight;
         let Some(partner) = self.stable.created(id, kin, now) else { return };
         if self.merging.nonrot_with_queueing() {
             self.merge_stably(id, partner, now);

@@ -238,9 +238,10 @@ impl Bfq {
                 queue.in_burst = false;
             }
             if queue.sync && !queue.began {
-                let queues = &mut self.queues;
-                self.bursts
-                    .queue_began(id, others_busy, now, |id| queues.at_mut(id).in_burst = true);
+                let (group, queues) = (queue.group, &mut self.queues);
+                self.bursts.queue_began(id, group, others_busy, now, |id| {
+                    queues.at_mut(id).in_burst = true;
+                });
             }
             let queue = self.queues.at_mut(id);
             let activation = queue.activation(now);

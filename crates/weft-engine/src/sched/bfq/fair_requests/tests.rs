@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weft_units::rng::Rng;
-use weft_units::{ClientId, Sectors};
+use weft_units::{ClientId, Group, Sectors};
 
 use super::*;
 use crate::contract::input::{Attr, Class, Origin};
@@ -53,7 +53,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
             events.push(Reverse((now + think, client, None)));
         } else if client < clients.len() {
             let Client { class, weight, .. } = clients[client];
-            let origin = Origin::Client(ClientId(client as u32));
+            let origin = Origin::Client(ClientId(client as u32), Group::ROOT);
             bfq.insert(
                 &QueuedRequest {
                     id: id << 8 | client as u64,

@@ -1,11 +1,11 @@
 //! B-WF2Q+ by the letter: a list of entities that is searched from end to end, against which the
 //! trees are compared, and the bounds that it promises.
 
-use weft_units::Time;
 use weft_units::rng::Rng;
+use weft_units::{Group, Time};
 
 use super::super::QueueId;
-use super::super::service_tree::ServiceTrees;
+use super::super::service_tree::{ServiceTrees, TreeOf};
 use crate::sched::request::IoPriority;
 
 /// One class of the same rules, without any structure.
@@ -60,12 +60,22 @@ impl Exact {
     }
 
     fn next(&mut self) -> Option<usize> {
-        let asking = |e: &Entity| e.asked.is_some();
-        let first = self.entities.iter().filter(|e| asking(e)).map(|e| e.start).min()?;
+        let first = self.first_start()?;
         self.vtime = self.vtime.max(first);
+        self.peek().map(|(at, _)| at)
+    }
+
+    fn first_start(&self) -> Option<u64> {
+        self.entities.iter().filter(|e| e.asked.is_some()).map(|e| e.start).min()
+    }
+
+    /// Who would be next, and its budget.
+    fn peek(&self) -> Option<(usize, u64)> {
+        let vtime = self.vtime.max(self.first_start()?);
         (0..self.entities.len())
-            .filter(|i| asking(&self.entities[*i]) && self.entities[*i].start <= self.vtime)
+            .filter(|i| self.entities[*i].asked.is_some() && self.entities[*i].start <= vtime)
             .min_by_key(|i| (self.entities[*i].finish, self.entities[*i].asked))
+            .map(|at| (at, self.entities[at].budget))
     }
 
     fn serve(&mut self, queue: usize) {
@@ -118,19 +128,150 @@ impl Exact {
     }
 }
 
+/// The same at two levels: queues of the root and groups as entities of one list, the queues of
+/// each group in a list of its own.
+#[derive(Default)]
+struct TwoLevels {
+    root: Exact,
+    groups: Vec<Exact>,
+    /// Of each group, which entity of the root is its own, and its weight.
+    entities: Vec<(usize, u64)>,
+    /// Of each queue, its group (0 for the root) and its place there.
+    queues: Vec<(usize, usize)>,
+}
+
+impl TwoLevels {
+    fn at(&self, queue: usize) -> &Entity {
+        match self.queues[queue] {
+            (0, at) => &self.root.entities[at],
+            (group, at) => &self.groups[group - 1].entities[at],
+        }
+    }
+
+    fn level(&mut self, queue: usize) -> (&mut Exact, usize, usize) {
+        let (group, at) = self.queues[queue];
+        (if group == 0 { &mut self.root } else { &mut self.groups[group - 1] }, at, group)
+    }
+
+    /// A group that waits has the budget of its next queue.
+    fn follow(&mut self, group: usize) {
+        let Some(inner) = group.checked_sub(1) else { return };
+        let ((entity, _), next) = (self.entities[inner], self.groups[inner].peek());
+        let of = &self.root.entities[entity];
+        if let Some((_, budget)) = next.filter(|(_, to)| of.asked.is_some() && of.budget != *to) {
+            self.root.set_budget(entity, budget);
+        }
+    }
+
+    fn activate(&mut self, queue: usize, weight: u64, budget: u64, resume: Option<u64>) {
+        let (level, at, group) = self.level(queue);
+        level.activate(at, weight, budget, resume);
+        if group > 0 {
+            let (entity, of) = self.entities[group - 1];
+            let outer = &self.root.entities[entity];
+            if outer.asked.is_none() && !outer.in_service {
+                self.root.activate(entity, of, budget, resume);
+            }
+            self.follow(group);
+        }
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        let first = self.root.next()?;
+        let group = self.entities.iter().position(|(entity, _)| *entity == first);
+        let found = match group {
+            None => (0, first),
+            Some(inner) => (inner + 1, self.groups[inner].next().expect("a queue of it asks")),
+        };
+        self.queues.iter().position(|queue| *queue == found)
+    }
+
+    fn serve(&mut self, queue: usize) {
+        let (level, at, group) = self.level(queue);
+        level.serve(at);
+        if group > 0 {
+            self.root.serve(self.entities[group - 1].0);
+        }
+    }
+
+    fn charge(&mut self, queue: usize, sectors: u64) {
+        let (level, at, group) = self.level(queue);
+        level.charge(at, sectors);
+        if group > 0 {
+            self.root.charge(self.entities[group - 1].0, sectors);
+            self.follow(group);
+        }
+    }
+
+    fn requeue(&mut self, queue: usize, weight: u64, budget: u64) {
+        let (level, at, group) = self.level(queue);
+        level.requeue(at, weight, budget);
+        self.outer_goes_on(group);
+    }
+
+    fn outer_goes_on(&mut self, group: usize) {
+        if group > 0 {
+            let (entity, of) = self.entities[group - 1];
+            let (_, budget) = self.groups[group - 1].peek().expect("a queue asks");
+            self.root.requeue(entity, of, budget);
+        }
+    }
+
+    fn deactivate(&mut self, queue: usize) {
+        let was_served = self.at(queue).in_service;
+        let (level, at, group) = self.level(queue);
+        level.deactivate(at);
+        let asks = level.peek().is_some() || level.entities.iter().any(|e| e.in_service);
+        match (group, asks) {
+            (0, _) => {}
+            (_, true) if was_served => self.outer_goes_on(group),
+            (_, true) => self.follow(group),
+            (_, false) => self.root.deactivate(self.entities[group - 1].0),
+        }
+    }
+
+    fn set_budget(&mut self, queue: usize, budget: u64) {
+        let (level, at, group) = self.level(queue);
+        level.set_budget(at, budget);
+        self.follow(group);
+    }
+}
+
 const CLASS: IoPriority = IoPriority::BestEffort;
+
+/// Trees and lists of so many queues, in so many groups of random weights.
+fn both(count: usize, groups: usize, rng: &mut Rng) -> (ServiceTrees, TwoLevels, Vec<TreeOf>) {
+    let (mut trees, mut exact) = (ServiceTrees::new(), TwoLevels::default());
+    let mut of = Vec::new();
+    for _ in 0..count {
+        trees.add();
+        let group = if groups == 0 { 0 } else { rng.below(groups as u64 + 1) as usize };
+        let number = Group::new(group as u8).unwrap_or(Group::ROOT);
+        of.push(TreeOf::new(number, CLASS));
+        exact.groups.resize_with(groups, Exact::default);
+        exact.queues.push((group, 0));
+        let (level, ..) = exact.level(exact.queues.len() - 1);
+        level.entities.push(Entity::default());
+        let at = level.entities.len() - 1;
+        exact.queues.last_mut().unwrap().1 = at;
+    }
+    for group in 1..=groups {
+        let (entity, weight) = (trees.add(), 1 + rng.below(1000));
+        trees.found(Group::new(group as u8).unwrap(), entity, weight as u32);
+        exact.entities.push((exact.root.entities.len(), weight));
+        exact.root.entities.push(Entity::default());
+    }
+    exact.root.vtime = 1;
+    exact.groups.iter_mut().for_each(|group| group.vtime = 1);
+    (trees, exact, of)
+}
 
 /// Random weights, budgets, arrivals, departures, injections: after each step both name the same
 /// queue. A planted fault (`skew` added to one budget in a hundred) is to be noticed.
-fn compared(seed: u64, skew: u64) -> Result<u64, String> {
+fn compared(seed: u64, skew: u64, groups: usize) -> Result<u64, String> {
     let mut rng = Rng::new(seed);
     let count = 2 + rng.below(30) as usize;
-    let (mut trees, mut exact) = (ServiceTrees::new(), Exact::default());
-    exact.vtime = 1;
-    for _ in 0..count {
-        trees.add();
-        exact.entities.push(Entity::default());
-    }
+    let (mut trees, mut exact, of) = both(count, groups, &mut rng);
     let mut current: Option<usize> = None;
     let mut slots = 0;
     for step in 0..2000 {
@@ -138,10 +279,10 @@ fn compared(seed: u64, skew: u64) -> Result<u64, String> {
         let id = QueueId(queue as u32);
         let (weight, budget) = (1 + rng.below(1000), 8 + rng.below(16_384));
         let other = budget + if step % 100 == 99 { skew } else { 0 };
-        match (exact.entities[queue].asked.is_some(), current == Some(queue), rng.below(4)) {
+        match (exact.at(queue).asked.is_some(), current == Some(queue), rng.below(4)) {
             (false, false, _) => {
                 let resume = (rng.below(2) == 0).then_some(1 + rng.below(30));
-                trees.activate(id, CLASS, weight as u32, other, resume);
+                trees.activate(id, of[queue], weight as u32, other, resume);
                 exact.activate(queue, weight, budget, resume);
             }
             (true, _, 0) => {
@@ -194,15 +335,18 @@ fn compared(seed: u64, skew: u64) -> Result<u64, String> {
 }
 
 #[test]
-fn trees_choose_as_the_exact_rules_do() {
+fn trees_choose_as_the_exact_rules_do_at_one_level_and_at_two() {
     let mut slots = 0;
-    for seed in 0..300 {
-        slots += compared(seed, 0).unwrap_or_else(|difference| panic!("{seed}: {difference}"));
+    for groups in [0, 1, 3, 15] {
+        for seed in 0..300 {
+            slots += compared(seed, 0, groups)
+                .unwrap_or_else(|difference| panic!("{groups}, {seed}: {difference}"));
+        }
+        // The twin.
+        let found = (0..100).filter(|seed| compared(*seed, 4000, groups).is_err()).count();
+        assert!(found > 10, "{groups}: {found} of 100 notice that a budget is another one");
     }
-    assert!(slots > 50_000, "{slots} slots");
-    // The twin.
-    let found = (0..100).filter(|seed| compared(*seed, 4000).is_err()).count();
-    assert!(found > 10, "{found} of 100 runs notice that a budget is another one");
+    assert!(slots > 200_000, "{slots} slots");
 }
 
 /// What backlogged queues are served, against their shares, at each dispatch of 8 sectors; and
@@ -218,7 +362,13 @@ fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
         let mut trees = ServiceTrees::new();
         for queue in 0..count {
             let id = trees.add();
-            trees.activate(id, CLASS, weights[queue] as u32, budgets[queue], None);
+            trees.activate(
+                id,
+                TreeOf::new(Group::ROOT, CLASS),
+                weights[queue] as u32,
+                budgets[queue],
+                None,
+            );
         }
         let sum: u64 = weights.iter().sum();
         let largest = *budgets.iter().max().unwrap() as f64;
@@ -247,4 +397,70 @@ fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
         }
     }
     assert!(checked > 10_000_000 && worst > 0.5, "{checked} dispatches, {worst} of the bound");
+}
+
+/// The same with queues in groups: each group, and each queue within what its group was served.
+#[test]
+fn statement_b8_holds_at_both_levels() {
+    let (mut worst, mut checked) = ([0.0_f64; 2], 0);
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let count = 2 + rng.below(20) as usize;
+        let groups = 1 + rng.below(4) as usize;
+        let (mut trees, exact, of) = both(count, groups, &mut rng);
+        let weights: Vec<u64> = (0..count).map(|_| 1 + rng.below(1000)).collect();
+        let budgets: Vec<u64> = (0..count).map(|_| 8 * (1 + rng.below(2048))).collect();
+        for queue in 0..count {
+            let (weight, budget) = (weights[queue] as u32, budgets[queue]);
+            trees.activate(QueueId(queue as u32), of[queue], weight, budget, None);
+        }
+        let largest = *budgets.iter().max().unwrap() as f64;
+        // The levels: the members of each as weight and budget, and who they are.
+        let root = |queue: usize| match exact.queues[queue].0 {
+            0 => (1, queue),
+            group => (0, group - 1),
+        };
+        let present = |group: usize| (0..count).any(|queue| exact.queues[queue].0 == group);
+        let sum_of = |group: usize| -> u64 {
+            (0..count).filter(|at| exact.queues[*at].0 == group).map(|at| weights[at]).sum()
+        };
+        let sum_root = sum_of(0)
+            + (1..=groups)
+                .filter(|it| present(*it))
+                .map(|it| exact.entities[it - 1].1)
+                .sum::<u64>();
+        let mut served = [vec![0u64; groups], vec![0u64; count]];
+        let mut total = 0;
+        while total < 1_000_000 {
+            let id = trees.next(Time(0)).expect("all ask");
+            let queue = id.0 as usize;
+            trees.serve(id);
+            while trees.budget_left(id) >= 8 {
+                trees.charge(id, 8);
+                total += 8;
+                let (kind, at) = root(queue);
+                served[kind][at] += 8;
+                if kind == 0 {
+                    served[1][queue] += 8;
+                }
+                let weight = if kind == 0 { exact.entities[at].1 } else { weights[queue] };
+                let budget = if kind == 0 { largest } else { budgets[queue] as f64 };
+                let share = weight as f64 / sum_root as f64;
+                let lag = (share * total as f64 - served[kind][at] as f64).abs();
+                let bound = budget + share * largest + 16.0;
+                assert!(lag <= bound, "seed {seed}: {lag} sectors in the root, at most {bound}");
+                worst[0] = worst[0].max(lag / bound);
+                if kind == 0 {
+                    let share = weights[queue] as f64 / sum_of(at + 1) as f64;
+                    let lag = (share * served[0][at] as f64 - served[1][queue] as f64).abs();
+                    let bound = budgets[queue] as f64 + share * largest + 16.0;
+                    assert!(lag <= bound, "seed {seed}: {lag} in its group, at most {bound}");
+                    worst[1] = worst[1].max(lag / bound);
+                }
+                checked += 1;
+            }
+            trees.requeue(id, weights[queue] as u32, budgets[queue]);
+        }
+    }
+    assert!(checked > 5_000_000 && worst.iter().all(|it| *it > 0.5), "{checked}, {worst:?}");
 }

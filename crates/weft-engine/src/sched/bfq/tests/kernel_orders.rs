@@ -2,7 +2,7 @@
 //!
 //! Source   `fixtures/sched/bfq-orders.csv`, described in `bfq-orders.md` beside it
 
-use weft_units::{ClientId, Sectors, Span, Time};
+use weft_units::{ClientId, Group, Sectors, Span, Time};
 
 use super::super::{Bfq, ExpireReason};
 use crate::contract::input::{Attr, Class, Origin};
@@ -47,7 +47,7 @@ impl Replay {
             "rt" => Class::RealTime(level),
             _ => Class::BestEffort(level),
         };
-        let origin = Origin::Client(ClientId((sector / 1_000_000) as u32));
+        let origin = Origin::Client(ClientId((sector / 1_000_000) as u32), Group::ROOT);
         self.bfq.insert(
             &QueuedRequest {
                 id: sector,

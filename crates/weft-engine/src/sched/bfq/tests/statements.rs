@@ -5,12 +5,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use weft_units::rng::Rng;
-use weft_units::{ClientId, Sectors, Span, Time};
+use weft_units::{ClientId, Group, Sectors, Span, Time};
 
-use super::super::{Bfq, BfqStats, ExpireReason};
+use super::super::{Bfq, BfqStats, ExpireReason, IdleReason};
 use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::member::DeviceTraits;
-use crate::knobs::{BfqKnobs, Fairness, MergeKnobs, MergePosition, MergeRule, MergeWeight};
+use crate::knobs::{
+    BfqKnobs, Fairness, GroupWeights, MergeKnobs, MergePosition, MergeRule, MergeWeight,
+};
 use crate::sched::request::{Direction, QueuedRequest};
 
 /// A source of requests: a closed loop.
@@ -55,7 +57,10 @@ impl Source {
         QueuedRequest {
             id,
             direction: self.direction,
-            attr: Attr { origin: Origin::Client(ClientId(index as u32)), ..self.attr },
+            attr: Attr {
+                origin: Origin::Client(ClientId(index as u32), self.attr.origin.group()),
+                ..self.attr
+            },
             first: Sectors(base + first),
             len: Sectors(self.len),
             merges: false,
@@ -213,6 +218,7 @@ const PLAIN: BfqKnobs = BfqKnobs {
         weight: MergeWeight::Target,
         stable: false,
     },
+    groups: GroupWeights::NONE,
 };
 
 const NO_RAISING: BfqKnobs = BfqKnobs {
@@ -385,7 +391,7 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
             id,
             direction: Direction::Read,
             attr: Attr {
-                origin: Origin::Client(ClientId(client)),
+                origin: Origin::Client(ClientId(client), Group::ROOT),
                 class: Class::BestEffort(if client == 1 { 4 } else { 0 }),
                 ..Attr::NONE
             },
@@ -409,4 +415,56 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
         resumed.push((preempted, next.ids[0]));
     }
     assert_eq!(resumed, [(1, 20), (0, 3)], "in time it preempts; after 24 ms it waits");
+}
+
+/// B15, two ways to be fair: two groups of 100 and 200 with one and five queues, and beside them
+/// somebody of no group.
+#[test]
+fn statement_b15_groups_have_their_shares_first_and_queues_within_them() {
+    let grouped = |number: u8, weight: u16| {
+        let mut source = Source::weight(weight);
+        let group = Group::new(number).unwrap();
+        source.attr.origin = Origin::Client(ClientId(0), group);
+        source
+    };
+    let groups = GroupWeights::of(&[100, 200]).unwrap();
+    let equal = [1, 2, 2, 2, 2, 2].map(|number| grouped(number, 40));
+    let mut three = vec![grouped(1, 10), grouped(2, 10), grouped(2, 30)];
+    three.push(Source::weight(100));
+    for fairness in [Fairness::Slots, Fairness::Requests] {
+        let knobs = BfqKnobs { groups, fairness, ..PLAIN };
+        let fifth = 2.0 / 15.0;
+        let shares = [1.0 / 3.0, fifth, fifth, fifth, fifth, fifth];
+        run(knobs, FLASH, &equal, Span::secs(60)).shares_are(&shares, 0.003);
+        let outcome = run(knobs, FLASH, &three, Span::secs(60));
+        outcome.shares_are(&[0.25, 0.125, 0.375, 0.25], 0.003);
+    }
+    // The twin: with the same weights and no groups each has a sixth.
+    let flat = run(PLAIN, FLASH, &[Source::weight(40); 6], Span::secs(60));
+    flat.shares_are(&[1.0 / 6.0; 6], 0.003);
+}
+
+/// Whoever is in a group and alone in it, and has one request at a time: its group's share depends
+/// on being waited for, as a heavier queue's does.
+#[test]
+fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
+    let member = |number: u8, class: Class| {
+        let mut source = Source::level(4);
+        source.attr = Attr {
+            class,
+            origin: Origin::Client(ClientId(0), Group::new(number).unwrap()),
+            ..source.attr
+        };
+        source
+    };
+    let levels = Class::BestEffort(4);
+    let one = [member(1, levels).one_by_one(), member(1, levels).one_by_one()];
+    let two = [member(1, levels).one_by_one(), member(2, levels).one_by_one()];
+    let of = |sources: &[Source]| run(NO_RAISING, FLASH, sources, Span::secs(2)).stats;
+    let asymmetric = IdleReason::Asymmetric as usize;
+    assert_eq!(of(&one).idled[asymmetric], 0, "one group, equal queues");
+    assert!(of(&two).idled[asymmetric] > 100, "two groups");
+    let real_time = [member(1, Class::RealTime(4)), member(1, levels), member(2, levels)];
+    let outcome = run(PLAIN, FLASH, &real_time, Span::secs(20));
+    outcome.shares_are(&[0.5, 0.0, 0.5], 0.005);
 }
