@@ -101,6 +101,7 @@ fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
                 "flushes": 1,
                 "in_flight": 0,
                 "index": 0,
+                "queue": {"rotational": false, "rotational_from": "assumed", "scheduler": "none"},
                 "reads": 1,
                 "sectors_clients": 8 + written[1],
                 "sectors_metadata": 0,

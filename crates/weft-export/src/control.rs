@@ -381,6 +381,27 @@ pub struct MemberStatus {
     pub corrected: u64,
     /// Requests that the member has not answered yet.
     pub in_flight: u32,
+    /// What its queue goes by.
+    #[serde(default)]
+    pub queue: QueueStatus,
+}
+
+/// What the queue of a member goes by, and where that is from: `knob`, `device` (sysfs has it of
+/// the block device), or `assumed`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Name of its scheduler.
+    pub scheduler: String,
+    /// Most requests that the member has at once; absent: all that there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Origin of the depth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth_from: Option<String>,
+    /// Whether it is taken for a disk that turns.
+    pub rotational: bool,
+    /// Origin of that.
+    pub rotational_from: String,
 }
 
 /// Why a server could not be asked, or did not answer.

@@ -5,17 +5,19 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use weft_engine::knobs::{Knobs, TABLE};
-use weft_export::control::{Command, Response};
+use weft_export::control::{Command, MemberStatus, Response};
 
 use crate::knobs::BITMAP;
 use crate::named_members;
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::target::Target;
+use crate::target::{Target, only_volume};
 use crate::terminal::{print_json, stdout};
 
 /// Prints knobs of a running volume, and whether it has a write-intent bitmap
 ///
 /// Then those of members whose queues have other values. With --member a member's values alone.
+/// Without names, last what the queue of each member goes by (depth, rotation) and where that is
+/// from: a knob, the device, or nothing that is known (assumed).
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Get {
@@ -76,8 +78,33 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
             writeln!(out, "{}: {name}={value}", queue.label)?;
         }
     }
+    if arguments.knobs.is_empty() {
+        let status = target.status()?;
+        let named = arguments.member.iter().cloned().collect::<Vec<_>>();
+        let named = named_members::all(&mut target, &named)?;
+        let members = only_volume(&target.name, &status)?.members.iter();
+        for member in members.filter(|member| {
+            named.is_empty() || named.iter().any(|one| one.index == member.index.to_string())
+        }) {
+            writeln!(out, "# {}", queue_line(member))?;
+        }
+    }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// What the queue of a member goes by, and where that is from.
+fn queue_line(member: &MemberStatus) -> String {
+    let queue = &member.queue;
+    let depth = match (queue.depth, &queue.depth_from) {
+        (Some(depth), Some(from)) => format!("{depth} ({from})"),
+        _ => "none: requests go out as they are made".to_owned(),
+    };
+    let turns = u8::from(queue.rotational);
+    format!(
+        "{}: scheduler {}, rotational {turns} ({}), queue_depth {depth}",
+        member.label, queue.scheduler, queue.rotational_from
+    )
 }
 
 /// Leaves of an answer what the queue of a member goes by.

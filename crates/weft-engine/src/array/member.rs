@@ -220,6 +220,7 @@ impl Member {
             served: served.filter(|(_, sectors)| *sectors > Sectors::ZERO).collect(),
             corrected: self.counters.corrected,
             in_flight: self.in_flight,
+            queue_depth: self.queue.depth(),
             queue_knobs: self.knobs.clone(),
         }
     }

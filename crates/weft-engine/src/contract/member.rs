@@ -39,6 +39,9 @@ impl MemberInfo {
 pub struct DeviceTraits {
     /// Number of commands that the device takes at once. `None`: not known, as of files.
     pub depth: Option<u32>,
+    /// Whether more than that may be sent to it, because what is beyond waits in front of it: in
+    /// the kernel.
+    pub host_queue: bool,
     /// Whether what it has written may be lost until it is flushed.
     pub write_cache: bool,
     /// Whether it is a disk that turns, for which nearby requests are cheap.
@@ -47,7 +50,7 @@ pub struct DeviceTraits {
 
 impl Default for DeviceTraits {
     fn default() -> Self {
-        Self { depth: None, write_cache: true, rotational: false }
+        Self { depth: None, host_queue: false, write_cache: true, rotational: false }
     }
 }
 

@@ -233,6 +233,8 @@ pub struct MemberSnapshot {
     pub corrected: u64,
     /// Requests outstanding.
     pub in_flight: u32,
+    /// Most requests that it has at once; `None`: all that there are.
+    pub queue_depth: Option<u32>,
     /// Knobs of its queue, where they are not those of the volume.
     pub queue_knobs: Option<Box<Knobs>>,
 }

@@ -223,6 +223,11 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().for_each(|request| self.put_back(request));
     }
 
+    /// Requests that the member has at once; `None`: all that there are.
+    pub(crate) fn depth(&self) -> Option<u32> {
+        Some(self.depth).filter(|depth| *depth < u32::MAX)
+    }
+
     /// Settings of the queue.
     pub(crate) fn settings(&self) -> &QueueSettings {
         &self.settings
@@ -231,11 +236,12 @@ impl<T> MemberQueue<T> {
     fn set_depth(&mut self) {
         let QueueSettings { scheduler, depth, nr_requests, mq_deadline, .. } = self.settings;
         let none = scheduler == SchedulerKind::None;
+        // What a kernel keeps in front of a device waits there as well as here.
+        let most = self.device.depth.filter(|_| !self.device.host_queue).unwrap_or(u32::MAX);
         self.depth = match (depth, self.device.depth) {
-            (0, Some(device)) => device,
-            (0, None) if none => u32::MAX,
-            (0, None) => DEPTH_UNKNOWN,
-            (depth, device) => depth.min(device.unwrap_or(u32::MAX)),
+            (0, _) if none => most,
+            (0, device) => device.unwrap_or(DEPTH_UNKNOWN),
+            (depth, _) => depth.min(most),
         };
         // Without a scheduler a request is a command.
         if none && nr_requests > 0 {

@@ -14,6 +14,7 @@
 
 mod administrator;
 mod commands;
+mod members;
 mod shares;
 
 use std::collections::VecDeque;
@@ -22,15 +23,13 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use weft_engine::{
-    Command as AdminCommand, MemberState, Party, ReplyError, Snapshot, SyncAction, Tag,
-};
+use weft_engine::{Command as AdminCommand, ReplyError, Snapshot, SyncAction, Tag};
 use weft_runtime::driver::{Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
 
 use crate::control::{
-    Command, ControlRequest, FailureKind, MemberStatus, Response, Status, VERSION, VolumeStatus,
+    Command, ControlRequest, FailureKind, Response, Status, VERSION, VolumeStatus,
 };
 use crate::serve::Shared;
 use crate::socket::Listener;
@@ -39,7 +38,8 @@ use commands::{
     bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, start, sync_action, sync_word,
     what_runs,
 };
-use shares::{sectors_of, shares_of};
+use members::status_of;
+use shares::shares_of;
 
 /// The control socket.
 pub(crate) struct ControlPort {
@@ -295,10 +295,8 @@ impl ControlPort {
     }
 
     fn volumes(&self, cx: &Context<'_, '_>, snapshot: &Snapshot) -> Vec<VolumeStatus> {
-        let mode = |index: MemberIndex| {
-            let mut open = cx.driver.members().members();
-            let found = open.find(|member| member.info().index == index);
-            found.map_or_else(String::new, |member| member.mode().to_string())
+        let open = |index: MemberIndex| {
+            cx.driver.members().members().find(|member| member.info().index == index)
         };
         let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.shapes);
         volumes
@@ -329,36 +327,7 @@ impl ControlPort {
                 members: volume
                     .members
                     .iter()
-                    .map(|member| MemberStatus {
-                        index: member.member.0,
-                        label: member.label.clone(),
-                        slot: member.slot.map(|slot| slot.0),
-                        dev_number: member.dev_number,
-                        state: match member.state {
-                            MemberState::Faulty => "faulty",
-                            MemberState::InSync => "in_sync",
-                            MemberState::Rebuilding { .. } => "rebuilding",
-                            MemberState::Spare => "spare",
-                        }
-                        .to_owned(),
-                        recovery_offset: match member.state {
-                            MemberState::Rebuilding { recovery_offset } => Some(recovery_offset.0),
-                            MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
-                        },
-                        mode: mode(member.member),
-                        reads: member.reads,
-                        writes: member.writes,
-                        flushes: member.flushes,
-                        sectors_read: member.sectors_read,
-                        sectors_written: member.sectors_written,
-                        sectors_clients: sectors_of(member, |party| {
-                            matches!(party, Party::Client(_) | Party::Others)
-                        }),
-                        sectors_resync: sectors_of(member, |party| party == Party::Resync),
-                        sectors_metadata: sectors_of(member, |party| party == Party::Metadata),
-                        corrected: member.corrected,
-                        in_flight: member.in_flight,
-                    })
+                    .map(|member| status_of(member, volume, open(member.member)))
                     .collect(),
             })
             .collect()

@@ -99,38 +99,6 @@ pub(super) fn kernel_partition(
     None
 }
 
-/// Whether a device zeroes a range without being sent zeroes, and can give up what it stores:
-/// whether both limits of its queue are above 0. A partition has the queue of its disk.
-///
-/// The limits are all that can be known before something is discarded. What a kernel of 6.17 or
-/// later says of zeroing that unmaps for sure (`write_zeroes_unmap_max_bytes`) is 0 for loop
-/// devices, which do unmap.
-///
-/// Source   Documentation/ABI/stable/sysfs-block, `queue/write_zeroes_max_bytes`,
-///          `queue/discard_max_bytes`
-pub(super) fn zeroes_and_unmaps(identity: Identity) -> bool {
-    let limits = ["write_zeroes_max_bytes", "discard_max_bytes"];
-    limits.iter().all(|limit| queue_limit(identity, limit).is_some_and(|bytes| bytes > 0))
-}
-
-/// Whether it is a disk that turns. A file does not say where it lies.
-///
-/// Source   Documentation/ABI/stable/sysfs-block, `queue/rotational`
-pub(super) fn turns(identity: Identity) -> bool {
-    queue_limit(identity, "rotational") == Some(1)
-}
-
-/// A number that sysfs has of the queue of a block device. A partition has the queue of its disk.
-fn queue_limit(identity: Identity, name: &str) -> Option<u64> {
-    let Identity::Block { major, minor } = identity else { return None };
-    let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    let of_queue = |queue: &str| {
-        let text = std::fs::read_to_string(folder.join(queue).join(name)).ok()?;
-        text.trim().parse().ok()
-    };
-    of_queue("queue").or_else(|| of_queue("../queue"))
-}
-
 /// `MAJOR:MINOR`, as sysfs has it.
 fn device_numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;

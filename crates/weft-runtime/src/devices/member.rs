@@ -11,7 +11,7 @@ use weft_engine::assemble::Candidate;
 use weft_ondisk::Metadata;
 use weft_units::{Bytes, Sectors};
 
-use super::extent::zeroes_and_unmaps;
+use super::sysfs::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
 use crate::buffers::AlignedBytes;
 use crate::overlay::Overlay;

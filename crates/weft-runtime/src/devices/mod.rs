@@ -16,6 +16,7 @@ mod extent;
 mod lock;
 mod member;
 mod open;
+mod sysfs;
 
 use std::fmt;
 use std::os::fd::OwnedFd;

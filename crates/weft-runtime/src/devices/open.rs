@@ -12,8 +12,9 @@ use weft_engine::MemberInfo;
 use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
 
 use super::error::error_of;
-use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed, turns};
+use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed};
 use super::lock::LOCK_POLL;
+use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
 use crate::spec::{Located, Place, window_within};
 
@@ -137,7 +138,7 @@ impl OpenOptions {
         };
         member.may_block = !is_block && may_block(&member.file);
         member.info.discards = member.can_discard();
-        member.info.device.rotational = turns(member.identity);
+        member.info.device = traits_of(member.identity);
         Ok(member)
     }
 

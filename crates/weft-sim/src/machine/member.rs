@@ -52,7 +52,7 @@ pub(super) struct Member {
 pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
     let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
-    DeviceTraits { depth, write_cache, rotational }
+    DeviceTraits { depth, host_queue: false, write_cache, rotational }
 }
 
 impl Member {

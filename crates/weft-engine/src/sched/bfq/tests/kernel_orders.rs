@@ -28,7 +28,7 @@ impl Replay {
             max_budget: 64,
             ..BfqKnobs::default()
         };
-        let device = DeviceTraits { depth: Some(1), write_cache: false, rotational: false };
+        let device = DeviceTraits { depth: Some(1), write_cache: false, ..DeviceTraits::default() };
         let bfq = Bfq::new(knobs, Sectors(1024), device);
         Self { bfq, at_device: None, held: None, expired: [0; 5] }
     }

@@ -1,0 +1,79 @@
+//! Status of a member: state, traffic, and what its queue goes by.
+
+use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_engine::{MemberSnapshot, MemberState, Party, VolumeSnapshot};
+use weft_runtime::devices::{Medium, OpenMember};
+
+use super::shares::sectors_of;
+use crate::control::{MemberStatus, QueueStatus};
+
+/// Status of a member, which is open as long as it is a member.
+pub(super) fn status_of(
+    member: &MemberSnapshot,
+    volume: &VolumeSnapshot,
+    open: Option<&OpenMember>,
+) -> MemberStatus {
+    MemberStatus {
+        index: member.member.0,
+        label: member.label.clone(),
+        slot: member.slot.map(|slot| slot.0),
+        dev_number: member.dev_number,
+        state: match member.state {
+            MemberState::Faulty => "faulty",
+            MemberState::InSync => "in_sync",
+            MemberState::Rebuilding { .. } => "rebuilding",
+            MemberState::Spare => "spare",
+        }
+        .to_owned(),
+        recovery_offset: match member.state {
+            MemberState::Rebuilding { recovery_offset } => Some(recovery_offset.0),
+            MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
+        },
+        mode: open.map_or_else(String::new, |open| open.mode().to_string()),
+        reads: member.reads,
+        writes: member.writes,
+        flushes: member.flushes,
+        sectors_read: member.sectors_read,
+        sectors_written: member.sectors_written,
+        sectors_clients: sectors_of(member, |party| {
+            matches!(party, Party::Client(_) | Party::Others)
+        }),
+        sectors_resync: sectors_of(member, |party| party == Party::Resync),
+        sectors_metadata: sectors_of(member, |party| party == Party::Metadata),
+        corrected: member.corrected,
+        in_flight: member.in_flight,
+        queue: queue_of(
+            member.queue_depth,
+            member.queue_knobs.as_deref().unwrap_or(&volume.knobs),
+            open,
+        ),
+    }
+}
+
+fn queue_of(depth: Option<u32>, knobs: &Knobs, open: Option<&OpenMember>) -> QueueStatus {
+    let device = open.map(|open| open.info().device).unwrap_or_default();
+    let is_disk = open.is_some_and(|open| open.medium() == Medium::BlockDevice);
+    // Without a scheduler `nr_requests` is a depth.
+    let bounded = knobs.scheduler == SchedulerKind::None && knobs.nr_requests > 0;
+    let depth_from = match device.depth {
+        _ if knobs.queue_depth > 0 || bounded => KNOB,
+        Some(_) => DEVICE,
+        None => ASSUMED,
+    };
+    let rotational_from = match knobs.rotational {
+        Some(_) => KNOB,
+        None if is_disk => DEVICE,
+        None => ASSUMED,
+    };
+    QueueStatus {
+        scheduler: knobs.scheduler.name().to_owned(),
+        depth,
+        depth_from: depth.map(|_| depth_from.to_owned()),
+        rotational: knobs.rotational.unwrap_or(device.rotational),
+        rotational_from: rotational_from.to_owned(),
+    }
+}
+
+const ASSUMED: &str = "assumed";
+const DEVICE: &str = "device";
+const KNOB: &str = "knob";

@@ -1,0 +1,147 @@
+//! Traits of a block device, as sysfs has them: rotation, depth, zeroing.
+//!
+//! A partition has the queue of its disk. What is stacked on one device only (a logical volume,
+//! dm-crypt) has its depth; on several, or on a file (loop), the depth is not known. It is that of
+//! a disk that says how many commands it works on at once, as SCSI and SATA do. The rings of NVMe
+//! and virtio say how many may be handed over, and `nr_requests` how many the kernel keeps itself:
+//! neither is taken.
+//!
+//! Source   Documentation/ABI/stable/sysfs-block, `queue/rotational`, `queue/write_zeroes_max_bytes`,
+//!          `queue/discard_max_bytes`; Documentation/scsi/scsi_mid_low_api.rst, `queue_depth`
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use weft_engine::DeviceTraits;
+
+use super::extent::Identity;
+
+/// What the queue of a member goes by. A file does not say where it lies.
+pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
+    folder(identity).map_or_else(DeviceTraits::default, |folder| DeviceTraits {
+        depth: depth(&folder, 0),
+        host_queue: true,
+        rotational: limit(&folder, "rotational") == Some(1),
+        ..DeviceTraits::default()
+    })
+}
+
+/// Whether a device zeroes a range without being sent zeroes, and can give up what it stores:
+/// whether both limits of its queue are above 0.
+///
+/// The limits are all that can be known before something is discarded. What a kernel of 6.17 or
+/// later says of zeroing that unmaps for sure (`write_zeroes_unmap_max_bytes`) is 0 for loop
+/// devices, which do unmap.
+pub(super) fn zeroes_and_unmaps(identity: Identity) -> bool {
+    let Some(folder) = folder(identity) else { return false };
+    let limits = ["write_zeroes_max_bytes", "discard_max_bytes"];
+    limits.iter().all(|name| limit(&folder, name).is_some_and(|bytes| bytes > 0))
+}
+
+fn folder(identity: Identity) -> Option<PathBuf> {
+    match identity {
+        Identity::Block { major, minor } => Some(format!("/sys/dev/block/{major}:{minor}").into()),
+        Identity::File { .. } => None,
+    }
+}
+
+/// A limit of the queue.
+fn limit(folder: &Path, name: &str) -> Option<u64> {
+    number(&folder.join("queue").join(name)).or_else(|| number(&folder.join("../queue").join(name)))
+}
+
+/// Commands that the disk behind a device works on at once; `below` devices have been passed.
+fn depth(folder: &Path, below: u32) -> Option<u32> {
+    let is_part = folder.join("partition").exists();
+    let disk = if is_part { folder.join("..") } else { folder.to_owned() };
+    let own = number(&disk.join("device/queue_depth")).filter(|depth| *depth > 0);
+    if own.is_some() || below == LEVELS_MAX {
+        return own;
+    }
+    let mut slaves = std::fs::read_dir(disk.join("slaves")).ok()?.flatten();
+    match (slaves.next(), slaves.next()) {
+        (Some(only), None) => depth(&only.path(), below + 1),
+        _ => None,
+    }
+}
+
+/// A stack that is higher is none that the kernel makes.
+const LEVELS_MAX: u32 = 16;
+
+fn number<T: FromStr>(path: &Path) -> Option<T> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A tree as sysfs has it: a SATA disk with a partition, an NVMe disk, devices on top of them.
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("sda/queue/rotational", "1\n");
+        put("sda/device/queue_depth", "31\n");
+        put("sda/sda2/partition", "2\n");
+        put("nvme0n1/queue/rotational", "0\n");
+        put("nvme0n1/device/sqsize", "1023\n");
+        put("odd/device/queue_depth", "0\n");
+        put("words/device/queue_depth", "many\n");
+        put("loop0/queue/nr_requests", "128\n");
+        for (top, slaves) in [
+            ("dm-0", &["sda/sda2"][..]),
+            ("dm-1", &["dm-0"]),
+            ("dm-2", &["sda/sda2", "nvme0n1"]),
+            ("circle", &["circle"]),
+        ] {
+            let folder = dir.path().join(top).join("slaves");
+            std::fs::create_dir_all(&folder).unwrap();
+            for slave in slaves {
+                let name = Path::new(slave).file_name().unwrap();
+                symlink(dir.path().join(slave), folder.join(name)).unwrap();
+            }
+        }
+        dir
+    }
+
+    #[test]
+    fn depth_is_that_of_the_one_disk_behind_a_device_that_says_it() {
+        let dir = tree();
+        for (device, expected) in [
+            ("sda", Some(31)),
+            ("sda/sda2", Some(31)),
+            ("dm-0", Some(31)),
+            ("dm-1", Some(31)),
+            ("dm-2", None),
+            ("circle", None),
+            ("nvme0n1", None),
+            ("loop0", None),
+            ("odd", None),
+            ("words", None),
+            ("absent", None),
+        ] {
+            assert_eq!(depth(&dir.path().join(device), 0), expected, "{device}");
+        }
+    }
+
+    #[test]
+    fn a_partition_has_the_limits_of_its_disk() {
+        let dir = tree();
+        let rotational = |device: &str| limit(&dir.path().join(device), "rotational");
+        assert_eq!((rotational("sda"), rotational("sda/sda2")), (Some(1), Some(1)));
+        assert_eq!((rotational("nvme0n1"), rotational("absent")), (Some(0), None));
+    }
+
+    #[test]
+    fn of_a_file_nothing_is_known() {
+        let file = Identity::File { major: 8, minor: 1, inode: 12 };
+        assert_eq!(traits_of(file), DeviceTraits::default());
+        assert!(!zeroes_and_unmaps(file));
+    }
+}
