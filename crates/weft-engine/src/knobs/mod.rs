@@ -2,6 +2,7 @@
 //!
 //! [`TABLE`] has a row for each.
 
+mod absent;
 mod table;
 mod value;
 
@@ -246,6 +247,14 @@ pub enum KnobError {
         /// Values that are allowed.
         expected: String,
     },
+    /// Linux's block layer has it, and weft does not.
+    #[error("{name}: no knob of weft: {reason}")]
+    Absent {
+        /// Name that was given.
+        name: String,
+        /// Why there is none, and what there is in its place.
+        reason: &'static str,
+    },
     /// There is no such knob.
     #[error("{0}: no such knob; expected one of {list}", list = names())]
     Unknown(String),
@@ -327,10 +336,11 @@ impl Knobs {
     /// # Errors
     /// The knob is unknown, or the value is outside its range; the text names both.
     pub fn parse(&self, name: &str, value: &str) -> Result<Knob, KnobError> {
-        let row = TABLE
-            .iter()
-            .find(|row| row.name == name)
-            .ok_or_else(|| KnobError::Unknown(name.to_owned()))?;
+        let unknown = || match absent::reason(name) {
+            Some(reason) => KnobError::Absent { name: name.to_owned(), reason },
+            None => KnobError::Unknown(name.to_owned()),
+        };
+        let row = TABLE.iter().find(|row| row.name == name).ok_or_else(unknown)?;
         (row.parse)(value, self).ok_or_else(|| KnobError::Value {
             name: row.name,
             found: value.to_owned(),

@@ -141,11 +141,26 @@ fn with_none_and_no_bound_nothing_comes_here() {
         queue.passes()
     };
     let (none, mq) = (SchedulerKind::None, MQ);
+    let behind_a_kernel = DeviceTraits { host_queue: true, ..known };
+    assert!(!passes(known, settings(none, 0)) && passes(behind_a_kernel, settings(none, 0)));
     assert!(MemberQueue::<u32>::new(DeviceTraits::default()).passes());
     assert!(passes(DeviceTraits::default(), settings(none, 0)));
     assert!(!passes(DeviceTraits::default(), settings(none, 4)));
     assert!(!passes(DeviceTraits::default(), settings(mq, 0)));
     assert!(!passes(known, settings(none, 0)));
+}
+
+#[test]
+fn a_knob_goes_beyond_the_depth_of_a_device_only_where_the_kernel_keeps_the_rest() {
+    let known = DeviceTraits { depth: Some(8), ..DeviceTraits::default() };
+    let depth = |host_queue, depth| {
+        let mut queue = MemberQueue::<u32>::new(DeviceTraits { host_queue, ..known });
+        queue.configure(settings(MQ, depth), 0);
+        queue.depth()
+    };
+    assert_eq!([depth(false, 0), depth(false, 4), depth(false, 64)], [Some(8), Some(4), Some(8)]);
+    assert_eq!([depth(true, 0), depth(true, 4), depth(true, 64)], [Some(8), Some(4), Some(64)]);
+    assert_eq!(MemberQueue::<u32>::new(DeviceTraits::default()).depth(), None);
 }
 
 #[test]
@@ -486,12 +501,12 @@ fn nomerges_holds_for_every_scheduler() {
 }
 
 /// What a sender sees that waits for its writes, flushes, waits for the flush, and goes on, while
-/// schedulers change under it: what is wrong, or how often they were changed with requests waiting.
-fn switch_under_flushes(seed: u64, planted: Planted) -> Result<usize, String> {
+/// schedulers change under it: what is wrong, or the changes that found requests waiting.
+fn switch_under_flushes(seed: u64, planted: Planted) -> Result<Vec<Switch>, String> {
     let mut random = Rng::new(seed);
     let kinds = SchedulerKind::ALL;
     let mut bench = Bench::new(settings(MQ, 2));
-    let mut changes = 0;
+    let mut changes = Vec::new();
     for epoch in 0..12u64 {
         let first = bench.asked;
         for _ in 0..4 + random.below(12) {
@@ -499,10 +514,12 @@ fn switch_under_flushes(seed: u64, planted: Planted) -> Result<usize, String> {
             bench.ask(random.percent(60), at);
             bench.end_turn(random.percent(50));
             if random.percent(30) {
-                changes += usize::from(!bench.queue.is_empty());
                 let nr_requests = random.pick(&[0, 4, 64]);
                 let depth = 1 + random.below(4) as u32;
                 let settings = settings(random.pick(&kinds), depth);
+                if !bench.queue.is_empty() {
+                    changes.push((bench.queue.settings().scheduler, settings.scheduler));
+                }
                 match planted {
                     Planted::SwitchLosesOne if !bench.queue.is_empty() => {
                         bench.queue.take_waiting().pop();
@@ -543,16 +560,26 @@ fn switch_under_flushes(seed: u64, planted: Planted) -> Result<usize, String> {
 
 #[test]
 fn statement_x4_another_scheduler_under_load_loses_doubles_and_reorders_nothing() {
-    let changes: usize = (0..60)
-        .map(|seed| switch_under_flushes(seed, Planted::Nothing).unwrap_or_else(|e| panic!("{e}")))
-        .sum();
-    assert!(changes > 500, "{changes} changes with requests waiting");
+    let all: Vec<Switch> = (0..60)
+        .flat_map(|seed| {
+            switch_under_flushes(seed, Planted::Nothing).unwrap_or_else(|e| panic!("{e}"))
+        })
+        .collect();
+    for from in SchedulerKind::ALL {
+        for to in SchedulerKind::ALL {
+            let count = all.iter().filter(|change| **change == (from, to)).count();
+            assert!(count > 40, "{count} changes from {from:?} to {to:?} with requests waiting");
+        }
+    }
     let wrong = [Planted::SwitchLosesOne, Planted::SwitchSendsTwice, Planted::FlushNotWaitedFor];
     for planted in wrong {
         let found = (0..60).filter(|seed| switch_under_flushes(*seed, planted).is_err()).count();
         assert!(found >= 50, "{planted:?} was found {found} times in 60");
     }
 }
+
+/// A scheduler and the one that follows it.
+type Switch = (SchedulerKind, SchedulerKind);
 
 /// What is done wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,165 @@
+//! Attributes of Linux's block queues that are no knobs here, with the reason of each.
+//!
+//! Who sets one of them by habit is told why there is none, and what there is in its place.
+//!
+//! Source   io-schedulers.md §7; Documentation/ABI/stable/sysfs-block
+
+/// The reason why there is no knob of this name, if Linux has one.
+pub(super) fn reason(name: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
+}
+
+const ABSENT: &[(&[&str], &str)] = &[
+    (&["add_random"], "a volume is no source of randomness"),
+    (
+        &[
+            "chunk_sectors",
+            "discard_granularity",
+            "logical_block_size",
+            "max_hw_sectors_kb",
+            "max_segment_size",
+            "max_segments",
+            "minimum_io_size",
+            "optimal_io_size",
+            "physical_block_size",
+        ],
+        "a fact of the device, to which requests are fitted; max_sectors_kb bounds those that merging makes",
+    ),
+    (&["discard_max_bytes"], "a member that can discard is given whole ranges"),
+    (
+        &["fua", "write_cache"],
+        "members are flushed, and written with FUA, as if each had a cache that may be lost",
+    ),
+    (&["io_poll", "io_poll_delay"], "members are not polled"),
+    (
+        &["io_timeout"],
+        "a request that does not end is not taken back; member_timeout fails its member",
+    ),
+    (&["iostats"], "members are always counted; weft status shows it"),
+    (
+        &["read_ahead_kb"],
+        "a volume reads what it is asked for; clients read ahead, as the kernel does above its NBD device",
+    ),
+    (
+        &["read_lat_nsec", "write_lat_nsec"],
+        "of kyber, which is not here; scheduler takes none, mq-deadline and bfq",
+    ),
+    (&["rq_affinity"], "requests end on the thread of their volume"),
+    (
+        &["wbt_lat_usec"],
+        "writes are not held back by latency; async_depth (mq-deadline) bounds them, and weights (bfq) share",
+    ),
+    (
+        &["bfq.weight", "io.bfq.weight", "weight"],
+        "a weight is a client's, given by weft serve --weight and --client",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::{KnobError, Knobs, TABLE};
+    use super::*;
+
+    const INT_MAX: i64 = i32::MAX as i64;
+
+    /// What Linux has of a name, and what it is here.
+    enum Kernel {
+        /// Whole numbers, from the first to the last; other values that are taken too.
+        Range(i64, i64, &'static [i64]),
+        /// Words.
+        Words(&'static [&'static str]),
+        /// Refused by name.
+        Absent,
+    }
+
+    use Kernel::{Absent, Range, Words};
+
+    /// All of io-schedulers.md §7, in its order. `writes_starved` below zero and a `async_depth` of
+    /// zero are the differences: the one has no sense, the other is "all".
+    const LINUX: &[(&str, Kernel)] = &[
+        ("read_expire", Range(0, INT_MAX, &[])),
+        ("write_expire", Range(0, INT_MAX, &[])),
+        ("writes_starved", Range(0, INT_MAX, &[])),
+        ("fifo_batch", Range(0, INT_MAX, &[])),
+        ("front_merges", Range(0, 1, &[])),
+        ("async_depth", Range(1, INT_MAX, &[0])),
+        ("prio_aging_expire", Range(0, INT_MAX, &[])),
+        ("slice_idle", Range(0, INT_MAX, &[])),
+        ("slice_idle_us", Range(0, u32::MAX as i64, &[])),
+        ("strict_guarantees", Range(0, 1, &[])),
+        ("low_latency", Range(0, 1, &[])),
+        ("timeout_sync", Range(1, INT_MAX, &[])),
+        ("max_budget", Range(0, INT_MAX, &[])),
+        ("fifo_expire_sync", Range(1, INT_MAX, &[])),
+        ("fifo_expire_async", Range(1, INT_MAX, &[])),
+        ("back_seek_max", Range(0, INT_MAX, &[])),
+        ("back_seek_penalty", Range(1, INT_MAX, &[])),
+        ("io.bfq.weight", Absent),
+        ("read_lat_nsec", Absent),
+        ("write_lat_nsec", Absent),
+        ("scheduler", Words(&["none", "mq-deadline", "bfq"])),
+        ("nr_requests", Range(4, 2048, &[0])),
+        ("rotational", Range(0, 1, &[])),
+        ("read_ahead_kb", Absent),
+        ("max_sectors_kb", Range(0, 32_768, &[])),
+        ("max_hw_sectors_kb", Absent),
+        ("max_segments", Absent),
+        ("max_segment_size", Absent),
+        ("nomerges", Range(0, 2, &[])),
+        ("rq_affinity", Absent),
+        ("add_random", Absent),
+        ("iostats", Absent),
+        ("io_poll", Absent),
+        ("io_poll_delay", Absent),
+        ("io_timeout", Absent),
+        ("wbt_lat_usec", Absent),
+        ("write_cache", Absent),
+        ("fua", Absent),
+        ("logical_block_size", Absent),
+        ("physical_block_size", Absent),
+        ("minimum_io_size", Absent),
+        ("optimal_io_size", Absent),
+        ("chunk_sectors", Absent),
+        ("discard_granularity", Absent),
+        ("discard_max_bytes", Absent),
+    ];
+
+    #[test]
+    fn every_knob_of_the_block_layer_has_its_range_or_a_reason_why_it_is_absent() {
+        let knobs = Knobs::default();
+        let (mut here, mut absent) = (0, 0);
+        for (name, kernel) in LINUX {
+            let takes = |value: i64| knobs.parse(name, &value.to_string()).is_ok();
+            match kernel {
+                Range(first, last, others) => {
+                    assert!(takes(*first) && takes(*last), "{name}: {first} to {last}");
+                    for beyond in [first - 1, last + 1, -1] {
+                        assert_eq!(takes(beyond), others.contains(&beyond), "{name}={beyond}");
+                    }
+                    here += 1;
+                }
+                Words(words) => {
+                    assert!(words.iter().all(|word| knobs.parse(name, word).is_ok()), "{name}");
+                    here += 1;
+                }
+                Absent => {
+                    let error = knobs.parse(name, "1").unwrap_err();
+                    let reason = reason(name).unwrap();
+                    assert_eq!(error, KnobError::Absent { name: (*name).to_owned(), reason });
+                    assert!(error.to_string().starts_with(&format!("{name}: ")), "{error}");
+                    absent += 1;
+                }
+            }
+            for text in ["", "x", "1.5", "99999999999999999999"] {
+                assert!(knobs.parse(name, text).is_err(), "{name}={text:?}");
+            }
+        }
+        assert_eq!((here, absent), (22, 23));
+        // No name is both, and what the table says is of the block layer is in the list.
+        for row in TABLE {
+            assert_eq!(reason(row.name), None, "{}", row.name);
+            let of_linux = row.origin.starts_with("block queue");
+            assert_eq!(LINUX.iter().any(|known| known.0 == row.name), of_linux, "{}", row.name);
+        }
+    }
+}
