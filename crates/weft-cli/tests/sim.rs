@@ -248,3 +248,33 @@ fn a_sweep_of_schedulers_says_what_share_each_job_got() {
     assert!((share(0, 1) - 0.5).abs() < 0.02, "mq-deadline has classes and no weights: {sheet}");
     assert!(share(0, 2) > 0.6, "twice the weight: {sheet}");
 }
+
+/// The drive alone: what it reads and writes is what was asked of it.
+#[test]
+fn a_single_drive_is_simulated_as_it_is() {
+    let dir = tempdir().unwrap();
+    let job = "[one]\nrw=randwrite\nbs=4k\niodepth=4\ndirect=1\nsize=256m\nio_size=4m\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let words = ["sim", "j.fio", "--level", "single", "--device", "ssd-sata-2012-mlc"];
+    let text = exits(dir.path(), 0, &words).out;
+    assert!(text.contains("volume: a single member, "), "{text}");
+    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    assert_eq!(sheet["weft"]["volume"]["level"], "single");
+    let members = sheet["weft"]["members"].as_array().unwrap();
+    assert_eq!(members.len(), 1);
+    assert_eq!(members[0]["bytes_written"], 4 << 20, "{sheet}");
+    assert_eq!(members[0]["bytes_read"], 0, "no parity is read: {sheet}");
+    let sweep = [&words[..], &["--sweep", "level=single,1", "--json"]].concat();
+    let swept = json(dir.path(), &sweep);
+    let settings = swept["jobs"][0]["settings"].as_array().unwrap();
+    assert_eq!((settings.len(), &settings[0]["setting"]), (2, &"single".into()), "{swept}");
+    for (more, named) in [
+        (&["-n", "3"][..], "found 3 members, expected one"),
+        (&["--device", "ssd-sata-2012-mlc"], "found 2 members, expected one"),
+    ] {
+        let text = exits(dir.path(), 2, &[&words[..], more].concat()).err;
+        assert!(text.contains(named), "{text}");
+    }
+    let text = exits(dir.path(), 2, &["sim", "j.fio", "--level", "7"]).err;
+    assert!(text.contains("7") && text.contains("or single"), "{text}");
+}

@@ -10,7 +10,7 @@ use weft_units::{Bytes, Span};
 
 fn volume(model: &str) -> Volume {
     Volume {
-        level: Level::Raid5,
+        level: Some(Level::Raid5),
         members: Volume::members(&[model.to_owned()], 4).unwrap(),
         chunk: Bytes::kib(64),
         member_size: Some(Bytes::mib(4096)),
@@ -213,7 +213,7 @@ fn a_run_can_be_stopped_and_is_the_same_again() {
 /// One second of reads anywhere, with these faults.
 fn with_faults(level: Level, plan: &str, text: &str) -> Outcome {
     let mut volume = volume("ssd-sata-dc-2019");
-    volume.level = level;
+    volume.level = Some(level);
     volume.faults = faults::parse(plan, 4).unwrap();
     jobs::run(&volume, &jobs_of(text), &mut |_| true).unwrap()
 }
@@ -273,8 +273,8 @@ fn faults_that_are_drawn_are_borne() {
     for (level, seeds) in [(Level::Raid5, 0..6), (Level::Raid6, 6..9)] {
         for seed in seeds {
             let mut volume = volume("ssd-sata-dc-2019");
-            (volume.level, volume.seed) = (level, seed);
-            volume.faults = faults::drawn(level, 4, Span::millis(100), seed);
+            (volume.level, volume.seed) = (Some(level), seed);
+            volume.faults = faults::drawn(Some(level), 4, Span::millis(100), seed);
             assert!(volume.faults.len() >= 2, "{:?}", volume.faults);
             let text = READS.replace("randread", "randrw").replace("300ms", "100ms");
             let outcome = jobs::run(&volume, &jobs_of(&text), &mut |_| true).unwrap();

@@ -6,6 +6,7 @@ mod sweep;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -37,10 +38,10 @@ pub(crate) struct Simulated {
     /// models
     #[arg(long, value_name = "MODEL", default_values_t = [DEVICE.to_owned()])]
     device: Vec<String>,
-    /// RAID level: linear, 0, 1, 4, 5, 6 or 10
+    /// RAID level: linear, 0, 1, 4, 5, 6 or 10; or single, one member as it is, without an array
     #[arg(short, long, value_name = "LEVEL", default_value = "5")]
-    level: Level,
-    /// Members [default: 4, or as many as there are --device]
+    level: LevelArg,
+    /// Members [default: 4, or as many as there are --device; of level single one]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
     raid_devices: Option<u16>,
     /// Bytes placed on one member before moving to the next; a plain number is KiB
@@ -85,6 +86,22 @@ pub(crate) struct Simulated {
     report: Option<PathBuf>,
 }
 
+/// A level of md, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LevelArg(Option<Level>);
+
+impl FromStr for LevelArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "single" {
+            return Ok(Self(None));
+        }
+        let level = text.parse().map(Some).map(Self);
+        level.map_err(|error| format!("{error}, or single"))
+    }
+}
+
 /// The value of `--faults` that is none.
 const DRAWN: &str = "drawn";
 
@@ -107,10 +124,19 @@ impl Simulated {
     }
 
     fn volume(&self) -> Result<Volume, Failure> {
-        let members = match (self.raid_devices, self.device.len()) {
-            (Some(count), _) => usize::from(count),
-            (None, 1) => 4,
-            (None, count) => count,
+        let LevelArg(level) = self.level;
+        let members = match (level, self.raid_devices, self.device.len()) {
+            (None, None, 1) => 1,
+            (None, count, devices) => {
+                let found = count.map_or(devices, usize::from);
+                return Err(Failure::usage(format!(
+                    "--level single: found {found} members, expected one: a single --device, and no \
+                     --raid-devices"
+                )));
+            }
+            (_, Some(count), _) => usize::from(count),
+            (_, None, 1) => 4,
+            (_, None, count) => count,
         };
         let mut knobs = if self.tuned_as == "md" { Knobs::md() } else { Knobs::default() };
         // Simulated members are disks.
@@ -121,11 +147,11 @@ impl Simulated {
         }
         let faults = match self.faults.as_deref() {
             None => Vec::new(),
-            Some(DRAWN) => faults::drawn(self.level, members, Span::secs(1), self.seed),
+            Some(DRAWN) => faults::drawn(level, members, Span::secs(1), self.seed),
             Some(plan) => faults::parse(plan, members).map_err(Failure::usage)?,
         };
         Ok(Volume {
-            level: self.level,
+            level,
             members: Volume::members(&self.device, members).map_err(failure)?,
             chunk: self.chunk,
             member_size: self.member_size,

@@ -9,6 +9,7 @@ use weft_lab::job::PERCENTILES;
 use weft_lab::latency::Latencies;
 use weft_lab::simulate::faults::told;
 use weft_lab::simulate::{MemberOutcome, Outcome, Stop, Traffic, Volume};
+use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
 use crate::outcome::Failure;
@@ -104,12 +105,15 @@ fn print_percentiles(
 }
 
 fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Result<(), Failure> {
-    write!(out, "volume: {} of {} members, ", volume.level, volume.members.len())?;
-    if volume.level.is_striped() {
+    match volume.level {
+        Some(level) => write!(out, "volume: {level} of {} members, ", volume.members.len())?,
+        None => write!(out, "volume: a single member, ")?,
+    }
+    if volume.level.is_some_and(Level::is_striped) {
         write!(out, "chunk {}, ", size::human(volume.chunk))?;
     }
     write!(out, "{}, ", size::human(outcome.size))?;
-    if volume.level.parity_count() > 0 {
+    if volume.level.is_some_and(|level| level.parity_count() > 0) {
         write!(out, "stripe_size {}, ", volume.knobs.show("stripe_size").unwrap_or_default())?;
     }
     writeln!(out, "simulated for {}", time(outcome.elapsed))?;

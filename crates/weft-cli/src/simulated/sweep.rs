@@ -142,11 +142,14 @@ impl Simulated {
         let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
         match name {
             "chunk" => self.chunk = size::kib(value).map_err(wrong)?,
-            "level" => self.level = value.parse().map_err(|error| wrong(format!("{error}")))?,
+            "level" => self.level = value.parse().map_err(wrong)?,
             "raid-devices" | "raid_devices" => {
                 let count = value.parse().ok().filter(|count| (2..=64).contains(count));
                 self.raid_devices =
                     Some(count.ok_or_else(|| wrong("expected a number, 2..=64".to_owned()))?);
+            }
+            "device" if self.level.0.is_none() && self.raid_devices.is_none() => {
+                self.device = vec![value.to_owned()];
             }
             "device" => {
                 // As many members as there would be otherwise.

@@ -105,7 +105,7 @@ fn time(text: &str) -> Option<Span> {
 /// one fails, or has blocks that cannot be read, or with RAID 6 both happen to two. Without
 /// redundancy the slow member is all.
 #[must_use]
-pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<PlannedFault> {
+pub fn drawn(level: Option<Level>, members: usize, span: Span, seed: u64) -> Vec<PlannedFault> {
     let mut rng = Rng::new(seed ^ 0x6661_756c_7473);
     let count = u16::try_from(members).unwrap_or(u16::MAX).max(1);
     let mut order: Vec<u16> = (0..count).collect();
@@ -124,6 +124,7 @@ pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<Planned
     let slow = planned(0, early, FaultKind::Slow { factor });
     let fails = planned(1, late, FaultKind::Gone);
     let media = planned(2, early, FaultKind::Media { one_in: 200 });
+    let Some(level) = level else { return vec![slow] };
     match (level, fails_or_not) {
         (Level::Linear | Level::Raid0, _) => vec![slow],
         (Level::Raid6, _) => vec![slow, fails, media],

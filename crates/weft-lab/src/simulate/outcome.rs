@@ -161,7 +161,7 @@ impl Outcome {
             "seed": volume.seed,
             "costs": { "table": volume.costs.source, "cpu": volume.costs.cpu, "date": volume.costs.date },
             "volume": {
-                "level": volume.level.to_string(),
+                "level": volume.level.map_or("single".to_owned(), |level| level.to_string()),
                 "chunk": volume.chunk.0,
                 "size": self.size.0,
                 "knobs": knobs,

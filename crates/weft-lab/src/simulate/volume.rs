@@ -12,8 +12,8 @@ use super::SimulateError;
 /// An array of simulated drives, and the host that it is on.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// Any level.
-    pub level: Level,
+    /// Any level; `None` for one member as it is, without metadata.
+    pub level: Option<Level>,
     /// A drive for each member, by the name of its model.
     pub members: Vec<(String, Model)>,
     /// Size of a chunk of the array.
@@ -101,7 +101,7 @@ impl Volume {
             return Err(VolumeError::Devices { found: 0, members: 0 }.into());
         };
         let parts = MachineParts {
-            level: Some(self.level),
+            level: self.level,
             model,
             members: u16::try_from(models.len()).unwrap_or(u16::MAX),
             chunk: self.chunk.sectors_floor(),
