@@ -121,6 +121,7 @@ fn what_is_no_share_is_refused_by_name() {
         (vec!["--client=vm"], "expected CLIENTS="),
         (vec!["--client=vm=group:gold"], "found gold, expected one that --group names"),
         (vec!["--group=gold"], "expected NAME=weight:W"),
+        (vec!["--client=vm=weight:4", "--client=vm=class:idle"], "--client vm: found twice"),
     ];
     for (mut options, named) in refused {
         options.splice(0..0, ["serve"]);

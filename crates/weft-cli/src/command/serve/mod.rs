@@ -157,6 +157,15 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
             return outcome;
         }
     }
+    shares::refuse_twice(&arguments.clients)?;
+    let is_shared = arguments.weight.is_some() || !arguments.clients.is_empty();
+    if is_shared && !shares::heeded(&arguments.knobs) {
+        let name = arguments.name.as_deref().unwrap_or("VOLUME");
+        tracing::warn!(
+            "weights are those of scheduler=bfq, and members have another scheduler: \
+             weft set {name} scheduler=bfq"
+        );
+    }
     let listen = listeners(arguments)?;
     let plan = if arguments.bare { bare::plan(arguments)? } else { plan(arguments)? };
     let name = plan.name.clone();

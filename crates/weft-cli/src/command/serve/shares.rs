@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use weft_engine::Class;
-use weft_engine::knobs::GroupWeights;
+use weft_engine::knobs::{GroupWeights, SchedulerKind};
 use weft_export::ClientShare;
 use weft_units::Group;
 
 use super::Serve;
+use crate::outcome::Failure;
 
 /// One `--client`: who, and the parts of a share that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,8 +88,7 @@ impl SharesArg {
 }
 
 impl Shares {
-    /// As the command line has them, for a volume whose export has this name. Of two that name the
-    /// same clients the later one holds.
+    /// As the command line has them, for a volume whose export has this name.
     pub(super) fn of(arguments: &Serve, export: &str) -> Result<Self, String> {
         let (class, weight) = (arguments.class.unwrap_or_default(), arguments.weight.unwrap_or(0));
         let main = ClientShare { class, weight, group: Group::ROOT };
@@ -112,7 +112,6 @@ impl Shares {
                 }
                 None => (&mut shares.also, given.clients.clone()),
             };
-            list.retain(|(other, _)| *other != name);
             list.push((name, share));
         }
         Ok(shares)
@@ -144,6 +143,30 @@ impl GroupArg {
             format!("--group: found {count} groups, expected at most {}", Group::MAX)
         })
     }
+}
+
+/// Whether members begin with a scheduler that goes by weights.
+pub(super) fn heeded(settings: &[String]) -> bool {
+    let scheduler = settings.iter().rev().find_map(|setting| setting.strip_prefix("scheduler="));
+    scheduler == Some(SchedulerKind::Bfq.name())
+}
+
+/// Refuses two shares of the same clients, of which one would be lost.
+///
+/// # Errors
+/// There are two.
+pub(super) fn refuse_twice(given: &[SharesArg]) -> Result<(), Failure> {
+    let name = |of: &SharesArg| of.socket().unwrap_or_else(|| of.clients.clone());
+    for (at, one) in given.iter().enumerate() {
+        if given[..at].iter().any(|other| name(other) == name(one)) {
+            let clients = &one.clients;
+            return Err(Failure::usage(format!(
+                "--client {clients}: found twice, expected once, with weight and class in one, as in \
+                 {clients}=weight:200,class:be:2"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a weight.
@@ -213,9 +236,32 @@ mod tests {
             ("127.0.0.1:9".to_owned(), ClientShare { weight: 9, ..main }),
         ];
         assert_eq!(shares.sockets, sockets);
-        let twice = ["vm=weight:400", "vm=weight:500"].map(|it| SharesArg::parse(it).unwrap());
-        let also = Shares::new(main, &twice, &[], "v").unwrap().also;
-        assert_eq!(also, [("vm".to_owned(), ClientShare { weight: 500, ..main })]);
+    }
+
+    #[test]
+    fn weights_are_heeded_by_bfq_alone_and_the_last_setting_holds() {
+        for (settings, expected) in [
+            (&[][..], false),
+            (&["scheduler=mq-deadline"], false),
+            (&["scheduler=bfq", "queue_depth=4"], true),
+            (&["scheduler=bfq", "scheduler=none"], false),
+        ] {
+            let settings: Vec<String> = settings.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(heeded(&settings), expected, "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn clients_that_are_named_twice_are_refused() {
+        for (one, other, refused) in [
+            ("vm=weight:400", "vm=class:idle", true),
+            ("/run/s=weight:4", "/run/s=weight:5", true),
+            ("vm=weight:400", "vn=weight:400", false),
+            ("vm=weight:4", "/run/vm=weight:4", false),
+        ] {
+            let given = [one, other].map(|it| SharesArg::parse(it).unwrap());
+            assert_eq!(refuse_twice(&given).is_err(), refused, "{one} {other}");
+        }
     }
 
     #[test]
