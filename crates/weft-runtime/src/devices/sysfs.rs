@@ -6,8 +6,9 @@
 //! and virtio say how many may be handed over, and `nr_requests` how many the kernel keeps itself:
 //! neither is taken.
 //!
-//! Source   Documentation/ABI/stable/sysfs-block, `queue/rotational`, `queue/write_zeroes_max_bytes`,
-//!          `queue/discard_max_bytes`; Documentation/scsi/scsi_mid_low_api.rst, `queue_depth`
+//! Source   Documentation/ABI/stable/sysfs-block, `queue/rotational`,
+//!          `queue/write_zeroes_max_bytes`, `queue/discard_max_bytes`;
+//!          Documentation/scsi/scsi_mid_low_api.rst, `queue_depth`
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
