@@ -71,6 +71,8 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
             "--read-only",
             "--run",
             "--force-dirty",
+            // Of serve, by the knob that it sets.
+            "--group",
             "--members",
             "--wait",
             "--write",
