@@ -242,3 +242,47 @@ fn a_sweep_that_makes_no_sense_is_a_usage_error() {
         assert_eq!(text.out, "");
     }
 }
+
+/// Two processes: one asks for eight blocks at once and again, the other for one.
+fn two_processes() -> String {
+    let mut log = String::from("fio version 3 iolog\n0 /dev/md5 add\n0 /dev/md5 open\n");
+    for n in 0..400_u64 {
+        for at in 0..8_u64 {
+            let place = (n * 8 + at) * 1_048_576 % 900_000_000;
+            log += &format!("{} /dev/md5 read {place} 4096 pid=7\n", n * 2500);
+        }
+        log += &format!("{} /dev/md5 read {} 4096 pid=9\n", n * 2500, 1_000_000_000 + n * 8192);
+    }
+    log + "1000100 /dev/md5 close\n"
+}
+
+#[test]
+fn processes_of_a_trace_are_told_apart_with_their_shares() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("t.iolog"), two_processes()).unwrap();
+    let words = ["replay", "t.iolog", "--by", "process"];
+    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    let jobs = sheet["jobs"].as_array().unwrap();
+    let told = |at: usize| (&jobs[at]["jobname"], &jobs[at]["read"]["total_ios"]);
+    assert_eq!(jobs.len(), 2, "{sheet}");
+    assert_eq!(told(0), (&json!("process (7)"), &json!(3200)));
+    assert_eq!(told(1), (&json!("process (9)"), &json!(400)));
+    let took = jobs[1]["job_runtime"].as_u64().unwrap();
+    assert!((990..1100).contains(&took), "each has the trace's times: {took} ms");
+    let sweep = ["--sweep", "scheduler=none,bfq", "--report", "page.html"];
+    let text = exits(dir.path(), 0, &[&words[..], &sweep].concat()).out;
+    assert!(text.contains("shares, of all bytes that were moved"), "{text}");
+    assert!(text.contains("process (7)") && text.contains("88.9 %"), "{text}");
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.contains("Shares over time, bfq") && page.contains("process (9)"));
+    // Without it all is one, as ever.
+    let one = json(dir.path(), &["replay", "t.iolog", "--json"]);
+    assert_eq!(one["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(one["jobs"][0]["read"]["total_ios"], 3600);
+    // A device is the only client of a trace of one, and a trace may not know processes.
+    let one = json(dir.path(), &["replay", "t.iolog", "--by", "device", "--json"]);
+    assert_eq!(one["jobs"][0]["jobname"], "/dev/md5");
+    write(dir.path().join("u.iolog"), iolog()).unwrap();
+    let text = exits(dir.path(), 2, &["replay", "u.iolog", "--by", "process"]).err;
+    assert!(text.contains("does not know processes; expected --by device"), "{text}");
+}

@@ -9,6 +9,7 @@ use weft_lab::fio_json::document;
 use weft_lab::replay::shape::{Align, Changes, Fit, Pace};
 use weft_lab::replay::{Assume, Event, Format, ReadOptions, ReplayError};
 use weft_lab::simulate::SimulateError;
+use weft_lab::simulate::clients::By;
 use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::trace::{self, Requests, Shape};
 use weft_units::Bytes;
@@ -55,6 +56,10 @@ pub(crate) struct Replay {
     /// Of a trace of several devices only this one; otherwise they lie side by side
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Tells the processes or the devices of the trace apart: each is a client of the schedulers,
+    /// with results and a share of its own; those that moved least are one. --depth is that of each
+    #[arg(long, value_name = "WHAT", value_parser = ["device", "process"])]
+    by: Option<String>,
     /// The trace's format, where its contents do not say it
     #[arg(long, value_name = "FORMAT", value_parser = format_named)]
     format: Option<Format>,
@@ -151,6 +156,7 @@ impl Replay {
             align: self.align.map_or(Align::Keep, Align::Outward),
             fit,
             device: self.only.clone(),
+            by: self.by.as_deref().map(|by| if by == "device" { By::Device } else { By::Process }),
             ..replay
         })
     }

@@ -121,6 +121,19 @@ pub struct Changes {
     pub aligned: u64,
 }
 
+impl Changes {
+    /// Adds those of another part of the same trace.
+    pub fn add(&mut self, other: Self) {
+        let Self { empty, other_device, beyond_end, cut, split, aligned } = other;
+        self.empty += empty;
+        self.other_device += other_device;
+        self.beyond_end += beyond_end;
+        self.cut += cut;
+        self.split += split;
+        self.aligned += aligned;
+    }
+}
+
 /// Most requests of one moment that are spread: a bound on memory.
 const SPREAD_COUNT_MAX: usize = 1 << 22;
 

@@ -8,6 +8,7 @@
 //!
 //! Source   experiments.md §5, §6
 
+pub mod clients;
 pub mod faults;
 pub mod jobs;
 mod outcome;
@@ -74,6 +75,15 @@ pub enum SimulateError {
         found: String,
         /// The first of those that it has.
         known: String,
+    },
+    /// The trace does not tell its clients apart.
+    #[error(
+        "clients: found none, a trace of format {formats} does not know processes; expected \
+         --by device, or a trace that does: blktrace, blkparse, an iolog with pid="
+    )]
+    NoClients {
+        /// Formats of its files.
+        formats: String,
     },
     /// A run of several did not come to an end.
     #[error("{}", unfinished(stop))]

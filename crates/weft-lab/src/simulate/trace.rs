@@ -7,14 +7,17 @@
 //! submission latency: a caller is held up while the volume has no stripes, as md holds it up.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
 use weft_engine::{Flags, RequestOp};
+use weft_sim::machine::{Machine, Pid};
 use weft_sim::workload::jobs::{Ask, Ended, Io, Job as Direct, Pace as JobPace, Plug};
 use weft_units::{ByteRange, Bytes, Span, Time};
 
+use super::clients::{self, By, Client, OfClient};
 use super::jobs::record;
 use super::{Outcome, SimulateError, Volume, Watch, run_watched};
 use crate::fio_json::JobResult;
@@ -41,6 +44,8 @@ pub struct Replay {
     pub fit: Fit,
     /// Of several devices only this one.
     pub device: Option<String>,
+    /// Clients that are told apart; `None`: all is one.
+    pub by: Option<By>,
     /// Shape of the trace.
     pub shape: Shape,
 }
@@ -62,6 +67,10 @@ pub struct Shape {
     pub flushes: Requests,
     /// Devices: name, end of its last request, requests.
     pub devices: Vec<(String, Bytes, u64)>,
+    /// Requests of each device.
+    pub by_device: Vec<Requests>,
+    /// Processes that the trace knows: name, if it has one, and requests.
+    pub processes: BTreeMap<u32, (String, Requests)>,
     /// From the first request to the last.
     pub span: Span,
     /// Reads and writes that begin where the one before them on that device ended.
@@ -81,7 +90,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    fn add(&mut self, bytes: Bytes) {
+    pub(super) fn add(&mut self, bytes: Bytes) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes.0);
     }
@@ -108,10 +117,12 @@ impl Shape {
         let mut shape = Self::default();
         let mut ends: Vec<(u64, u64, u64)> = Vec::new();
         let mut last = Time(0);
-        while let Some(Record { time, device, op, flags, offset, length, .. }) =
-            trace.next().transpose()?
-        {
+        while let Some(record) = trace.next().transpose()? {
+            let Record { time, device, op, flags, offset, length, .. } = record;
             let at = device.0 as usize;
+            clients::count(&mut shape.processes, &record);
+            shape.by_device.resize(shape.by_device.len().max(at + 1), Requests::default());
+            shape.by_device[at].add(length);
             ends.resize(ends.len().max(at + 1), (0, 0, u64::MAX));
             let (end, requests, follows) = &mut ends[at];
             *requests += 1;
@@ -133,6 +144,9 @@ impl Shape {
         let names = trace.devices().names().iter().cloned();
         shape.devices =
             names.zip(ends).map(|(name, (end, count, _))| (name, Bytes(end), count)).collect();
+        for (pid, (name, _)) in &mut shape.processes {
+            trace.process(*pid).unwrap_or_default().clone_into(name);
+        }
         shape.counts = trace.counts().clone();
         shape.formats = trace.formats().iter().map(|format| format.name()).collect();
         shape.formats.dedup();
@@ -193,6 +207,7 @@ impl Replay {
             align: Align::Keep,
             fit: Fit::Exact,
             device: None,
+            by: None,
             shape,
         })
     }
@@ -239,14 +254,63 @@ impl Replay {
         ends.max().unwrap_or(0)
     }
 
+    /// Clients, and one for all where they are not told apart.
+    fn clients(&self) -> Result<Vec<Client>, SimulateError> {
+        if let Some(by) = self.by {
+            return Client::of(&self.shape, by);
+        }
+        let name = self.paths.first().and_then(|path| path.file_name()).unwrap_or_default();
+        Ok(vec![Client::all(&name.to_string_lossy())])
+    }
+
     /// Runs it on a volume that is new and in sync.
     ///
     /// # Errors
     /// The trace does not fit the volume, or there is no such volume.
     pub fn run(&self, volume: &Volume, watch: Watch<'_>) -> Result<Replayed, SimulateError> {
         let mut machine = volume.machine()?;
-        let trace = Trace::open(&self.paths, &self.read)?;
         let pace = self.paced();
+        let clients = self.clients()?;
+        let mut runs = Vec::with_capacity(clients.len());
+        for client in clients {
+            runs.push(self.begin(&mut machine, client, pace)?);
+        }
+        // Each client reads all of the trace.
+        let total = self.shape.requests().max(1) as f64 * runs.len() as f64;
+        let done = {
+            let asks: Vec<Rc<Asks>> = runs.iter().map(|run| Rc::clone(&run.asks)).collect();
+            move |_: Time| asks.iter().map(|asks| asks.records.get() as f64).sum::<f64>() / total
+        };
+        let stop = run_watched(&mut machine, &done, watch)?;
+        let mut results = Vec::with_capacity(runs.len());
+        let mut changes = Changes::default();
+        for Run { pid, found, asks } in runs {
+            if let Some(error) = asks.error.take() {
+                return Err(error.into());
+            }
+            changes.add(asks.changes.get());
+            let job = machine.process::<Direct>(pid);
+            let mut result = found.borrow().clone();
+            result.runtime = job.measured();
+            job.handed_over().iter().for_each(|(size, count)| result.on_submits(*size, *count));
+            job.answered().iter().for_each(|(size, count)| result.on_completes(*size, *count));
+            for of in &mut result.directions {
+                of.runtime = if of.total.count() > 0 { result.runtime } else { Span::ZERO };
+            }
+            results.push(result);
+        }
+        let outcome = Outcome::of(&machine, volume, results, stop);
+        Ok(Replayed { outcome, changes, pace })
+    }
+
+    /// Has a client begin.
+    fn begin(
+        &self,
+        machine: &mut Machine,
+        client: Client,
+        pace: Pace,
+    ) -> Result<Run, SimulateError> {
+        let trace = Trace::open(&self.paths, &self.read)?;
         let placement = self.placement(&trace)?;
         let (end, size) = (self.end(placement), machine.host.size());
         if self.fit == Fit::Exact && end > size.0 {
@@ -264,8 +328,7 @@ impl Replay {
             fit: self.fit,
             size,
         };
-        let name = self.paths.first().and_then(|path| path.file_name());
-        let mut found = JobResult::named(&name.unwrap_or_default().to_string_lossy());
+        let mut found = JobResult::named(&client.name);
         found.lat_percentiles = true;
         let found = Rc::new(RefCell::new(found));
         let watcher = {
@@ -277,35 +340,24 @@ impl Replay {
         };
         let asks = Rc::new(Asks::default());
         let assumed = self.read.assume == Assume::Sync;
-        let shaped = Feed { shaped: Shaped::new(trace, options), told: Rc::clone(&asks), assumed };
+        let shaped = Shaped::new(OfClient { trace, client }, options);
+        let feed = Feed { shaped, told: Rc::clone(&asks), assumed };
         let depth = match pace {
             Pace::OpenLoop => OPEN_LOOP_MAX,
             Pace::ClosedLoop { depth } => depth,
         };
-        let pace_of_job = JobPace { plug: Plug::Request, ..JobPace::depth(depth) };
-        let pid = machine.add_with(|pid| {
-            Box::new(Direct::of(pid, pace_of_job, Box::new(shaped)).watched(watcher))
-        });
-        let total = self.shape.requests().max(1) as f64;
-        let done = {
-            let asks = Rc::clone(&asks);
-            move |_: Time| asks.records.get() as f64 / total
-        };
-        let stop = run_watched(&mut machine, &done, watch)?;
-        if let Some(error) = asks.error.take() {
-            return Err(error.into());
-        }
-        let job = machine.process::<Direct>(pid);
-        let mut result = found.borrow().clone();
-        result.runtime = job.measured();
-        job.handed_over().iter().for_each(|(size, count)| result.on_submits(*size, *count));
-        job.answered().iter().for_each(|(size, count)| result.on_completes(*size, *count));
-        for of in &mut result.directions {
-            of.runtime = if of.total.count() > 0 { result.runtime } else { Span::ZERO };
-        }
-        let outcome = Outcome::of(&machine, volume, vec![result], stop);
-        Ok(Replayed { outcome, changes: asks.changes.get(), pace })
+        let pace = JobPace { plug: Plug::Request, ..JobPace::depth(depth) };
+        let pid = machine
+            .add_with(|pid| Box::new(Direct::of(pid, pace, Box::new(feed)).watched(watcher)));
+        Ok(Run { pid, found, asks })
     }
+}
+
+/// A client that runs.
+struct Run {
+    pid: Pid,
+    found: Rc<RefCell<JobResult>>,
+    asks: Rc<Asks>,
 }
 
 /// Most requests of an open loop that are in flight: more is a volume that has been lost long ago.
@@ -321,7 +373,7 @@ struct Asks {
 
 /// The records of a trace as what a clone asks for.
 struct Feed {
-    shaped: Shaped<Trace>,
+    shaped: Shaped<OfClient>,
     told: Rc<Asks>,
     /// Somebody waits for every write.
     assumed: bool,
