@@ -19,14 +19,18 @@ use weft_units::{ByteRange, Bytes, ClientId, Group, Sectors, Span, Time, VolumeI
 const MEMBERS: u8 = 5;
 const BLOCK: u64 = 4096;
 
-/// One client: its weight and group, requests outstanding, and the percentage of reads.
+/// One client: its weight and group, requests outstanding, the percentage of reads, and how long it
+/// waits after an answer, on average.
 #[derive(Clone, Copy)]
 struct Load {
     weight: u16,
     group: Group,
     depth: u32,
     reads: u64,
+    thinks: Span,
 }
+
+const READERS: Load = Load { weight: 0, group: Group::ROOT, depth: 4, reads: 100, thinks: Span(0) };
 
 struct Bench {
     engine: Engine,
@@ -40,6 +44,8 @@ struct Bench {
     free: [Time; MEMBERS as usize],
     /// What ends when, soonest first.
     ends: BinaryHeap<std::cmp::Reverse<(Time, u64)>>,
+    /// Who asks when, soonest first.
+    asks: BinaryHeap<std::cmp::Reverse<(Time, u32)>>,
     /// Latencies of reads of the first client.
     latencies: Vec<Span>,
     working: bool,
@@ -80,6 +86,7 @@ impl Bench {
             asked: BTreeMap::new(),
             free: [Time(0); MEMBERS as usize],
             ends: BinaryHeap::new(),
+            asks: BinaryHeap::new(),
             latencies: Vec::new(),
             working: true,
         };
@@ -139,12 +146,18 @@ impl Bench {
                 continue;
             }
             let end = self.ends.peek().map(|end| end.0.0);
-            let Some(next) = end.into_iter().chain(self.engine.next_wake()).min() else { break };
+            let asks = self.asks.peek().map(|ask| ask.0.0);
+            let others = asks.into_iter().chain(self.engine.next_wake());
+            let Some(next) = end.into_iter().chain(others).min() else { break };
             if next > until {
                 break;
             }
             self.now = self.now.max(next);
             self.engine.handle(self.now, Input::Wake);
+            while let Some(ask) = self.asks.peek().filter(|ask| ask.0.0 <= self.now).copied() {
+                self.asks.pop();
+                self.ask(ask.0.1);
+            }
             while let Some(end) = self.ends.peek().filter(|end| end.0.0 <= self.now).copied() {
                 self.ends.pop();
                 let (token, result) = (Token(end.0.1), Ok(Value::Nothing));
@@ -177,8 +190,14 @@ impl Bench {
                 if client == 0 {
                     self.latencies.push(self.now.since(at));
                 }
-                if self.working {
-                    self.ask(client);
+                let thinks = self.loads[client as usize].thinks;
+                match self.working {
+                    true if thinks > Span(0) => {
+                        let thinks = Span(thinks.0 / 2 + self.rng.below(thinks.0));
+                        self.asks.push(std::cmp::Reverse((self.now + thinks, client)));
+                    }
+                    true => self.ask(client),
+                    false => {}
                 }
             }
             _ => {}
@@ -199,7 +218,7 @@ impl Bench {
 /// requests are spread over the members, runs out of requests at a member before its turn is over,
 /// and the heavier one gets 827 to 843 of 1000.
 fn share_of_the_heavy(scheduler: &str, fairness: &str, reads: u64) -> u64 {
-    let load = |weight| Load { weight, group: Group::ROOT, depth: 128, reads };
+    let load = |weight| Load { weight, depth: 128, reads, ..READERS };
     let settings = [
         ("scheduler", scheduler),
         ("queue_depth", "4"),
@@ -234,8 +253,10 @@ fn two_clients_of_weights_one_to_four_get_their_shares_of_a_raid_5_through_parit
 /// What members move for each of four clients of weight 100, in thousandths: one in the first
 /// group, three in the second one.
 fn shares_of_groups(scheduler: &str, fairness: &str, weights: &str) -> Vec<u64> {
-    let load =
-        |number| Load { weight: 100, group: Group::new(number).unwrap(), depth: 64, reads: 50 };
+    let load = |number| {
+        let group = Group::new(number).unwrap();
+        Load { weight: 100, group, depth: 64, reads: 50, ..READERS }
+    };
     let settings = [
         ("scheduler", scheduler),
         ("queue_depth", "4"),
@@ -271,12 +292,11 @@ fn groups_of_clients_have_their_shares_of_a_raid_5_however_many_clients_each_has
     assert!(shares.iter().all(|it| it.abs_diff(250) <= 25), "{shares:?}");
 }
 
-/// Bytes a second of each member that a check has beside four readers, the 99th percentile of the
-/// reads, and the bytes of the check once nobody reads.
-fn check_beside_readers(pace: &str, scheduler: &str) -> (u64, Span, u64) {
+/// Bytes a second of each member that a check has beside readers, the 99th percentile of the reads,
+/// and the bytes of the check once nobody reads.
+fn check_beside_readers(pace: &str, scheduler: &str, readers: Load) -> (u64, Span, u64) {
     let settings = [("sync_pace", pace), ("scheduler", scheduler), ("sync_speed_min", "2000")];
-    let mut bench =
-        Bench::new(&[Load { weight: 0, group: Group::ROOT, depth: 4, reads: 100 }], &settings);
+    let mut bench = Bench::new(&[readers], &settings);
     bench.run(Span::millis(200));
     bench.check();
     bench.run(Span::millis(500));
@@ -298,8 +318,8 @@ fn check_beside_readers(pace: &str, scheduler: &str) -> (u64, Span, u64) {
 fn a_resync_has_its_floor_beside_clients_and_everything_when_they_rest() {
     let floor = Bytes::kib(2000).0;
     for scheduler in ["none", "mq-deadline", "bfq"] {
-        let (busy, high, idle) = check_beside_readers("idle", scheduler);
-        let (of_md, high_of_md, idle_of_md) = check_beside_readers("md", scheduler);
+        let (busy, high, idle) = check_beside_readers("idle", scheduler, READERS);
+        let (of_md, high_of_md, idle_of_md) = check_beside_readers("md", scheduler, READERS);
         println!(
             "{scheduler}: {busy} B/s, p99 {high:?}, alone {idle} B/s; \
              md's pace {of_md} B/s, p99 {high_of_md:?}, alone {idle_of_md} B/s"
@@ -311,4 +331,34 @@ fn a_resync_has_its_floor_beside_clients_and_everything_when_they_rest() {
         assert!(of_md > 2 * floor, "{scheduler}: {of_md}");
         assert!(high < high_of_md, "{scheduler}: {high:?} beside {high_of_md:?}");
     }
+}
+
+/// One reader that thinks for 10 ms: a check in md's pace is nearly as fast as alone, and one that
+/// leaves all to clients until they rest would take weeks where md takes hours. BFQ keeps a member
+/// for 8 ms for such a reader, which it takes for a person: that is no pause.
+#[test]
+fn a_resync_has_the_pauses_of_a_client_that_is_mostly_idle() {
+    let reader = Load { depth: 1, thinks: Span::millis(10), ..READERS };
+    for (scheduler, percent) in [("none", 75), ("mq-deadline", 75), ("bfq", 40)] {
+        let (in_pauses, high, _) = check_beside_readers("idle", scheduler, reader);
+        let (of_md, high_of_md, _) = check_beside_readers("md", scheduler, reader);
+        let text = format!(
+            "{scheduler}: {in_pauses} B/s, p99 {high:?}; md's pace {of_md} B/s, p99 {high_of_md:?}"
+        );
+        println!("{text}");
+        assert!(in_pauses * 100 > of_md * percent, "{text}");
+        assert!(high.0 * 10 <= high_of_md.0 * 11, "{text}");
+    }
+}
+
+/// One reader at a time without thinking: its pauses are shorter than a step and are left to it.
+#[test]
+fn a_resync_does_not_step_between_two_requests_of_a_client_that_goes_on_at_once() {
+    let reader = Load { depth: 1, thinks: Span(100_000), ..READERS };
+    let floor = Bytes::kib(2000).0;
+    let (busy, high, _) = check_beside_readers("idle", "none", reader);
+    let (of_md, high_of_md, _) = check_beside_readers("md", "none", reader);
+    let text = format!("{busy} B/s, p99 {high:?}; md's pace {of_md} B/s, p99 {high_of_md:?}");
+    assert!(busy.abs_diff(floor) <= floor / 10, "{text}");
+    assert!(of_md > 10 * floor && high < high_of_md, "{text}");
 }

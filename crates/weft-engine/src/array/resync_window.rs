@@ -132,7 +132,7 @@ impl Resync {
     pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
-            if !self.pace.allows(self.window.is_empty()) || !ask(self.next, self) {
+            if !self.pace.allows(self.has_all()) || !ask(self.next, self) {
                 return;
             }
             self.pace.asked(self.pass.unit.bytes());
@@ -154,15 +154,20 @@ impl Resync {
             return self.window.is_empty();
         }
         self.window.len() < window_stripes(cache_stripes)
-            && self.pace.allows(self.window.is_empty())
+            && self.pace.allows(self.has_all())
             && may(self.next)
             && !self.window.iter().any(|key| syncs(*key))
+    }
+
+    /// Whether all that it asked for is done.
+    pub(crate) fn has_all(&self) -> bool {
+        self.window.is_empty()
     }
 
     /// When its pace lets it go on, if it is that which keeps it.
     pub(crate) fn wake(&self) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
-        if goes_on { self.pace.wake(self.window.is_empty()) } else { None }
+        if goes_on { self.pace.wake(self.has_all()) } else { None }
     }
 
     /// Whether it skips nothing.

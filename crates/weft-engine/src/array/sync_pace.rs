@@ -5,13 +5,20 @@
 //!
 //! - no client has asked for anything for 100 ms, or
 //! - the resync is behind its floor, or
-//! - with `sync_pace=md`, everything that it has asked for before is done.
+//! - with `sync_pace=md`, everything that it has asked for before is done, or
+//! - with `sync_pace=idle`, everything that it has asked for before is done, no client waits for
+//!   anything, and none has for as long as the last step took.
 //!
-//! The last is md's way since Linux 4.1: beside clients a resync has one step in flight at a time,
+//! The third is md's way since Linux 4.1: beside clients a resync has one step in flight at a time,
 //! which on a member with a queue is a fair part of it, whatever the floor. With `sync_pace=idle`
-//! it has its floor and no more while clients work, and all there is when they do not; what it asks
-//! for then is of the idle class, so that a scheduler lets a client that comes go first, until the
-//! floor wants it.
+//! it has its floor beside clients that always wait for something, the pauses of others, and all
+//! there is when nobody works. A client that goes on after a moment (one request at a time, each
+//! after the answer to the last) does not meet a step in each such moment: a step begins after a
+//! pause of its own length. In pauses it asks in the idle class, so that a scheduler lets a client
+//! that comes go first, until the floor wants it.
+//!
+//! Measured  reads of four clients beside a check, floor 2 MB/s, simulated SSDs: 99th percentile
+//!           0.27 ms against 0.92 ms of md's pace (`weft-sim/tests/shares.rs`)
 //!
 //! The floor and the ceiling are buckets of bytes that fill with time; that of the floor holds 200
 //! ms, that of the ceiling a second.
@@ -43,6 +50,9 @@ pub(crate) struct Pace {
     requests: u64,
     client_at: Option<Time>,
     client_waits: bool,
+    /// When the step began that is not done, and how long the last one took.
+    step_began: Option<Time>,
+    step_took: Span,
 }
 
 impl Pace {
@@ -58,6 +68,8 @@ impl Pace {
             requests: u64::MAX,
             client_at: None,
             client_waits: false,
+            step_began: None,
+            step_took: IDLE_AFTER,
         };
         pace.set(knobs);
         pace
@@ -68,9 +80,20 @@ impl Pace {
         (self.min, self.max) = (knobs.sync_speed_min.0, knobs.sync_speed_max.0.max(1));
     }
 
-    /// Looks at the time, and at what clients have asked for so far (`requests`).
-    pub(crate) fn look(&mut self, now: Time, knobs: &Knobs, requests: u64, client_waits: bool) {
+    /// Looks at the time, and at what clients have asked for so far (`requests`). `has_all`: all that
+    /// the resync asked for is done.
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        knobs: &Knobs,
+        requests: u64,
+        client_waits: bool,
+        has_all: bool,
+    ) {
         self.set(knobs);
+        if has_all && let Some(began) = self.step_began.take() {
+            self.step_took = now.since(began).max(PAUSE_MIN).min(IDLE_AFTER);
+        }
         let elapsed = u128::from(now.since(self.at).0);
         self.at = now;
         let bucket = |rate: u64, span: u128| (u128::from(rate) * span).max(STEP);
@@ -98,16 +121,25 @@ impl Pace {
     /// Class of its requests.
     pub(crate) fn class(&self) -> Class {
         match self.kind {
-            SyncPace::Idle if !self.is_busy() => Class::Idle,
-            SyncPace::Idle | SyncPace::Md => Class::None,
+            SyncPace::Idle if self.is_busy() && self.is_behind() => Class::None,
+            SyncPace::Idle => Class::Idle,
+            SyncPace::Md => Class::None,
         }
     }
 
     /// Whether it may ask for something now. `has_all`: all that it asked for is done.
     pub(crate) fn allows(&self, has_all: bool) -> bool {
-        let drained = self.kind == SyncPace::Md && has_all;
+        let drained = match self.kind {
+            SyncPace::Md => has_all,
+            SyncPace::Idle => has_all && self.pauses_at().is_some_and(|at| at <= self.at),
+        };
         let due = !self.is_busy() || self.is_behind() || drained;
         self.left > 0 || (due && self.ceiling >= STEP)
+    }
+
+    /// When clients will have paused for as long as a step takes, if none asks for anything before.
+    fn pauses_at(&self) -> Option<Time> {
+        self.client_at.filter(|_| !self.client_waits).map(|at| at + self.step_took)
     }
 
     /// It has asked for so much.
@@ -115,6 +147,8 @@ impl Pace {
         if self.left == 0 {
             self.left = STEP_BYTES;
         }
+        // Without clients there is no end to one before the next begins.
+        self.step_began = self.is_busy().then(|| self.step_began.unwrap_or(self.at));
         let moved = u128::from(bytes.0) * SECOND;
         self.left = self.left.saturating_sub(bytes.0);
         self.floor = self.floor.saturating_sub(moved);
@@ -130,7 +164,9 @@ impl Pace {
             let missing = STEP.saturating_sub(has);
             (rate > 0).then(|| self.at + Span(missing.div_ceil(u128::from(rate.max(1))) as u64))
         };
-        let idle = self.client_at.filter(|_| !self.client_waits).map(|at| at + IDLE_AFTER);
+        let quiet =
+            if has_all && self.kind == SyncPace::Idle { self.step_took } else { IDLE_AFTER };
+        let idle = self.client_at.filter(|_| !self.client_waits).map(|at| at + quiet);
         let behind = filled(self.floor, self.min).filter(|_| !self.is_behind());
         let due = idle.into_iter().chain(behind).min().filter(|_| self.is_busy());
         let due = if self.is_behind() { None } else { due };
@@ -151,6 +187,9 @@ const STEP: u128 = STEP_BYTES as u128 * SECOND;
 /// Clients that ask for nothing for so long do not work.
 const IDLE_AFTER: Span = Span::millis(100);
 
+/// A pause is at least so long.
+const PAUSE_MIN: Span = Span::millis(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,9 +201,10 @@ mod tests {
     fn moves(knobs: &Knobs, works: impl Fn(u64) -> bool, lag: u64) -> u64 {
         let mut pace = Pace::new(knobs, Time(0));
         let (mut moved, mut requests, mut done_at) = (0, 0, 0);
+        pace.look(Time(0), knobs, 0, false, true);
         for millis in 0..10_000 {
             requests += u64::from(works(millis));
-            pace.look(Time(millis * 1_000_000), knobs, requests, false);
+            pace.look(Time(millis * 1_000_000), knobs, requests, false, millis >= done_at);
             let mut asked = 0;
             while asked < 64 && pace.allows(asked == 0 && millis >= done_at) {
                 pace.asked(STRIPE);
@@ -197,6 +237,22 @@ mod tests {
         assert!(half > alone * 48 / 100 && half < alone * 52 / 100, "{half} of {alone}");
     }
 
+    /// Between two requests of a client that asks for one each 20 ms, steps of 2 ms each: all but the
+    /// pause of a step's length that follows a request. None in pauses that are shorter than a step.
+    #[test]
+    fn the_pauses_of_clients_are_used_when_they_are_longer_than_a_step() {
+        let (idle, md) = (knobs(SyncPace::Idle, 1000, 200_000), knobs(SyncPace::Md, 1000, 200_000));
+        let works = |millis: u64| millis.is_multiple_of(20);
+        let (in_pauses, of_md) = (moves(&idle, works, 2), moves(&md, works, 2));
+        assert!(in_pauses * 100 > of_md * 80, "{in_pauses} of md's {of_md}");
+        assert!(in_pauses * 100 < of_md * 98, "{in_pauses} of md's {of_md}");
+        let floor = 1000 * 1024 * 10;
+        for lag in [20, 30, 200] {
+            let short = moves(&idle, works, lag);
+            assert!(short.abs_diff(floor) <= floor / 10, "{lag} ms a step: {short} of {floor}");
+        }
+    }
+
     #[test]
     fn it_never_goes_beyond_its_ceiling_for_long() {
         for kind in [SyncPace::Idle, SyncPace::Md] {
@@ -221,13 +277,13 @@ mod tests {
     fn what_it_asks_for_is_of_the_idle_class_until_a_client_comes() {
         let of_idle = knobs(SyncPace::Idle, 1000, 200_000);
         let mut pace = Pace::new(&of_idle, Time(0));
-        pace.look(Time(0), &of_idle, 7, false);
+        pace.look(Time(0), &of_idle, 7, false, true);
         assert_eq!((pace.is_busy(), pace.class()), (false, Class::Idle), "what was before is past");
-        pace.look(Time(1000), &of_idle, 8, false);
+        pace.look(Time(1000), &of_idle, 8, false, true);
         assert_eq!((pace.is_busy(), pace.class()), (true, Class::None));
-        pace.look(Time(1000) + IDLE_AFTER, &of_idle, 8, false);
+        pace.look(Time(1000) + IDLE_AFTER, &of_idle, 8, false, true);
         assert_eq!(pace.class(), Class::Idle);
-        pace.look(Time(2000) + IDLE_AFTER, &of_idle, 8, true);
+        pace.look(Time(2000) + IDLE_AFTER, &of_idle, 8, true, true);
         assert!(pace.is_busy(), "one waits");
         let md = knobs(SyncPace::Md, 1000, 200_000);
         assert_eq!(Pace::new(&md, Time(0)).class(), Class::None);

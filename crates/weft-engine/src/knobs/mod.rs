@@ -390,7 +390,7 @@ impl Knobs {
             stripe_cache_form: CacheForm::default(),
             stripe_cache_size: 256,
             stripe_size: StripeSize::default(),
-            sync_pace: SyncPace::default(),
+            sync_pace: SyncPace::Md,
             sync_speed_max: SYNC_SPEED_MAX,
             sync_speed_min: SYNC_SPEED_MIN,
             writes: Writes::default(),
@@ -407,7 +407,9 @@ impl Default for Knobs {
             priority: PriorityRule::Stream,
             stripe_cache_bytes: Bytes::mib(8),
             stripe_size: StripeSize::AUTO,
+            sync_pace: SyncPace::Idle,
             sync_speed_max: Bytes::kib(i32::MAX as u64),
+            sync_speed_min: Bytes::kib(20_000),
             ..Self::md()
         }
     }

@@ -654,8 +654,9 @@ pub const TABLE: &[KnobRow] = &[
         unit: "word",
         range: "idle | md",
         origin: "weft",
-        doc: "What a resync, recovery or check has while clients work: with idle sync_speed_min and no more, and when nobody works \
-              the idle class of the scheduler; with md 128 KiB at a time as well, whatever the speed, as Linux since 4.1.",
+        doc: "What a resync, recovery or check has beside clients. With idle: sync_speed_min, and pauses of theirs that are \
+              longer than a step of 128 KiB takes, in the idle class of the scheduler. With md: sync_speed_min, and a step at a \
+              time whatever the speed, as Linux since 4.1.",
         parse: |text, _| {
             Some(Knob::SyncPace(match text {
                 "idle" => SyncPace::Idle,
@@ -684,7 +685,7 @@ pub const TABLE: &[KnobRow] = &[
         range: "1..=2147483647 | system",
         origin: "md",
         doc: "Speed of each member that a resync, recovery or check has also while clients work, if the members can. \
-              system is what a Linux has that nobody has tuned, 1000.",
+              system is what a Linux has that nobody has tuned, 1000; weft's own is 20000.",
         parse: |text, _| Some(Knob::SyncSpeedMin(speed(text, SYNC_SPEED_MIN)?)),
         show: |knobs| (knobs.sync_speed_min.0 / 1024).to_string(),
     },

@@ -99,12 +99,11 @@ pub enum RmwLevel {
 }
 
 /// Pace of a resync beside clients that work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncPace {
-    /// Its floor and no more.
+    /// Its floor, and the pauses of clients.
     Idle,
     /// A step at a time, and its floor at least (Linux since 4.1).
-    #[default]
     Md,
 }
 

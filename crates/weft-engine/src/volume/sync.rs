@@ -54,7 +54,8 @@ impl Volume {
     fn pace_sync(&mut self, out: &mut Outbox) {
         let Some(sync) = &mut self.sync else { return };
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
-        sync.pace.look(out.now, &self.knobs, self.clients.requests(), waits);
+        let (requests, has_all) = (self.clients.requests(), sync.has_all());
+        sync.pace.look(out.now, &self.knobs, requests, waits, has_all);
         self.array.sync_class = sync.pace.class();
         // What it asked for when nobody else was there is a part of its floor.
         if sync.pace.is_busy() && sync.pace.is_behind() {

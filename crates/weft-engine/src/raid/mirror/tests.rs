@@ -8,7 +8,7 @@ use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Time, VolumeI
 use crate::assemble::{Assembly, Candidate, Options};
 use crate::contract::frame::{Run, Segment, frames_needed};
 use crate::contract::output::{ComputeOp, Differs};
-use crate::knobs::Knobs;
+use crate::knobs::{Knobs, SyncPace};
 use crate::raid::tests::{CHUNK, assembled};
 use crate::{
     Attr, ClientRequest, Command, Config, Engine, Fault, Flags, Input, MemberInfo, MemberOp,
@@ -44,7 +44,8 @@ struct Machine {
 
 impl Machine {
     fn new(assembly: Assembly) -> Self {
-        Self::with_knobs(assembly, Knobs::default())
+        // Time stands still here: a resync that goes on in pauses only would not end.
+        Self::with_knobs(assembly, Knobs { sync_pace: SyncPace::Md, ..Knobs::default() })
     }
 
     fn with_knobs(assembly: Assembly, knobs: Knobs) -> Self {

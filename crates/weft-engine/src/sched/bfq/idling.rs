@@ -26,7 +26,8 @@ pub(super) struct IdleFacts {
     /// Whether the device queues requests itself; unknown at first.
     pub(super) hw_tag: Option<bool>,
     pub(super) sync: bool,
-    pub(super) idle_class: bool,
+    /// Whether nobody waits for what it asks for next.
+    pub(super) unattended: bool,
     pub(super) seeky: bool,
     pub(super) io_bound: bool,
     pub(super) thinks_long: bool,
@@ -47,7 +48,7 @@ impl IdleFacts {
         if self.strict {
             return Some(IdleReason::Strict);
         }
-        if self.slice_idle == Span::ZERO || !self.sync || self.idle_class {
+        if self.slice_idle == Span::ZERO || !self.sync || self.unattended {
             return None;
         }
         if self.boosts_throughput() {
@@ -102,7 +103,7 @@ mod tests {
         rotational: false,
         hw_tag: Some(true),
         sync: true,
-        idle_class: false,
+        unattended: false,
         seeky: false,
         io_bound: true,
         thinks_long: false,
@@ -135,7 +136,7 @@ mod tests {
             (IdleFacts { raised: true, raised_busy: 3, ..FLASH }, None),
             (IdleFacts { raised: true, raised_busy: 3, in_driver: 4, ..FLASH }, Some(Raised)),
             (IdleFacts { asymmetric: true, sync: false, ..FLASH }, None),
-            (IdleFacts { asymmetric: true, idle_class: true, ..FLASH }, None),
+            (IdleFacts { asymmetric: true, unattended: true, ..FLASH }, None),
             (IdleFacts { asymmetric: true, slice_idle: Span::ZERO, ..FLASH }, None),
             (IdleFacts { strict: true, sync: false, ..FLASH }, Some(Strict)),
         ];

@@ -27,6 +27,8 @@ pub(super) struct QueueId(pub(super) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueKey(u64);
 
+const RESYNC: u64 = 3;
+
 /// A queue with what is known of its source.
 #[derive(Clone, Debug)]
 pub(super) struct BfqQueue {
@@ -101,6 +103,11 @@ impl BfqQueue {
         self.base_weight * self.raising.coefficient()
     }
 
+    /// Whether nobody waits for what it asks for next: the idle class, and a resync.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.class == IoPriority::Idle || self.key.is_of_resync()
+    }
+
     /// Whether it has no request that was not dispatched.
     pub(super) fn is_empty(&self) -> bool {
         self.backlog.len == 0
@@ -120,7 +127,7 @@ impl QueueKey {
             (false, _) => 0,
             (true, Origin::Client(ClientId(client), _)) => 1 | u64::from(client) << 2,
             (true, Origin::Metadata) => 2,
-            (true, Origin::Sync) => 3,
+            (true, Origin::Sync) => RESYNC,
         };
         let class = IoPriority::of(attr.class) as u64;
         let level = u64::from(attr.class.level());
@@ -141,6 +148,11 @@ impl QueueKey {
     /// Whether the weight is one of its own, not that of a level.
     pub(super) const fn has_weight(self) -> bool {
         self.0 >> 40 & 0xffff != 0
+    }
+
+    /// Whether it is that of a resync.
+    pub(super) const fn is_of_resync(self) -> bool {
+        self.0 & 3 == RESYNC
     }
 
     /// A place to look for it first, below a power of two.

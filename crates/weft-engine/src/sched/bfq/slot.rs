@@ -19,7 +19,6 @@ use super::idling::IdleFacts;
 use super::scheduler::Bfq;
 use super::service_tree::TreeOf;
 use super::stats::{ExpireReason, IdleReason};
-use crate::sched::request::IoPriority;
 
 /// The queue in service.
 #[derive(Clone, Debug)]
@@ -183,7 +182,7 @@ impl Bfq {
             rotational: self.rotational,
             hw_tag: self.merging.hw_tag(),
             sync: queue.sync,
-            idle_class: queue.class == IoPriority::Idle,
+            unattended: queue.is_unattended(),
             seeky: queue.seeks.is_seeky(),
             io_bound: queue.intensity.io_bound,
             thinks_long: queue.think.is_long(),
@@ -340,7 +339,7 @@ impl Bfq {
     pub(super) fn leave(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         assert!(queue.busy, "who leaves was busy");
-        let holds = queue.sync && queue.class != IoPriority::Idle && queue.intensity.works;
+        let holds = queue.sync && !queue.is_unattended() && queue.intensity.works;
         match &mut self.fair {
             Some(fair) => fair.end(id, holds && queue.in_driver > 0),
             None => self.trees.deactivate(id),

@@ -316,7 +316,7 @@ impl BfqQueue {
     }
 
     fn has_default_weight(&self) -> bool {
-        self.base_weight == WEIGHT_DEFAULT && !self.key.has_weight()
+        self.base_weight == WEIGHT_DEFAULT && !self.key.has_weight() && !self.key.is_of_resync()
     }
 }
 
