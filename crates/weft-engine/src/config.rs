@@ -1,10 +1,11 @@
 //! Configuration of an engine: volumes, their members, memory.
 
-use weft_units::Bytes;
+use weft_units::{Bytes, FRAME_BYTES};
 
 use crate::assemble::Assembly;
 use crate::contract::member::MemberInfo;
 use crate::knobs::Knobs;
+use crate::page_cache::{Amount, Kernel, PoolConfig};
 
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
@@ -21,7 +22,66 @@ pub struct Config {
     pub turn_stripes_max: u32,
     /// Seconds since the Unix epoch at `Time(0)`: superblocks carry the time of their last update.
     pub epoch_secs: u64,
+    /// Write-back cache above all volumes, if there is one. A crash then loses what was not
+    /// flushed, also where the process alone dies.
+    pub write_back: Option<WriteBackConfig>,
 }
+
+/// Limits of the write-back cache, as Linux' `vm.dirty_*` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBackConfig {
+    /// Most pages of 4 KiB that are dirty or being written: `dirty_bytes`. Writers wait beyond it.
+    pub pages: u32,
+    /// Dirty pages from which on they are written at once, half of the limit or less:
+    /// `dirty_background_bytes`.
+    pub background_pages: u32,
+    /// Age in 1/100 s at which pages are written though nothing asks for room:
+    /// `dirty_expire_centisecs`.
+    pub expire_centisecs: u32,
+    /// Time in 1/100 s between two looks for such pages: `dirty_writeback_centisecs`.
+    pub writeback_centisecs: u32,
+}
+
+impl WriteBackConfig {
+    /// A cache of so many bytes, at least 32 KiB, that is written from half of it on, or after
+    /// 30 s: the kernel's times.
+    #[must_use]
+    pub fn of(size: Bytes) -> Self {
+        let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);
+        let (expire_centisecs, writeback_centisecs) = (3000, 500);
+        Self { pages, background_pages: pages / 2, expire_centisecs, writeback_centisecs }
+    }
+
+    /// Frames of its pages and of the copies that are being written.
+    #[must_use]
+    pub fn frames(&self) -> u32 {
+        self.pages + BUFFERS * self.buffer_pages()
+    }
+
+    /// Pages of a buffer: all of them are at most half as large as the cache.
+    pub(crate) fn buffer_pages(&self) -> u32 {
+        (self.pages / (2 * BUFFERS)).clamp(1, BUFFER_PAGES_MAX)
+    }
+
+    /// The rules of the pool of pages.
+    pub(crate) fn pool(&self) -> PoolConfig {
+        let bytes = |pages: u32| Amount::Bytes(u64::from(pages) * FRAME_BYTES);
+        PoolConfig {
+            dirty: bytes(self.pages),
+            background: bytes(self.background_pages),
+            expire_centisecs: self.expire_centisecs.into(),
+            writeback_centisecs: self.writeback_centisecs.max(1).into(),
+            ..PoolConfig::new(Kernel::V3_1, 1, self.pages.into(), self.pages.into())
+        }
+    }
+}
+
+/// Buffers of what is being written back: so many writes are under way at one time.
+pub(crate) const BUFFERS: u32 = 8;
+
+/// A write of the cache is at most 2 MiB long: eight of them keep a queue full and cover a full
+/// stripe of most arrays.
+const BUFFER_PAGES_MAX: u32 = 512;
 
 /// One volume.
 #[derive(Clone, Debug)]
@@ -97,10 +157,23 @@ impl Config {
             client_credit: Bytes::mib(32),
             turn_stripes_max: 8,
             epoch_secs: 0,
+            write_back: None,
         }
     }
 
-    /// Frames of the whole slab: zero frame, cache, payload.
+    /// The same with a write-back cache.
+    #[must_use]
+    pub fn with_write_back(self, cache: WriteBackConfig) -> Self {
+        Self { write_back: Some(cache), ..self }
+    }
+
+    /// Frames of the write-back cache, which follow those of stripe caches.
+    #[must_use]
+    pub fn write_back_frames(&self) -> u32 {
+        self.write_back.as_ref().map_or(0, WriteBackConfig::frames)
+    }
+
+    /// Frames of the whole slab: zero frame, caches, payload.
     #[must_use]
     pub fn frames_total(&self) -> u32 {
         self.client_frames_first() + self.client_frames
@@ -109,6 +182,6 @@ impl Config {
     /// The first frame of the driver's part.
     #[must_use]
     pub fn client_frames_first(&self) -> u32 {
-        1 + self.cache_frames
+        1 + self.cache_frames + self.write_back_frames()
     }
 }

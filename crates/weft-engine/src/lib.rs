@@ -16,7 +16,8 @@
 //! assemble/   metadata of all members to an array, or a refusal
 //! contract/   what drivers and the engine tell each other
 //! layout/     where array sectors lie
-//! page_cache/ dirty pages and their write-back (◆ patch 001), beside the path for now
+//! write_back/ the floor above volumes, if it is on: frames of dirty pages, reads, flushes
+//! page_cache/ dirty pages and their write-back (◆ patch 001): decisions alone
 //! ```
 //!
 //! A driver in a few lines, with members that answer at once:
@@ -91,15 +92,17 @@ pub mod page_cache;
 pub mod raid;
 pub mod sched;
 mod volume;
+mod write_back;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use array::outbox::Outbox;
+use array::outbox::{Outbox, Owner};
 use credit::Credit;
 use volume::Volume;
+use write_back::WriteBack;
 
 pub use array::flush;
-pub use config::{Config, VolumeConfig, VolumeSource};
+pub use config::{Config, VolumeConfig, VolumeSource, WriteBackConfig};
 pub use contract::error::{ConfigError, ReplyError};
 pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use contract::input::{
@@ -110,7 +113,8 @@ pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
     AccountSnapshot, BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, Party, PurposeSectors,
-    RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot, WrongStrip,
+    RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot, WriteBackSnapshot, WriteBackVolume,
+    WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};
@@ -139,6 +143,7 @@ use weft_units::{Bytes, ClientId, Time, VolumeId};
 #[derive(Clone, Debug)]
 pub struct Engine {
     volumes: Vec<Volume>,
+    write_back: Option<Box<WriteBack>>,
     credit: Credit,
     turn_stripes_max: u32,
     inbox: Vec<Input>,
@@ -178,8 +183,11 @@ impl Engine {
             ));
             first += frames;
         }
+        let cache = |limits| WriteBack::new(limits, Frame(1 + config.cache_frames), &volumes, now);
+        let write_back = config.write_back.as_ref().map(cache).map(Box::new);
         Ok(Self {
             volumes,
+            write_back,
             credit: Credit::new(config.client_credit),
             turn_stripes_max: config.turn_stripes_max.max(1),
             inbox: Vec::new(),
@@ -227,6 +235,7 @@ impl Engine {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
         self.out.work = Work { turns: 1, ..Work::default() };
+        let outputs_before = self.out.len();
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
         for input in inbox.drain(..) {
@@ -234,10 +243,18 @@ impl Engine {
         }
         // Given back for its allocation, as the list of credit below.
         self.inbox = inbox;
+        if self.write_back.is_some() {
+            self.write_back_turn();
+        }
         for volume in &mut self.volumes {
             self.out.work.stripes += volume.turn(self.turn_stripes_max, &mut self.out);
         }
         self.out.seal();
+        let mut more = self.volumes.iter().any(|volume| volume.has_work(now));
+        if let Some(cache) = &mut self.write_back {
+            cache.collect(outputs_before, &mut self.volumes, &mut self.out);
+            more |= cache.has_work();
+        }
         let mut credit = std::mem::take(&mut self.out.credit);
         for (client, bytes) in credit.drain(..) {
             if self.credit.give_back(client, bytes) {
@@ -245,7 +262,7 @@ impl Engine {
             }
         }
         self.out.credit = credit;
-        Turn { work: self.out.work, more: self.volumes.iter().any(|volume| volume.has_work(now)) }
+        Turn { work: self.out.work, more }
     }
 
     /// The second half of a turn: queues what was decided, and appends what the queues of members
@@ -307,7 +324,9 @@ impl Engine {
     /// Of [`next_wake`](Engine::next_wake), when a turn has something to decide.
     #[must_use]
     pub fn turn_wake(&self) -> Option<Time> {
-        self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out)).min()
+        let volumes = self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out));
+        let cache = self.write_back.as_ref().and_then(|cache| cache.next_wake());
+        volumes.chain(cache).min()
     }
 
     /// Of [`next_wake`](Engine::next_wake), when the queue of a member may go on though the member
@@ -366,7 +385,9 @@ impl Engine {
             clients: self.credit.outstanding(),
             tokens_outstanding: self.out.outstanding(),
             frames_held: self.volumes.iter().map(Volume::frames_held).sum::<u32>()
-                + self.out.frames_passed(),
+                + self.out.frames_passed()
+                + self.write_back.as_ref().map_or(0, |cache| cache.frames_held()),
+            write_back: self.write_back.as_ref().map(|cache| cache.snapshot()),
         }
     }
 
@@ -392,8 +413,13 @@ impl Engine {
                     panic!("{token:?} is done but was not outstanding")
                 };
                 self.out.work.inputs += outstanding.requests - 1;
-                let volume = &mut self.volumes[outstanding.volume.index()];
-                volume.done(outstanding, &result, &mut self.out);
+                match self.volumes.get_mut(outstanding.volume.index()) {
+                    Some(volume) => volume.done(outstanding, &result, &mut self.out),
+                    None => {
+                        let owner = outstanding.owner;
+                        self.cache_computed(owner);
+                    }
+                }
             }
             Input::Wake => {}
         }
@@ -401,6 +427,12 @@ impl Engine {
 
     #[cold]
     fn take_command(&mut self, command: &Command) {
+        if let (Some(cache), Verb::Stop) = (&mut self.write_back, &command.verb) {
+            if let Err(error) = cache.stop(command) {
+                self.out.reply(command.client, command.tag, Err(error));
+            }
+            return;
+        }
         let reply = match self.volumes.get_mut(command.volume.index()) {
             Some(volume) => volume.command(command, &mut self.out),
             None => Some(Err(ReplyError::Invalid("no such volume"))),
@@ -414,6 +446,30 @@ impl Engine {
     fn client_gone(&mut self, client: ClientId) {
         self.credit.client_gone(client);
         self.out.forget_refusals(client);
+        if self.write_back.as_mut().is_none_or(|cache| cache.client_gone(client)) {
+            self.tell_volumes_of_gone(client);
+        }
+    }
+
+    /// Lets the write-back cache go on.
+    #[cold]
+    fn write_back_turn(&mut self) {
+        let Some(cache) = &mut self.write_back else { return };
+        for client in cache.turn(&mut self.volumes, &mut self.out) {
+            self.tell_volumes_of_gone(client);
+        }
+    }
+
+    /// A computation of the write-back cache is done.
+    #[cold]
+    fn cache_computed(&mut self, owner: Owner) {
+        let (Some(cache), Owner::Compute(job)) = (&mut self.write_back, owner) else {
+            unreachable!("a token is a volume's or one of the cache's computations")
+        };
+        cache.computed(job, &mut self.volumes, &mut self.out);
+    }
+
+    fn tell_volumes_of_gone(&mut self, client: ClientId) {
         let passed = self.out.passed().filter(|request| request.client == client);
         passed.for_each(|request| request.gone = true);
         for volume in &mut self.volumes {
@@ -425,9 +481,10 @@ impl Engine {
         let ClientRequest { client, tag, frames, .. } = *request;
         let bytes = request.payload().0;
         let result = if self.credit.take(client, bytes) {
-            match self.volumes.get_mut(request.volume.index()) {
-                Some(volume) => volume.request(request, &mut self.out),
-                None => Err(ReplyError::Invalid("no such volume")),
+            match (&mut self.write_back, self.volumes.get_mut(request.volume.index())) {
+                (Some(cache), Some(_)) => cache.request(request, &mut self.volumes, &mut self.out),
+                (None, Some(volume)) => volume.request(request, &mut self.out),
+                (_, None) => Err(ReplyError::Invalid("no such volume")),
             }
             .inspect_err(|_| self.out.give_credit(client, bytes))
         } else {

@@ -42,6 +42,10 @@ pub enum Mutant {
     DispatchedTwice,
     /// Superblocks are written with the update count they had.
     EventsNotRaised,
+    /// The write-back cache has more dirty pages than its limit.
+    DirtyLimitPassed,
+    /// A flush of the write-back cache does not wait for pages that are being written.
+    FlushMissesWriteback,
     /// A flush is served by one that started before it arrived.
     FlushServedByEarlier,
     /// With `needed`, only data makes a member dirty: no metadata, no discard.
@@ -52,6 +56,8 @@ pub enum Mutant {
     FlushSkipsOneMember,
     /// A write's frames are given back before they were drained.
     FrameReusedInFlight,
+    /// A FUA write stays in the write-back cache.
+    FuaStaysInCache,
     /// A full-stripe write forgets the last strip of its parity.
     FullStripeWriteWithoutTail,
     /// Strips that a member had no space for are not copied from the zero-copy pages of a client.
@@ -60,6 +66,10 @@ pub enum Mutant {
     ZeroCopyNotPinned,
     /// Nobody is woken when a member was kept for a queue for long enough.
     IdleTimerNotSet,
+    /// A page that is written to while it is written back is clean afterwards.
+    RedirtiedPageLost,
+    /// The last writer that waits for room in the write-back cache is not let in.
+    RoomWaiterForgotten,
     /// A resync keeps its lease, so that the array is never marked clean again.
     LeaseNotGivenBack,
     /// Stripes that a turn left over wait until something happens.
@@ -103,6 +113,15 @@ impl Mutant {
     /// of bare members; `flush_rules.rs` in `weft-sim` finds it.
     pub const MISSED: [Self; 3] =
         [Self::FlushSkipForgetsStartUp, Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
+
+    /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` finds.
+    pub const WRITE_BACK: [Self; 5] = [
+        Self::DirtyLimitPassed,
+        Self::FlushMissesWriteback,
+        Self::FuaStaysInCache,
+        Self::RedirtiedPageLost,
+        Self::RoomWaiterForgotten,
+    ];
 
     /// Planted bugs that scripts show.
     pub const ALL: [Self; 39] = [

@@ -47,6 +47,7 @@ macro_rules! view {
         View {
             now: $world.now,
             discards: $world.options.discards,
+            write_back: $world.options.write_back.is_some(),
             disks: &$world.disks,
             disk_of: &$world.disk_of,
             array: &$world.array,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
 use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
@@ -82,6 +83,8 @@ pub struct Options {
     pub lost_work_every: u64,
     /// Whether everything submitted and answered is kept in the log of the `World`.
     pub logged: bool,
+    /// Write-back cache above the array.
+    pub write_back: Option<WriteBackConfig>,
 }
 
 impl Options {
@@ -121,6 +124,7 @@ impl Options {
             only: None,
             lost_work_every: 8,
             logged: false,
+            write_back: None,
         }
     }
 }

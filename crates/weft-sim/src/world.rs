@@ -278,6 +278,7 @@ impl World {
             client_credit: self.options.client_credit,
             turn_stripes_max: 8,
             epoch_secs: 1_750_000_000,
+            write_back: self.options.write_back,
         };
         self.memory = Memory::new(&config, self.options.payload);
         self.credit.clear();

@@ -210,6 +210,19 @@ impl Outbox {
         }
     }
 
+    /// Number of outputs that no driver has taken yet.
+    pub(crate) fn len(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Takes outputs out of those from place `first` on. What was sent so far is not appended to
+    /// any more.
+    pub(crate) fn keep_from(&mut self, first: usize, mut keep: impl FnMut(&Output) -> bool) {
+        self.seal();
+        let last = self.outputs.split_off(first.min(self.outputs.len()));
+        self.outputs.extend(last.into_iter().filter(|output| keep(output)));
+    }
+
     /// Sends a read or write of these parts to a member, or appends it to the last one of its
     /// direction.
     // Inlined down to the entry of its token, which is then made where it stays: a stripe sends

@@ -5,7 +5,8 @@
 //! ```text
 //! frame 0          zeros, for ever; shared by everything that writes zeros
 //! 1 ..= cache      the engine's: stripes of the stripe cache, scratch
-//! cache+1 ..       the driver's: payload of client requests
+//! then             the engine's: pages of the write-back cache, if there is one
+//! then             the driver's: payload of client requests
 //! ```
 //!
 //! A *run* is frames side by side, which are also side by side in memory. The engine never sees a

@@ -2,6 +2,7 @@
 
 use weft_units::{Bytes, ClientId, Group, MemberIndex, Sectors, Slot};
 
+use crate::contract::error::ReplyError;
 use crate::contract::input::{Class, Purpose, SyncAction};
 use crate::contract::member::MemberState;
 use crate::contract::stripe_waits::StripeWaits;
@@ -18,6 +19,38 @@ pub struct Snapshot {
     pub tokens_outstanding: usize,
     /// Client frames that the engine holds.
     pub frames_held: u32,
+    /// The write-back cache, if there is one.
+    pub write_back: Option<WriteBackSnapshot>,
+}
+
+/// The write-back cache, in pages of 4 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBackSnapshot {
+    /// Most pages that are dirty or being written.
+    pub limit_pages: u64,
+    /// Dirty pages above which they are written at once.
+    pub background_pages: u64,
+    /// Dirty pages.
+    pub dirty_pages: u64,
+    /// Pages that are being written; those that are dirty again count twice.
+    pub writeback_pages: u64,
+    /// Requests that wait for room, or behind one that does.
+    pub requests_waiting: usize,
+    /// In order of [`weft_units::VolumeId`].
+    pub volumes: Vec<WriteBackVolume>,
+}
+
+/// What the write-back cache has of one volume, in pages of 4 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBackVolume {
+    /// Dirty pages.
+    pub dirty_pages: u64,
+    /// Pages that are being written.
+    pub writeback_pages: u64,
+    /// Pages written so far.
+    pub written_pages: u64,
+    /// Error of the last write-back, if that failed: its pages stay dirty and are tried again.
+    pub failing: Option<ReplyError>,
 }
 
 /// One volume.

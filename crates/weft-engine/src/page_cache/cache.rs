@@ -320,10 +320,65 @@ impl PageCache {
     /// written. The kernel then waits for those under writeback; see
     /// [`under_writeback`](Self::under_writeback).
     pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
+        self.discard(inode, first..u64::MAX)
+    }
+
+    /// Dirty pages of a range are dropped without being written. Of those under writeback it is
+    /// forgotten that they were dirtied again.
+    pub fn discard(&mut self, inode: InodeId, pages: Range<u64>) -> Discarded {
         let file = self.inodes.of_mut(inode);
-        let discarded = file.pages.discard(first);
+        let discarded = file.pages.discard(pages);
         self.pool.discarded(file.bdi, discarded.dirty);
         discarded
+    }
+
+    /// Pages of a file become dirty whose writer is not throttled here: the caller keeps the hard
+    /// limit. The flusher is woken above the background threshold.
+    pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) {
+        let file = self.inodes.of_mut(inode);
+        let bdi = file.bdi;
+        let new = file.pages.write(pages);
+        self.pool.dirtied(bdi, &mut self.writers[writer.index()].share, new);
+        if new > 0 {
+            self.touch(now, inode);
+        }
+        let flusher = &mut self.bdis[bdi.index()].flusher;
+        if self.pool.over_background() && !flusher.is_busy() {
+            flusher.kick();
+            self.wakes.push_back(Wake::Flusher(bdi));
+        }
+    }
+
+    /// Marks what is dirty in a file for [`take_marked`](Self::take_marked).
+    pub fn mark(&mut self, inode: InodeId) {
+        self.inodes.of_mut(inode).pages.mark(&(0..u64::MAX));
+    }
+
+    /// The first run of marked pages within `within` that waits for no write of them; it is under
+    /// writeback from now on.
+    pub fn take_marked(
+        &mut self,
+        inode: InodeId,
+        within: Range<u64>,
+        pages_max: u64,
+    ) -> Option<Range<u64>> {
+        let file = self.inodes.of_mut(inode);
+        let pages = file.pages.take_marked_free(within, pages_max)?;
+        self.pool.started(file.bdi, pages.end - pages.start);
+        Some(pages)
+    }
+
+    /// The same for any dirty pages.
+    pub fn take(
+        &mut self,
+        inode: InodeId,
+        within: Range<u64>,
+        pages_max: u64,
+    ) -> Option<Range<u64>> {
+        let file = self.inodes.of_mut(inode);
+        let pages = file.pages.take(within, pages_max)?;
+        self.pool.started(file.bdi, pages.end - pages.start);
+        Some(pages)
     }
 
     /// A file is no more: unlinked and closed. The name may be used for another as soon as its last

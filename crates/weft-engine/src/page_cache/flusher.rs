@@ -188,7 +188,7 @@ impl Flusher {
     /// Goes on to the next kind of work. Sleep, if there is none.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
-        let due = self.last_periodic + PERIODIC_SECONDS * hz;
+        let due = self.last_periodic + wbc.pool.config().writeback_centisecs * hz / 100;
         match self.stage {
             Stage::Asleep => {
                 let is_due = wbc.tick >= due && wbc.queues.len() > 0;
@@ -274,17 +274,17 @@ impl Run {
     }
 
     fn start_pass(&mut self, wbc: &mut WritebackControl<'_>) {
-        let hz = wbc.pool.ticks().hz();
+        let expire = wbc.pool.config().expire_centisecs * wbc.pool.ticks().hz() / 100;
         let kernel = wbc.kernel();
         let older_than = match (self.reason, kernel) {
-            (Reason::Periodic, Kernel::V2_6_24) => self.start.checked_sub(EXPIRE_SECONDS * hz),
-            (Reason::Periodic, Kernel::V3_1) => wbc.tick.checked_sub(EXPIRE_SECONDS * hz),
+            (Reason::Periodic, Kernel::V2_6_24) => self.start.checked_sub(expire),
+            (Reason::Periodic, Kernel::V3_1) => wbc.tick.checked_sub(expire),
             (Reason::Background, Kernel::V2_6_24) => Some(u64::MAX),
             (Reason::Background | Reason::Writer(_), _) => Some(wbc.tick),
             (Reason::Sync, _) => Some(self.start),
         };
         let Some(older_than) = older_than else {
-            // Nothing can be 30 s old yet.
+            // Nothing can be that old yet.
             self.budget = 0;
             return;
         };
@@ -323,12 +323,6 @@ impl Run {
         }
     }
 }
-
-/// `dirty_writeback_centisecs` 500.
-const PERIODIC_SECONDS: u64 = 5;
-
-/// `dirty_expire_centisecs` 3000.
-const EXPIRE_SECONDS: u64 = 30;
 
 /// `MAX_WRITEBACK_PAGES`: what one pass of the older kernel's flusher writes.
 const PASS_PAGES_2_6_24: u64 = 1024;

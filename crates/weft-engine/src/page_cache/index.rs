@@ -148,12 +148,13 @@ impl Pages {
         }
     }
 
-    /// Forgets that pages from `first` on are dirty.
-    pub fn discard(&mut self, first: u64) -> Discarded {
+    /// Forgets that pages of a range are dirty.
+    pub fn discard(&mut self, within: Range<u64>) -> Discarded {
         let mut discarded = Discarded::default();
-        let numbers: Vec<u64> = self.words.range(first / 64..).map(|(&number, _)| number).collect();
+        let words = self.words.range(within.start / 64..within.end.div_ceil(64));
+        let numbers: Vec<u64> = words.map(|(&number, _)| number).collect();
         for number in numbers {
-            let bits = bits_within(number, first..u64::MAX);
+            let bits = bits_within(number, within.clone());
             let word = self.words.get_mut(&number).expect("listed just before");
             discarded.dirty += ones(word.dirty & bits);
             discarded.under_writeback += ones(word.writeback & bits);
@@ -381,7 +382,7 @@ mod tests {
                             under_writeback: model.0.range(first..).filter(|(_, b)| b[1]).count()
                                 as u64,
                         };
-                        assert_eq!(pages.discard(first), expected);
+                        assert_eq!(pages.discard(first..u64::MAX), expected);
                         for (_, bits) in model.0.range_mut(first..) {
                             (bits[0], bits[2]) = (false, false);
                         }
@@ -446,7 +447,7 @@ mod tests {
                     0 => _ = pages.write(70..71),
                     1 => _ = pages.take(0..100, 9),
                     2 => pages.written(70..71),
-                    _ => _ = pages.discard(3),
+                    _ => _ = pages.discard(3..u64::MAX),
                 }
                 assert_eq!(pages.state(70), state, "{sequence}");
             }

@@ -2,8 +2,9 @@
 //!
 //! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no
 //! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
-//! `fio`); the engine's volumes will later sit behind it. In its first form it is the kernel's of
-//! before patch 001, in two versions ([`Kernel`]).
+//! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file,
+//! and the cache keeps the hard limit itself; nobody is throttled before it. In its first form it
+//! is the kernel's of before patch 001, in two versions ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins what follows; the API

@@ -55,6 +55,10 @@ pub struct PoolConfig {
     pub dirty: Amount,
     /// Above this the flushers write.
     pub background: Amount,
+    /// `vm.dirty_expire_centisecs`: age at which periodic work writes a file.
+    pub expire_centisecs: u64,
+    /// `vm.dirty_writeback_centisecs`: time between two rounds of periodic work; not 0.
+    pub writeback_centisecs: u64,
 }
 
 impl PoolConfig {
@@ -74,6 +78,8 @@ impl PoolConfig {
             dirtyable_pages,
             dirty: Amount::Percent(dirty),
             background: Amount::Percent(background),
+            expire_centisecs: 3000,
+            writeback_centisecs: 500,
         }
     }
 

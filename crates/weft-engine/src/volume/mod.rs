@@ -14,7 +14,7 @@ mod clients;
 mod command;
 mod events;
 mod members;
-mod ranges;
+pub(crate) mod ranges;
 mod requests;
 mod sync;
 
@@ -121,6 +121,58 @@ impl Volume {
         }
     }
 
+    /// Size in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.array.size.bytes().0
+    }
+
+    /// Whether the volume would take a request, for whoever keeps it for now.
+    pub(crate) fn admits(&self, request: &ClientRequest) -> Result<(), ReplyError> {
+        self.is_inside(request)?;
+        let reads = matches!(request.op, RequestOp::Flush | RequestOp::Read);
+        if !reads && self.array.membership.read_only {
+            return Err(ReplyError::ReadOnly);
+        }
+        if !reads && self.array.membership.broken {
+            return Err(ReplyError::Io);
+        }
+        self.fits(request).map(|_| ())
+    }
+
+    /// Counts a request that is answered above.
+    pub(crate) fn count(&mut self, request: &ClientRequest) {
+        self.clients.enter(request, &mut self.array);
+    }
+
+    /// The part of a request's range that members would be told to discard.
+    pub(crate) fn to_discard(&self, request: &ClientRequest) -> Option<ByteRange> {
+        self.raid.to_discard(request, &self.array)
+    }
+
+    #[inline(always)]
+    fn is_inside(&self, request: &ClientRequest) -> Result<(), ReplyError> {
+        let size = self.array.size.bytes();
+        if request.range.checked_end().is_none_or(|end| end > size) {
+            return Err(ReplyError::OutOfRange);
+        }
+        if self.stopping { Err(ReplyError::Stopping) } else { Ok(()) }
+    }
+
+    /// The frames that a request needs, if it has these and whole logical blocks.
+    #[inline(always)]
+    fn fits(&self, request: &ClientRequest) -> Result<u32, ReplyError> {
+        let range = request.range;
+        let has_payload = matches!(request.op, RequestOp::Read | RequestOp::Write);
+        let needed = if has_payload { frames_needed(range.start.0, range.len.0) } else { 0 };
+        if request.frames.count != needed {
+            return Err(ReplyError::Invalid("the frames of the request do not fit its range"));
+        }
+        if (range.start.0 | range.len.0) & (self.array.request_unit.0 - 1) != 0 {
+            return Err(ReplyError::Invalid("not whole logical blocks"));
+        }
+        Ok(needed)
+    }
+
     // What is recorded: requests, answers, commands.
 
     /// A request arrives.
@@ -130,26 +182,13 @@ impl Volume {
         out: &mut Outbox,
     ) -> Result<(), ReplyError> {
         let range = request.range;
-        let size = self.array.size.bytes();
-        if range.checked_end().is_none_or(|end| end > size) {
-            return Err(ReplyError::OutOfRange);
-        }
-        if self.stopping {
-            return Err(ReplyError::Stopping);
-        }
+        self.is_inside(request)?;
         let trims = request.op == RequestOp::Trim;
         let writes = trims || matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
         if writes {
             self.takes_writes(trims, out.now)?;
         }
-        let has_payload = matches!(request.op, RequestOp::Read | RequestOp::Write);
-        let needed = if has_payload { frames_needed(range.start.0, range.len.0) } else { 0 };
-        if request.frames.count != needed {
-            return Err(ReplyError::Invalid("the frames of the request do not fit its range"));
-        }
-        if (range.start.0 | range.len.0) & (self.array.request_unit.0 - 1) != 0 {
-            return Err(ReplyError::Invalid("not whole logical blocks"));
-        }
+        let needed = self.fits(request)?;
         let attr = self.clients.enter(request, &mut self.array);
         if needed > 0
             && !request.flags.preflush

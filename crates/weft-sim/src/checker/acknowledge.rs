@@ -171,6 +171,12 @@ impl Acknowledge {
             }
         }
         let advice = request.op == RequestOp::Trim && !view.discards;
+        // (a) is not so of a write that a cache keeps: what a flush covers of it, reads after a cut
+        // show.
+        let plain = !request.flags.fua && !request.flags.preflush;
+        if view.write_back && plain && request.op == RequestOp::Write {
+            return;
+        }
         let stored = view.array.stored_by(request.op, request.range);
         let Some(range) = stored.filter(|range| range.len.0 > 0 && !advice) else { return };
         for (array_sector, column) in view.array.columns(range) {

@@ -90,6 +90,8 @@ impl fmt::Display for Violation {
 pub struct View<'a> {
     /// Whether a trim that is acknowledged stored zeros.
     pub discards: bool,
+    /// Whether a write may be answered before a member has it.
+    pub write_back: bool,
     /// Virtual time of the event.
     pub now: Time,
     /// All disks, present or not.

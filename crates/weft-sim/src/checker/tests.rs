@@ -85,6 +85,7 @@ impl Stage {
     fn view(&self) -> View<'_> {
         View {
             discards: true,
+            write_back: false,
             now: Time(0),
             disks: &self.disks,
             disk_of: &self.disk_of,
@@ -220,7 +221,13 @@ impl Stage {
 }
 
 fn at_rest() -> Snapshot {
-    Snapshot { volumes: Vec::new(), clients: Vec::new(), tokens_outstanding: 0, frames_held: 0 }
+    Snapshot {
+        volumes: Vec::new(),
+        clients: Vec::new(),
+        tokens_outstanding: 0,
+        frames_held: 0,
+        write_back: None,
+    }
 }
 
 #[test]

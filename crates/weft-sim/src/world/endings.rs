@@ -103,7 +103,12 @@ impl World {
         let written = self.columns_being_written();
         self.at_stake.extend(written.iter().copied());
         self.stopped();
-        self.model.process_died();
+        // A write-back cache dies with it.
+        if self.options.write_back.is_some() {
+            self.model.power_cut();
+        } else {
+            self.model.process_died();
+        }
         self.judge_parity(&written, parity::Bytes::Visible);
     }
 

@@ -1,0 +1,369 @@
+//! Requests of clients in the write-back cache: room, frames, what is here and what is below.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use weft_units::{ByteRange, FRAME_BYTES};
+
+use super::op::{ClientOp, OpWork, Way, pages_of};
+use super::{Cached, OpId, WriteBack};
+use crate::array::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Segment;
+use crate::contract::input::{ClientRequest, RequestOp};
+use crate::contract::output::{ComputeOp, Output};
+use crate::mutant::{self, Mutant};
+use crate::volume::Volume;
+
+impl WriteBack {
+    /// A request that touches pages: behind those that wait for room, if it must not pass them.
+    pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.op(id);
+        let (volume, pages) = (op.volume, op.pages.clone());
+        let request = self.client_op(id).request;
+        let keeps = self.keeps(&request, &pages, out);
+        if keeps {
+            self.client_op(id).way = Way::Keep;
+            volumes[volume.index()].count(&request);
+        }
+        let overlaps = |other: &OpId| {
+            let other = self.op(*other);
+            let apart = other.pages.end <= pages.start || pages.end <= other.pages.start;
+            other.volume == volume && !apart
+        };
+        let behind = keeps && !self.waiting.is_empty() || self.waiting.iter().any(overlaps);
+        let no_room = keeps && !self.has_room(&pages, out);
+        if behind || no_room {
+            self.waiting.push_back(id);
+        } else {
+            self.enter(id, volumes, out);
+        }
+    }
+
+    /// Whether the pages of a write stay here: whole ones, that nobody wants durable at once.
+    fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
+        let cached = &self.volumes[request.volume.index()];
+        let (range, limit) = (request.range, self.cache.pool().thresholds().dirty);
+        let whole = covered(range, cached.size) == *pages;
+        let few = pages.end - pages.start <= limit / 2;
+        let fua = request.flags.fua && !mutant::is(out.planted, Mutant::FuaStaysInCache);
+        let plain = !fua && !request.flags.preflush && cached.failing.is_none();
+        request.op == RequestOp::Write && whole && few && plain
+    }
+
+    fn has_room(&self, pages: &Range<u64>, out: &Outbox) -> bool {
+        let wanted = self.reserved + (pages.end - pages.start);
+        let pool = self.cache.pool();
+        let below_limit = pool.counts().total() + wanted <= pool.thresholds().dirty;
+        let passes = mutant::is(out.planted, Mutant::DirtyLimitPassed);
+        (below_limit || passes) && wanted <= self.memory.free()
+    }
+
+    fn enter(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let pages = &self.op(id).pages;
+        let count = pages.end - pages.start;
+        let op = self.client_op(id);
+        let writes = op.request.op != RequestOp::Read;
+        if op.way == Way::Keep {
+            self.reserved += count;
+        }
+        self.lock_above(id, writes, volumes, out);
+    }
+
+    /// Lets requests in that waited for room, in order, as long as there is some.
+    pub(super) fn let_in(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        while let Some(id) = self.waiting.front().copied() {
+            let pages = self.op(id).pages.clone();
+            if self.client_op(id).way == Way::Keep && !self.has_room(&pages, out) {
+                return;
+            }
+            self.waiting.pop_front();
+            self.enter(id, volumes, out);
+        }
+    }
+
+    /// Writes of a volume whose write-back fails do not wait for room, which will not come.
+    pub(super) fn refuse_waiting(
+        &mut self,
+        index: usize,
+        error: &ReplyError,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        for id in std::mem::take(&mut self.waiting) {
+            let refused = self.op(id).volume.index() == index;
+            if refused && self.client_op(id).way == Way::Keep {
+                self.answer(id, Err(error.clone()), out);
+            } else {
+                self.arrive(id, volumes, out);
+            }
+        }
+    }
+
+    /// Copies a write into frames of the cache.
+    pub(super) fn fill(&mut self, id: OpId, out: &mut Outbox) {
+        let op = self.op(id);
+        let (index, pages) = (op.volume.index(), op.pages.clone());
+        let frames = self.client_op(id).request.frames;
+        let (cached, memory) = (&mut self.volumes[index], &mut self.memory);
+        let mut ops = out.ops();
+        for page in pages.clone() {
+            let frame = cached.resident.fill(page, || memory.take());
+            let len = page_len(page, cached.size);
+            let from = frames.part((page - pages.start) * FRAME_BYTES, len);
+            push_copy(&mut ops, from, Segment::at(frame, 0, len));
+        }
+        Self::compute(id, ops, out);
+    }
+
+    /// A write is in the cache.
+    pub(super) fn kept(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.op(id);
+        let (index, pages) = (op.volume.index(), op.pages.clone());
+        let cached = &mut self.volumes[index];
+        self.cache.dirty(out.now, cached.writer, cached.inode, pages.clone());
+        cached.resident.filled(pages.clone());
+        if mutant::is(out.planted, Mutant::RedirtiedPageLost) {
+            // As if what is being written were what is here.
+            for page in cached.resident.being_written(pages.clone()) {
+                self.cache.discard(cached.inode, page..page + 1);
+                cached.resident.undirtied(page);
+            }
+        }
+        self.reserved -= pages.end - pages.start;
+        self.unlock_above(id, volumes, out);
+        self.answer(id, Ok(()), out);
+        self.let_in(volumes, out);
+    }
+
+    /// A read: what is here is kept until it is over.
+    pub(super) fn start_read(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.op(id);
+        let (index, pages) = (op.volume.index(), op.pages.clone());
+        let cached = &mut self.volumes[index];
+        let here: Vec<u64> = cached.resident.within(&pages).map(|(page, _)| page).collect();
+        cached.resident.pin(&here);
+        let all = here.len() as u64 == pages.end - pages.start;
+        let op = self.client_op(id);
+        op.pinned = here;
+        if all {
+            let request = op.request;
+            volumes[index].count(&request);
+            self.copy_over(id, out);
+        } else {
+            self.ask(id);
+        }
+    }
+
+    /// Copies the pages that are here over what a read has of them.
+    fn copy_over(&mut self, id: OpId, out: &mut Outbox) {
+        let index = self.op(id).volume.index();
+        let op = self.client_op(id);
+        let (range, frames) = (op.request.range, op.request.frames);
+        let pinned = std::mem::take(&mut op.pinned);
+        let mut ops = out.ops();
+        for page in &pinned {
+            let frame = self.volumes[index].resident.get(*page).expect("it is pinned").frame;
+            let (here, there) = of_page(*page, range);
+            let to = frames.part(there, here.len.0);
+            push_copy(&mut ops, Segment::at(frame, here.start.0, here.len.0), to);
+        }
+        self.client_op(id).pinned = pinned;
+        Self::compute(id, ops, out);
+    }
+
+    /// The volume has answered a read.
+    pub(super) fn read_below(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let op = self.client_op(id);
+        op.lent &= result.is_err();
+        if result.is_ok() && !op.pinned.is_empty() {
+            self.copy_over(id, out);
+        } else {
+            self.read_done(id, result, volumes, out);
+        }
+    }
+
+    pub(super) fn read_done(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let index = self.op(id).volume.index();
+        let pinned = std::mem::take(&mut self.client_op(id).pinned);
+        let mut freed = Vec::new();
+        self.volumes[index].resident.unpin(&pinned, &mut freed);
+        self.memory.give_back(&mut freed);
+        self.unlock_above(id, volumes, out);
+        self.answer(id, result, out);
+        self.let_in(volumes, out);
+    }
+
+    /// The volume has answered a change: pages that it covers are of no use any more, and those
+    /// that it covers in part change as well.
+    pub(super) fn changed_below(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let index = self.op(id).volume.index();
+        let op = self.client_op(id);
+        let (request, changes) = (op.request, op.changes.filter(|range| range.len.0 > 0));
+        let Some(range) = changes.filter(|_| result.is_ok()) else {
+            self.through_done(id, result, volumes, out);
+            return;
+        };
+        let cached = &mut self.volumes[index];
+        let covered = covered(range, cached.size);
+        let mut freed = Vec::new();
+        if !covered.is_empty() {
+            self.cache.discard(cached.inode, covered.clone());
+            cached.resident.replaced(covered.clone(), &mut freed);
+        }
+        self.memory.give_back(&mut freed);
+        let pages = pages_of(range);
+        let mut ops = out.ops();
+        let mut edges: SmallVec<[u64; 2]> = SmallVec::from([pages.start, pages.end - 1]);
+        edges.dedup();
+        for page in edges.into_iter().filter(|page| !covered.contains(page)) {
+            let Some(here) = cached.resident.get(page) else { continue };
+            let (part, _) = of_page(page, range);
+            let to = Segment::at(here.frame, part.start.0, part.len.0);
+            if request.op == RequestOp::Write {
+                let (_, there) = of_page(page, request.range);
+                let from = request.frames.part(there, part.len.0);
+                ops.push(ComputeOp::Copy { from, to });
+            } else {
+                ops.push(ComputeOp::Zero { to });
+            }
+        }
+        if ops.is_empty() {
+            out.recycle(ops);
+            self.through_done(id, result, volumes, out);
+        } else {
+            Self::compute(id, ops, out);
+        }
+    }
+
+    pub(super) fn through_done(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        self.unlock_below(id);
+        self.unlock_above(id, volumes, out);
+        self.answer(id, result, out);
+        self.flush_those_written(volumes, out);
+        self.let_in(volumes, out);
+    }
+
+    /// A flush, or a request with one before it: what is dirty now is written first.
+    pub(super) fn begin_flush(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let index = self.op(id).volume.index();
+        let cached = &mut self.volumes[index];
+        self.cache.mark(cached.inode);
+        let epoch = cached.resident.close_epoch();
+        cached.flushes.push((id, epoch));
+        self.flush_those_written(volumes, out);
+    }
+
+    /// Goes on with flushes whose pages are written.
+    pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        for index in 0..self.volumes.len() {
+            let Cached { resident, flushes, .. } = &mut self.volumes[index];
+            if flushes.is_empty() {
+                continue;
+            }
+            let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
+            let written = |epoch: u64| resident.is_written(epoch);
+            let clean = |epoch: u64| forgets && resident.is_taken(epoch);
+            let (ready, wait): (Vec<_>, Vec<_>) =
+                flushes.drain(..).partition(|(_, epoch)| written(*epoch) || clean(*epoch));
+            *flushes = wait;
+            for (id, _) in ready {
+                self.pages_flushed(id, volumes, out);
+            }
+        }
+    }
+
+    fn pages_flushed(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.client_op(id);
+        if op.request.op == RequestOp::Flush || op.request.range.len.0 == 0 {
+            self.ask(id);
+            return;
+        }
+        op.way = if op.request.op == RequestOp::Read { Way::Read } else { Way::Through };
+        self.arrive(id, volumes, out);
+    }
+
+    /// Answers a client, whose frames and credit come back.
+    pub(super) fn answer(&mut self, id: OpId, result: Result<(), ReplyError>, out: &mut Outbox) {
+        let op = self.forget(id);
+        self.volumes[op.volume.index()].clients -= 1;
+        let OpWork::Client(op) = op.work else { unreachable!("a client asked for it") };
+        let ClientOp { request, gone, credit, lent, .. } = op;
+        let went_well = request.op == RequestOp::Read && result.is_ok() && !gone;
+        if !gone {
+            out.reply(request.client, request.tag, result);
+        }
+        if lent {
+            // They come back by the volume's release.
+            self.lent.remove(&request.frames.first);
+        } else if request.frames.count > 0 && !went_well {
+            out.push(Output::Release(request.frames));
+        }
+        if credit > 0 {
+            out.give_credit(request.client, credit);
+        }
+    }
+}
+
+/// Bytes of a page within a volume of this size.
+pub(super) fn page_len(page: u64, size: u64) -> u64 {
+    FRAME_BYTES.min(size - page * FRAME_BYTES)
+}
+
+/// Pages that a range covers, up to the end of the volume.
+fn covered(range: ByteRange, size: u64) -> Range<u64> {
+    let start = range.start.0.div_ceil(FRAME_BYTES);
+    let end = if range.end().0 == size {
+        size.div_ceil(FRAME_BYTES)
+    } else {
+        range.end().0 / FRAME_BYTES
+    };
+    start..end.max(start)
+}
+
+/// The bytes of a page that a range has, within the page; and the place of the first one in the
+/// frames of the range.
+fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
+    let first = page * FRAME_BYTES;
+    let start = range.start.0.max(first);
+    let end = range.end().0.min(first + FRAME_BYTES);
+    let frames = range.start.0 / FRAME_BYTES * FRAME_BYTES;
+    (ByteRange::new(start - first, end - start), start - frames)
+}
+
+/// Adds a copy, as a part of the last one if it goes on in both places.
+pub(super) fn push_copy(ops: &mut Vec<ComputeOp>, from: Segment, to: Segment) {
+    if let Some(ComputeOp::Copy { from: last_from, to: last_to }) = ops.last_mut()
+        && last_from.slab_end() == from.slab_start()
+        && last_to.slab_end() == to.slab_start()
+    {
+        last_from.len += from.len;
+        last_to.len += to.len;
+        return;
+    }
+    ops.push(ComputeOp::Copy { from, to });
+}

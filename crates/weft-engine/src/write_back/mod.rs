@@ -1,0 +1,561 @@
+//! Write-back cache: the floor above volumes that keeps what clients write, and writes it later.
+//!
+//! One pool of dirty pages of 4 KiB serves all volumes of an engine. Which pages are dirty, when
+//! they are written and in which runs decides [`crate::page_cache`], the same code that the
+//! simulator's processes write into: a volume is one device with one file there. This floor has
+//! what the pages need on the way of a client: their frames ([`memory`]), reads, and the order of
+//! requests.
+//!
+//! - A **write** of whole pages is copied into frames of the cache and answered. It waits for room
+//!   first: pages that are dirty or being written never exceed the limit, and whoever would exceed
+//!   it waits, in order of arrival.
+//! - All other changes go **through** to the volume before they are answered: writes with FUA or a
+//!   flush before them, of parts of pages, of more than half of the limit, zeroes and trims. Pages
+//!   that they cover are dropped afterwards, those covered in part are changed.
+//! - A **read** has pages that are here from here, and the rest from the volume: if it has both,
+//!   all of it is read below, and the pages are copied over that.
+//! - A **flush** waits until the pages are written that were dirty when it came, and goes below.
+//! - **Write-back** takes runs in ascending order: marked ones for a flush, what the flusher says,
+//!   and anything while a writer waits for room. A run is copied first ([`memory`]), so a page that
+//!   is written to meanwhile is dirty again, and is not written a second time before the first is
+//!   done.
+//!
+//! Two locks keep the order, which a bare member does not. `above`: requests of clients from their
+//! start to their answer, and write-back while it copies. `below`: what writes to the volume. Who
+//! has one above may wait for one below, never the other way round; and nobody waits for room with
+//! a lock, since room comes from write-back, which needs locks.
+//!
+//! What fails below stays dirty and is tried again a second later; flushes that it concerns, and
+//! writers that wait for room, get the error at once. A stop writes everything, or says that it
+//! could not. A crash loses what was not flushed, and nothing else.
+//!
+//! Source   writeback.md §3; NBD protocol, "Ordering of messages and writes"
+
+mod client_op;
+mod memory;
+mod op;
+mod resident;
+#[cfg(test)]
+mod tests;
+mod write_out;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weft_units::{ClientId, Span, Time, VolumeId};
+
+use self::memory::Memory;
+use self::op::{ClientOp, Op, OpWork, Way, pages_of};
+use self::resident::Resident;
+use crate::array::outbox::{JobId, Outbox};
+use crate::config::WriteBackConfig;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::{Frame, Run};
+use crate::contract::input::{ClientRequest, Command, RequestOp};
+use crate::contract::output::{ComputeOp, Output};
+use crate::contract::snapshot::{WriteBackSnapshot, WriteBackVolume};
+use crate::contract::token::{RequestId, Tag};
+use crate::page_cache::{BdiId, InodeId, PageCache, Wake, WriterId};
+use crate::volume::Volume;
+use crate::volume::ranges::Ranges;
+
+/// The cache of an engine.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteBack {
+    cache: PageCache,
+    memory: Memory,
+    volumes: Vec<Cached>,
+    ops: Vec<Option<Op>>,
+    free: Vec<u32>,
+    /// What volumes have not answered.
+    asked: BTreeMap<(ClientId, Tag), OpId>,
+    /// Frames of clients that volumes have and give back, by the first of them.
+    lent: BTreeMap<Frame, OpId>,
+    /// Requests that wait for room, and those that came later and must not pass them.
+    waiting: VecDeque<OpId>,
+    /// Pages of writes that have room and are not dirty yet.
+    reserved: u64,
+    /// What goes to volumes at the begin of the next turn.
+    issues: Vec<Issue>,
+    /// Clients that are gone and have operations under way.
+    leaving: Vec<ClientId>,
+    tags: u64,
+    /// The volume that writes back first.
+    first: usize,
+}
+
+/// Names an operation.
+type OpId = u32;
+
+/// State of one volume.
+#[derive(Clone, Debug)]
+struct Cached {
+    bdi: BdiId,
+    inode: InodeId,
+    writer: WriterId,
+    size: u64,
+    resident: Resident,
+    above: Ranges,
+    below: Ranges,
+    /// Flushes that wait for pages, with their epoch.
+    flushes: Vec<(OpId, u64)>,
+    /// Where the last run ended that a flush or a writer wanted.
+    cursor: u64,
+    /// When the flusher is to be asked.
+    flusher_at: Option<Time>,
+    /// The last write-back failed so; no other before that time.
+    failing: Option<(ReplyError, Time)>,
+    /// Requests of clients under way.
+    clients: u32,
+    stopping: Option<(OpId, StopStage)>,
+    written: u64,
+}
+
+/// What a stop waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopStage {
+    /// Requests of clients.
+    Requests,
+    /// Dirty pages.
+    Pages,
+    /// The volume.
+    Volume,
+}
+
+impl Cached {
+    /// Whether a stop waits for pages.
+    fn is_draining(&self) -> bool {
+        self.stopping.is_some_and(|(_, stage)| stage == StopStage::Pages)
+    }
+}
+
+/// Something for a volume.
+#[derive(Clone, Debug)]
+enum Issue {
+    Request(OpId, ClientRequest),
+    Stop(OpId),
+}
+
+impl WriteBack {
+    /// An empty cache, whose memory begins at that frame.
+    pub(crate) fn new(
+        config: &WriteBackConfig,
+        first: Frame,
+        volumes: &[Volume],
+        now: Time,
+    ) -> Self {
+        let mut cache = PageCache::new(config.pool());
+        let volumes = volumes.iter().map(|volume| {
+            let bdi = cache.add_bdi(now);
+            Cached {
+                bdi,
+                inode: cache.add_inode(bdi),
+                writer: cache.add_writer(0),
+                size: volume.size(),
+                resident: Resident::default(),
+                above: Ranges::default(),
+                below: Ranges::default(),
+                flushes: Vec::new(),
+                cursor: 0,
+                flusher_at: None,
+                failing: None,
+                clients: 0,
+                stopping: None,
+                written: 0,
+            }
+        });
+        let volumes = volumes.collect();
+        Self {
+            cache,
+            memory: Memory::new(first, config),
+            volumes,
+            ops: Vec::new(),
+            free: Vec::new(),
+            asked: BTreeMap::new(),
+            lent: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            reserved: 0,
+            issues: Vec::new(),
+            leaving: Vec::new(),
+            tags: 0,
+            first: 0,
+        }
+    }
+
+    /// A request of a client arrives.
+    pub(crate) fn request(
+        &mut self,
+        request: &ClientRequest,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) -> Result<(), ReplyError> {
+        let volume = &volumes[request.volume.index()];
+        let cached = &mut self.volumes[request.volume.index()];
+        if cached.stopping.is_some() {
+            return Err(ReplyError::Stopping);
+        }
+        volume.admits(request)?;
+        cached.clients += 1;
+        let (op, pages) = (ClientOp::new(request), pages_of(request.range));
+        let way = op.way;
+        let id = self.keep(Op { volume: request.volume, pages, work: OpWork::Client(op) });
+        if way == Way::Flush {
+            self.begin_flush(id, volumes, out);
+        } else if request.range.len.0 == 0 {
+            self.ask(id);
+        } else {
+            self.arrive(id, volumes, out);
+        }
+        Ok(())
+    }
+
+    /// A volume is to be stopped: all that is dirty is written first.
+    pub(crate) fn stop(&mut self, command: &Command) -> Result<(), ReplyError> {
+        let index = command.volume.index();
+        let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
+        if cached.stopping.is_some() {
+            return Err(ReplyError::Stopping);
+        }
+        let work = OpWork::Stop(command.clone());
+        let id = self.keep(Op { volume: command.volume, pages: 0..0, work });
+        self.volumes[index].stopping = Some((id, StopStage::Requests));
+        Ok(())
+    }
+
+    /// A client is gone. Whether volumes may be told so now; else [`turn`](Self::turn) says when.
+    pub(crate) fn client_gone(&mut self, client: ClientId) -> bool {
+        let mut is_there = false;
+        for op in self.ops.iter_mut().flatten() {
+            if let OpWork::Client(op) = &mut op.work
+                && op.request.client == client
+            {
+                (op.gone, is_there) = (true, true);
+            }
+        }
+        if is_there {
+            self.leaving.push(client);
+        }
+        !is_there
+    }
+
+    /// Goes on: write-back, then what volumes are asked for. Clients whose last operation is over.
+    pub(crate) fn turn(&mut self, volumes: &mut [Volume], out: &mut Outbox) -> Vec<ClientId> {
+        self.write_back(volumes, out);
+        self.go_on_stopping(volumes, out);
+        while !self.issues.is_empty() {
+            for issue in std::mem::take(&mut self.issues) {
+                self.issue(&issue, volumes, out);
+            }
+        }
+        let ops = &self.ops;
+        let is_there = |client: ClientId| {
+            ops.iter()
+                .flatten()
+                .any(|op| matches!(&op.work, OpWork::Client(op) if op.request.client == client))
+        };
+        let (leaving, left) = self.leaving.iter().partition(|client| is_there(**client));
+        self.leaving = leaving;
+        left
+    }
+
+    /// Takes the answers of volumes to the cache out of the outputs of this turn.
+    pub(crate) fn collect(&mut self, first: usize, volumes: &mut [Volume], out: &mut Outbox) {
+        let (asked, lent, memory) = (&mut self.asked, &mut self.lent, &mut self.memory);
+        let ops = &mut self.ops;
+        let mut answers = Vec::new();
+        out.keep_from(first, |output| match output {
+            Output::Reply { client, tag, result } => match asked.remove(&(*client, *tag)) {
+                Some(id) => {
+                    answers.push((id, result.clone()));
+                    false
+                }
+                None => true,
+            },
+            Output::Release(run) => match lent.remove(&run.first) {
+                Some(id) => {
+                    if let Some(Op { work: OpWork::Client(op), .. }) = &mut ops[id as usize] {
+                        op.lent = false;
+                    }
+                    false
+                }
+                None => !memory.comes_back(*run),
+            },
+            _ => true,
+        });
+        for (id, result) in answers {
+            self.answered(id, result, volumes, out);
+        }
+        self.write_back(volumes, out);
+        self.go_on_stopping(volumes, out);
+    }
+
+    /// A computation is done.
+    pub(crate) fn computed(&mut self, job: JobId, volumes: &mut [Volume], out: &mut Outbox) {
+        let id = job.0;
+        match &self.op(id).work {
+            OpWork::Client(op) => match op.way {
+                Way::Keep => self.kept(id, volumes, out),
+                Way::Read => self.read_done(id, Ok(()), volumes, out),
+                Way::Through => self.through_done(id, Ok(()), volumes, out),
+                Way::Flush => unreachable!("a flush computes nothing"),
+            },
+            OpWork::Stop(_) => unreachable!("a stop computes nothing"),
+            OpWork::WriteOut(_) => self.copied(id, volumes, out),
+        }
+    }
+
+    /// Whether volumes are to be asked for something at once.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.issues.is_empty()
+    }
+
+    /// When write-back is due though nothing else happens.
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        if !self.memory.has_buffer() {
+            return None;
+        }
+        let due = |cached: &Cached| {
+            let wanted = !cached.flushes.is_empty() || cached.is_draining();
+            let again = cached.failing.as_ref().map(|failing| failing.1);
+            let at = if wanted { again } else { cached.flusher_at };
+            at.max(again.filter(|_| at.is_some()))
+        };
+        self.volumes.iter().filter_map(due).min()
+    }
+
+    /// Client frames that no volume has.
+    pub(crate) fn frames_held(&self) -> u32 {
+        let ops = self.ops.iter().flatten();
+        let held = ops.map(|op| match &op.work {
+            OpWork::Client(op) if !op.lent => op.request.frames.count,
+            _ => 0,
+        });
+        held.sum()
+    }
+
+    /// Counters for people and tests.
+    pub(crate) fn snapshot(&self) -> WriteBackSnapshot {
+        let pool = self.cache.pool();
+        let (thresholds, counts) = (pool.thresholds(), pool.counts());
+        let volume = |cached: &Cached| {
+            let counts = pool.bdi_counts(cached.bdi);
+            WriteBackVolume {
+                dirty_pages: counts.dirty,
+                writeback_pages: counts.writeback,
+                written_pages: cached.written,
+                failing: cached.failing.as_ref().map(|failing| failing.0.clone()),
+            }
+        };
+        WriteBackSnapshot {
+            limit_pages: thresholds.dirty,
+            background_pages: thresholds.background,
+            dirty_pages: counts.dirty,
+            writeback_pages: counts.writeback,
+            requests_waiting: self.waiting.len(),
+            volumes: self.volumes.iter().map(volume).collect(),
+        }
+    }
+
+    /// Whether nothing is dirty and nothing under way. For tests.
+    #[cfg(test)]
+    fn is_at_rest(&self) -> bool {
+        self.ops.iter().all(Option::is_none)
+            && self.asked.is_empty()
+            && self.lent.is_empty()
+            && self.reserved == 0
+            && !self.memory.lent()
+            && self.volumes.iter().all(|cached| cached.resident.is_empty())
+    }
+
+    fn issue(&mut self, issue: &Issue, volumes: &mut [Volume], out: &mut Outbox) {
+        match issue {
+            Issue::Request(id, request) => {
+                let volume = &mut volumes[request.volume.index()];
+                if let OpWork::Client(op) = &mut self.op_mut(*id).work {
+                    // Zeroes change what they cover, a trim what it is taken for.
+                    op.changes = match request.op {
+                        RequestOp::Write | RequestOp::WriteZeroes => Some(request.range),
+                        RequestOp::Trim => volume.to_discard(request),
+                        RequestOp::Flush | RequestOp::Read => None,
+                    };
+                    op.credit = 0;
+                    op.lent = true;
+                    if request.op == RequestOp::Write {
+                        self.lent.insert(request.frames.first, *id);
+                    }
+                } else {
+                    self.memory.lend(request.frames.first);
+                }
+                self.asked.insert((request.client, request.tag), *id);
+                if let Err(error) = volume.request(request, out) {
+                    self.asked.remove(&(request.client, request.tag));
+                    self.lent.remove(&request.frames.first);
+                    if let OpWork::Client(op) = &mut self.op_mut(*id).work {
+                        op.credit = request.payload().0;
+                        op.lent = false;
+                    } else {
+                        self.memory.comes_back(request.frames);
+                    }
+                    self.answered(*id, Err(error), volumes, out);
+                }
+            }
+            Issue::Stop(id) => {
+                let OpWork::Stop(command) = &self.op(*id).work else {
+                    unreachable!("a stop is stopped")
+                };
+                let command = command.clone();
+                self.asked.insert((command.client, command.tag), *id);
+                if let Some(result) = volumes[command.volume.index()].command(&command, out) {
+                    self.asked.remove(&(command.client, command.tag));
+                    self.answered(*id, result, volumes, out);
+                }
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        match &mut self.op_mut(id).work {
+            OpWork::Client(op) => match op.way {
+                Way::Flush => self.answer(id, result, out),
+                Way::Keep => unreachable!("a write that is kept asks no volume"),
+                Way::Read => self.read_below(id, result, volumes, out),
+                Way::Through => self.changed_below(id, result, volumes, out),
+            },
+            OpWork::Stop(command) => {
+                let (client, tag) = (command.client, command.tag);
+                let lost = self.volumes[self.op(id).volume.index()].failing.clone();
+                let result = lost.map_or(result, |(error, _)| Err(error));
+                self.forget(id);
+                out.reply(client, tag, result);
+            }
+            OpWork::WriteOut(_) => self.part_written(id, result, volumes, out),
+        }
+    }
+
+    fn keep(&mut self, op: Op) -> OpId {
+        if let Some(place) = self.free.pop() {
+            self.ops[place as usize] = Some(op);
+            return place;
+        }
+        self.ops.push(Some(op));
+        self.ops.len() as u32 - 1
+    }
+
+    fn op(&self, id: OpId) -> &Op {
+        self.ops[id as usize].as_ref().expect("an operation stays until it is over")
+    }
+
+    fn op_mut(&mut self, id: OpId) -> &mut Op {
+        self.ops[id as usize].as_mut().expect("an operation stays until it is over")
+    }
+
+    fn client_op(&mut self, id: OpId) -> &mut ClientOp {
+        match &mut self.op_mut(id).work {
+            OpWork::Client(op) => op,
+            _ => unreachable!("a client asked for it"),
+        }
+    }
+
+    fn forget(&mut self, id: OpId) -> Op {
+        self.free.push(id);
+        self.ops[id as usize].take().expect("an operation ends once")
+    }
+
+    fn compute(id: OpId, ops: Vec<ComputeOp>, out: &mut Outbox) {
+        out.compute(OF_CACHE, JobId(id), ops);
+    }
+
+    /// Takes the lock above for an operation: it starts now, or when those before it are over.
+    fn lock_above(&mut self, id: OpId, writes: bool, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.op(id);
+        let (index, range) = (op.volume.index(), locked(&op.pages));
+        if self.volumes[index].above.enter(RequestId(id), range, writes) {
+            self.start(id, volumes, out);
+        }
+    }
+
+    fn unlock_above(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let index = self.op(id).volume.index();
+        let next = self.volumes[index].above.leave(RequestId(id));
+        for next in next.into_iter().flatten() {
+            self.start(next.0, volumes, out);
+        }
+    }
+
+    /// An operation has the lock above.
+    fn start(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        match &self.op(id).work {
+            OpWork::Client(op) => match op.way {
+                Way::Flush => unreachable!("a flush locks nothing"),
+                Way::Keep => self.fill(id, out),
+                Way::Read => self.start_read(id, volumes, out),
+                Way::Through => self.lock_below(id),
+            },
+            OpWork::Stop(_) => unreachable!("a stop locks nothing"),
+            OpWork::WriteOut(_) => self.copy(id, volumes, out),
+        }
+    }
+
+    fn lock_below(&mut self, id: OpId) {
+        let op = self.op(id);
+        let (index, range) = (op.volume.index(), locked(&op.pages));
+        if self.volumes[index].below.enter(RequestId(id), range, true) {
+            self.ask(id);
+        }
+    }
+
+    fn unlock_below(&mut self, id: OpId) {
+        let index = self.op(id).volume.index();
+        let next = self.volumes[index].below.leave(RequestId(id));
+        for next in next.into_iter().flatten() {
+            self.ask(next.0);
+        }
+    }
+
+    /// Asks the volume for an operation.
+    fn ask(&mut self, id: OpId) {
+        match &self.op(id).work {
+            OpWork::Client(op) => {
+                let request = op.request;
+                self.issues.push(Issue::Request(id, request));
+            }
+            OpWork::Stop(_) => self.issues.push(Issue::Stop(id)),
+            OpWork::WriteOut(_) => self.ask_parts(id),
+        }
+    }
+
+    /// Looks at who is woken by what the page cache was told.
+    fn take_wakes(&mut self, now: Time) {
+        while let Some(wake) = self.cache.wake() {
+            if let Wake::Flusher(bdi) = wake
+                && let Some(cached) = self.volumes.iter_mut().find(|cached| cached.bdi == bdi)
+            {
+                cached.flusher_at = Some(now);
+            }
+        }
+    }
+}
+
+/// The bytes that lock pages, without regard to the end of the volume.
+fn locked(pages: &std::ops::Range<u64>) -> weft_units::ByteRange {
+    op::bytes_of(pages, u64::MAX)
+}
+
+/// Stands for a volume in the tokens of computations.
+const OF_CACHE: VolumeId = VolumeId(u16::MAX);
+
+/// Who writes back: nobody that a driver names.
+const NOBODY: ClientId = ClientId(u32::MAX);
+
+/// Time until what failed is tried again.
+const RETRY: Span = Span::secs(1);
+
+/// A run of the frames of a buffer.
+fn part_of(buffer: Frame, first: u64, count: u64) -> Run {
+    Run::new(buffer.0 + first as u32, count as u32)
+}

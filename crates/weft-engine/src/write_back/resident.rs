@@ -1,0 +1,305 @@
+//! Resident pages of a volume: the frame of each dirty page, and since which flush it is dirty.
+//!
+//! A page is here from the first write of it until it is clean and no read uses its frame. Whether
+//! it is dirty or under write-back says the index of [`crate::page_cache`].
+//!
+//! *Epochs* count the flushes of a volume. A page has the epoch in which it became dirty; when it
+//! is taken to be written, that of what is being written is set aside, so that a page that is
+//! dirtied again counts in two. A flush is served once no page of its epoch or an earlier one is
+//! left: pages that were dirtied after it arrived never hold it up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use crate::contract::frame::Frame;
+
+/// A page that is newer here than on the members, or was so until just now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) frame: Frame,
+    /// Epoch in which it became dirty, if it is dirty.
+    pub(super) dirty: Option<u64>,
+    /// The same of what is being written.
+    pub(super) written: Option<u64>,
+    /// Reads and writes of clients that use its frame.
+    pub(super) pins: u32,
+    /// Replaced below while a write of it was waiting, which leaves it out.
+    pub(super) gone: bool,
+}
+
+/// Pages of a volume, by their number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resident {
+    pages: BTreeMap<u64, Page>,
+    epochs: Epochs,
+}
+
+/// How many pages are not yet written of each epoch that has any.
+#[derive(Clone, Debug, Default)]
+struct Epochs {
+    now: u64,
+    /// Of the epochs that end with `now`.
+    counts: VecDeque<u64>,
+}
+
+impl Epochs {
+    fn first(&self) -> u64 {
+        self.now + 1 - self.counts.len() as u64
+    }
+
+    fn add(&mut self) -> u64 {
+        if self.counts.is_empty() {
+            self.counts.push_back(0);
+        }
+        *self.counts.back_mut().expect("it has one at least") += 1;
+        self.now
+    }
+
+    fn remove(&mut self, epoch: u64) {
+        let place = (epoch - self.first()) as usize;
+        self.counts[place] -= 1;
+        while self.counts.front() == Some(&0) {
+            self.counts.pop_front();
+        }
+    }
+
+    fn close(&mut self) -> u64 {
+        self.now += 1;
+        if !self.counts.is_empty() {
+            self.counts.push_back(0);
+        }
+        self.now - 1
+    }
+}
+
+impl Resident {
+    /// The page, unless it was replaced below.
+    pub(super) fn get(&self, page: u64) -> Option<&Page> {
+        self.pages.get(&page).filter(|page| !page.gone)
+    }
+
+    /// Pages of a range that are here, in ascending order.
+    pub(super) fn within(&self, pages: &Range<u64>) -> impl Iterator<Item = (u64, &Page)> {
+        let here = self.pages.range(pages.clone()).filter(|(_, page)| !page.gone);
+        here.map(|(number, page)| (*number, page))
+    }
+
+    /// The frame that a page is written to: its own, or a new one. It is kept until the page is
+    /// filled, though what the page had is written meanwhile.
+    pub(super) fn fill(&mut self, page: u64, new: impl FnOnce() -> Frame) -> Frame {
+        let fresh = || Page { frame: new(), dirty: None, written: None, pins: 0, gone: false };
+        let page = self.pages.entry(page).or_insert_with(fresh);
+        page.gone = false;
+        page.pins += 1;
+        page.frame
+    }
+
+    /// Pages were written to.
+    pub(super) fn filled(&mut self, pages: Range<u64>) {
+        for (_, page) in self.pages.range_mut(pages) {
+            page.pins -= 1;
+            if page.dirty.is_none() {
+                page.dirty = Some(self.epochs.add());
+            }
+        }
+    }
+
+    /// Pages are taken to be written.
+    pub(super) fn taken(&mut self, pages: Range<u64>) {
+        for (_, page) in self.pages.range_mut(pages) {
+            assert!(page.written.is_none(), "one write of a page is under way at a time");
+            page.written = page.dirty.take();
+        }
+    }
+
+    /// Pages have been written. Frames that nobody uses any more.
+    pub(super) fn written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
+        for (_, page) in self.pages.range_mut(pages.clone()) {
+            self.epochs.remove(page.written.take().expect("it was taken"));
+        }
+        self.free(pages, freed);
+    }
+
+    /// Pages could not be written. Those that are to be dirty again.
+    pub(super) fn not_written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) -> Vec<u64> {
+        let mut again = Vec::new();
+        for (number, page) in self.pages.range_mut(pages.clone()) {
+            let epoch = page.written.take().expect("it was taken");
+            if page.gone {
+                self.epochs.remove(epoch);
+                continue;
+            }
+            // The older of the two.
+            if let Some(newer) = page.dirty.replace(epoch) {
+                self.epochs.remove(newer);
+            }
+            again.push(*number);
+        }
+        self.free(pages, freed);
+        again
+    }
+
+    /// Pages were replaced below, or are given up.
+    pub(super) fn replaced(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
+        for (_, page) in self.pages.range_mut(pages.clone()) {
+            if let Some(epoch) = page.dirty.take() {
+                self.epochs.remove(epoch);
+            }
+            page.gone = page.written.is_some();
+        }
+        self.free(pages, freed);
+    }
+
+    /// A read uses the frames of these pages, or does so no more.
+    pub(super) fn pin(&mut self, pages: &[u64]) {
+        for number in pages {
+            self.pages.get_mut(number).expect("it is here").pins += 1;
+        }
+    }
+
+    /// See [`pin`](Self::pin).
+    pub(super) fn unpin(&mut self, pages: &[u64], freed: &mut Vec<Frame>) {
+        for number in pages {
+            self.pages.get_mut(number).expect("it was pinned").pins -= 1;
+            self.free(*number..number + 1, freed);
+        }
+    }
+
+    /// Begins a new epoch. The one that ended.
+    pub(super) fn close_epoch(&mut self) -> u64 {
+        self.epochs.close()
+    }
+
+    /// Whether all pages of an epoch and of those before it are written.
+    pub(super) fn is_written(&self, epoch: u64) -> bool {
+        self.epochs.counts.is_empty() || self.epochs.first() > epoch
+    }
+
+    /// Pages that are being written.
+    pub(super) fn being_written(&self, pages: Range<u64>) -> Vec<u64> {
+        let here = self.pages.range(pages).filter(|(_, page)| page.written.is_some());
+        here.map(|(number, _)| *number).collect()
+    }
+
+    /// A page is taken not to be dirty.
+    pub(super) fn undirtied(&mut self, page: u64) {
+        let page = self.pages.get_mut(&page).expect("it is here");
+        if let Some(epoch) = page.dirty.take() {
+            self.epochs.remove(epoch);
+        }
+    }
+
+    /// Whether no page of an epoch or of one before it is left that nobody writes.
+    pub(super) fn is_taken(&self, epoch: u64) -> bool {
+        self.pages.values().all(|page| page.dirty.is_none_or(|dirty| dirty > epoch))
+    }
+
+    /// The oldest epoch of pages that are being written.
+    pub(super) fn oldest_written(&self, pages: Range<u64>) -> Option<u64> {
+        self.pages.range(pages).filter_map(|(_, page)| page.written).min()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    fn free(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
+        let unused = |page: &Page| page.dirty.is_none() && page.written.is_none() && page.pins == 0;
+        let here = self.pages.range(pages);
+        let numbers: Vec<u64> = here.filter(|it| unused(it.1)).map(|it| *it.0).collect();
+        for number in numbers {
+            let page = self.pages.remove(&number).expect("it was there a line above");
+            freed.push(page.frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pages: Range<u64>) -> Resident {
+        let mut resident = Resident::default();
+        for page in pages.clone() {
+            resident.fill(page, || Frame(100 + page as u32));
+        }
+        resident.filled(pages);
+        resident
+    }
+
+    fn again(resident: &mut Resident, page: u64) {
+        resident.fill(page, || unreachable!("it has a frame"));
+        resident.filled(page..page + 1);
+    }
+
+    #[test]
+    fn a_page_keeps_its_frame_while_it_is_filled() {
+        let (mut resident, mut freed) = (with(3..4), Vec::new());
+        resident.taken(3..4);
+        resident.fill(3, || unreachable!("it has a frame"));
+        resident.written(3..4, &mut freed);
+        assert!(freed.is_empty(), "somebody writes to it");
+        resident.filled(3..4);
+        let epoch = resident.close_epoch();
+        assert!(!resident.is_written(epoch));
+    }
+
+    #[test]
+    fn a_flush_waits_for_what_was_dirty_before_it_and_for_nothing_else() {
+        let (mut resident, mut freed) = (with(0..2), Vec::new());
+        let first = resident.close_epoch();
+        resident.fill(7, || Frame(7));
+        resident.filled(7..8);
+        let second = resident.close_epoch();
+        assert!(!resident.is_written(first) && !resident.is_written(second));
+        resident.taken(0..2);
+        // Dirtied again while it is written: of a later flush.
+        again(&mut resident, 1);
+        assert!(!resident.is_written(first));
+        resident.written(0..2, &mut freed);
+        assert_eq!(freed, [Frame(100)]);
+        assert!(resident.is_written(first) && !resident.is_written(second));
+        resident.taken(7..8);
+        resident.written(7..8, &mut freed);
+        assert!(resident.is_written(second));
+        resident.taken(1..2);
+        resident.written(1..2, &mut freed);
+        assert!(resident.is_empty());
+        assert_eq!(freed, [Frame(100), Frame(7), Frame(101)]);
+    }
+
+    #[test]
+    fn a_page_that_could_not_be_written_is_as_old_as_before() {
+        let (mut resident, mut freed) = (with(3..4), Vec::new());
+        let first = resident.close_epoch();
+        resident.taken(3..4);
+        again(&mut resident, 3);
+        assert_eq!(resident.not_written(3..4, &mut freed), [3]);
+        assert!(!resident.is_written(first), "it has the epoch of what was not written");
+        assert!(freed.is_empty());
+    }
+
+    #[test]
+    fn a_page_replaced_below_is_kept_until_the_write_that_waits_is_over() {
+        let (mut resident, mut freed) = (with(3..5), Vec::new());
+        let epoch = resident.close_epoch();
+        resident.taken(3..4);
+        resident.replaced(3..5, &mut freed);
+        assert_eq!(freed, [Frame(104)], "the other one waits for nothing");
+        assert!(resident.get(3).is_none() && resident.within(&(0..9)).next().is_none());
+        assert!(!resident.is_written(epoch));
+        resident.written(3..4, &mut freed);
+        assert!(resident.is_written(epoch) && resident.is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_a_read_uses_is_not_freed() {
+        let (mut resident, mut freed) = (with(3..4), Vec::new());
+        resident.taken(3..4);
+        resident.pin(&[3]);
+        resident.written(3..4, &mut freed);
+        assert!(freed.is_empty() && resident.get(3).is_some());
+        resident.unpin(&[3], &mut freed);
+        assert_eq!(freed, [Frame(103)]);
+    }
+}

@@ -1,0 +1,605 @@
+//! Tests of the write-back cache on bare members: a model of every sector, and power cuts.
+//!
+//! The world completes what the engine asked for in any order, in one of many; memory is a number
+//! per sector. A write of a member reads memory when it is sent and when it is done, which must
+//! agree. Requests of one volume take effect in order of arrival.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weft_units::rng::Rng;
+use weft_units::{
+    ByteRange, Bytes, ClientId, FRAME_BYTES, MemberIndex, SECTOR_BYTES, Time, VolumeId,
+};
+
+use crate::contract::frame::{Run, Segment, frames_needed};
+use crate::{
+    Attr, ClientRequest, Command, ComputeOp, Config, Engine, Fault, Flags, Input, MemberInfo,
+    MemberOp, Output, ReplyError, RequestOp, Tag, Token, Value, Verb, WriteBackConfig,
+};
+
+const CLIENT: ClientId = ClientId(7);
+const SECTORS: u64 = FRAME_BYTES / SECTOR_BYTES;
+
+/// A sector of a member: number of the write, and content.
+type Stored = (u64, u64);
+
+#[derive(Clone)]
+struct Job {
+    token: Token,
+    work: Work,
+}
+
+#[derive(Clone)]
+enum Work {
+    Compute(Vec<ComputeOp>),
+    Member(usize, MemberOp, Vec<u64>),
+}
+
+struct Asked {
+    request: ClientRequest,
+    /// What a read has to give, by sector.
+    expected: Vec<u64>,
+    /// Of a flush: what has to be durable, by sector.
+    covers: Vec<u64>,
+    arrived: u64,
+}
+
+/// An engine with a cache over two bare members, and everything around it.
+struct Rig {
+    engine: Engine,
+    now: Time,
+    rng: Rng,
+    memory: Vec<u64>,
+    free: Vec<u32>,
+    jobs: Vec<Job>,
+    volatile: [Vec<Stored>; 2],
+    durable: [Vec<Stored>; 2],
+    writes: u64,
+    tag: u64,
+    asked: BTreeMap<u64, Asked>,
+    replies: BTreeMap<u64, Result<(), ReplyError>>,
+    /// By volume and sector: arrival and content of each write.
+    history: [Vec<Vec<(u64, u64)>>; 2],
+    /// By volume and sector: arrival of the last write that was answered, or is durable.
+    answered: [Vec<u64>; 2],
+    must: [Vec<u64>; 2],
+    /// Members that refuse writes.
+    broken: bool,
+    limit: u64,
+    credit: u64,
+}
+
+impl Rig {
+    fn new(seed: u64, pages: u32, sectors: u64) -> Self {
+        Self::with(seed, pages, sectors, |_| {})
+    }
+
+    fn with(seed: u64, pages: u32, sectors: u64, change: impl Fn(&mut WriteBackConfig)) -> Self {
+        let member = |index| {
+            let size = Bytes(sectors * SECTOR_BYTES).sectors_floor();
+            MemberInfo::of_size(MemberIndex(index), "disk", size)
+        };
+        let mut cache = WriteBackConfig::of(Bytes(u64::from(pages) * FRAME_BYTES));
+        change(&mut cache);
+        let mut config = Config::for_single(member(0), false).with_write_back(cache);
+        config.client_frames = 256;
+        let second = Config::for_single(member(1), false).volumes.remove(0);
+        config.volumes.push(second);
+        let first = config.client_frames_first();
+        let none = || vec![(0, 0); sectors as usize];
+        let zeros = || vec![0; sectors as usize];
+        Self {
+            engine: Engine::new(config.clone(), Time(0)).unwrap(),
+            now: Time(0),
+            rng: Rng::new(seed),
+            memory: vec![0; (u64::from(config.frames_total()) * SECTORS) as usize],
+            free: (first..first + config.client_frames).rev().collect(),
+            jobs: Vec::new(),
+            volatile: [none(), none()],
+            durable: [none(), none()],
+            writes: 0,
+            tag: 0,
+            asked: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            history: [vec![Vec::new(); sectors as usize], vec![Vec::new(); sectors as usize]],
+            answered: [zeros(), zeros()],
+            must: [zeros(), zeros()],
+            broken: false,
+            limit: u64::from(pages),
+            credit: 0,
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound
+    }
+
+    fn sectors_of(part: Segment) -> std::ops::Range<usize> {
+        assert!((part.slab_start() | part.slab_end()).is_multiple_of(SECTOR_BYTES));
+        (part.slab_start() / SECTOR_BYTES) as usize..(part.slab_end() / SECTOR_BYTES) as usize
+    }
+
+    /// Frames side by side: runs are never shorter than asked for, as the list is sorted.
+    fn take_frames(&mut self, count: u32) -> Option<Run> {
+        self.free.sort_unstable();
+        let count = count as usize;
+        let place = (0..self.free.len().saturating_sub(count - 1))
+            .find(|at| self.free[at + count - 1] - self.free[*at] == count as u32 - 1)?;
+        let first = self.free[place];
+        self.free.drain(place..place + count);
+        Some(Run::new(first, count as u32))
+    }
+
+    fn give_back(&mut self, run: Run) {
+        for frame in run.first.0..run.first.0 + run.count {
+            assert!(!self.free.contains(&frame), "given back twice");
+            self.free.push(frame);
+            let start = (u64::from(frame) * SECTORS) as usize;
+            self.memory[start..start + SECTORS as usize].fill(u64::MAX);
+        }
+    }
+
+    fn ask(&mut self, volume: usize, op: RequestOp, at: u64, sectors: u64, flags: Flags) -> u64 {
+        let range = ByteRange::new(at * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        let has_payload = matches!(op, RequestOp::Read | RequestOp::Write);
+        let count = if has_payload { frames_needed(range.start.0, range.len.0) } else { 0 };
+        let frames = if count > 0 { self.take_frames(count) } else { Some(Run::EMPTY) };
+        let Some(frames) = frames else { return 0 };
+        self.tag += 1;
+        let (tag, arrived) = (self.tag, self.tag);
+        let touched = at as usize..(at + sectors) as usize;
+        let first = (u64::from(frames.first.0) * SECTORS + at % SECTORS) as usize;
+        let mut expected = Vec::new();
+        match op {
+            RequestOp::Write | RequestOp::WriteZeroes => {
+                for (place, sector) in touched.clone().enumerate() {
+                    let content = if has_payload { arrived << 16 | sector as u64 } else { 0 };
+                    if has_payload {
+                        self.memory[first + place] = content;
+                    }
+                    self.history[volume][sector].push((arrived, content));
+                }
+            }
+            RequestOp::Read => {
+                let last = |sector: usize| self.history[volume][sector].last().map_or(0, |it| it.1);
+                expected = touched.map(last).collect();
+            }
+            RequestOp::Flush | RequestOp::Trim => {}
+        }
+        let covers =
+            if op == RequestOp::Flush { self.answered[volume].clone() } else { Vec::new() };
+        let volume = VolumeId(volume as u16);
+        let attr = Attr::default();
+        let request =
+            ClientRequest { client: CLIENT, tag: Tag(tag), volume, op, range, frames, flags, attr };
+        self.asked.insert(tag, Asked { request, expected, covers, arrived });
+        self.engine.handle(self.now, Input::Client(request));
+        self.run();
+        tag
+    }
+
+    fn run(&mut self) {
+        let mut outputs = VecDeque::new();
+        while self.engine.run(self.now, 64, &mut outputs).more {}
+        for output in outputs {
+            match output {
+                Output::Submit { token, member, op, .. } => {
+                    let payload = self.payload(&op);
+                    let work = Work::Member(member.index(), op, payload);
+                    self.jobs.push(Job { token, work });
+                }
+                Output::Compute { token, ops } => {
+                    self.jobs.push(Job { token, work: Work::Compute(ops) });
+                }
+                Output::Reply { tag, result, .. } => self.reply(tag.0, result),
+                Output::Release(run) => self.give_back(run),
+                Output::Credit { bytes, .. } => self.credit += bytes.0,
+                Output::Notice(_) => {}
+                Output::Abort(token) => panic!("{token:?} given up"),
+            }
+        }
+        let snapshot = self.engine.snapshot().write_back.expect("it is on");
+        let pages = snapshot.dirty_pages + snapshot.writeback_pages;
+        assert!(pages <= self.limit, "{pages} dirty pages of {}", self.limit);
+    }
+
+    fn payload(&self, op: &MemberOp) -> Vec<u64> {
+        let MemberOp::Write { from, .. } = op else { return Vec::new() };
+        from.iter().flat_map(|part| self.memory[Self::sectors_of(*part)].to_vec()).collect()
+    }
+
+    fn reply(&mut self, tag: u64, result: Result<(), ReplyError>) {
+        let Some(Asked { request, expected, covers, arrived }) = self.asked.remove(&tag) else {
+            self.replies.insert(tag, result);
+            return;
+        };
+        let volume = request.volume.index();
+        let first = (request.range.start.0 / SECTOR_BYTES) as usize;
+        let sectors = (request.range.len.0 / SECTOR_BYTES) as usize;
+        match (request.op, &result) {
+            (RequestOp::Read, Ok(())) => {
+                let start = u64::from(request.frames.first.0) * SECTORS + first as u64 % SECTORS;
+                let found = &self.memory[start as usize..start as usize + sectors];
+                assert_eq!(found, expected, "read {tag} of {:?}", request.range);
+                self.give_back(request.frames);
+            }
+            (RequestOp::Write | RequestOp::WriteZeroes, Ok(())) => {
+                for sector in first..first + sectors {
+                    self.answered[volume][sector] = arrived.max(self.answered[volume][sector]);
+                    if request.flags.fua {
+                        self.must[volume][sector] = arrived.max(self.must[volume][sector]);
+                    }
+                }
+            }
+            (RequestOp::Flush, Ok(())) => {
+                for (must, covered) in self.must[volume].iter_mut().zip(covers) {
+                    *must = covered.max(*must);
+                }
+            }
+            _ => {}
+        }
+        self.replies.insert(tag, result);
+    }
+
+    /// Completes one of what is outstanding. Whether there was any.
+    fn step(&mut self, pick: usize) -> bool {
+        if self.jobs.is_empty() {
+            return false;
+        }
+        let pick = pick % self.jobs.len();
+        let Job { token, work } = self.jobs.remove(pick);
+        let mut result = Ok(Value::Nothing);
+        match work {
+            Work::Compute(ops) => ops.iter().for_each(|op| self.compute(op)),
+            Work::Member(member, op, sent) => {
+                assert_eq!(self.payload(&op), sent, "memory changed while a member read it");
+                let is_write = matches!(op, MemberOp::Write { .. } | MemberOp::Discard { .. });
+                if self.broken && is_write {
+                    result = Err(Fault::Io);
+                } else {
+                    self.member(member, &op, &sent);
+                }
+            }
+        }
+        self.engine.handle(self.now, Input::Done { token, result });
+        self.run();
+        true
+    }
+
+    fn member(&mut self, member: usize, op: &MemberOp, payload: &[u64]) {
+        self.writes += 1;
+        match op {
+            MemberOp::Write { at, fua, .. } => {
+                for (sector, content) in (at.0 as usize..).zip(payload) {
+                    self.volatile[member][sector] = (self.writes, *content);
+                    if *fua {
+                        self.durable[member][sector] = (self.writes, *content);
+                    }
+                }
+            }
+            MemberOp::Read { at, into } => {
+                let mut sector = at.0 as usize;
+                for part in into {
+                    for place in Self::sectors_of(*part) {
+                        self.memory[place] = self.volatile[member][sector].1;
+                        sector += 1;
+                    }
+                }
+            }
+            MemberOp::Flush => self.durable[member] = self.volatile[member].clone(),
+            MemberOp::Discard { at, len, .. } => {
+                for sector in at.0 as usize..(at.0 + len.0) as usize {
+                    self.volatile[member][sector] = (self.writes, 0);
+                }
+            }
+            MemberOp::WriteMetadata { .. } => panic!("a bare member has no metadata"),
+        }
+    }
+
+    fn compute(&mut self, op: &ComputeOp) {
+        match op {
+            ComputeOp::Copy { from, to } => {
+                let (from, to) = (Self::sectors_of(*from), Self::sectors_of(*to));
+                assert_eq!(from.len(), to.len());
+                self.memory.copy_within(from, to.start);
+            }
+            ComputeOp::Zero { to } => self.memory[Self::sectors_of(*to)].fill(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Completes everything, and lets time pass where the engine waits for it.
+    fn finish(&mut self) {
+        let mut wakes = 0;
+        while !self.asked.is_empty() || !self.jobs.is_empty() {
+            let pick = self.rng.next_u64() as usize;
+            if !self.step(pick) {
+                self.wake();
+                wakes += 1;
+                assert!(wakes < 1000, "{} requests wait for ever", self.asked.len());
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        let at = self.engine.next_wake();
+        self.now = at.expect("nobody is forgotten").max(self.now);
+        self.engine.handle(self.now, Input::Wake);
+        self.run();
+    }
+
+    /// The power fails now: what had to be durable is.
+    fn check_durable(&self) {
+        for volume in 0..2 {
+            for (sector, (_, content)) in self.durable[volume].iter().enumerate() {
+                let must = self.must[volume][sector];
+                let mut later = self.history[volume][sector].iter().filter(|it| it.0 >= must);
+                let initial = must == 0 && *content == 0;
+                let found = later.any(|(_, written)| written == content);
+                assert!(
+                    initial || found,
+                    "volume {volume} sector {sector}: {content:#x} after a flush of write {must}"
+                );
+            }
+        }
+    }
+
+    fn stop(&mut self, volume: u16) -> Result<(), ReplyError> {
+        self.tag += 1;
+        let tag = self.tag;
+        let volume = VolumeId(volume);
+        let command = Command { client: CLIENT, tag: Tag(tag), volume, verb: Verb::Stop };
+        self.engine.handle(self.now, Input::Admin(Box::new(command)));
+        self.run();
+        while !self.replies.contains_key(&tag) {
+            if !self.step(0) {
+                self.wake();
+            }
+        }
+        self.replies.remove(&tag).unwrap()
+    }
+
+    fn dirty(&self) -> (u64, u64) {
+        let cache = self.engine.snapshot().write_back.unwrap();
+        (cache.dirty_pages, cache.writeback_pages)
+    }
+
+    fn ok(&mut self, tag: u64) {
+        self.finish();
+        assert_eq!(self.replies.remove(&tag), Some(Ok(())));
+    }
+}
+
+fn fua() -> Flags {
+    Flags { fua: true, ..Flags::NONE }
+}
+
+/// A course of random requests, and everything checked at each step.
+fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 3] {
+    let sectors = 40 * SECTORS + seed % SECTORS;
+    let pages = [8, 16, 48, 96][(seed % 4) as usize];
+    let mut rig = Rig::new(seed, pages, sectors);
+    #[cfg(feature = "mutants")]
+    if let Some(bug) = bug {
+        rig.engine.plant(bug);
+    }
+    #[cfg(not(feature = "mutants"))]
+    assert!(bug.is_none());
+    let mut seen = [0; 3];
+    let mut waited = 0;
+    for _ in 0..300 {
+        let volume = rig.below(2) as usize;
+        match rig.below(16) {
+            0..5 => {
+                let at = rig.below(sectors / SECTORS) * SECTORS;
+                let most = 1 + rig.below(7);
+                let len = (most * SECTORS).min(sectors - at);
+                let flags = if rig.below(8) == 0 { fua() } else { Flags::NONE };
+                rig.ask(volume, RequestOp::Write, at, len, flags);
+            }
+            5 => {
+                let at = rig.below(sectors);
+                let len = 1 + rig.below((sectors - at).min(20));
+                let op = [RequestOp::Write, RequestOp::WriteZeroes][rig.below(2) as usize];
+                rig.ask(volume, op, at, len, Flags::NONE);
+            }
+            6 => {
+                rig.ask(volume, RequestOp::Flush, 0, 0, Flags::NONE);
+                seen[0] += 1;
+            }
+            7 if rig.below(3) == 0 => {
+                let flags = Flags { preflush: true, ..Flags::NONE };
+                let at = rig.below(sectors / SECTORS) * SECTORS;
+                rig.ask(volume, RequestOp::Write, at, SECTORS.min(sectors - at), flags);
+                // Its place among others that overlap is where its flush ends.
+                rig.finish();
+            }
+            8..10 => {
+                let at = rig.below(sectors);
+                let len = 1 + rig.below((sectors - at).min(60));
+                rig.ask(volume, RequestOp::Read, at, len, Flags::NONE);
+                seen[1] += 1;
+            }
+            _ => {
+                for _ in 0..1 + rig.below(6) {
+                    let pick = rig.rng.next_u64() as usize;
+                    rig.step(pick);
+                }
+            }
+        }
+        waited += u64::from(rig.engine.snapshot().write_back.unwrap().requests_waiting > 0);
+        if rig.below(4) == 0 {
+            rig.check_durable();
+        }
+    }
+    seen[2] = waited;
+    rig.finish();
+    rig.check_durable();
+    for volume in 0..2 {
+        assert_eq!(rig.stop(volume), Ok(()));
+        let volume = usize::from(volume);
+        rig.must[volume] =
+            rig.history[volume].iter().map(|it| it.last().map_or(0, |w| w.0)).collect();
+    }
+    rig.check_durable();
+    assert!(rig.engine.write_back.as_ref().unwrap().is_at_rest());
+    assert_eq!(rig.free.len(), 256, "all frames are back");
+    seen
+}
+
+#[test]
+fn every_read_is_right_and_what_was_flushed_is_durable_in_any_order_of_events() {
+    let mut seen = [0; 3];
+    for seed in 0..150 {
+        let course = course(seed, None);
+        seen.iter_mut().zip(course).for_each(|(sum, one)| *sum += one);
+    }
+    assert!(seen.iter().all(|count| *count > 1000), "flushes, reads, waits: {seen:?}");
+}
+
+#[test]
+fn a_write_is_answered_without_a_member_and_read_from_memory() {
+    let mut rig = Rig::new(1, 64, 1024);
+    let write = rig.ask(0, RequestOp::Write, 16, 16, Flags::NONE);
+    assert!(rig.step(0), "the copy");
+    assert_eq!(rig.replies.remove(&write), Some(Ok(())));
+    assert_eq!(rig.dirty(), (2, 0));
+    let read = rig.ask(0, RequestOp::Read, 16, 16, Flags::NONE);
+    assert!(rig.step(0) && rig.jobs.is_empty());
+    assert_eq!(rig.replies.remove(&read), Some(Ok(())));
+    assert_eq!(rig.writes, 0, "no member was asked");
+    assert_eq!(rig.credit, 2 * 16 * SECTOR_BYTES);
+}
+
+#[test]
+fn nothing_is_written_before_its_time_and_all_of_it_then() {
+    let mut rig = Rig::new(1, 64, 1024);
+    let write = rig.ask(0, RequestOp::Write, 16, 16, Flags::NONE);
+    rig.ok(write);
+    while rig.jobs.is_empty() && rig.now < Time(40_000_000_000) {
+        rig.wake();
+    }
+    assert!(rig.now >= Time(30_000_000_000) && rig.now <= Time(35_100_000_000), "{:?}", rig.now);
+    rig.finish();
+    assert_eq!(rig.dirty(), (0, 0));
+    assert_eq!(rig.writes, 1);
+}
+
+#[test]
+fn above_the_background_threshold_pages_are_written_in_long_ascending_runs() {
+    let mut rig = Rig::with(1, 160, 4096, |cache| cache.background_pages = 40);
+    // From the end to the start, page by page.
+    for page in (0..41).rev() {
+        rig.ask(0, RequestOp::Write, page * SECTORS, SECTORS, Flags::NONE);
+        rig.step(0);
+    }
+    let mut at = Vec::new();
+    while !rig.jobs.is_empty() {
+        if let Work::Member(_, MemberOp::Write { at: first, from, .. }, _) = &rig.jobs[0].work {
+            at.push((first.0, from.iter().map(|part| part.len).sum::<u32>()));
+        }
+        rig.step(0);
+    }
+    assert!(at.len() <= 5 && at.is_sorted(), "{at:?}");
+    assert!(at[0] == (0, 10 * 4096), "a buffer of ten pages: {at:?}");
+}
+
+#[test]
+fn a_page_written_to_while_it_is_written_back_is_written_again() {
+    let mut rig = Rig::new(1, 64, 1024);
+    let first = rig.ask(0, RequestOp::Write, 0, 8, Flags::NONE);
+    rig.ok(first);
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    assert!(rig.step(0), "the copy");
+    let second = rig.ask(0, RequestOp::Write, 0, 8, Flags::NONE);
+    let fill = rig.jobs.iter().position(|job| matches!(job.work, Work::Compute(_))).unwrap();
+    rig.step(fill);
+    assert_eq!(rig.replies.remove(&second), Some(Ok(())), "it waits for no member");
+    assert_eq!(rig.dirty(), (1, 1));
+    rig.ok(flush);
+    assert_eq!(rig.dirty(), (1, 0), "the flush did not wait for what came after it");
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    rig.ok(flush);
+    assert_eq!(rig.dirty(), (0, 0));
+    rig.check_durable();
+}
+
+#[test]
+fn a_writer_beyond_the_limit_waits_and_those_behind_it_keep_their_order() {
+    let mut rig = Rig::new(1, 16, 4096);
+    for page in 0..2 {
+        let write = rig.ask(0, RequestOp::Write, page * 64, 64, Flags::NONE);
+        rig.step(0);
+        assert_eq!(rig.replies.remove(&write), Some(Ok(())), "{page}");
+    }
+    let waits = rig.ask(0, RequestOp::Write, 128, 8, Flags::NONE);
+    let read = rig.ask(0, RequestOp::Read, 128, 8, Flags::NONE);
+    assert_eq!(rig.engine.snapshot().write_back.unwrap().requests_waiting, 2);
+    rig.ok(read);
+    assert_eq!(rig.replies.remove(&waits), Some(Ok(())));
+}
+
+#[test]
+fn what_cannot_be_written_stays_dirty_and_flushes_and_writers_are_told() {
+    let mut rig = Rig::new(1, 16, 4096);
+    let write = rig.ask(0, RequestOp::Write, 0, 8, Flags::NONE);
+    rig.ok(write);
+    rig.broken = true;
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    rig.finish();
+    assert_eq!(rig.replies.remove(&flush), Some(Err(ReplyError::Io)));
+    assert_eq!(rig.dirty(), (1, 0));
+    let read = rig.ask(0, RequestOp::Read, 0, 8, Flags::NONE);
+    rig.ok(read);
+    rig.broken = false;
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    rig.ok(flush);
+    assert!(rig.now >= Time(1_000_000_000), "a second later");
+    assert_eq!(rig.dirty(), (0, 0));
+    rig.check_durable();
+}
+
+#[test]
+fn a_stop_writes_everything_or_says_that_it_could_not() {
+    let mut rig = Rig::new(1, 64, 1024);
+    for volume in 0..2 {
+        let write = rig.ask(volume, RequestOp::Write, 0, 80, Flags::NONE);
+        rig.ok(write);
+    }
+    assert_eq!(rig.stop(0), Ok(()));
+    assert_eq!(rig.volatile[0][79].1, rig.history[0][79][0].1);
+    rig.broken = true;
+    assert_eq!(rig.stop(1), Err(ReplyError::Io));
+    assert!(rig.engine.write_back.as_ref().unwrap().is_at_rest());
+    let late = rig.ask(0, RequestOp::Read, 0, 8, Flags::NONE);
+    assert_eq!(rig.replies.remove(&late), Some(Err(ReplyError::Stopping)));
+}
+
+#[test]
+fn a_client_that_leaves_gets_no_answer_and_its_frames_come_back() {
+    let mut rig = Rig::new(1, 64, 1024);
+    rig.ask(0, RequestOp::Write, 0, 16, Flags::NONE);
+    rig.ask(0, RequestOp::Write, 16, 16, fua());
+    rig.ask(0, RequestOp::Read, 64, 16, Flags::NONE);
+    rig.engine.handle(rig.now, Input::ClientGone(CLIENT));
+    rig.asked.clear();
+    rig.run();
+    while rig.step(1) {}
+    assert!(rig.replies.is_empty(), "{:?}", rig.replies);
+    assert_eq!(rig.free.len(), 256);
+    assert_eq!(rig.engine.snapshot().clients, []);
+    // The next of that name is served.
+    let read = rig.ask(0, RequestOp::Read, 0, 32, Flags::NONE);
+    rig.ok(read);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_planted_bug_of_the_cache_is_found() {
+    use crate::mutant::Mutant;
+    for bug in Mutant::WRITE_BACK {
+        let fails = |seed: u64| std::panic::catch_unwind(|| course(seed, Some(bug))).is_err();
+        let found = (0..60).find(|seed| fails(*seed));
+        assert!(found.is_some(), "{bug:?}");
+    }
+}

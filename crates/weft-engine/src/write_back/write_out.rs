@@ -1,0 +1,245 @@
+//! Write-back: which run of pages is next, its way to the volume, and what follows of its end.
+
+use std::ops::Range;
+
+use weft_units::{FRAME_BYTES, Group, Time, VolumeId};
+
+use super::client_op::{page_len, push_copy};
+use super::op::{Op, OpWork, Way, WriteOut, bytes_of, runs_of};
+use super::{Issue, NOBODY, OpId, RETRY, StopStage, WriteBack, part_of};
+use crate::array::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Segment;
+use crate::contract::input::{Attr, ClientRequest, Flags, Origin, RequestOp};
+use crate::contract::token::Tag;
+use crate::mutant::{self, Mutant};
+use crate::page_cache::Flush;
+use crate::volume::Volume;
+
+impl WriteBack {
+    /// Begins writes of pages as long as there are buffers and pages to write, of each volume in
+    /// turn.
+    pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        let count = self.volumes.len();
+        let mut idle = 0;
+        while idle < count && self.memory.has_buffer() {
+            self.take_wakes(out.now);
+            let index = self.first % count;
+            self.first = index + 1;
+            idle += 1;
+            if let Some((pages, sync)) = self.next_run(index, out.now) {
+                self.begin(index, pages, sync, volumes, out);
+                idle = 0;
+            }
+        }
+    }
+
+    /// The next run of a volume, under write-back from now on, and whether somebody waits for it.
+    fn next_run(&mut self, index: usize, now: Time) -> Option<(Range<u64>, bool)> {
+        let pages_max = self.memory.buffer_pages();
+        let wants_room = self.waits_for_room();
+        let cached = &mut self.volumes[index];
+        if cached.failing.as_ref().is_some_and(|(_, at)| *at > now) {
+            return None;
+        }
+        let cursor = cached.cursor;
+        let mut sweep = [cursor..u64::MAX, 0..cursor].into_iter();
+        if !cached.flushes.is_empty() || cached.is_draining() {
+            let run = |within| self.cache.take_marked(cached.inode, within, pages_max);
+            if let Some(run) = sweep.find_map(run) {
+                cached.cursor = run.end;
+                return Some((run, true));
+            }
+        }
+        if cached.flusher_at.is_some_and(|at| at <= now) {
+            match self.cache.flush(now, cached.bdi, pages_max) {
+                Flush::Write(out) => return Some((out.pages, false)),
+                Flush::Sleep { until, .. } => cached.flusher_at = until,
+            }
+        }
+        if !wants_room {
+            return None;
+        }
+        let mut sweep = [cursor..u64::MAX, 0..cursor].into_iter();
+        let run = sweep.find_map(|within| self.cache.take(cached.inode, within, pages_max))?;
+        cached.cursor = run.end;
+        Some((run, true))
+    }
+
+    fn begin(
+        &mut self,
+        index: usize,
+        pages: Range<u64>,
+        sync: bool,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let buffer = self.memory.take_buffer().expect("one is free");
+        self.volumes[index].resident.taken(pages.clone());
+        let write = WriteOut { buffer, sync, parts: Vec::new(), pending: 0, error: None };
+        let volume = VolumeId(index as u16);
+        let id = self.keep(Op { volume, pages, work: OpWork::WriteOut(write) });
+        self.lock_above(id, false, volumes, out);
+        self.flush_those_written(volumes, out);
+    }
+
+    fn write_out(&mut self, id: OpId) -> &mut WriteOut {
+        match &mut self.op_mut(id).work {
+            OpWork::WriteOut(write) => write,
+            _ => unreachable!("the cache writes it"),
+        }
+    }
+
+    /// Copies a run into its buffer, without what was replaced below while the run waited.
+    pub(super) fn copy(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.op(id);
+        let (index, pages) = (op.volume.index(), op.pages.clone());
+        let buffer = self.write_out(id).buffer;
+        let cached = &self.volumes[index];
+        let mut ops = out.ops();
+        for (page, here) in cached.resident.within(&pages) {
+            let len = page_len(page, cached.size);
+            let to = Segment::at(buffer, (page - pages.start) * FRAME_BYTES, len);
+            push_copy(&mut ops, Segment::at(here.frame, 0, len), to);
+        }
+        let parts = runs_of(cached.resident.within(&pages).map(|(page, _)| page));
+        if parts.is_empty() {
+            out.recycle(ops);
+            self.unlock_above(id, volumes, out);
+            self.over(id, volumes, out);
+            return;
+        }
+        self.write_out(id).parts = parts;
+        Self::compute(id, ops, out);
+    }
+
+    /// A run is in its buffer: its pages may be written to again.
+    pub(super) fn copied(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        self.lock_below(id);
+        self.unlock_above(id, volumes, out);
+    }
+
+    /// Asks the volume to write the parts of a run.
+    pub(super) fn ask_parts(&mut self, id: OpId) {
+        let op = self.op(id);
+        let (volume, first) = (op.volume, op.pages.start);
+        let size = self.volumes[volume.index()].size;
+        let write = self.write_out(id);
+        let (parts, buffer, sync) = (write.parts.clone(), write.buffer, write.sync);
+        write.pending = parts.len();
+        for pages in parts {
+            self.tags += 1;
+            let attr = Attr {
+                origin: Origin::Client(NOBODY, Group::ROOT),
+                background: true,
+                ..Attr::default()
+            };
+            let request = ClientRequest {
+                client: NOBODY,
+                tag: Tag(self.tags),
+                volume,
+                op: RequestOp::Write,
+                range: bytes_of(&pages, size),
+                frames: part_of(buffer, pages.start - first, pages.end - pages.start),
+                flags: Flags { sync, ..Flags::NONE },
+                attr,
+            };
+            self.issues.push(Issue::Request(id, request));
+        }
+    }
+
+    /// The volume has answered a part of a run.
+    pub(super) fn part_written(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let write = self.write_out(id);
+        write.pending -= 1;
+        write.error = write.error.take().or(result.err());
+        if write.pending == 0 {
+            self.unlock_below(id);
+            self.over(id, volumes, out);
+        }
+    }
+
+    /// A run is written, or could not be.
+    fn over(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let Op { volume, pages, work } = self.forget(id);
+        let OpWork::WriteOut(write) = work else { unreachable!("the cache writes it") };
+        self.memory.give_back_buffer(write.buffer);
+        let index = volume.index();
+        let cached = &mut self.volumes[index];
+        let count = pages.end - pages.start;
+        self.cache.written(cached.inode, pages.clone());
+        let mut freed = Vec::new();
+        match write.error {
+            None => {
+                cached.resident.written(pages, &mut freed);
+                cached.written += count;
+                cached.failing = None;
+            }
+            Some(error) => {
+                let epoch = cached.resident.oldest_written(pages.clone());
+                let again = cached.resident.not_written(pages, &mut freed);
+                for run in runs_of(again.into_iter()) {
+                    self.cache.dirty(out.now, cached.writer, cached.inode, run);
+                }
+                cached.failing = Some((error.clone(), out.now + RETRY));
+                let concerned = |flush: &mut (OpId, u64)| Some(flush.1) >= epoch;
+                let failed: Vec<_> = cached.flushes.extract_if(.., concerned).collect();
+                for (flush, _) in failed {
+                    self.answer(flush, Err(error.clone()), out);
+                }
+                self.memory.give_back(&mut freed);
+                self.refuse_waiting(index, &error, volumes, out);
+            }
+        }
+        self.memory.give_back(&mut freed);
+        self.flush_those_written(volumes, out);
+        let forgets = mutant::is(out.planted, Mutant::RoomWaiterForgotten);
+        if !(forgets && self.waiting.len() == 1) {
+            self.let_in(volumes, out);
+        }
+    }
+
+    /// Goes on with volumes that are to be stopped: their requests, their pages, themselves.
+    pub(super) fn go_on_stopping(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        for index in 0..self.volumes.len() {
+            let cached = &mut self.volumes[index];
+            let Some((id, stage)) = cached.stopping else { continue };
+            if stage == StopStage::Requests && cached.clients == 0 {
+                cached.stopping = Some((id, StopStage::Pages));
+                // One more time, at once.
+                cached.failing = None;
+                self.cache.mark(cached.inode);
+                self.write_back(volumes, out);
+            }
+            let cached = &mut self.volumes[index];
+            if !cached.is_draining() {
+                continue;
+            }
+            if cached.failing.is_some() {
+                let mut freed = Vec::new();
+                self.cache.discard(cached.inode, 0..u64::MAX);
+                cached.resident.replaced(0..u64::MAX, &mut freed);
+                self.memory.give_back(&mut freed);
+            }
+            let cached = &mut self.volumes[index];
+            if cached.resident.is_empty() {
+                cached.stopping = Some((id, StopStage::Volume));
+                self.ask(id);
+            }
+        }
+    }
+
+    /// Whether a write waits for room.
+    fn waits_for_room(&self) -> bool {
+        self.waiting.iter().any(|id| match &self.op(*id).work {
+            OpWork::Client(op) => op.way == Way::Keep,
+            _ => false,
+        })
+    }
+}
