@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             member: Box::new(member),
             read_only: false,
             knobs: Knobs::default(),
+            write_back: None,
         },
         exports: vec![ExportOptions {
             name: "bare".into(),

@@ -29,7 +29,10 @@ pub(crate) enum Allocation {
     /// Holes of a bare member: those of its file.
     Bare,
     /// No holes are known: everything counts as data.
-    Unknown,
+    Unknown {
+        /// Bytes of a full stripe.
+        full_stripe: u64,
+    },
 }
 
 /// Rows of an array, and where they begin on its members.
@@ -56,13 +59,20 @@ impl Allocation {
         })
     }
 
+    /// The same behind a write-back cache: members do not have yet what that has, so a hole of
+    /// theirs may be data.
+    pub(crate) fn behind_cache(self) -> Self {
+        Self::Unknown { full_stripe: self.full_stripe_bytes() }
+    }
+
     /// Bytes of a full stripe, where one is discarded as a whole.
     pub(crate) fn full_stripe_bytes(&self) -> u64 {
         match self {
             Self::Array(ArrayRows { layout: Layout::Parity(geometry), .. }) => {
                 geometry.chunk().bytes().0 * u64::from(geometry.data_members())
             }
-            Self::Array(_) | Self::Bare | Self::Unknown => 1,
+            Self::Unknown { full_stripe } => *full_stripe,
+            Self::Array(_) | Self::Bare => 1,
         }
     }
 
@@ -105,7 +115,7 @@ impl Allocation {
                     at = until;
                 }
             }
-            Self::Unknown => {}
+            Self::Unknown { .. } => {}
         }
         if told.extents.is_empty() {
             told.push(false, len, 0);
@@ -145,7 +155,7 @@ impl Allocation {
                     true
                 })
             }
-            Self::Array(_) | Self::Bare | Self::Unknown => false,
+            Self::Array(_) | Self::Bare | Self::Unknown { .. } => false,
         }
     }
 }

@@ -211,6 +211,28 @@ pub struct VolumeStatus {
     /// Whom members work for: clients, resync, the array itself.
     #[serde(default)]
     pub shares: Vec<ShareStatus>,
+    /// What the write-back cache has of it, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<WriteBackStatus>,
+}
+
+/// What the write-back cache of a server has of a volume, in bytes; see
+/// [`weft_engine::WriteBackSnapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteBackStatus {
+    /// Most that is dirty or being written, of all volumes of the server: `dirty_bytes`.
+    pub dirty_bytes: u64,
+    /// What is written at once above that: `dirty_background_bytes`.
+    pub dirty_background_bytes: u64,
+    /// Dirty: lost if the server dies now.
+    pub dirty: u64,
+    /// Being written.
+    pub writeback: u64,
+    /// Written since the start.
+    pub written: u64,
+    /// Error of the last write, if that failed: what is dirty stays so and is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What was asked on one behalf and what members moved for it; see

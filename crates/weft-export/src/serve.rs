@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 use weft_engine::assemble::Assembly;
 use weft_engine::knobs::Knobs;
-use weft_engine::{Class, Config, ConfigError, Engine, VolumeSnapshot};
+use weft_engine::{Class, Config, ConfigError, Engine, VolumeSnapshot, WriteBackConfig};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, DeviceError, OpenMember};
@@ -103,6 +103,8 @@ pub enum Source {
         read_only: bool,
         /// Its knobs at the start: those of its queue.
         knobs: Knobs,
+        /// Write-back cache in front of it.
+        write_back: Option<WriteBackConfig>,
     },
     /// Anything that behaves like an engine: for tests and experiments.
     Core {
@@ -441,23 +443,28 @@ struct Made {
 struct Crew {
     core: Box<dyn Core>,
     members: Vec<OpenMember>,
+    /// Those of stripe caches; a write-back cache has more.
     cache_frames: u32,
+    write_back_frames: u32,
     client_frames: u32,
 }
 
 impl Crew {
     fn of_engine(config: Config, members: Vec<OpenMember>) -> Result<Self, ServeError> {
         let Config { cache_frames, client_frames, .. } = config;
+        let write_back_frames = config.write_back_frames();
         let core = Box::new(Engine::new(config, Time(0))?);
-        Ok(Self { core, members, cache_frames, client_frames })
+        Ok(Self { core, members, cache_frames, write_back_frames, client_frames })
     }
 
     fn driver(self, backend: Backend, clients_max: usize) -> Result<Driver, ServeError> {
-        let Self { core, members, cache_frames, client_frames } = self;
+        let Self { core, members, cache_frames, write_back_frames, client_frames } = self;
         let io = |what| move |source| RuntimeError::Io { what, source };
-        let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
+        let all = [1, cache_frames, write_back_frames, client_frames];
+        let frames = all.into_iter().try_fold(0_u32, u32::checked_add);
         let frames =
             frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
+        let first = frames - client_frames;
         let slab = Slab::new(frames).map_err(io("mapping payload memory (mmap)"))?;
         // No member can be added to one that is bare.
         let is_memory = cache_frames == 0 && members.iter().all(OpenMember::is_memory);
@@ -466,7 +473,7 @@ impl Crew {
         } else {
             backend.open_for(&slab, &members)?
         };
-        let pool = Pool::new(1 + cache_frames, client_frames).with_floors(clients_max.max(1));
+        let pool = Pool::new(first, client_frames).with_floors(clients_max.max(1));
         Ok(Driver::new(DriverParts { core, slab, pool, ring, members })?)
     }
 }
@@ -475,7 +482,11 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
     Ok(match source {
         Source::Arrays { config, members } => {
             let arrays = || config.volumes.iter().filter_map(|volume| volume.source.assembly());
-            let (shapes, allocations) = (arrays(), arrays().map(Allocation::of_array).collect());
+            let allocation = |assembly| match config.write_back {
+                Some(_) => Allocation::of_array(assembly).behind_cache(),
+                None => Allocation::of_array(assembly),
+            };
+            let (shapes, allocations) = (arrays(), arrays().map(allocation).collect());
             let shapes = shapes.map(Shape::of_array);
             let discards = |member: &OpenMember| member.info().discards;
             Made {
@@ -486,12 +497,13 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 crews: vec![Crew::of_engine(*config, members)?],
             }
         }
-        Source::Bare { member, read_only, knobs } => {
+        Source::Bare { member, read_only, knobs, write_back } => {
             let read_only = read_only || member.access() == Access::ReadOnly;
             let block = member.info().logical_block;
             let trims = !read_only && member.info().discards;
-            // Requests can be scheduled only where all of them are.
-            let workers = if knobs == Knobs::default() { workers } else { 1 };
+            // Requests can be scheduled, or kept, only where all of them are.
+            let alone = knobs == Knobs::default() && write_back.is_none();
+            let workers = if alone { workers } else { 1 };
             let mut members: Vec<OpenMember> =
                 (1..workers).filter_map(|_| member.share_memory()).collect();
             members.push(*member);
@@ -499,12 +511,16 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             let share = |member: &OpenMember| {
                 let mut config = Config::for_single(member.info().clone(), read_only);
                 config.volumes[0].knobs = knobs;
+                config.write_back = write_back;
                 config.client_frames /= count;
                 config.client_credit.0 /= u64::from(count);
                 config
             };
             Made {
-                allocations: vec![Allocation::Bare],
+                allocations: vec![match write_back {
+                    Some(_) => Allocation::Bare.behind_cache(),
+                    None => Allocation::Bare,
+                }],
                 trims,
                 credit: share(&members[0]).client_credit,
                 shapes: vec![Shape::bare(block)],
@@ -517,9 +533,9 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
         Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
             credit: client_credit,
             shapes: vec![Shape::bare(block)],
-            allocations: vec![Allocation::Unknown],
+            allocations: vec![Allocation::Unknown { full_stripe: 1 }],
             trims: false,
-            crews: vec![Crew { core, members, cache_frames, client_frames }],
+            crews: vec![Crew { core, members, cache_frames, write_back_frames: 0, client_frames }],
         },
     })
 }

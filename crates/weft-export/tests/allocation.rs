@@ -28,7 +28,12 @@ fn sparse_file(dir: &std::path::Path) -> Source {
     file.sync_all().unwrap();
     let spec = MemberSpec::path(&path);
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
-    Source::Bare { member: Box::new(member), read_only: false, knobs: Knobs::default() }
+    Source::Bare {
+        member: Box::new(member),
+        read_only: false,
+        knobs: Knobs::default(),
+        write_back: None,
+    }
 }
 
 #[test]

@@ -205,6 +205,17 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
         let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
     }
     text.push('\n');
+    if let Some(cache) = &volume.write_back {
+        let size = |bytes| size::human(Bytes(bytes));
+        let _ = writeln!(
+            text,
+            "      write-back: {} dirty, {} being written, {} written, at most {}",
+            size(cache.dirty),
+            size(cache.writeback),
+            size(cache.written),
+            size(cache.dirty_bytes)
+        );
+    }
 }
 
 /// Whether a mirror reads a member only when no other can be read, by the member's superblock.
@@ -267,7 +278,7 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_export::control::{ArrayStatus, BitmapStatus};
+    use weft_export::control::{ArrayStatus, BitmapStatus, WriteBackStatus};
 
     fn volume() -> VolumeStatus {
         let member = |slot: u16, dev_number: u32, state: &str| MemberStatus {
@@ -355,6 +366,20 @@ mod tests {
             volume_text(&mut text, &with_bitmap);
             assert!(text.ends_with(&format!("\n{expected}\n\n")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_volume_with_a_write_back_cache_says_what_is_dirty() {
+        let cache = WriteBackStatus {
+            dirty_bytes: 256 << 20,
+            dirty: 12 << 20,
+            writeback: 2 << 20,
+            ..WriteBackStatus::default()
+        };
+        let mut text = String::new();
+        volume_text(&mut text, &VolumeStatus { write_back: Some(cache), ..volume() });
+        let line = "      write-back: 12M dirty, 2M being written, 0B written, at most 256M\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]

@@ -5,16 +5,17 @@ use std::os::fd::OwnedFd;
 use weft_engine::knobs::{Knob, Knobs, TABLE};
 use weft_engine::{
     BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
-    VolumeSnapshot,
+    VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
 use weft_runtime::reactor::Context;
-use weft_units::{MemberIndex, VolumeId};
+use weft_units::{FRAME_BYTES, MemberIndex, VolumeId};
 
 use super::Step;
 use crate::control::{
-    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, QueueKnobs, Response, WrongMember,
+    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, QueueKnobs, Response,
+    WriteBackStatus, WrongMember,
 };
 
 /// Sends a step's command to the engine; returns its verb and the step that waits for the answer.
@@ -258,6 +259,18 @@ pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
 }
 
 /// Counters of the write-intent bitmap.
+pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBackStatus {
+    let volume = &cache.volumes[place];
+    WriteBackStatus {
+        dirty_bytes: cache.limit_pages * FRAME_BYTES,
+        dirty_background_bytes: cache.background_pages * FRAME_BYTES,
+        dirty: volume.dirty_pages * FRAME_BYTES,
+        writeback: volume.writeback_pages * FRAME_BYTES,
+        written: volume.written_pages * FRAME_BYTES,
+        error: volume.failing.as_ref().map(ToString::to_string),
+    }
+}
+
 pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
     let BitmapSnapshot { chunk, chunks, dirty, pages, pages_dirty, events_cleared } = *bitmap;
     BitmapStatus { chunk: chunk.0, chunks, dirty, pages, pages_dirty, events_cleared }

@@ -36,7 +36,7 @@ use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{
     bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, start, sync_action, sync_word,
-    what_runs,
+    what_runs, write_back_of,
 };
 use members::status_of;
 use shares::shares_of;
@@ -300,7 +300,9 @@ impl ControlPort {
         };
         let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.shapes);
         volumes
-            .map(|((volume, name), shape)| VolumeStatus {
+            .zip(0..)
+            .map(|(((volume, name), shape), place)| VolumeStatus {
+                write_back: snapshot.write_back.as_ref().map(|it| write_back_of(it, place)),
                 name: name.clone(),
                 array_state: volume.array_state.to_owned(),
                 level: shape.level.clone(),

@@ -152,7 +152,12 @@ impl Drop for Server {
 
 /// One member of memory, as it is.
 pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
-    move |_| Source::Bare { member: Box::new(ram(size)), read_only: false, knobs: Knobs::default() }
+    move |_| Source::Bare {
+        member: Box::new(ram(size)),
+        read_only: false,
+        knobs: Knobs::default(),
+        write_back: None,
+    }
 }
 
 pub fn ram(size: &str) -> OpenMember {

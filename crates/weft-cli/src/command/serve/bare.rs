@@ -65,6 +65,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
             member: Box::new(member),
             read_only: arguments.assembly.read_only,
             knobs,
+            write_back: arguments.write_back(),
         },
         stopped: "all finished and flushed",
     })

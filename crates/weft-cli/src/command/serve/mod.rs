@@ -18,18 +18,20 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weft_engine::Class;
 use weft_engine::knobs::{Knob, Knobs};
+use weft_engine::{Class, WriteBackConfig};
 use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve};
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
+use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set, split};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
+use crate::size;
 use crate::target::directory_for_sockets;
 use crate::terminal::complain;
 use crate::volume::{Opening, Volume, is_name, short_name};
@@ -91,6 +93,11 @@ pub(crate) struct Serve {
     /// Go through the page cache even where O_DIRECT works
     #[arg(long)]
     buffered: bool,
+    /// Keep so much of what clients write in memory and write it later, in order. A crash or
+    /// kill -9 of this process then loses what a client has not flushed, and nothing else. Clients
+    /// wait when so much is dirty; from half of it on, or after 30 s, it is written
+    #[arg(long, value_name = "SIZE", value_parser = write_back_size)]
+    write_back: Option<Bytes>,
     #[command(flatten)]
     overlay: Overlay,
     /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and
@@ -129,6 +136,27 @@ pub(crate) struct Serve {
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }
+
+impl Serve {
+    /// The write-back cache that was asked for.
+    fn write_back(&self) -> Option<WriteBackConfig> {
+        self.write_back.map(WriteBackConfig::of)
+    }
+}
+
+/// A size for `--write-back`.
+fn write_back_size(text: &str) -> Result<Bytes, String> {
+    let size = size::with_unit(text)?;
+    if (WRITE_BACK_MIN..=WRITE_BACK_MAX).contains(&size) {
+        return Ok(size);
+    }
+    Err(format!("found {text}, expected 1M to 1T"))
+}
+
+/// Less gives no room for a request of usual length and the next.
+const WRITE_BACK_MIN: Bytes = Bytes::mib(1);
+/// The memory of a server has fewer than 2^32 frames.
+const WRITE_BACK_MAX: Bytes = Bytes::mib(1 << 20);
 
 /// How members are reached.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -217,11 +245,13 @@ fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         );
     }
     let read_only = volume.assembly.read_only;
+    let mut config = volume.config(knobs);
+    config.write_back = arguments.write_back();
     Ok(Plan {
         name,
         read_only,
         description: title(&volume.assembly),
-        source: Source::Arrays { config: Box::new(volume.config(knobs)), members: volume.members },
+        source: Source::Arrays { config: Box::new(config), members: volume.members },
         stopped: "all finished, flushed and marked",
     })
 }
@@ -240,8 +270,16 @@ fn serve_plan(
     let running: Arc<Mutex<Option<Running>>> = Arc::default();
     let exec = arguments.exec.clone();
     let (slot, ending) = (Arc::clone(&running), stop);
+    let write_back = arguments.write_back;
     let on_ready = move |ready: &Ready| {
         tracing::info!("members are reached through {}", ready.backend);
+        if let Some(size) = write_back {
+            tracing::warn!(
+                "write-back: up to {} of what clients write stay in memory; a crash or kill -9 \
+                 loses what was not flushed",
+                size::human(size)
+            );
+        }
         notify("READY=1");
         match exec {
             None => announce(ready),
