@@ -46,11 +46,20 @@ pub struct DeviceTraits {
     pub write_cache: bool,
     /// Whether it is a disk that turns, for which nearby requests are cheap.
     pub rotational: bool,
+    /// Whether it has a flush or a FUA write beside other commands. SATA's flush is no NCQ command:
+    /// while the drive has one it has nothing else, and it gets one only when it has nothing.
+    pub flush_queueable: bool,
 }
 
 impl Default for DeviceTraits {
     fn default() -> Self {
-        Self { depth: None, host_queue: false, write_cache: true, rotational: false }
+        Self {
+            depth: None,
+            host_queue: false,
+            write_cache: true,
+            rotational: false,
+            flush_queueable: true,
+        }
     }
 }
 

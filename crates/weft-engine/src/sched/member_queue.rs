@@ -19,7 +19,10 @@
 //!
 //! Flushes, superblocks and FUA writes to a member with a write cache pass the scheduler by, as in
 //! the kernel, and take nothing with them: the sender has waited for whatever they cover. A member
-//! without a write cache has nothing to flush: such a flush takes no room at it.
+//! without a write cache has nothing to flush: such a flush takes no room at it. Where a flush is no
+//! queued command (SATA, [`DeviceTraits::flush_queueable`]) it is at the member alone, and requests
+//! gather in the scheduler meanwhile. (libata defers them, and a scheduler is not asked while
+//! a request is deferred. The one request more that the kernel has taken from it by then stays here.)
 //!
 //! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it,
 //! until 3 ms had passed, until its member had ended a command, or until whoever brought it was
@@ -98,6 +101,8 @@ pub(crate) struct MemberQueue<T> {
     depth: u32,
     /// Commands at the member.
     in_flight: u32,
+    /// The member has a flush, and takes nothing beside it.
+    flushing: bool,
     tokens: Tokens,
     scheduler: Scheduler,
     /// End of the plug.
@@ -181,6 +186,7 @@ impl<T> MemberQueue<T> {
             },
             depth: u32::MAX,
             in_flight: 0,
+            flushing: false,
             tokens: Tokens::default(),
             scheduler: Scheduler::default(),
             plugged: None,
@@ -210,6 +216,7 @@ impl<T> MemberQueue<T> {
         self.settings = settings;
         self.last = [Last::NONE; 2];
         self.in_flight = in_flight;
+        self.flushing &= in_flight > 0;
         self.tokens = Tokens::default();
         self.plugged = None;
         let rotational = settings.rotational.unwrap_or(self.found.rotational);
@@ -259,7 +266,7 @@ impl<T> MemberQueue<T> {
             (SchedulerKind::MqDeadline, depth) if depth > 0 => depth,
             _ => u32::MAX,
         };
-        self.passes = none && self.depth == u32::MAX;
+        self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
     }
 
     /// A request that merging makes no larger than the queue allows, whatever else allows.
@@ -402,11 +409,13 @@ impl<T> MemberQueue<T> {
             return None;
         }
         self.plugged = None;
-        if self.in_flight >= self.depth {
+        if !self.has_room() {
+            self.scheduler.on_full_member(now);
             return None;
         }
         self.give_tokens(now);
         let command = if let Some(place) = self.direct.pop_front() {
+            self.flushing = !self.device.flush_queueable;
             self.command(&[u64::from(place)], None, true)
         } else {
             let next = self.scheduler.dispatch(now)?;
@@ -417,6 +426,14 @@ impl<T> MemberQueue<T> {
         self.in_flight += 1;
         assert!(self.in_flight <= self.depth, "a member gets no more than its depth");
         Some(command)
+    }
+
+    /// Whether the member takes a command. What passes the scheduler by is a flush or ends with
+    /// one: where that is no queued command it waits until the member has nothing, and what comes
+    /// from the scheduler waits for it.
+    fn has_room(&self) -> bool {
+        let alone = !self.direct.is_empty() && !self.device.flush_queueable;
+        !self.flushing && self.in_flight < if alone { 1 } else { self.depth }
     }
 
     fn command(
@@ -459,6 +476,7 @@ impl<T> MemberQueue<T> {
         self.plugged = None;
         assert!(self.in_flight > 0, "a command ends once");
         self.in_flight -= 1;
+        self.flushing &= self.in_flight > 0;
         if let Some(receipt) = scheduled {
             let sent = &mut self.tokens.sent[usize::from(write)];
             assert!(*sent > 0, "a request of a scheduler holds a token");
@@ -472,7 +490,7 @@ impl<T> MemberQueue<T> {
         if self.plugged.is_some() {
             return self.plugged;
         }
-        self.scheduler.next_wake(now).filter(|_| self.in_flight < self.depth)
+        self.scheduler.next_wake(now).filter(|_| self.has_room())
     }
 
     /// Reasons of the decisions of `bfq`, where that is the scheduler.

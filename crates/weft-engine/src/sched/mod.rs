@@ -127,6 +127,14 @@ impl Scheduler {
         }
     }
 
+    /// The member takes nothing now, whatever there is.
+    fn on_full_member(&mut self, now: Time) {
+        match self {
+            Self::Bfq(queues) => queues.on_full_member(now),
+            Self::None(_) | Self::MqDeadline(_) => {}
+        }
+    }
+
     /// When there may be something to dispatch though no request is completed.
     fn next_wake(&self, now: Time) -> Option<Time> {
         match self {

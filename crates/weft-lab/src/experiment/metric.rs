@@ -52,6 +52,13 @@ pub enum Metric {
     /// Share of the time in which `bfq` keeps a member for a queue that has no request, and others
     /// have some.
     Plugged,
+    /// Share of the time in which `bfq` keeps a member for a queue without a request because weights
+    /// or classes differ, whether others have requests or not.
+    KeptForWeight,
+    /// The same, because nobody else asks.
+    KeptAlone,
+    /// Requests that go to a member while it is kept for another queue, a second.
+    Injected,
     /// Queues of `bfq` that were merged, a second.
     QueueMerges,
     /// How far the client that is worst off is from the share that its weight gives it.
@@ -60,7 +67,7 @@ pub enum Metric {
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 23] = [
+const TABLE: [(Metric, &str, &str, bool); 26] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -82,6 +89,9 @@ const TABLE: [(Metric, &str, &str, bool); 23] = [
     (Metric::EngineBusy, "engine_busy", "%", false),
     (Metric::AtDisk, "at_disk", "1", true),
     (Metric::Plugged, "plugged", "%", false),
+    (Metric::KeptForWeight, "kept_for_weight", "%", false),
+    (Metric::KeptAlone, "kept_alone", "%", false),
+    (Metric::Injected, "injected", "1/s", true),
     (Metric::QueueMerges, "queue_merges", "1/s", false),
     (Metric::ShareError, "share_error", "%", false),
 ];
@@ -120,6 +130,9 @@ impl Metric {
                 | Self::PrereadWaitP999
                 | Self::PrereadWaitMax
                 | Self::Plugged
+                | Self::KeptForWeight
+                | Self::KeptAlone
+                | Self::Injected
                 | Self::QueueMerges
                 | Self::ShareError
         )

@@ -1,7 +1,7 @@
 //! Sensitivity of a magnitude to what is assumed.
 //!
 //! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table
-//! of CPU costs, or other lines of the drive's model. Rows with a magnitude are run under each of
+//! of CPU costs, other lines of the drive's model, knobs, or the time of dbench's operations. Rows with a magnitude are run under each of
 //! them and as committed; the smallest and the largest gain are the row's range. What was found is
 //! written into the text, and is printed beside the figure.
 
@@ -25,6 +25,12 @@ pub struct Circumstance {
     /// Lines of the drive's model.
     #[serde(default)]
     drive: String,
+    /// Knobs of every column, under its own.
+    #[serde(default)]
+    knobs: Vec<String>,
+    /// Time of dbench's operations, where they take any.
+    #[serde(default)]
+    operation_percent: Option<u32>,
 }
 
 /// Gain of a row under each circumstance of the experiment.
@@ -88,6 +94,10 @@ impl Experiment {
             })?;
         }
         under.drive.push_str(&other.drive);
+        under.text.machine.knobs.extend(other.knobs.iter().cloned());
+        if let Some(percent) = other.operation_percent {
+            under.text.case.iter_mut().for_each(|case| case.load.take_operations(percent));
+        }
         Ok(under)
     }
 }

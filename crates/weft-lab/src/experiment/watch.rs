@@ -7,7 +7,7 @@
 //! Source   experiments.md §4 (5)
 
 use weft_engine::StripeWaits;
-use weft_engine::sched::bfq::BfqStats;
+use weft_engine::sched::bfq::{BfqStats, IdleReason};
 use weft_sim::machine::{History, Machine, Ran, Traffic};
 use weft_units::{Span, Time};
 
@@ -74,26 +74,34 @@ impl Inside {
     }
 
     /// How long stripes waited that had to be preread, and how many commands the drives had.
-    pub(super) fn metrics(&self) -> [(Metric, f64); 5] {
+    pub(super) fn metrics(&self) -> [(Metric, f64); 8] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];
         let millis = |span: Span| span.0 as f64 / 1e6;
         let all = self.history.as_ref().and_then(|history| history.joined(1).pop());
         let at_disk = all.map_or(0.0, |all| all.mean(all.at_disks));
+        let kept = |reason| self.part_of_time(|stats| stats.plugged[reason as usize]);
+        let seconds = self.time.0.max(1) as f64 / 1e9;
         [
             (Metric::PrereadWaitP999, millis(p999)),
             (Metric::PrereadWaitMax, millis(most)),
             (Metric::AtDisk, at_disk),
-            (Metric::Plugged, self.plugged()),
+            (Metric::Plugged, self.part_of_time(|stats| stats.withheld)),
+            (Metric::KeptForWeight, kept(IdleReason::Asymmetric)),
+            (Metric::KeptAlone, kept(IdleReason::Alone)),
+            (
+                Metric::Injected,
+                self.bfq.iter().map(|stats| stats.injected).sum::<u64>() as f64 / seconds,
+            ),
             (Metric::QueueMerges, self.queue_merges()),
         ]
     }
 }
 
 impl Inside {
-    /// Part of the time in which requests are kept from members, in percent: the mean of members.
-    fn plugged(&self) -> f64 {
-        let kept: u64 = self.bfq.iter().map(|stats| stats.withheld.0).sum();
+    /// Part of the time that something took of the `bfq` of members, in percent: their mean.
+    fn part_of_time(&self, of: impl Fn(&BfqStats) -> Span) -> f64 {
+        let kept: u64 = self.bfq.iter().map(|stats| of(stats).0).sum();
         let time = self.time.0.max(1) as f64 * self.bfq.len().max(1) as f64;
         kept as f64 / time * 100.0
     }

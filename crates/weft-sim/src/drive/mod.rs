@@ -156,6 +156,16 @@ impl Drive {
         }
     }
 
+    /// Whether it takes a flush or a FUA write while it has other commands, and others while it has
+    /// such a one. Where it does not, the host keeps them apart.
+    #[must_use]
+    pub fn flush_queueable(&self) -> bool {
+        match self {
+            Self::Ssd(ssd) => ssd.flush_queueable(),
+            Self::Hdd(_) | Self::Null(_) => true,
+        }
+    }
+
     /// Whether it has an arm: what schedulers ask before they order by place.
     #[must_use]
     pub fn rotational(&self) -> bool {

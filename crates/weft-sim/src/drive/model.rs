@@ -312,6 +312,7 @@ fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
         flush: fields.micros("flush_us", 0.0..=1e6)?,
         flush_clean: fields.micros("flush_clean_us", 0.0..=1e6)?,
         flush_coalesces: fields.flag("flush_coalesces")?,
+        flush_queueable: fields.flag("flush_queueable")?,
         is_steady: fields.word("precondition", &["fresh", "steady"])? == "steady",
         steady: OnceLock::new(),
     })

@@ -52,7 +52,8 @@ pub(super) struct Member {
 pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
     let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
-    DeviceTraits { depth, host_queue: false, write_cache, rotational }
+    let flush_queueable = drive.flush_queueable();
+    DeviceTraits { depth, host_queue: false, write_cache, rotational, flush_queueable }
 }
 
 impl Member {

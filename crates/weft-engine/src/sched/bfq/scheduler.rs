@@ -186,10 +186,17 @@ impl Bfq {
         let next = self.next(now);
         if next.is_none() && self.queued > 0 {
             self.withheld_since.get_or_insert(now);
-        } else if let Some(since) = self.withheld_since.take() {
-            self.stats.withheld.0 += now.since(since).0;
+        } else {
+            self.on_full_member(now);
         }
         next
+    }
+
+    /// The member takes nothing now: requests that wait are not withheld from it.
+    pub(crate) fn on_full_member(&mut self, now: Time) {
+        if let Some(since) = self.withheld_since.take() {
+            self.stats.withheld.0 += now.since(since).0;
+        }
     }
 
     fn next(&mut self, now: Time) -> Option<Dispatched> {

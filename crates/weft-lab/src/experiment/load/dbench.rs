@@ -31,7 +31,17 @@ pub struct Dbench {
     /// Whether the journal lies among the files.
     #[serde(default)]
     journal_near: bool,
+    /// Time of operations, in percent of what patch 004's table has.
+    #[serde(default)]
+    operation_percent: u32,
     pub(super) seconds: Amount,
+}
+
+impl Dbench {
+    /// The same with another time of operations.
+    pub(super) fn take_operations(&mut self, percent: u32) {
+        self.operation_percent = percent;
+    }
 }
 
 impl Measure for Dbench {
@@ -52,6 +62,9 @@ impl Measure for Dbench {
             Metric::EngineBusy,
             Metric::AtDisk,
             Metric::Plugged,
+            Metric::KeptForWeight,
+            Metric::KeptAlone,
+            Metric::Injected,
             Metric::QueueMerges,
         ]
     }
@@ -65,6 +78,7 @@ impl Measure for Dbench {
             Bound::of("load.clients", self.clients.into(), 1, 256),
             Bound::of("load.log_buffers", self.log_buffers.into(), 0, 256),
             Bound::of("load.journal_level", self.journal_level.into(), 0, 7),
+            Bound::of("load.operation_percent", self.operation_percent.into(), 0, 1000),
         ];
         bounds.extend(Bound::amounts("load.seconds", self.seconds, SECONDS_MAX));
         bounds
@@ -87,7 +101,8 @@ impl Measure for Dbench {
         let fs = mount.on(&mut machine, testbed.pool);
         let (warm_up, seed) = (warm_up(time), testbed.parts.seed);
         let settings = Settings::new(self.clients, longest(time));
-        let settings = Settings { warm_up, seed, sync_open: self.sync_open, ..settings };
+        let Self { sync_open, operation_percent, .. } = *self;
+        let settings = Settings { warm_up, seed, sync_open, operation_percent, ..settings };
         let run = settings.start(&mut machine, &fs);
         let mut series = Series::default();
         let steady = series.watch_steady(&mut machine, time, |m| run.table(m).bytes);

@@ -199,6 +199,13 @@ impl Load {
         self.each().parts(size)
     }
 
+    /// Other times of operations, in percent, where they take any.
+    pub(super) fn take_operations(&mut self, percent: u32) {
+        if let Self::Dbench(load) = self {
+            load.take_operations(percent);
+        }
+    }
+
     /// How much all its parts do.
     pub(super) fn work(&self, size: Size) -> f64 {
         self.each().amount().at(size) as f64 * self.parts(size) as f64

@@ -71,6 +71,8 @@ pub(super) struct SsdParameters {
     /// What a flush takes when nothing was written since the last.
     pub(super) flush_clean: Span,
     pub(super) flush_coalesces: bool,
+    /// The host may send it with other commands.
+    pub(super) flush_queueable: bool,
     /// Everything was written over twice before the start.
     pub(super) is_steady: bool,
     /// The map after that, made once for all drives of a model.
@@ -189,6 +191,10 @@ impl Ssd {
 
     pub(super) fn volatile_cache(&self) -> bool {
         self.parameters.volatile_cache
+    }
+
+    pub(super) fn flush_queueable(&self) -> bool {
+        self.parameters.flush_queueable
     }
 
     pub(super) fn capacity(&self) -> Sectors {

@@ -35,6 +35,9 @@ pub struct Settings {
     pub measured: Span,
     /// A user's load; `None` for [`Synthetic`].
     pub load: Option<Rc<Load>>,
+    /// Time of operations beside costs and waits, in percent of what a published table has; 0 for
+    /// none.
+    pub operation_percent: u32,
     /// For what is drawn.
     pub seed: u64,
 }
@@ -53,7 +56,8 @@ impl Settings {
     #[must_use]
     pub fn new(clients: u32, measured: Span) -> Self {
         let warm_up = Span(measured.0 / 5);
-        Self { clients, sync_open: false, warm_up, measured, load: None, seed: 0 }
+        let (load, operation_percent) = (None, 0);
+        Self { clients, sync_open: false, warm_up, measured, load, operation_percent, seed: 0 }
     }
 
     /// Starts the clients on a file system.
@@ -71,7 +75,8 @@ impl Settings {
             };
             let measured = (begins, ends);
             machine.add_with(|pid| {
-                Box::new(Client::new(pid, fs.clone(), source, self.sync_open, measured))
+                let client = Client::new(pid, fs.clone(), source, self.sync_open, measured);
+                Box::new(Client { operation_percent: self.operation_percent, ..client })
             })
         };
         Run { clients: (0..self.clients).map(add).collect(), measured: self.measured, until: ends }
@@ -157,6 +162,7 @@ pub struct Client {
     fs: Ext4,
     source: Source,
     sync_open: bool,
+    operation_percent: u32,
     /// From when to when operations count.
     measured: (Time, Time),
     writer: Option<WriterId>,
@@ -205,6 +211,7 @@ impl Client {
             fs,
             source,
             sync_open,
+            operation_percent: 0,
             measured,
             writer: None,
             directories: BTreeMap::new(),
@@ -302,7 +309,8 @@ impl Client {
         self.op = Some((op, now));
         let costs = host.costs();
         let calls = (op.kind().calls() - 1) * costs.syscall;
-        let cost = Span(calls + costs.of_call(op.bytes()).0);
+        let own = op.kind().measured().0 * u64::from(self.operation_percent) / 100;
+        let cost = Span(calls + costs.of_call(op.bytes()).0 + own);
         self.thread.work(host, cost);
         self.state = State::Act;
         true
