@@ -45,6 +45,8 @@ pub enum Metric {
     MemberRequest,
     /// Commits of the journal per second.
     Commits,
+    /// Dbench's `Flush`es for each commit of the journal.
+    SyncsPerCommit,
     /// Share of the time in which the engine's thread works.
     EngineBusy,
     /// Commands that the members' drives have, in the mean of the time.
@@ -55,6 +57,8 @@ pub enum Metric {
     /// Share of the time in which `bfq` keeps a member for a queue without a request because weights
     /// or classes differ, whether others have requests or not.
     KeptForWeight,
+    /// The same, because the queue's weight is raised.
+    KeptForRaised,
     /// The same, because nobody else asks.
     KeptAlone,
     /// Requests that go to a member while it is kept for another queue, a second.
@@ -67,7 +71,7 @@ pub enum Metric {
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 26] = [
+const TABLE: [(Metric, &str, &str, bool); 28] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -86,10 +90,12 @@ const TABLE: [(Metric, &str, &str, bool); 26] = [
     (Metric::MemberKibPerWrite, "member_kib_per_write", "KiB", false),
     (Metric::MemberRequest, "member_request", "KiB", true),
     (Metric::Commits, "commits", "1/s", true),
+    (Metric::SyncsPerCommit, "syncs_per_commit", "1", true),
     (Metric::EngineBusy, "engine_busy", "%", false),
     (Metric::AtDisk, "at_disk", "1", true),
     (Metric::Plugged, "plugged", "%", false),
     (Metric::KeptForWeight, "kept_for_weight", "%", false),
+    (Metric::KeptForRaised, "kept_for_raised", "%", false),
     (Metric::KeptAlone, "kept_alone", "%", false),
     (Metric::Injected, "injected", "1/s", true),
     (Metric::QueueMerges, "queue_merges", "1/s", false),
@@ -124,6 +130,7 @@ impl Metric {
         matches!(
             self,
             Self::FlushAverage
+                | Self::SyncsPerCommit
                 | Self::FlushRounds
                 | Self::FlushesChecked
                 | Self::Prereads
@@ -131,6 +138,7 @@ impl Metric {
                 | Self::PrereadWaitMax
                 | Self::Plugged
                 | Self::KeptForWeight
+                | Self::KeptForRaised
                 | Self::KeptAlone
                 | Self::Injected
                 | Self::QueueMerges

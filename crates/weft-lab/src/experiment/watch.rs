@@ -74,7 +74,7 @@ impl Inside {
     }
 
     /// How long stripes waited that had to be preread, and how many commands the drives had.
-    pub(super) fn metrics(&self) -> [(Metric, f64); 8] {
+    pub(super) fn metrics(&self) -> [(Metric, f64); 9] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];
         let millis = |span: Span| span.0 as f64 / 1e6;
@@ -88,6 +88,7 @@ impl Inside {
             (Metric::AtDisk, at_disk),
             (Metric::Plugged, self.part_of_time(|stats| stats.withheld)),
             (Metric::KeptForWeight, kept(IdleReason::Asymmetric)),
+            (Metric::KeptForRaised, kept(IdleReason::Raised)),
             (Metric::KeptAlone, kept(IdleReason::Alone)),
             (
                 Metric::Injected,

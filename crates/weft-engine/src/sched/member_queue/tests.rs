@@ -38,7 +38,11 @@ struct Bench {
 
 impl Bench {
     fn new(settings: QueueSettings) -> Self {
-        let mut queue = MemberQueue::new(DeviceTraits::default());
+        Self::on(DeviceTraits::default(), settings)
+    }
+
+    fn on(device: DeviceTraits, settings: QueueSettings) -> Self {
+        let mut queue = MemberQueue::new(device);
         queue.configure(settings, 0);
         let (sent, at_member) = (Vec::new(), Vec::new());
         Self { queue, now: Time(0), turn: 1, asked: 0, sent, at_member }
@@ -283,6 +287,54 @@ fn flushes_superblocks_and_fua_pass_the_scheduler_by() {
     bench.end_turn(true);
     bench.drain();
     assert_eq!(bench.places(), [800, 400, 8, u64::MAX, 80]);
+}
+
+/// A SATA drive: flushes are no NCQ commands.
+const SATA: DeviceTraits =
+    DeviceTraits { depth: Some(32), write_cache: true, rotational: false, flush_queueable: false };
+
+#[test]
+fn a_flush_that_is_no_queued_command_is_at_the_member_alone() {
+    for scheduler in SchedulerKind::ALL {
+        for (device, rounds) in
+            [(SATA, vec![2, 1, 1, 2]), (DeviceTraits { flush_queueable: true, ..SATA }, vec![6])]
+        {
+            let mut bench = Bench::on(device, settings(scheduler, 0));
+            bench.write(800);
+            bench.write(1600);
+            bench.end_turn(true);
+            let part = Segment { frame: Frame(1), offset: 0, len: 4096 };
+            let from = Segments::from_slice(&[part]);
+            bench.stage(MemberOp::Flush);
+            bench.stage(MemberOp::Write { at: Sectors(400), from, fua: true });
+            bench.write(2400);
+            bench.write(3200);
+            bench.end_turn(true);
+            let mut found = Vec::new();
+            while !bench.at_member.is_empty() {
+                let sent = bench.at_member.len();
+                assert!(bench.queue.next_wake(bench.now).is_none(), "nobody is asked in vain");
+                found.push(sent);
+                (0..sent).for_each(|_| bench.end_one());
+            }
+            assert_eq!(found, rounds, "{scheduler:?} {device:?}");
+        }
+    }
+}
+
+#[test]
+fn requests_that_wait_for_a_flush_alone_are_not_withheld_by_bfq() {
+    let knobs = BfqKnobs { low_latency: false, ..BfqKnobs::default() };
+    let bfq = QueueSettings { bfq: knobs, ..settings(SchedulerKind::Bfq, 0) };
+    let mut bench = Bench::on(SATA, bfq);
+    bench.stage(MemberOp::Flush);
+    bench.write(800);
+    bench.end_turn(true);
+    assert_eq!((bench.at_member.len(), bench.in_scheduler()), (1, 1));
+    bench.now = Time(5_000_000);
+    bench.drain();
+    assert_eq!(bench.places(), [u64::MAX, 800]);
+    assert_eq!(bench.queue.bfq_stats().map(|stats| stats.withheld), Some(Span::ZERO));
 }
 
 #[test]
@@ -587,6 +639,8 @@ enum Planted {
     Nothing,
     /// The queue is not told that the member has ended a command.
     EndNotTold,
+    /// A flush that is no queued command is sent with others.
+    FlushNotAlone,
     /// A request that was taken out is not put back.
     NotPutBack,
     /// The sender flushes while its writes wait or are at the member.
@@ -605,7 +659,13 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888);
         (random >> 33) % bound
     };
-    let (mut bench, mut depth) = (Bench::new(settings(MQ, 3)), 3);
+    let alone = seed.is_multiple_of(2);
+    let device = DeviceTraits {
+        depth: None,
+        flush_queueable: !alone || planted == Planted::FlushNotAlone,
+        ..SATA
+    };
+    let (mut bench, mut depth) = (Bench::on(device, settings(MQ, 3)), 3);
     for step in 0..400 {
         bench.now = Time(step * 1_000_000);
         for _ in 0..below(6) {
@@ -617,6 +677,10 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
         bench.end_turn(below(2) == 0);
         if bench.at_member.len() as u32 > depth {
             return Err(format!("{} at the member, depth {depth}", bench.at_member.len()));
+        }
+        let is_flush = |(write, of): &(bool, Option<Receipt>)| *write && of.is_none();
+        if alone && bench.at_member.iter().any(is_flush) && bench.at_member.len() > 1 {
+            return Err("a flush is at the member with others".into());
         }
         for _ in 0..below(6) {
             if bench.at_member.is_empty() {
@@ -666,7 +730,7 @@ fn nothing_is_lost_sent_twice_or_beyond_the_depth_and_planted_faults_are_found()
         (requests, commands) = (requests + sent.0, commands + sent.1);
     }
     assert!(requests > 20_000 && commands * 100 < requests * 95, "{requests} in {commands}");
-    for planted in [Planted::EndNotTold, Planted::NotPutBack] {
+    for planted in [Planted::EndNotTold, Planted::FlushNotAlone, Planted::NotPutBack] {
         let found = (1..=50).filter(|seed| at_random(*seed, planted).is_err()).count();
         assert!(found >= 10, "{planted:?} was found {found} times in 50");
     }

@@ -59,10 +59,12 @@ impl Measure for Dbench {
             Metric::PrereadWaitMax,
             Metric::MemberRequest,
             Metric::Commits,
+            Metric::SyncsPerCommit,
             Metric::EngineBusy,
             Metric::AtDisk,
             Metric::Plugged,
             Metric::KeptForWeight,
+            Metric::KeptForRaised,
             Metric::KeptAlone,
             Metric::Injected,
             Metric::QueueMerges,
@@ -110,6 +112,8 @@ impl Measure for Dbench {
         let (flush, write) = (table.row(OperationKind::Flush), table.row(OperationKind::WriteX));
         // From the beginning, like the journal's own count.
         let all = steady.seconds() + warm_up.0 as f64 / 1e9;
+        let commits = fs.commits().transactions as f64 / all;
+        let syncs = flush.count as f64 / steady.seconds();
         let values = [
             (Metric::Throughput, steady.throughput()),
             (Metric::FlushAverage, flush.mean_ms()),
@@ -120,7 +124,8 @@ impl Measure for Dbench {
             (Metric::FlushesChecked, flushes_checked(&machine)),
             (Metric::Prereads, steady.done.prereads()),
             (Metric::MemberRequest, steady.done.member_request()),
-            (Metric::Commits, fs.commits().transactions as f64 / all),
+            (Metric::Commits, commits),
+            (Metric::SyncsPerCommit, if commits > 0.0 { syncs / commits } else { 0.0 }),
             (Metric::EngineBusy, steady.engine_busy()),
         ];
         Part::of_steady(&machine, &values, &steady, series)
