@@ -373,6 +373,19 @@ fn a_commit_is_a_descriptor_blocks_in_a_row_and_a_commit_block() {
 }
 
 #[test]
+fn operations_take_what_a_published_table_has_for_them_if_that_is_wanted() {
+    for (percent, read, rename) in [(0, 0.0, 0.0), (100, 0.004, 0.051), (200, 0.008, 0.102)] {
+        let settings = Settings { operation_percent: percent, ..settings(2, 1) };
+        let bench = Bench::new("ssd-sata-2012-mlc", Costs::ZERO, &settings);
+        let mean = |kind| bench.table().row(kind).mean_ms();
+        assert!(bench.table().row(OperationKind::Flush).count > 50);
+        let found = [OperationKind::ReadX, OperationKind::Rename].map(mean);
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-6;
+        assert!(near(found[0], read) && near(found[1], rename), "{found:?}");
+    }
+}
+
+#[test]
 fn those_who_wait_share_a_commit() {
     let model = "ssd-sata-2020-slowflush";
     let text = WRITES.replace("Close", "Flush 1 NT_STATUS_OK\nClose");

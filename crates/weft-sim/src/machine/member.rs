@@ -44,6 +44,8 @@ pub(super) struct Member {
     /// Tags that no command has.
     tags: Vec<usize>,
     done: Vec<Done>,
+    /// The disk has a flush, or a FUA write, beside which it takes nothing.
+    flushing: bool,
     /// What the disk was asked for.
     pub(super) traffic: Traffic,
 }
@@ -64,6 +66,7 @@ impl Member {
             at_disk: vec![None; depth],
             tags: (0..depth).rev().collect(),
             done: Vec::new(),
+            flushing: false,
             traffic: Traffic::default(),
         }
     }
@@ -87,6 +90,14 @@ impl Member {
         (first, length): (Sectors, Sectors),
     ) -> bool {
         let Some(access) = self.drive.wanted(access) else { return false };
+        let flushes = matches!(access, Access::Flush | Access::Write { fua: true });
+        let alone = flushes && !self.drive.flush_queueable();
+        let beside = self.flushing || alone && self.commands() > 0;
+        assert!(
+            !beside,
+            "{access:?}: this disk's flush is no queued command, the queue knows that"
+        );
+        self.flushing = alone;
         let tag = self.tags.pop().expect("the queue knows how many commands the disk takes");
         self.traffic.count(access, length);
         self.at_disk[tag] = Some(token);
@@ -107,6 +118,7 @@ impl Member {
             let tag = tag as usize;
             let token = self.at_disk[tag].take().expect("a disk ends what it was given");
             self.tags.push(tag);
+            self.flushing = false;
             ended(token);
         }
         self.done = done;

@@ -686,7 +686,7 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
             if bench.at_member.is_empty() {
                 break;
             }
-            if planted == Planted::EndNotTold && step == 200 {
+            if planted == Planted::EndNotTold && step >= 396 {
                 bench.at_member.remove(0);
             } else {
                 bench.end_one();
