@@ -290,8 +290,13 @@ fn flushes_superblocks_and_fua_pass_the_scheduler_by() {
 }
 
 /// A SATA drive: flushes are no NCQ commands.
-const SATA: DeviceTraits =
-    DeviceTraits { depth: Some(32), write_cache: true, rotational: false, flush_queueable: false };
+const SATA: DeviceTraits = DeviceTraits {
+    depth: Some(32),
+    host_queue: false,
+    write_cache: true,
+    rotational: false,
+    flush_queueable: false,
+};
 
 #[test]
 fn a_flush_that_is_no_queued_command_is_at_the_member_alone() {
