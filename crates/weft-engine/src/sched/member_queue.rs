@@ -19,10 +19,11 @@
 //!
 //! Flushes, superblocks and FUA writes to a member with a write cache pass the scheduler by, as in
 //! the kernel, and take nothing with them: the sender has waited for whatever they cover. A member
-//! without a write cache has nothing to flush: such a flush takes no room at it. Where a flush is no
-//! queued command (SATA, [`DeviceTraits::flush_queueable`]) it is at the member alone, and requests
-//! gather in the scheduler meanwhile. (libata defers them, and a scheduler is not asked while
-//! a request is deferred. The one request more that the kernel has taken from it by then stays here.)
+//! without a write cache has nothing to flush: such a flush takes no room at it. Where a flush is
+//! no queued command (SATA, [`DeviceTraits::flush_queueable`]) it is at the member alone, and
+//! requests gather in the scheduler meanwhile. (libata defers them, and a scheduler is not asked
+//! while a request is deferred. The one request more that the kernel has taken from it by then
+//! stays here.)
 //!
 //! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it,
 //! until 3 ms had passed, until its member had ended a command, or until whoever brought it was

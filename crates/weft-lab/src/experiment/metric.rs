@@ -54,8 +54,8 @@ pub enum Metric {
     /// Share of the time in which `bfq` keeps a member for a queue that has no request, and others
     /// have some.
     Plugged,
-    /// Share of the time in which `bfq` keeps a member for a queue without a request because weights
-    /// or classes differ, whether others have requests or not.
+    /// Share of the time in which `bfq` keeps a member for a queue that has no request because
+    /// weights or classes differ, whether others have requests or not.
     KeptForWeight,
     /// The same, because the queue's weight is raised.
     KeptForRaised,

@@ -1,9 +1,9 @@
 //! Sensitivity of a magnitude to what is assumed.
 //!
 //! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table
-//! of CPU costs, other lines of the drive's model, knobs, or the time of dbench's operations. Rows with a magnitude are run under each of
-//! them and as committed; the smallest and the largest gain are the row's range. What was found is
-//! written into the text, and is printed beside the figure.
+//! of CPU costs, other lines of the drive's model, knobs, or the time of dbench's operations. Rows
+//! with a magnitude are run under each of them and as committed; the smallest and the largest gain
+//! are the row's range. What was found is written into the text, and is printed beside the figure.
 
 use serde::Deserialize;
 use weft_sim::machine::CostTable;
