@@ -4,7 +4,6 @@
 
 use std::os::fd::AsFd;
 
-use weft_engine::knobs::Knobs;
 use weft_export::{ClientShare, ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
@@ -25,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         source: Source::Bare {
             member: Box::new(member),
             read_only: false,
-            knobs: Knobs::default(),
+            knobs: Box::default(),
             write_back: None,
         },
         exports: vec![ExportOptions {

@@ -102,7 +102,7 @@ pub enum Source {
         /// Whether writes are refused.
         read_only: bool,
         /// Its knobs at the start: those of its queue.
-        knobs: Knobs,
+        knobs: Box<Knobs>,
         /// Write-back cache in front of it.
         write_back: Option<WriteBackConfig>,
     },
@@ -502,7 +502,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             let block = member.info().logical_block;
             let trims = !read_only && member.info().discards;
             // Requests can be scheduled, or kept, only where all of them are.
-            let alone = knobs == Knobs::default() && write_back.is_none();
+            let alone = *knobs == Knobs::default() && write_back.is_none();
             let workers = if alone { workers } else { 1 };
             let mut members: Vec<OpenMember> =
                 (1..workers).filter_map(|_| member.share_memory()).collect();
@@ -510,7 +510,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             let count = u32::try_from(members.len()).expect("at most WORKERS_MAX");
             let share = |member: &OpenMember| {
                 let mut config = Config::for_single(member.info().clone(), read_only);
-                config.volumes[0].knobs = knobs;
+                config.volumes[0].knobs = *knobs;
                 config.write_back = write_back;
                 config.client_frames /= count;
                 config.client_credit.0 /= u64::from(count);

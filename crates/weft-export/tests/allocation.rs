@@ -5,7 +5,6 @@
 mod common;
 
 use common::{Client, Server, array_files, array_files_of, assembled, bare, pattern, raid5};
-use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
 use weft_export::{ExitState, Source};
 use weft_nbd::{EXTENTS_MAX, Extent, Op};
@@ -31,7 +30,7 @@ fn sparse_file(dir: &std::path::Path) -> Source {
     Source::Bare {
         member: Box::new(member),
         read_only: false,
-        knobs: Knobs::default(),
+        knobs: Box::default(),
         write_back: None,
     }
 }

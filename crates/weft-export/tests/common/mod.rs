@@ -155,7 +155,7 @@ pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
     move |_| Source::Bare {
         member: Box::new(ram(size)),
         read_only: false,
-        knobs: Knobs::default(),
+        knobs: Box::default(),
         write_back: None,
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         source: Source::Bare {
             member: Box::new(member),
             read_only: arguments.assembly.read_only,
-            knobs,
+            knobs: Box::new(knobs),
             write_back: arguments.write_back(),
         },
         stopped: "all finished and flushed",
