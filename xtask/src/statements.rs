@@ -4,6 +4,9 @@
 //! `| N | short text | held |` or ends in what the statement waits for. A held statement needs at
 //! least one test named `statement_N_…` (or `statement_N_M_…` for two) somewhere under `crates/`;
 //! `cargo xtask map` writes `held` where there is one.
+//!
+//! Statements on schedulers have letters (`statement_b9_…`, `statements_b1_to_b5_…`). Each has a
+//! test but for those that the page lists with what there is instead.
 
 use crate::tree;
 #[cfg(test)]
@@ -71,6 +74,50 @@ pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
     words.collect()
 }
 
+/// The statements on schedulers: a letter, and how many there are of it.
+#[cfg(test)]
+const OF_SCHEDULERS: [(char, u32); 4] = [('b', 28), ('d', 14), ('m', 14), ('x', 4)];
+
+/// Those that have a letter behind their number as well.
+#[cfg(test)]
+const VARIANTS: [&str; 3] = ["b23b", "b23c", "m12b"];
+
+/// The statements on schedulers that test names in `source` cite, ranges written out.
+#[cfg(test)]
+fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
+    let parse = |word: &str| -> Option<(char, u32)> {
+        let letter = word.chars().next().filter(|it| "bdmx".contains(*it))?;
+        Some((letter, word.get(1..)?.parse().ok()?))
+    };
+    let mut cited = BTreeSet::new();
+    for (at, _) in source.match_indices("fn statement") {
+        let name = source[at..].split('(').next().unwrap_or_default();
+        let words: Vec<&str> = name.split('_').skip(1).collect();
+        for (at, word) in words.iter().enumerate() {
+            if parse(word).is_some() || VARIANTS.contains(word) {
+                cited.insert((*word).to_owned());
+            }
+            let ends =
+                || Some((parse(words.get(at.checked_sub(1)?)?)?, parse(words.get(at + 1)?)?));
+            if *word == "to"
+                && let Some(((letter, first), (_, last))) = ends()
+            {
+                cited.extend((first..=last).map(|number| format!("{letter}{number}")));
+            }
+        }
+    }
+    cited
+}
+
+/// The statements on schedulers that the page lists as without a test.
+#[cfg(test)]
+fn open_of_schedulers(document: &str) -> BTreeSet<String> {
+    let table = document.lines().skip_while(|line| *line != "## Schedulers").skip(1);
+    let rows = table.take_while(|line| !line.starts_with("## "));
+    let first = rows.filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0));
+    first.filter(|cell| *cell != "#").map(str::to_lowercase).collect()
+}
+
 /// Every number cited by a test under `crates/`.
 pub(crate) fn cited_in_tree() -> BTreeSet<u32> {
     let sources = tree::rust_files("crates");
@@ -98,6 +145,34 @@ mod tests {
             .map(|row| row.0)
             .collect();
         assert!(without.is_empty(), "held in {DOCUMENT} but cited by no test: {without:?}");
+    }
+
+    #[test]
+    fn each_statement_on_schedulers_has_a_test_or_stands_among_the_open_ones() {
+        let document = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
+        let files = tree::rust_files("crates");
+        let sources = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+        let cited: BTreeSet<String> = sources.flat_map(|it| cited_of_schedulers(&it)).collect();
+        let numbers = OF_SCHEDULERS
+            .into_iter()
+            .flat_map(|(letter, count)| (1..=count).map(move |number| format!("{letter}{number}")));
+        let all: BTreeSet<String> = numbers.chain(VARIANTS.map(str::to_owned)).collect();
+        let without: BTreeSet<String> = all.difference(&cited).cloned().collect();
+        assert_eq!(
+            without,
+            open_of_schedulers(&document),
+            "without a test, and listed in {DOCUMENT}"
+        );
+        assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
+    }
+
+    #[test]
+    fn citations_of_schedulers_are_read() {
+        let source = "fn statements_b1_to_b3_x() fn statement_m12b_y() fn statement_d6_and_d7_z() fn statement_14_v()";
+        let cited = cited_of_schedulers(source);
+        assert_eq!(cited.into_iter().collect::<Vec<_>>(), ["b1", "b2", "b3", "d6", "d7", "m12b"]);
+        let document = "## Schedulers\n| # | says |\n|--|--|\n| D12 | a |\n## Next\n| M1 | b |";
+        assert_eq!(open_of_schedulers(document), BTreeSet::from(["d12".to_owned()]));
     }
 
     #[test]

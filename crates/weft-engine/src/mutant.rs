@@ -84,6 +84,8 @@ pub enum Mutant {
     MissedWriteNotRecorded,
     /// What waits last in the queue of a member is forgotten when the queue is set otherwise.
     QueueSwitchForgets,
+    /// A queue of BFQ with requests is forgotten by the service tree.
+    QueueStarves,
     /// Read-modify-write takes the new data for the old.
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
@@ -124,7 +126,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that scripts show.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -154,6 +156,7 @@ impl Mutant {
         Self::MergeAcrossFlush,
         Self::MirrorReadUnsynced,
         Self::MissedWriteNotRecorded,
+        Self::QueueStarves,
         Self::QueueSwitchForgets,
         Self::ReaddOfTooOld,
         Self::RmwNewAsOld,

@@ -28,7 +28,7 @@ pub const CHECKERS: [&str; 16] = [
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 37] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 38] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -57,6 +57,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 37] = [
     (Mutant::MergeAcrossFlush, &["I4 "]),
     (Mutant::MirrorReadUnsynced, &["I2 "]),
     (Mutant::MissedWriteNotRecorded, &["I4 "]),
+    (Mutant::QueueStarves, &["I13"]),
     (Mutant::QueueSwitchForgets, &["I13"]),
     (Mutant::ReaddOfTooOld, &["I8 ", "I6 ", "I2 "]),
     (Mutant::RmwNewAsOld, &["I6 ", "I2 ", "I7 "]),
@@ -108,6 +109,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         Mutant::CommandEndForgotten
         | Mutant::DispatchedTwice
         | Mutant::IdleTimerNotSet
+        | Mutant::QueueStarves
         | Mutant::QueueSwitchForgets => Profile::QUEUES,
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]
@@ -124,7 +126,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     if mutant == Mutant::FlushSkipForgetsMetadata {
         script.options.knobs.flush_batch = FlushRule::Needed;
     }
-    if mutant == Mutant::IdleTimerNotSet {
+    if matches!(mutant, Mutant::IdleTimerNotSet | Mutant::QueueStarves) {
         script.options.knobs.scheduler = SchedulerKind::Bfq;
     }
     script

@@ -529,8 +529,12 @@ impl Array {
     /// Queues what was staged for the members, and sends what their queues let go. Whoever brought
     /// it is done if `end_plug`.
     pub(crate) fn unplug_queues(&mut self, end_plug: bool, out: &mut Outbox) {
+        let starves = self.is_planted(Mutant::QueueStarves);
         for member in &mut self.members {
             member.queue.unplug(out.now);
+            if starves {
+                member.queue.starve_one();
+            }
             if end_plug {
                 member.queue.end_plug();
             }

@@ -185,6 +185,8 @@ pub enum Knob {
     SyncSpeedMin(Bytes),
     /// See [`BfqKnobs::timeout_sync`].
     TimeoutSync(Span),
+    /// See [`BfqKnobs::waker`].
+    Waker(bool),
     /// See [`MqDeadlineKnobs::write_expire`].
     WriteExpire(Span),
     /// See [`Knobs::writes`].
@@ -227,6 +229,7 @@ impl Knob {
                 | Self::StableMerge(_)
                 | Self::StrictGuarantees(_)
                 | Self::TimeoutSync(_)
+                | Self::Waker(_)
                 | Self::WriteExpire(_)
                 | Self::WritesStarved(_)
         )
@@ -319,6 +322,7 @@ impl Knobs {
             Knob::SyncSpeedMax(rate) => self.sync_speed_max = rate,
             Knob::SyncSpeedMin(rate) => self.sync_speed_min = rate,
             Knob::TimeoutSync(span) => self.bfq.timeout_sync = span,
+            Knob::Waker(looks) => self.bfq.waker = looks,
             Knob::WriteExpire(span) => self.mq_deadline.write_expire = span,
             Knob::Writes(writes) => self.writes = writes,
             Knob::WritesStarved(count) => self.mq_deadline.writes_starved = count,

@@ -699,6 +699,16 @@ pub const TABLE: &[KnobRow] = &[
         show: |knobs| (knobs.bfq.timeout_sync.0 / 1_000_000).to_string(),
     },
     KnobRow {
+        name: "waker",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "weft (bfq)",
+        doc: "Whether bfq looks for clients that wait for one another, as a journal and a client in fsync, and serves one \
+              while it keeps a member for the other, as Linux always does since 2019.",
+        parse: |text, _| Some(Knob::Waker(flag(text)?)),
+        show: |knobs| u8::from(knobs.bfq.waker).to_string(),
+    },
+    KnobRow {
         name: "write_expire",
         unit: "milliseconds",
         range: "0..=2147483647",

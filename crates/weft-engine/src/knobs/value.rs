@@ -278,6 +278,8 @@ pub struct BfqKnobs {
     pub merge: MergeKnobs,
     /// Weights of groups of clients.
     pub groups: GroupWeights,
+    /// Whether queues that wait for one another are looked for, as Linux does since 2019.
+    pub waker: bool,
 }
 
 impl Default for BfqKnobs {
@@ -296,6 +298,7 @@ impl Default for BfqKnobs {
             back_seek_penalty: 2,
             merge: MergeKnobs::default(),
             groups: GroupWeights::NONE,
+            waker: false,
         }
     }
 }

@@ -11,7 +11,11 @@
 //! though writes do not. Linux sets `async_depth` to the former `nr_requests` whenever the latter
 //! is written, and so starves writes by accident; here it follows `nr_requests` until it is set.
 //! With bfq there are as many tokens as anybody asks for, unless `nr_requests` is set: they are
-//! given in order of arrival, which undoes weights. (Linux limits each queue to its share of them.)
+//! given in order of arrival, which undoes weights. Linux has no choice, for its tags are a table:
+//! so its BFQ limits background writes to half of them, sync writes to three quarters, and each
+//! queue to its share by weight, beyond which whoever fills it sleeps. None of these limits is
+//! here: with no bound there is nothing to share, and what a client may have outstanding is bounded
+//! by its credit, in bytes. Under a bound that somebody sets, `nr_requests`, weights suffer.
 //!
 //! With the scheduler `none` and no bound on the depth nothing ever waits, and requests do not come
 //! here: they go out as they are staged ([`MemberQueue::passes`]). Otherwise a command is made of
@@ -528,6 +532,13 @@ impl<T> MemberQueue<T> {
         let waiting = self.take_waiting();
         let kept = waiting.len().saturating_sub(1);
         waiting.into_iter().take(kept).for_each(|request| self.put_back(request));
+    }
+
+    /// Lets BFQ forget a queue that has requests: a planted bug.
+    pub(crate) fn starve_one(&mut self) {
+        if let Scheduler::Bfq(queues) = &mut self.scheduler {
+            queues.forget_first();
+        }
     }
 
     /// Queues a request that was taken out, as if it had never been.

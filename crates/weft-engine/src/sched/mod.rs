@@ -10,6 +10,8 @@ pub mod mq_deadline;
 mod none;
 pub(crate) mod request;
 pub(crate) mod sorted;
+#[cfg(test)]
+mod tests;
 
 use weft_units::{Sectors, Time};
 

@@ -126,6 +126,13 @@ impl Bfq {
 
     /// The queue whose head goes to the member though it is kept for another one.
     pub(super) fn injected_queue(&mut self, kept_for: QueueId) -> Option<QueueId> {
+        if self.knobs.waker
+            && let Some(coupled) = self.coupled_queue(kept_for)
+        {
+            self.sample.injected = true;
+            self.stats.injected += 1;
+            return Some(coupled);
+        }
         let facts = self.idle_facts(kept_for);
         let bears = !facts.raised || self.raised_busy > 1 || facts.thinks_long;
         if facts.boosts_throughput() || !bears {

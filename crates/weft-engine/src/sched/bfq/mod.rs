@@ -9,6 +9,7 @@
 //! budget.rs        how much a slot may move; peak_rate.rs: how much the member can move
 //! idling.rs        whether the member is kept for a queue that has run empty; injection.rs: what
 //!                  others may do meanwhile
+//! waker.rs         queues that wait for one another
 //! queue.rs         queues by source; history.rs: habits of a source; weights.rs: are all equal?
 //! request_pool.rs  requests of a queue: sorted, by age, merged
 //! treap.rs         sorted sets in a slab
@@ -49,6 +50,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod treap;
+mod waker;
 mod weight_raising;
 mod weights;
 

@@ -15,6 +15,7 @@ use super::injection::Injection;
 use super::request_pool::Backlog;
 use super::service_tree::ServiceTrees;
 use super::shared_queue::Sharing;
+use super::waker::WakerSearch;
 use super::weight_raising::Raising;
 use crate::contract::input::{Attr, Origin};
 use crate::sched::request::{Direction, IoPriority};
@@ -60,6 +61,9 @@ pub(super) struct BfqQueue {
     pub(super) intensity: Intensity,
     pub(super) injection: Injection,
     pub(super) sharing: Sharing,
+    pub(super) waker: WakerSearch,
+    /// The queue that was last found to wait for this one.
+    pub(super) woken: Option<QueueId>,
     /// Whether it was ever busy.
     pub(super) began: bool,
     /// Whether it began in a large burst.
@@ -92,6 +96,8 @@ impl BfqQueue {
             intensity: Intensity::new(now),
             injection: Injection::new(now),
             sharing: Sharing::default(),
+            waker: WakerSearch::default(),
+            woken: None,
             began: false,
             in_burst: false,
             ended: now,

@@ -21,6 +21,7 @@ use super::service_tree::ServiceTrees;
 use super::slot::Slot;
 use super::stable_merge::StableMerge;
 use super::stats::{BfqStats, ExpireReason};
+use super::waker::LastCompletion;
 use super::weights::WeightCounts;
 use crate::contract::member::DeviceTraits;
 use crate::knobs::{BfqKnobs, Fairness};
@@ -51,6 +52,8 @@ pub struct Bfq {
     /// Requests at the member.
     pub(super) in_driver: u32,
     pub(super) sample: InjectionSample,
+    /// Kept up to date with the knob `waker`.
+    pub(super) last_completion: Option<LastCompletion>,
     pub(super) merging: Merging,
     pub(super) stable: StableMerge,
     pub(super) bursts: Bursts,
@@ -87,6 +90,7 @@ impl Bfq {
             queued: 0,
             in_driver: 0,
             sample: InjectionSample::default(),
+            last_completion: None,
             merging: Merging::new(knobs.merge, device.rotational),
             stable: StableMerge::default(),
             bursts: Bursts::default(),
@@ -127,6 +131,9 @@ impl Bfq {
         let id = if self.queues.at(home).sync { self.route(home, request, now) } else { home };
         let queue = self.queues.at(id);
         if queue.sync && queue.is_empty() {
+            if self.knobs.waker {
+                self.look_for_waker(id, now);
+            }
             self.on_first_request(id, now);
         }
         let queue = self.queues.at_mut(id);
@@ -273,6 +280,10 @@ impl Bfq {
         let queue = self.queues.at_mut(id);
         queue.in_driver -= 1;
         queue.ended = now;
+        if self.knobs.waker {
+            let shared = queue.sharing.is_shared();
+            self.last_completion = Some(LastCompletion { queue: id, shared, at: now });
+        }
         if let Some(fair) = &mut self.fair {
             let thinks = queue.is_empty() && queue.in_driver == 0;
             fair.completed(id, thinks, self.knobs.slice_idle, now);
@@ -291,6 +302,14 @@ impl Bfq {
         match &self.fair {
             Some(fair) => fair.next_wake(),
             None => self.slot.as_ref().and_then(Slot::idles_until),
+        }
+    }
+
+    /// Takes the first queue that asks out of the service tree: a planted bug.
+    pub(crate) fn forget_first(&mut self) {
+        let first = self.trees.active().next();
+        if let Some(first) = first {
+            self.trees.deactivate(first);
         }
     }
 

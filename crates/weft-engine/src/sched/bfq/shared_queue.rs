@@ -198,6 +198,12 @@ impl Bfq {
     /// From now on the requests of one queue's process go to another queue.
     fn merge(&mut self, id: QueueId, target: QueueId, now: Time) {
         assert!(id != target && self.queues.end_of(target) == target, "a merge is into an end");
+        let (one, other) = (self.queues.at(id), self.queues.at(target));
+        assert!(one.sync && other.sync, "only queues that somebody waits for are merged");
+        assert!(
+            (one.group, one.class) == (other.group, other.class),
+            "only queues of one group and class are merged"
+        );
         if self.queues.at(target).sharing.into.is_some() {
             // The queue was merged until a split, and its process has had no request since.
             self.follow(target, now);
@@ -207,11 +213,13 @@ impl Bfq {
         self.queues.unlink(id);
         self.queues.link(id, target);
         let donor = self.queues.at(id);
+        let waker = donor.waker;
         let (weight, io_bound) = (donor.base_weight, donor.intensity.io_bound);
         let mut raising = donor.raising;
-        self.change_weight(target, |target| {
-            target.raising.inherit(&mut raising, now);
-            target.intensity.io_bound |= io_bound;
+        self.change_weight(target, |queue| {
+            queue.raising.inherit(&mut raising, now);
+            queue.intensity.io_bound |= io_bound;
+            queue.waker.inherit(target, waker);
         });
         self.change_weight(id, |donor| donor.raising = raising);
         if self.knobs.merge.weight == MergeWeight::Max {
@@ -796,5 +804,42 @@ mod tests {
         let raised = rig.ended.iter().filter(|(client, _)| *client == 1).count() as f64;
         let share = raised / rig.ended.len() as f64;
         assert!((share - 0.5).abs() < 0.05, "{share}: over after 3.75 s");
+    }
+
+    /// Planted faults: whoever would merge such queues is stopped, whatever looked for them.
+    fn merges_wrongly(other: Attr, direction: Direction) {
+        let mut rig = Rig::disk(MergeRule::Always);
+        rig.reader(attr(40), 0, LEN, 1);
+        let request = QueuedRequest {
+            id: 1 << 40,
+            direction,
+            attr: Attr { origin: Origin::Client(ClientId(1), other.origin.group()), ..other },
+            first: Sectors(MIB),
+            len: Sectors(LEN),
+            merges: true,
+        };
+        rig.bfq.insert(&request, rig.now);
+        let last = rig.bfq.queues.ids().last().unwrap();
+        let now = rig.now;
+        rig.bfq.merge(QueueId(0), last, now);
+    }
+
+    #[test]
+    #[should_panic(expected = "only queues that somebody waits for are merged")]
+    fn a_planted_merge_with_a_queue_of_background_writes_is_found() {
+        merges_wrongly(Attr { background: true, ..attr(40) }, Direction::Write);
+    }
+
+    #[test]
+    #[should_panic(expected = "only queues of one group and class are merged")]
+    fn a_planted_merge_across_groups_is_found() {
+        let origin = Origin::Client(ClientId(1), weft_units::Group::new(1).unwrap());
+        merges_wrongly(Attr { origin, ..attr(40) }, Direction::Read);
+    }
+
+    #[test]
+    #[should_panic(expected = "only queues of one group and class are merged")]
+    fn a_planted_merge_across_classes_is_found() {
+        merges_wrongly(Attr { class: Class::Idle, ..attr(40) }, Direction::Read);
     }
 }

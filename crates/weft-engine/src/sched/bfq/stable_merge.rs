@@ -78,6 +78,11 @@ impl Bfq {
     fn forget(&mut self, id: QueueId) {
         self.stable.forget(id);
         self.bursts.forget(id);
+        if self.knobs.waker {
+            for other in self.queues.ids() {
+                self.queues.at_mut(other).waker.forget(id);
+            }
+        }
     }
 
     /// Does a stable merge that was put off, if its time has come and nothing is lost by it: where

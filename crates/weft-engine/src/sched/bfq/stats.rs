@@ -74,4 +74,6 @@ pub struct BfqStats {
     pub splits: u64,
     /// Slots of queues whose weight was raised.
     pub raised_slots: u64,
+    /// Queues found to wait for another one, with `waker`.
+    pub wakers: u64,
 }

@@ -342,6 +342,25 @@ fn requests_that_wait_for_a_flush_alone_are_not_withheld_by_bfq() {
     assert_eq!(bench.queue.bfq_stats().map(|stats| stats.withheld), Some(Span::ZERO));
 }
 
+/// Statement M13: whatever waits in BFQ, and however it is kept, a flush goes out at once.
+#[test]
+fn statement_m13_a_flush_never_enters_a_queue_of_bfq() {
+    for depth in [1, 8] {
+        let mut bench = Bench::new(settings(SchedulerKind::Bfq, depth));
+        (0..4).for_each(|at| {
+            bench.write(at * 800);
+        });
+        bench.end_turn(true);
+        let before = bench.in_scheduler();
+        let flush = bench.stage(MemberOp::Flush);
+        bench.end_turn(true);
+        assert_eq!(bench.in_scheduler(), before, "depth {depth}");
+        bench.drain();
+        let sent = bench.sent.iter().position(|(_, _, owners)| *owners == [flush]).unwrap();
+        assert_eq!(sent as u32, depth.min(4), "behind what the member had, before what waited");
+    }
+}
+
 #[test]
 fn a_member_without_a_write_cache_is_told_to_flush_at_once() {
     let mut bench = Bench::new(settings(MQ, 1));

@@ -464,3 +464,30 @@ fn statement_b8_holds_at_both_levels() {
     }
     assert!(checked > 5_000_000 && worst.iter().all(|it| *it > 0.5), "{checked}, {worst:?}");
 }
+
+/// Two queues of one weight. One was served all of its budget and leaves with its finish ahead of
+/// `V`; it comes back with a small budget, at once or when `V` has passed that finish.
+#[test]
+fn statement_b10_whoever_comes_back_early_begins_where_it_left() {
+    let tree = TreeOf::new(Group::ROOT, CLASS);
+    for (served_meanwhile, next) in [(0, 1), (2000, 0)] {
+        let mut trees = ServiceTrees::new();
+        let [one, two] = [trees.add(), trees.add()];
+        trees.activate(one, tree, 40, 1000, None);
+        trees.activate(two, tree, 40, 4000, None);
+        assert_eq!(trees.next(Time(0)), Some(one));
+        trees.serve(one);
+        trees.charge(one, 1000);
+        trees.deactivate(one);
+        assert!(!trees.is_forgotten(one), "its finish lies ahead");
+        if served_meanwhile > 0 {
+            trees.serve(two);
+            trees.charge(two, served_meanwhile);
+            assert!(trees.is_forgotten(one), "V has passed it");
+            trees.requeue(two, 40, 4000);
+        }
+        // From V it would be done first.
+        trees.activate(one, tree, 40, 8, None);
+        assert_eq!(trees.next(Time(0)), Some([one, two][next]), "{served_meanwhile}");
+    }
+}

@@ -27,6 +27,10 @@ struct Source {
     len: u64,
     random: bool,
     from: Time,
+    /// First sector, if it is not far from all others.
+    base: Option<u64>,
+    /// From the begin of one request to the next; no less than the length.
+    step: u64,
 }
 
 impl Source {
@@ -40,6 +44,8 @@ impl Source {
             len: 240,
             random: false,
             from: Time(0),
+            base: None,
+            step: 0,
         }
     }
 
@@ -51,9 +57,9 @@ impl Source {
 
     /// Its next request, by the name of `id`.
     fn request(&self, id: u64, index: usize, head: &mut u64, rng: &mut Rng) -> QueuedRequest {
-        let base = 1 + index as u64 * 100_000_000;
+        let base = self.base.unwrap_or(1 + index as u64 * 100_000_000);
         let first = if self.random { rng.below(10_000_000) * 8 } else { *head };
-        *head = (*head + self.len) % 90_000_000;
+        *head = (*head + self.len.max(self.step)) % 90_000_000;
         QueuedRequest {
             id,
             direction: self.direction,
@@ -82,6 +88,8 @@ struct Device {
     sector: Span,
     /// Of a request that does not begin where the last one ended.
     seek: Span,
+    /// Sectors forward that are no seek.
+    near: u64,
 }
 
 const FLASH: Device = Device {
@@ -90,6 +98,7 @@ const FLASH: Device = Device {
     request: Span(100_000),
     sector: Span(500),
     seek: Span::ZERO,
+    near: 0,
 };
 
 #[derive(Default)]
@@ -165,7 +174,8 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
             let index = owners[&next.ids[0]];
             let work =
                 Span(device.request.0 / u64::from(device.depth) + device.sector.0 * next.len.0);
-            let seek = if next.first == head { Span::ZERO } else { device.seek };
+            let is_near = next.first >= head && next.first - head <= Sectors(device.near);
+            let seek = if is_near { Span::ZERO } else { device.seek };
             head = next.first + next.len;
             outcome.time[index] += work.0 + seek.0;
             free_at = free_at.max(now) + work + seek;
@@ -219,6 +229,7 @@ const PLAIN: BfqKnobs = BfqKnobs {
         stable: false,
     },
     groups: GroupWeights::NONE,
+    waker: false,
 };
 
 const NO_RAISING: BfqKnobs = BfqKnobs {
@@ -467,4 +478,89 @@ fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
     let real_time = [member(1, Class::RealTime(4)), member(1, levels), member(2, levels)];
     let outcome = run(PLAIN, FLASH, &real_time, Span::secs(20));
     outcome.shares_are(&[0.5, 0.0, 0.5], 0.005);
+}
+
+/// Statement B23b as Linux is: a slot of large requests costs no more time than one of small ones.
+#[test]
+fn statement_b23b_small_and_large_requests_one_at_a_time_have_about_equal_numbers() {
+    let large = Source { len: 1024, random: false, ..Source::level(4).one_by_one() };
+    let device = Device { request: Span::millis(1), sector: Span(10), ..FLASH };
+    let outcome = run(NO_RAISING, device, &[Source::level(4).one_by_one(), large], Span::secs(20));
+    let ratio = outcome.requests[0] as f64 / outcome.requests[1] as f64;
+    assert!((0.8..1.25).contains(&ratio), "{:?} requests", outcome.requests);
+    assert!(outcome.share(0) < 0.02, "{} of the sectors", outcome.share(0));
+}
+
+/// Statement B23c: the kernel's weakness by slots, and what it is with fairness by requests.
+#[test]
+fn statement_b23c_weights_of_deep_clients_on_a_deep_device_hold_by_requests_only() {
+    let deep = Device { depth: 32, request: Span::millis(1), sector: Span(0), ..FLASH };
+    let client = |level| Source { len: 8, random: true, ..Source::level(level) };
+    let sources = [client(0), client(4)];
+    let slots = run(NO_RAISING, deep, &sources, Span::secs(10));
+    // 0.987 in Linux 6.12.
+    assert!(slots.share(0) > 0.9, "{}", slots.share(0));
+    let requests = BfqKnobs { fairness: Fairness::Requests, ..NO_RAISING };
+    run(requests, deep, &sources, Span::secs(10)).shares_are(&[2.0 / 3.0, 1.0 / 3.0], 0.034);
+}
+
+/// What four rules of queue merging move, of the best of them.
+fn by_rule(device: Device, sources: &[Source]) -> [f64; 4] {
+    let moved =
+        [MergeRule::Gain, MergeRule::Patch, MergeRule::Always, MergeRule::Never].map(|it| {
+            let knobs =
+                BfqKnobs { merge: MergeKnobs { queues: it, ..NO_RAISING.merge }, ..NO_RAISING };
+            run(knobs, device, sources, Span::secs(8)).sectors.iter().sum::<u64>() as f64
+        });
+    let best = moved.into_iter().fold(0.0, f64::max);
+    moved.map(|it| it / best)
+}
+
+/// Merging by gain is never more than 1 % worse than the best of the other rules. In this model
+/// they differ where readers of a disk take turns: there never merging moves a fiftieth.
+#[test]
+fn merging_by_gain_moves_as_much_as_the_best_rule_on_flash_and_on_a_disk() {
+    let disk = Device {
+        rotational: true,
+        request: Span(20_000),
+        sector: Span(4_266),
+        seek: Span::millis(8),
+        near: 64,
+        ..FLASH
+    };
+    let flash = Device { depth: 32, request: Span(80_000), sector: Span(1_000), ..FLASH };
+    let random = |outstanding| Source { outstanding, len: 8, random: true, ..Source::level(4) };
+    // Three readers of one file in turns, and the same of files of their own.
+    let turns = [0, 1, 2].map(|number| Source {
+        outstanding: 1,
+        len: 32,
+        base: Some(1 + 32 * number),
+        step: 96,
+        ..Source::level(4)
+    });
+    let gaps = turns.map(|reader| Source { len: 24, ..reader });
+    let apart = [0, 1, 2].map(|_| Source { outstanding: 1, len: 32, ..Source::level(4) });
+    let loads: [(&str, Device, &[Source]); 8] = [
+        ("deep flash, random", flash, &[random(16); 4]),
+        ("deep flash, in turns", flash, &turns),
+        ("flash of depth 1, in turns", FLASH, &turns),
+        ("flash of depth 1, random", FLASH, &[random(4); 4]),
+        ("disk, in turns", disk, &turns),
+        ("disk, in turns with gaps", disk, &gaps),
+        ("disk, files apart", disk, &apart),
+        ("disk, random", disk, &[random(1); 4]),
+    ];
+    let (mut losses, mut told_apart) = (Vec::new(), 0);
+    for (name, device, sources) in loads {
+        let [gain, patch, always, never] = by_rule(device, sources);
+        let line = format!(
+            "{name}: gain {gain:.3}, patch {patch:.3}, always {always:.3}, never {never:.3}"
+        );
+        told_apart += u32::from(never < 0.67);
+        if gain < 0.99 {
+            losses.push(line);
+        }
+    }
+    assert!(losses.is_empty(), "{losses:#?}");
+    assert!(told_apart >= 1, "a load in which it matters");
 }
