@@ -80,8 +80,8 @@ impl Pace {
         (self.min, self.max) = (knobs.sync_speed_min.0, knobs.sync_speed_max.0.max(1));
     }
 
-    /// Looks at the time, and at what clients have asked for so far (`requests`). `has_all`: all that
-    /// the resync asked for is done.
+    /// Looks at the time, and at what clients have asked for so far (`requests`). `has_all`: all
+    /// that the resync asked for is done.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -237,8 +237,9 @@ mod tests {
         assert!(half > alone * 48 / 100 && half < alone * 52 / 100, "{half} of {alone}");
     }
 
-    /// Between two requests of a client that asks for one each 20 ms, steps of 2 ms each: all but the
-    /// pause of a step's length that follows a request. None in pauses that are shorter than a step.
+    /// Between two requests of a client that asks for one each 20 ms, steps of 2 ms each: all but
+    /// the pause of a step's length that follows a request. None in pauses that are shorter than a
+    /// step.
     #[test]
     fn the_pauses_of_clients_are_used_when_they_are_longer_than_a_step() {
         let (idle, md) = (knobs(SyncPace::Idle, 1000, 200_000), knobs(SyncPace::Md, 1000, 200_000));
