@@ -18,7 +18,7 @@ use weft_units::{ByteRange, ClientId};
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
-use crate::sched::{Loaded, Pattern, SchedLoad};
+use crate::sched::{Loaded, SchedLoad};
 use crate::session::session;
 
 /// Piece of work that can be repeated under a profiler.
@@ -210,9 +210,8 @@ fn single(asked: Asked, count: u64) -> Result<(), BenchError> {
 
 /// A request through a scheduler, of so many processes with four each, random blocks.
 fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(), BenchError> {
-    let pattern = Pattern::Random;
-    let load = SchedLoad { processes, outstanding: 4, pattern, writes: 0, depth: 32 };
-    let mut loaded = Loaded::new(&Knobs { scheduler, ..Knobs::md() }, load);
+    let knobs = Knobs { scheduler, ..Knobs::md() };
+    let mut loaded = Loaded::new(&knobs, SchedLoad::reads(processes, 4));
     loaded.run(40_000);
     measured_part(&mut || {
         loaded.run(count);

@@ -40,11 +40,29 @@ pub(crate) struct SchedLoad {
     pub(crate) pattern: Pattern,
     /// Requests that are writes, in percent.
     pub(crate) writes: u64,
-    /// Requests that the member has at once.
+    /// Requests of which the member has at most so many at once.
     pub(crate) depth: u32,
+    /// Whether nobody waits for the writes.
+    pub(crate) background: bool,
+    /// Whether every other process has twice the weight.
+    pub(crate) weights: bool,
 }
 
 impl SchedLoad {
+    /// Random reads, of a depth that a disk has.
+    pub(crate) const fn reads(processes: u32, outstanding: u32) -> Self {
+        let (pattern, depth) = (Pattern::Random, 32);
+        Self {
+            processes,
+            outstanding,
+            pattern,
+            writes: 0,
+            depth,
+            background: false,
+            weights: false,
+        }
+    }
+
     fn name(&self) -> String {
         let pattern = match self.pattern {
             Pattern::Random => "random 4K",
@@ -52,8 +70,10 @@ impl SchedLoad {
             Pattern::Streams => "sequential 128K",
         };
         let Self { processes, outstanding, writes, depth, .. } = self;
-        let writes = if *writes > 0 { format!(", {writes} % writes") } else { String::new() };
-        format!("{processes} x {outstanding} {pattern}{writes}, depth {depth}")
+        let of = if self.background { "async writes" } else { "writes" };
+        let writes = if *writes > 0 { format!(", {writes} % {of}") } else { String::new() };
+        let weights = if self.weights { ", weights 40 and 80" } else { "" };
+        format!("{processes} x {outstanding} {pattern}{writes}{weights}, depth {depth}")
     }
 }
 
@@ -69,9 +89,12 @@ pub(crate) struct Loaded {
     next: Vec<u64>,
     receipts: Vec<Receipt>,
     ids: Vec<u64>,
-    /// Time of insertion, dispatch and completion.
+    /// Whether the time of insertion, dispatch and completion is taken, and what it was.
+    timed: bool,
     split: [Duration; 3],
     count: u64,
+    /// Requests at the member so far; each is made of some of those that `count` counts.
+    dispatched: u64,
 }
 
 impl Loaded {
@@ -83,12 +106,14 @@ impl Loaded {
             load,
             now: Time(0),
             rng: Rng::new(1),
-            requests: (0..count).map(|id| request_of(id, load.processes)).collect(),
+            requests: (0..count).map(|id| request_of(id, load)).collect(),
             next: (0..load.processes).map(|process| u64::from(process) << 32).collect(),
             receipts: Vec::new(),
             ids: (0..u64::from(count)).collect(),
+            timed: false,
             split: [Duration::ZERO; 3],
             count: 0,
+            dispatched: 0,
         };
         loaded.insert();
         loaded
@@ -99,7 +124,7 @@ impl Loaded {
         let until = self.count + count;
         let batch = self.load.depth.min(64) as usize;
         // A look at the clock costs as much as a request.
-        let splits = batch >= 32;
+        let splits = self.timed && batch >= 32;
         while self.count < until {
             let began = splits.then(Instant::now);
             self.dispatch(batch);
@@ -125,8 +150,9 @@ impl Loaded {
         while self.ids.len() < batch {
             match self.scheduler.dispatch(self.now) {
                 Some(next) => {
+                    self.dispatched += 1;
                     self.receipts.push(next.receipt);
-                    self.ids.extend_from_slice(&next.ids);
+                    self.ids.extend_from_slice(self.scheduler.sent());
                 }
                 None if !self.receipts.is_empty() => return,
                 // The member is kept for a process that asks for nothing more.
@@ -155,6 +181,7 @@ impl Loaded {
             if load.writes > 0 {
                 let write = rng.percent(load.writes);
                 request.direction = if write { Direction::Write } else { Direction::Read };
+                request.attr.background = write && load.background;
             }
             scheduler.insert(black_box(request), *now);
         }
@@ -175,9 +202,11 @@ impl Loaded {
     }
 }
 
-fn request_of(id: u32, processes: u32) -> QueuedRequest {
-    let origin = Origin::Client(ClientId(id % processes), Group::ROOT);
-    let attr = Attr { origin, ..Attr::NONE };
+fn request_of(id: u32, load: SchedLoad) -> QueuedRequest {
+    let client = id % load.processes;
+    let weight = if load.weights { 40 + 40 * (client % 2) as u16 } else { 0 };
+    let origin = Origin::Client(ClientId(client), Group::ROOT);
+    let attr = Attr { origin, weight, ..Attr::NONE };
     let (direction, first, len) = (Direction::Read, Sectors(0), Sectors(8));
     QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }
 }
@@ -213,13 +242,7 @@ fn ways() -> Vec<Way> {
 
 /// The grid: processes by outstanding requests, then one thing changed at a time.
 fn loads(quick: bool) -> Vec<SchedLoad> {
-    let load = |processes, outstanding| SchedLoad {
-        processes,
-        outstanding,
-        pattern: Pattern::Random,
-        writes: 0,
-        depth: 32,
-    };
+    let load = SchedLoad::reads;
     if quick {
         return vec![load(6, 4), load(256, 4), load(4096, 1)];
     }
@@ -233,6 +256,9 @@ fn loads(quick: bool) -> Vec<SchedLoad> {
         loads.push(SchedLoad { pattern: Pattern::Sequential, ..base });
         loads.push(SchedLoad { pattern: Pattern::Streams, ..base });
         loads.push(SchedLoad { writes: 30, ..base });
+        loads.extend([30, 100].map(|writes| SchedLoad { writes, background: true, ..base }));
+        loads.push(SchedLoad { weights: true, ..base });
+        loads.push(SchedLoad { weights: true, writes: 30, background: true, ..base });
     }
     loads
 }
@@ -252,7 +278,7 @@ pub fn measure(effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
         let mut loaded: Vec<Loaded> =
             ways.iter().map(|way| Loaded::new(&way.knobs, load)).collect();
         loaded.iter_mut().for_each(|loaded| loaded.run(count / 2));
-        loaded.iter_mut().for_each(|loaded| loaded.split = [Duration::ZERO; 3]);
+        loaded.iter_mut().for_each(|loaded| loaded.timed = true);
         let mut turns: Vec<_> =
             loaded.iter_mut().map(|loaded| move || Ok(loaded.figure(count))).collect();
         let mut contestants: Vec<crate::rounds::Contestant<'_>> =
@@ -287,7 +313,7 @@ fn add_rows(
             }
             SchedulerKind::None => (None, None),
         };
-        let marked = load.pattern == Pattern::Random && load.writes == 0;
+        let marked = load.pattern == Pattern::Random && load.writes == 0 && !load.weights;
         let row = SheetRow::fewer(&case, "ns", &figures[index], baseline);
         sheet.rows.push(SheetRow {
             bench: sheet.bench,
@@ -319,7 +345,8 @@ mod tests {
         for pattern in [Pattern::Random, Pattern::Sequential, Pattern::Streams] {
             for way in ways() {
                 for (processes, outstanding, depth) in [(1, 1, 1), (6, 4, 32), (40, 1, 256)] {
-                    let load = SchedLoad { processes, outstanding, pattern, writes: 30, depth };
+                    let base = SchedLoad::reads(processes, outstanding);
+                    let load = SchedLoad { pattern, writes: 30, depth, ..base };
                     let mut loaded = Loaded::new(&way.knobs, load);
                     loaded.run(2000);
                     assert!(loaded.count >= 2000);
@@ -332,27 +359,28 @@ mod tests {
     /// What a scheduler puts through allocates nothing, once it has had as much at once.
     #[test]
     fn no_scheduler_allocates_for_a_request() {
+        let random = [(1, 32), (32, 1), (256, 4), (4096, 1)].map(|it| (Pattern::Random, it, 30));
+        // Long runs become one request each.
+        let merged = [(4, 32), (32, 32)].map(|it| (Pattern::Sequential, it, 0));
         for way in ways() {
-            for (processes, outstanding) in [(1, 32), (32, 1), (256, 4), (4096, 1)] {
-                let pattern = Pattern::Random;
-                let load = SchedLoad { processes, outstanding, pattern, writes: 30, depth: 32 };
+            for (pattern, (processes, outstanding), writes) in random.into_iter().chain(merged) {
+                let base = SchedLoad::reads(processes, outstanding);
+                let load = SchedLoad { pattern, writes, ..base };
                 let mut loaded = Loaded::new(&way.knobs, load);
-                loaded.run(60_000);
                 let before = allocations();
+                loaded.run(60_000);
+                let (warm, dispatched) = (allocations(), loaded.dispatched);
                 loaded.run(20_000);
-                let count = allocations() - before;
-                assert_eq!(count, 0, "{}, {}", way.name, load.name());
+                assert_eq!(allocations() - warm, 0, "{}, {}", way.name, load.name());
+                // The twin: lists that become as long as they are to be are on the heap.
+                let grows = loaded.load.processes > 1 || way.knobs.scheduler != SchedulerKind::None;
+                assert!(warm > before || !grows, "{}, {}", way.name, load.name());
+                let parts = 20_000 / (loaded.dispatched - dispatched);
+                let merges = pattern == Pattern::Sequential
+                    && way.knobs.scheduler == SchedulerKind::MqDeadline;
+                assert!(parts > 4 || !merges, "{parts} parts, {}, {}", way.name, load.name());
             }
         }
-        // The twin: a list of what a request was merged of, if it is long, is on the heap.
-        let knobs = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::md() };
-        let (pattern, depth) = (Pattern::Sequential, 32);
-        let load = SchedLoad { processes: 4, outstanding: 32, pattern, writes: 0, depth };
-        let mut loaded = Loaded::new(&knobs, load);
-        loaded.run(5000);
-        let before = allocations();
-        loaded.run(5000);
-        assert!(allocations() > before);
     }
 
     #[test]
@@ -361,6 +389,6 @@ mod tests {
         let count = names.len();
         names.sort();
         names.dedup();
-        assert_eq!((names.len(), count), (25, 25));
+        assert_eq!((names.len(), count), (33, 33));
     }
 }

@@ -124,6 +124,8 @@ pub(crate) struct MemberQueue<T> {
     requests: Vec<Option<(u64, Waiting<T>)>>,
     free: Vec<u32>,
     arrivals: u64,
+    /// What the last command of the scheduler is made of.
+    sent: Vec<u64>,
 }
 
 /// Tokens of the requests in a scheduler and at the member, by direction.
@@ -202,6 +204,7 @@ impl<T> MemberQueue<T> {
             requests: Vec::new(),
             free: Vec::new(),
             arrivals: 0,
+            sent: Vec::new(),
         };
         queue.set_depth();
         queue
@@ -426,7 +429,12 @@ impl<T> MemberQueue<T> {
             let next = self.scheduler.dispatch(now)?;
             self.tokens.queued[next.direction as usize] -= 1;
             self.tokens.sent[next.direction as usize] += 1;
-            self.command(&next.ids, Some(next.receipt), true)
+            let mut ids = std::mem::take(&mut self.sent);
+            ids.clear();
+            ids.extend_from_slice(self.scheduler.sent());
+            let command = self.command(&ids, Some(next.receipt), true);
+            self.sent = ids;
+            command
         };
         self.in_flight += 1;
         assert!(self.in_flight <= self.depth, "a member gets no more than its depth");

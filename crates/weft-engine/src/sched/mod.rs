@@ -7,6 +7,7 @@ pub mod bfq;
 pub(crate) mod member_queue;
 pub(crate) mod merge;
 pub mod mq_deadline;
+pub(crate) mod names;
 mod none;
 pub(crate) mod request;
 pub(crate) mod sorted;
@@ -45,6 +46,12 @@ impl BareScheduler {
     /// The next request for the member. `None`: nothing waits, or the member is kept for somebody.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         self.0.dispatch(now)
+    }
+
+    /// Everything that the request which was dispatched last is made of.
+    #[must_use]
+    pub fn sent(&self) -> &[u64] {
+        self.0.sent()
     }
 
     /// The member has ended a dispatched request.
@@ -111,12 +118,21 @@ impl Scheduler {
         }
     }
 
-    /// The next request for the member, with what was merged into it.
+    /// The next request for the member; [`Scheduler::sent`] has what was merged into it.
     fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         match self {
             Self::Bfq(queues) => queues.dispatch(now),
             Self::None(fifo) => fifo.dispatch(),
             Self::MqDeadline(queue) => queue.dispatch(now),
+        }
+    }
+
+    /// Everything that the request which was dispatched last is made of.
+    fn sent(&self) -> &[u64] {
+        match self {
+            Self::Bfq(queues) => queues.sent(),
+            Self::None(fifo) => fifo.sent(),
+            Self::MqDeadline(queue) => queue.sent(),
         }
     }
 

@@ -26,9 +26,9 @@
 //! Measured as exact sequences (statements D1 to D14 of io-schedulers.md §6), and by replay of what
 //!          Linux 6.12 did (`fixtures/sched`); `weft bench sched` has its cost
 
-use smallvec::SmallVec;
 use weft_units::{Sectors, Span, Time};
 
+use super::names::{NameTable, Names};
 use super::request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 use super::sorted::Sorted;
 use crate::knobs::{MqDeadlineKnobs, NoMerges};
@@ -49,9 +49,9 @@ pub struct MqDeadline {
     requests: Vec<Queued>,
     /// First of the records that are free, chained by `after`.
     free: u32,
-    /// Names of what was merged, and the next of each chain.
-    merged: Vec<(u64, u32)>,
-    merged_free: u32,
+    names: NameTable,
+    /// What the last one that was dispatched is made of.
+    sent: Vec<u64>,
 }
 
 /// The requests of one level.
@@ -84,9 +84,8 @@ struct Queued {
     /// Neighbours in the FIFO.
     before: u32,
     after: u32,
-    /// Name of the first request that it is made of, and the chain of the others by its ends.
-    id: u64,
-    others: (u32, u32),
+    /// What it is made of.
+    names: Names,
     level: IoPriority,
     direction: Direction,
     merges: bool,
@@ -108,8 +107,8 @@ impl MqDeadline {
             last_merge: NONE,
             requests: Vec::new(),
             free: NONE,
-            merged: Vec::new(),
-            merged_free: NONE,
+            names: NameTable::new(),
+            sent: Vec::new(),
         }
     }
 
@@ -146,8 +145,7 @@ impl MqDeadline {
             deadline: now + self.expire(direction),
             before: NONE,
             after: NONE,
-            id: request.id,
-            others: (NONE, NONE),
+            names: Names::of(request.id),
             level,
             direction,
             merges: request.merges,
@@ -238,19 +236,17 @@ impl MqDeadline {
     /// follows both, or both to the one that they follow.
     fn grow(&mut self, merge: Merge, request: &QueuedRequest) {
         let (Merge::Back(name) | Merge::Front(name)) = merge;
-        let Queued { first, len, level, direction, id, others, .. } = self.requests[name as usize];
+        let Queued { first, len, level, direction, .. } = self.requests[name as usize];
         let end = first + len + request.len;
         match merge {
             Merge::Back(_) => {
-                let part = self.part(request.id, NONE);
-                self.chain(name, part, part);
+                self.names.append(&mut self.requests[name as usize].names, request.id);
             }
             Merge::Front(_) => {
-                let part = self.part(id, others.0);
-                let last = if others.1 == NONE { part } else { others.1 };
                 self.sorted_out(name);
                 let grown = &mut self.requests[name as usize];
-                (grown.id, grown.others, grown.first) = (request.id, (part, last), request.first);
+                self.names.prepend(&mut grown.names, request.id);
+                grown.first = request.first;
                 self.sorted_in(name);
             }
         }
@@ -293,10 +289,9 @@ impl MqDeadline {
         } else {
             queue.unlink(&mut self.requests, next);
         }
-        let part = self.part(joined.id, joined.others.0);
-        let last = if joined.others.1 == NONE { part } else { joined.others.1 };
-        self.chain(name, part, last);
-        self.requests[name as usize].len += joined.len;
+        let grown = &mut self.requests[name as usize];
+        self.names.join(&mut grown.names, joined.names);
+        grown.len += joined.len;
         self.release(next);
         self.waiting -= 1;
         self.last_merge = name;
@@ -320,6 +315,12 @@ impl MqDeadline {
             }
         }
         None
+    }
+
+    /// Everything that the request which was dispatched last is made of.
+    #[must_use]
+    pub fn sent(&self) -> &[u64] {
+        &self.sent
     }
 
     /// A dispatched request is done.
@@ -359,9 +360,9 @@ impl MqDeadline {
         }
         self.waiting = 0;
         self.last_merge = NONE;
-        (self.free, self.merged_free) = (NONE, NONE);
+        self.free = NONE;
         self.requests.clear();
-        self.merged.clear();
+        self.names.clear();
     }
 
     /// The next one of a class, if it has waited for `age`. As in Linux a direction that was chosen
@@ -402,7 +403,7 @@ impl MqDeadline {
     }
 
     fn send(&mut self, name: u32) -> Dispatched {
-        let Queued { first, len, level, direction, id, others, .. } = self.requests[name as usize];
+        let Queued { first, len, level, direction, names, .. } = self.requests[name as usize];
         let queue = &mut self.per_prio[level as usize].of[direction as usize];
         queue.unlink(&mut self.requests, name);
         let mut position = queue.sorted.remove(first.0, name);
@@ -414,21 +415,13 @@ impl MqDeadline {
         }
         queue.next = queue.sorted.at(position).map_or(NONE, |found| found.1);
         queue.latest_pos = first;
-        let mut ids = SmallVec::new();
-        ids.push(id);
-        let mut part = others.0;
-        while part != NONE {
-            let (id, next) = self.merged[part as usize];
-            ids.push(id);
-            self.merged[part as usize].1 = self.merged_free;
-            self.merged_free = std::mem::replace(&mut part, next);
-        }
+        self.names.take(names, &mut self.sent);
         if self.last_merge == name {
             self.last_merge = NONE;
         }
         self.release(name);
         self.waiting -= 1;
-        Dispatched { direction, receipt: Receipt(level as u64), first, len, ids }
+        Dispatched { direction, receipt: Receipt(level as u32), first, len, id: names.first }
     }
 
     fn expire(&self, direction: Direction) -> Span {
@@ -479,26 +472,6 @@ impl MqDeadline {
     fn release(&mut self, name: u32) {
         self.requests[name as usize].after = self.free;
         self.free = name;
-    }
-
-    /// A link of a chain of what was merged.
-    fn part(&mut self, id: u64, next: u32) -> u32 {
-        if self.merged_free == NONE {
-            self.merged.push((id, next));
-            return self.merged.len() as u32 - 1;
-        }
-        let part = self.merged_free;
-        self.merged_free = std::mem::replace(&mut self.merged[part as usize], (id, next)).1;
-        part
-    }
-
-    /// Puts a chain behind all that a request is made of.
-    fn chain(&mut self, name: u32, first: u32, last: u32) {
-        let others = &mut self.requests[name as usize].others;
-        match std::mem::replace(&mut others.1, last) {
-            NONE => others.0 = first,
-            before => self.merged[before as usize].1 = first,
-        }
     }
 }
 

@@ -5,29 +5,36 @@
 
 use std::collections::VecDeque;
 
-use smallvec::smallvec;
-
 use super::request::{Dispatched, QueuedRequest, Receipt};
 
 /// Requests in the order in which they came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fifo(VecDeque<QueuedRequest>);
+pub(crate) struct Fifo {
+    queued: VecDeque<QueuedRequest>,
+    /// The last one that was dispatched.
+    sent: [u64; 1],
+}
 
 impl Fifo {
     pub(crate) fn insert(&mut self, request: &QueuedRequest) {
-        self.0.push_back(*request);
+        self.queued.push_back(*request);
     }
 
     pub(crate) fn dispatch(&mut self) -> Option<Dispatched> {
-        let QueuedRequest { id, direction, first, len, .. } = self.0.pop_front()?;
-        Some(Dispatched { direction, receipt: Receipt(0), first, len, ids: smallvec![id] })
+        let QueuedRequest { id, direction, first, len, .. } = self.queued.pop_front()?;
+        self.sent = [id];
+        Some(Dispatched { direction, receipt: Receipt(0), first, len, id })
+    }
+
+    pub(crate) fn sent(&self) -> &[u64] {
+        &self.sent
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.0.len()
+        self.queued.len()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.queued.clear();
     }
 }

@@ -1,6 +1,5 @@
 //! Member requests: as stripes make them, as a scheduler queues them, as it dispatches them.
 
-use smallvec::SmallVec;
 use weft_units::{Bytes, Sectors};
 
 use crate::contract::input::{Attr, Class};
@@ -100,7 +99,7 @@ pub struct QueuedRequest {
 }
 
 /// Request that goes to the member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
     /// Direction of the data.
     pub direction: Direction,
@@ -110,10 +109,10 @@ pub struct Dispatched {
     pub first: Sectors,
     /// Length in sectors.
     pub len: Sectors,
-    /// Everything that it is made of.
-    pub ids: SmallVec<[u64; 4]>,
+    /// The first of what it is made of; `sent` of its scheduler has all.
+    pub id: u64,
 }
 
 /// A scheduler's own name for a request that it dispatched, given back when that is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Receipt(pub u64);
+pub struct Receipt(pub u32);

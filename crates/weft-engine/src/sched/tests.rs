@@ -74,10 +74,10 @@ fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<
                 assert!(loses || kept || keeps && !at_member.is_empty(), "{settings:?} {seed}");
                 break;
             };
-            for id in &sent.ids {
+            for id in scheduler.sent() {
                 assert!(waiting.remove(id), "{id} is dispatched once: {settings:?} {seed}");
             }
-            order.push(sent.ids.to_vec());
+            order.push(scheduler.sent().to_vec());
             let done = (now + Span(50_000 + rng.below(3_000_000)), order.len());
             at_member.insert(done, sent.receipt);
         }

@@ -13,12 +13,12 @@
 //! Knobs    `back_seek_max`, `back_seek_penalty`, `max_sectors_kb`
 //! Source   io-schedulers.md §2.7
 
-use smallvec::{SmallVec, smallvec};
 use weft_units::{Sectors, Time};
 
 use super::QueueId;
 use super::treap::{Member, Set, Treaps};
 use crate::knobs::BfqKnobs;
+use crate::sched::names::{NameTable, Names};
 use crate::sched::request::{Direction, QueuedRequest};
 
 /// Name of a request here.
@@ -26,7 +26,7 @@ use crate::sched::request::{Direction, QueuedRequest};
 pub(super) struct RequestId(pub(super) u32);
 
 /// A request, queued or dispatched.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) first: Sectors,
     pub(super) len: Sectors,
@@ -37,7 +37,8 @@ pub(super) struct Record {
     deadline: Time,
     older: u32,
     newer: u32,
-    pub(super) ids: SmallVec<[u64; 4]>,
+    /// What it is made of.
+    pub(super) names: Names,
 }
 
 impl Member for Record {
@@ -78,12 +79,13 @@ pub(super) struct Inserted {
 pub(super) struct RequestPool {
     records: Treaps<Record>,
     free: Vec<u32>,
+    names: NameTable,
     max: Sectors,
 }
 
 impl RequestPool {
     pub(super) fn new(max: Sectors) -> Self {
-        Self { records: Treaps::new(), free: Vec::new(), max }
+        Self { records: Treaps::new(), free: Vec::new(), names: NameTable::new(), max }
     }
 
     #[inline]
@@ -118,7 +120,7 @@ impl RequestPool {
             deadline,
             older: of.newest,
             newer: NIL,
-            ids: smallvec![request.id],
+            names: Names::of(request.id),
         };
         let spot = self.records.locate(of.sorted, &record);
         if request.merges {
@@ -131,7 +133,7 @@ impl RequestPool {
                 // Nobody stands between the old beginning and the new one.
                 grown.first = record.first;
                 grown.len += record.len;
-                grown.ids.insert(0, request.id);
+                self.names.prepend(&mut grown.names, request.id);
                 return Inserted { id: RequestId(front), merged: 1 };
             }
         }
@@ -168,16 +170,15 @@ impl RequestPool {
     fn grow_back(&mut self, of: &mut Backlog, back: u32, new: &Record, next: Option<u32>) -> u32 {
         let grown = self.records.at_mut(back);
         grown.len += new.len;
-        grown.ids.extend_from_slice(&new.ids);
+        self.names.join(&mut grown.names, new.names);
         let Some(next) = next else { return 0 };
         if !self.adjoins(next, self.records.at(back), true) {
             return 0;
         }
-        let swallowed = std::mem::take(&mut self.records.at_mut(next).ids);
-        let Record { len, deadline, .. } = *self.records.at(next);
+        let Record { len, deadline, names, .. } = *self.records.at(next);
         let grown = self.records.at_mut(back);
         grown.len += len;
-        grown.ids.extend(swallowed);
+        self.names.join(&mut grown.names, names);
         if deadline < grown.deadline {
             // The better place in the FIFO counts for both.
             grown.deadline = deadline;
@@ -197,6 +198,21 @@ impl RequestPool {
         self.records.remove(&mut of.sorted, id.0);
         self.unlist(of, id.0);
         of.len -= 1;
+    }
+
+    /// Writes what a request is made of into `ids`. Its record then has no names of others.
+    #[inline]
+    pub(super) fn take_names(&mut self, id: RequestId, ids: &mut Vec<u64>) -> u64 {
+        let record = self.records.at_mut(id.0);
+        let names = record.names;
+        record.names = Names::of(names.first);
+        self.names.take(names, ids);
+        names.first
+    }
+
+    /// Forgets what every request is made of, when no other is queued.
+    pub(super) fn clear_names(&mut self) {
+        self.names.clear();
     }
 
     /// A request is done.

@@ -59,6 +59,8 @@ pub struct Bfq {
     pub(super) bursts: Bursts,
     /// End of the last request that was dispatched.
     last_end: Sectors,
+    /// What it is made of.
+    sent: Vec<u64>,
     /// Since when requests wait that the member had room for.
     withheld_since: Option<Time>,
     pub(super) stats: BfqStats,
@@ -95,6 +97,7 @@ impl Bfq {
             stable: StableMerge::default(),
             bursts: Bursts::default(),
             last_end: Sectors::ZERO,
+            sent: Vec::new(),
             withheld_since: None,
             stats: BfqStats::default(),
         }
@@ -233,7 +236,7 @@ impl Bfq {
         self.queued -= 1;
         let record = self.pool.at_mut(head);
         let (direction, first, len) = (record.direction, record.first, record.len);
-        let ids = std::mem::take(&mut record.ids);
+        let name = self.pool.take_names(head, &mut self.sent);
         self.last_end = first + len;
         if self.peak.on_dispatch(first, len, self.in_driver, now) {
             self.budgets.on_rate(&self.peak, &self.knobs);
@@ -248,7 +251,7 @@ impl Bfq {
         }
         self.on_service(id, first, len, now);
         self.on_dispatched(id, now);
-        Dispatched { direction, receipt: Receipt(head.0.into()), first, len, ids }
+        Dispatched { direction, receipt: Receipt(head.0), first, len, id: name }
     }
 
     fn on_dispatched(&mut self, id: QueueId, now: Time) {
@@ -264,10 +267,16 @@ impl Bfq {
         }
     }
 
+    /// Everything that the request which was dispatched last is made of.
+    #[must_use]
+    pub fn sent(&self) -> &[u64] {
+        &self.sent
+    }
+
     /// The member has ended a request.
     pub fn completed(&mut self, receipt: Receipt, now: Time) {
         self.on_time(now);
-        let request = RequestId(u32::try_from(receipt.0).expect("receipts are places"));
+        let request = RequestId(receipt.0);
         let id = self.pool.at(request).queue;
         self.pool.release(request);
         assert!(self.in_driver > 0, "a request is completed once");
@@ -329,6 +338,7 @@ impl Bfq {
                 self.leave(id);
             }
         }
+        self.pool.clear_names();
         self.queued = 0;
     }
 }

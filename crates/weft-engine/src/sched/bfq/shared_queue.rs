@@ -346,7 +346,7 @@ mod tests {
     use crate::contract::input::{Attr, Class, Origin};
     use crate::contract::member::DeviceTraits;
     use crate::knobs::{BfqKnobs, MergeKnobs, MergePosition, MergeRule};
-    use crate::sched::request::{Direction, Dispatched};
+    use crate::sched::request::{Direction, Receipt};
 
     /// 16 KiB.
     const LEN: u64 = 32;
@@ -358,7 +358,7 @@ mod tests {
         bfq: Bfq,
         now: Time,
         depth: usize,
-        at_member: VecDeque<Dispatched>,
+        at_member: VecDeque<(Receipt, Vec<u64>)>,
         readers: Vec<Reader>,
         /// Clients of the requests that the member ended, and where they began.
         ended: Vec<(u32, u64)>,
@@ -433,7 +433,7 @@ mod tests {
             while self.at_member.len() < self.depth
                 && let Some(next) = self.bfq.dispatch(self.now)
             {
-                self.at_member.push_back(next);
+                self.at_member.push_back((next.receipt, self.bfq.sent().to_vec()));
             }
         }
 
@@ -445,9 +445,9 @@ mod tests {
                 self.fill_member();
             }
             self.now = self.now + Span::millis(1);
-            let done = self.at_member.pop_front().expect("filled");
-            self.bfq.completed(done.receipt, self.now);
-            for id in done.ids {
+            let (receipt, ids) = self.at_member.pop_front().expect("filled");
+            self.bfq.completed(receipt, self.now);
+            for id in ids {
                 let (client, first) = ((id >> 32) as usize, id & 0xffff_ffff);
                 self.ended.push((client as u32, first));
                 if self.readers[client].out > 0 {
@@ -703,9 +703,9 @@ mod tests {
         rig.reader(Attr { class: Class::Idle, ..Attr::NONE }, 900 * MIB, LEN, 1);
         rig.reader(attr(90), 500 * MIB, LEN, 1);
         rig.fill_member();
-        let preempting = rig.at_member.pop_back().expect("two are at the member");
-        assert_eq!(preempting.first, Sectors(500 * MIB));
-        rig.bfq.completed(preempting.receipt, rig.now);
+        let (receipt, ids) = rig.at_member.pop_back().expect("two are at the member");
+        assert_eq!(ids, [(2 << 32) | (500 * MIB)], "the preempting one");
+        rig.bfq.completed(receipt, rig.now);
         rig.now = rig.now + Span::millis(9);
         assert_eq!(rig.bfq.dispatch(rig.now), None, "the member is kept for the first one again");
         assert_eq!(rig.bfq.in_service(), Some(QueueId(0)));

@@ -226,8 +226,7 @@ mod tests {
             }
             if at_member.is_none() {
                 let sent = bfq.dispatch(now);
-                at_member =
-                    sent.map(|it| (now + Span::millis(1), it.ids[0] as u32 & 3, it.receipt));
+                at_member = sent.map(|it| (now + Span::millis(1), it.id as u32 & 3, it.receipt));
             }
             let times = [next.map(|it| it.0), at_member.map(|it| it.0), bfq.next_wake()];
             now = times.into_iter().flatten().min().expect("somebody asks").max(now);

@@ -60,7 +60,7 @@ fn replay(script: &Script<'_>, phase: u64) -> (usize, usize) {
                 let (id, first, len) = (sector.unwrap(), Sectors(sector.unwrap()), Sectors(8));
                 let request = QueuedRequest { id, direction, attr, first, len, merges: false };
                 queue.insert(&request, now);
-                receipts.push((id, Receipt(IoPriority::of(class) as u64)));
+                receipts.push((id, Receipt(IoPriority::of(class) as u32)));
             }
             "complete" => {
                 let done = receipts.iter().position(|(id, _)| Some(*id) == sector).unwrap();

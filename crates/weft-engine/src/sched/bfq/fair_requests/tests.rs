@@ -35,7 +35,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
     let mut bfq = Bfq::new(knobs, Sectors(8), DeviceTraits::default());
     let (mut rng, mut served, mut most) = (Rng::new(1), vec![0; clients.len()], 0);
     // What happens when: a client asks (`None`), a request is done.
-    let mut events: BinaryHeap<Reverse<(Time, usize, Option<u64>)>> = BinaryHeap::new();
+    let mut events: BinaryHeap<Reverse<(Time, usize, Option<u32>)>> = BinaryHeap::new();
     for (client, of) in clients.iter().enumerate() {
         (0..of.outstanding).for_each(|_| events.push(Reverse((Time(0), client, None))));
     }
@@ -70,7 +70,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
         while at_member < depth
             && let Some(next) = bfq.dispatch(now)
         {
-            let client = (next.ids[0] & 0xff) as usize;
+            let client = (next.id & 0xff) as usize;
             let done = Some(next.receipt.0);
             events.push(Reverse((now + Span::millis(1), client, done)));
             at_member += 1;

@@ -171,7 +171,7 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
         }
         while (ends.len() as u32) < device.depth {
             let Some(next) = bfq.dispatch(now) else { break };
-            let index = owners[&next.ids[0]];
+            let index = owners[&next.id];
             let work =
                 Span(device.request.0 / u64::from(device.depth) + device.sector.0 * next.len.0);
             let is_near = next.first >= head && next.first - head <= Sectors(device.near);
@@ -180,7 +180,7 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
             outcome.time[index] += work.0 + seek.0;
             free_at = free_at.max(now) + work + seek;
             let took = now + device.request;
-            ends.insert((free_at.max(took), next.ids[0]), (next.receipt, index, next.len.0));
+            ends.insert((free_at.max(took), next.id), (next.receipt, index, next.len.0));
             outcome.order.push(index as u32);
             outcome.most = outcome.most.max(ends.len() as u32);
         }
@@ -423,7 +423,7 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
         bfq.insert(&request(20, 1, 8), now);
         let preempted = bfq.stats().expired[ExpireReason::Preempted as usize] - before;
         let next = bfq.dispatch(now).unwrap();
-        resumed.push((preempted, next.ids[0]));
+        resumed.push((preempted, next.id));
     }
     assert_eq!(resumed, [(1, 20), (0, 3)], "in time it preempts; after 24 ms it waits");
 }

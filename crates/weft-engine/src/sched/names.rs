@@ -1,0 +1,115 @@
+//! Names of the requests that one request is made of, without an allocation for each.
+//!
+//! The first name lies in the record of the request. The names of what was merged into it are a
+//! chain through a table that all requests of a scheduler share, and whose links are used again: a
+//! scheduler that once held as much allocates nothing.
+
+/// What a request is made of, in order of the sectors: the first name, and the chain of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) first: u64,
+    others: u32,
+    last: u32,
+}
+
+/// The chains of all requests of a scheduler.
+#[derive(Clone, Debug)]
+pub(crate) struct NameTable {
+    /// A name, and the next of its chain, or the next that is free.
+    links: Vec<(u64, u32)>,
+    free: u32,
+}
+
+impl Names {
+    /// One request.
+    #[inline]
+    pub(crate) const fn of(id: u64) -> Self {
+        Self { first: id, others: END, last: END }
+    }
+}
+
+impl NameTable {
+    pub(crate) const fn new() -> Self {
+        Self { links: Vec::new(), free: END }
+    }
+
+    /// Puts a name behind all others.
+    pub(crate) fn append(&mut self, names: &mut Names, id: u64) {
+        self.join(names, Names::of(id));
+    }
+
+    /// Puts a name before all others.
+    pub(crate) fn prepend(&mut self, names: &mut Names, id: u64) {
+        let rest = std::mem::replace(names, Names::of(id));
+        self.join(names, rest);
+    }
+
+    /// Puts what another request is made of behind all others.
+    pub(crate) fn join(&mut self, names: &mut Names, next: Names) {
+        let link = self.link(next.first, next.others);
+        match names.last {
+            END => names.others = link,
+            last => self.links[last as usize].1 = link,
+        }
+        names.last = if next.last == END { link } else { next.last };
+    }
+
+    fn link(&mut self, id: u64, next: u32) -> u32 {
+        if self.free == END {
+            self.links.push((id, next));
+            return self.links.len() as u32 - 1;
+        }
+        let link = self.free;
+        self.free = std::mem::replace(&mut self.links[link as usize], (id, next)).1;
+        link
+    }
+
+    /// Writes the names into `ids`, instead of what is there, and takes their links back.
+    #[inline]
+    pub(crate) fn take(&mut self, names: Names, ids: &mut Vec<u64>) {
+        ids.clear();
+        ids.push(names.first);
+        let mut link = names.others;
+        while link != END {
+            let (id, next) = self.links[link as usize];
+            ids.push(id);
+            self.links[link as usize].1 = std::mem::replace(&mut self.free, link);
+            link = next;
+        }
+    }
+
+    /// Forgets every chain.
+    pub(crate) fn clear(&mut self) {
+        self.links.clear();
+        self.free = END;
+    }
+}
+
+/// The end of a chain.
+const END: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_in_the_order_of_their_merges_and_their_links_are_used_again() {
+        let (mut table, mut ids) = (NameTable::new(), vec![9]);
+        for _ in 0..3 {
+            let (mut low, mut high) = (Names::of(3), Names::of(5));
+            table.append(&mut low, 4);
+            table.prepend(&mut low, 2);
+            table.prepend(&mut low, 1);
+            table.append(&mut high, 6);
+            table.join(&mut low, high);
+            table.append(&mut low, 7);
+            table.take(low, &mut ids);
+            assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7]);
+            assert_eq!(table.links.len(), 6);
+        }
+        table.take(Names::of(8), &mut ids);
+        assert_eq!(ids, [8]);
+        table.clear();
+        assert!(table.links.is_empty());
+    }
+}
