@@ -40,6 +40,10 @@ const CASES: &[(&str, u64)] = &[
     ("nbd-request", 20_000),
     ("parity-pq-scalar", 50),
     ("parity-xor-avx2", 5_000),
+    ("sched-bfq-4096", 20_000),
+    ("sched-bfq-6", 20_000),
+    ("sched-mq-deadline-4096", 20_000),
+    ("sched-mq-deadline-6", 20_000),
     ("sim-random-write-tags", 3_000),
 ];
 

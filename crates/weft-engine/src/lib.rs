@@ -404,7 +404,7 @@ impl Engine {
     fn take_in(&mut self, input: Input) {
         match input {
             Input::Admin(command) => self.take_command(&command),
-            Input::Client(request) => self.take_request(&request),
+            Input::Client(mut request) => self.take_request(&mut request),
             Input::ClientGone(client) => self.client_gone(client),
             Input::Done { token, result } => {
                 // A token that is not out is a bug of the driver, not of whoever it serves.
@@ -477,7 +477,7 @@ impl Engine {
         }
     }
 
-    fn take_request(&mut self, request: &ClientRequest) {
+    fn take_request(&mut self, request: &mut ClientRequest) {
         let ClientRequest { client, tag, frames, .. } = *request;
         let bytes = request.payload().0;
         let result = if self.credit.take(client, bytes) {

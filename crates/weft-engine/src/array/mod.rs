@@ -32,7 +32,7 @@ use self::write_intent::{CleanState, WriteIntent};
 use crate::array::flush::flush_batch::FlushBatch;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
-use crate::array::outbox::{Outbox, Owner, PassedRequest, Who};
+use crate::array::outbox::{Outbox, Outstanding, Owner, PassedRequest, Who};
 use crate::assemble::{Assembly, SlotState};
 use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
@@ -447,7 +447,7 @@ impl Array {
             }
             _ => None,
         };
-        out.submit(self.volume, member, op, Attr::NONE, owner);
+        out.submit(self.volume, member, op, &Attr::NONE, owner);
         match written {
             Some(bytes) => member.sent(&Attr::NONE, true, bytes.sectors_floor()),
             None => member.sent_flush(),
@@ -467,10 +467,9 @@ impl Array {
         position: usize,
         sector: Sectors,
         request: &ClientRequest,
-        attr: Attr,
         out: &mut Outbox,
     ) {
-        let ClientRequest { client, tag, frames, range, .. } = *request;
+        let ClientRequest { client, tag, frames, attr, range, .. } = *request;
         let (write, length) = (request.op == RequestOp::Write, range.len.sectors_floor());
         assert!(!write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
@@ -485,8 +484,11 @@ impl Array {
         let (start, len) = (range.start, range.len.0 as u32);
         let passed = PassedRequest { client, tag, frames, start, len, attr, gone: false };
         assert!(member.queue.passes(), "it waits in no queue");
-        out.submit(self.volume, member, op, attr, Owner::Passed(passed));
-        member.sent(&attr, write, length);
+        let (to, owner) = (Some(member.info.index), Owner::Passed(passed));
+        let outstanding = Outstanding::new(self.volume, to, write, owner, out.now);
+        let fua = write && request.flags.fua;
+        out.send(member, op, &request.attr, Outstanding { fua, ..outstanding });
+        member.sent(&request.attr, write, length);
     }
 
     /// Sends a read or write of these parts, which may be merged with others.
@@ -566,7 +568,7 @@ impl Array {
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];
-        out.room(member.data_sector(request.sector), &member.queue.limited(request), last)
+        out.room(member.data_sector(request.sector), request, last)
     }
 }
 

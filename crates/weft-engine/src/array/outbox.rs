@@ -240,20 +240,19 @@ impl Outbox {
             self.stage_queued(member, request, parts, who);
             return;
         }
-        let request = &member.queue.limited(request);
-        let MemberRequest { write, sector, bytes, kind: MergeKind { attr, fua, .. }, .. } =
-            *request;
+        let MemberRequest { write, sector, bytes, kind: MergeKind { fua, .. }, .. } = *request;
         let at = member.data_sector(sector);
-        let last = &mut member.queue.last[usize::from(write)];
-        let bare = request.without_fua();
-        let across = mutant::is(self.planted, Mutant::MergeAcrossFlush)
+        if mutant::is(self.planted, Mutant::MergeAcrossFlush)
             && fua
-            && last.fits(self.turn, at, &bare);
-        let request = if across { &bare } else { request };
+            && self.is_merged_across_flush(member, request, parts, who)
+        {
+            return;
+        }
+        let last = &mut member.queue.last[usize::from(write)];
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
             self.append(place, parts, who);
             self.work.merges += 1;
-            member.moved(&attr, write, bytes.sectors_floor());
+            member.moved(&request.kind.attr, write, bytes.sectors_floor());
             return;
         }
         let owner = Owner::Parts(who, Chain::NONE);
@@ -262,8 +261,30 @@ impl Outbox {
         let token = self.issue(Outstanding { fua, ..outstanding });
         self.work.submits += 1;
         let op = op_of(at, request, parts);
+        let attr = request.kind.attr;
         self.outputs.push_back(Output::Submit { token, member: to, op, attr });
-        member.sent(&attr, write, bytes.sectors_floor());
+        member.sent(&request.kind.attr, write, bytes.sectors_floor());
+    }
+
+    /// Appends a durable write to one that is not: a planted bug. Whether there was one.
+    #[cold]
+    fn is_merged_across_flush(
+        &mut self,
+        member: &mut Member,
+        request: &MemberRequest,
+        parts: &[Segment],
+        who: Who,
+    ) -> bool {
+        let (at, bare) = (member.data_sector(request.sector), request.without_fua());
+        let last = &mut member.queue.last[usize::from(request.write)];
+        if !last.fits(self.turn, at, &bare) {
+            return false;
+        }
+        let place = last.merge(self.turn, at, &bare, self.outputs.len());
+        self.append(place.expect("it fits"), parts, who);
+        self.work.merges += 1;
+        member.moved(&bare.kind.attr, bare.write, bare.bytes.sectors_floor());
+        true
     }
 
     /// As [`Outbox::stage`], for a member in whose queue requests wait.
@@ -278,8 +299,8 @@ impl Outbox {
         let MemberRequest { write, sector, bytes, kind: MergeKind { attr, .. }, .. } = *request;
         let at = member.data_sector(sector);
         let (queue, turn) = (&mut member.queue, self.turn);
-        let (next, limited) = (queue.next_place(), queue.limited(request));
-        if let Some(place) = queue.last[usize::from(write)].merge(turn, at, &limited, next) {
+        let next = queue.next_place();
+        if let Some(place) = queue.last[usize::from(write)].merge(turn, at, request, next) {
             let Owner::Parts(_, chain) = queue.append(place, parts) else {
                 unreachable!("it was staged for parts")
             };
@@ -293,6 +314,7 @@ impl Outbox {
         member.sent(&attr, write, bytes.sectors_floor());
     }
 
+    #[inline(never)]
     fn queue(&mut self, member: &mut Member, op: MemberOp, attr: Attr, owner: Owner) {
         self.work.submits += 1;
         self.queued += 1;
@@ -482,18 +504,32 @@ impl Outbox {
         volume: VolumeId,
         member: &mut Member,
         op: MemberOp,
-        attr: Attr,
+        attr: &Attr,
         owner: Owner,
     ) {
         if !member.queue.passes() {
-            self.queue(member, op, attr, owner);
+            self.queue(member, op, *attr, owner);
             return;
         }
-        let to = member.info.index;
-        let outstanding = Outstanding::new(volume, Some(to), writes(&op), owner, self.now);
-        let token = self.issue(Outstanding { fua: is_fua(&op), ..outstanding });
+        let to = Some(member.info.index);
+        let outstanding = Outstanding::new(volume, to, writes(&op), owner, self.now);
+        let fua = is_fua(&op);
+        self.send(member, op, attr, Outstanding { fua, ..outstanding });
+    }
+
+    /// Sends a request to a member in whose queue none waits.
+    #[inline(always)]
+    pub(crate) fn send(
+        &mut self,
+        member: &Member,
+        op: MemberOp,
+        attr: &Attr,
+        outstanding: Outstanding,
+    ) {
+        let token = self.issue(outstanding);
         self.work.submits += 1;
-        self.outputs.push_back(Output::Submit { token, member: to, op, attr });
+        let (member, attr) = (member.info.index, *attr);
+        self.outputs.push_back(Output::Submit { token, member, op, attr });
     }
 
     pub(crate) fn compute(&mut self, volume: VolumeId, job: JobId, ops: Vec<ComputeOp>) {
@@ -595,6 +631,7 @@ impl Outbox {
             }
         }
         self.free.push(place as u32);
+        // At the end, so that it is copied at once: it goes to the stack.
         self.tokens[place].outstanding.take()
     }
 

@@ -16,16 +16,18 @@ impl Served {
     /// So much is moved, on whose behalf `attr` says.
     #[inline(always)]
     pub(crate) fn add(&mut self, attr: &Attr, write: bool, length: Sectors) {
-        let row = usize::from(attr.account.0);
-        if row >= self.0.len() {
-            self.grow(row);
+        let place = place(attr.purpose, write);
+        match self.0.get_mut(usize::from(attr.account.0)) {
+            Some(row) => row[place] += length.0,
+            None => self.add_row(attr.account, place, length),
         }
-        self.0[row][place(attr.purpose, write)] += length.0;
     }
 
     #[cold]
-    fn grow(&mut self, row: usize) {
+    fn add_row(&mut self, account: Account, place: usize, length: Sectors) {
+        let row = usize::from(account.0);
         self.0.resize(row + 1, Row::default());
+        self.0[row][place] = length.0;
     }
 
     /// Sectors of one account, purpose and direction.

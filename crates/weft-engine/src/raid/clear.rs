@@ -191,7 +191,7 @@ impl Clear {
             let (volume, member) = (cx.array.volume, &mut cx.array.members[position]);
             assert!(first + len <= member.data_size, "a discard lies within the member's data");
             let op = MemberOp::Discard { at: member.data_sector(first), len, fua: self.io.fua };
-            cx.out.submit(volume, member, op, self.io.attr, Owner::Discard(self.io.id));
+            cx.out.submit(volume, member, op, &self.io.attr, Owner::Discard(self.io.id));
             member.sent(&self.io.attr, true, len);
             self.pending += 1;
         }

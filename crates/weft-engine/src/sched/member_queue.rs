@@ -46,7 +46,7 @@ use weft_units::{Bytes, Sectors, Span, Time};
 use super::Scheduler;
 use super::bfq::BfqStats;
 use super::merge::{self, Last};
-use super::request::{Direction, MemberRequest, QueuedRequest, Receipt};
+use super::request::{Direction, QueuedRequest, Receipt};
 use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
@@ -96,8 +96,6 @@ pub(crate) struct MemberQueue<T> {
     passes: bool,
     /// The last read and the last write that were staged.
     pub(crate) last: [Last; 2],
-    /// Largest request that merging within a turn makes.
-    largest: Bytes,
     /// Traits of the device as it was found.
     found: DeviceTraits,
     /// The same, as the knobs have them.
@@ -176,8 +174,7 @@ impl<T> MemberQueue<T> {
     pub(crate) fn new(device: DeviceTraits) -> Self {
         let mut queue = Self {
             passes: true,
-            last: [Last::NONE; 2],
-            largest: Bytes(u64::MAX),
+            last: [Last::none(Bytes(u64::MAX)); 2],
             found: device,
             device,
             settings: QueueSettings {
@@ -222,7 +219,6 @@ impl<T> MemberQueue<T> {
         let waiting = self.take_waiting();
         assert!(self.is_empty() && self.scheduler.is_empty(), "nothing waits twice");
         self.settings = settings;
-        self.last = [Last::NONE; 2];
         self.in_flight = in_flight;
         self.flushing &= in_flight > 0;
         self.tokens = Tokens::default();
@@ -230,10 +226,11 @@ impl<T> MemberQueue<T> {
         let rotational = settings.rotational.unwrap_or(self.found.rotational);
         self.device = DeviceTraits { rotational, ..self.found };
         self.scheduler = Scheduler::new(&settings, self.device);
-        self.largest = match settings.nomerges {
+        let largest = match settings.nomerges {
             NoMerges::Never => Bytes::ZERO,
             NoMerges::Allowed | NoMerges::LastOnly => settings.max.bytes(),
         };
+        self.last = [Last::none(largest); 2];
         self.set_depth();
         waiting.into_iter().for_each(|request| self.put_back(request));
     }
@@ -275,12 +272,6 @@ impl<T> MemberQueue<T> {
             _ => u32::MAX,
         };
         self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
-    }
-
-    /// A request that merging makes no larger than the queue allows, whatever else allows.
-    #[inline(always)]
-    pub(crate) fn limited(&self, request: &MemberRequest) -> MemberRequest {
-        MemberRequest { max: request.max.min(self.largest), ..*request }
     }
 
     /// The place of the next request that is staged.
@@ -482,10 +473,15 @@ impl<T> MemberQueue<T> {
     }
 
     /// The member has ended a command.
+    #[inline(always)]
     pub(crate) fn ended(&mut self, scheduled: Option<Receipt>, write: bool, now: Time) {
-        if self.passes {
-            return;
+        if !self.passes {
+            self.makes_room(scheduled, write, now);
         }
+    }
+
+    #[inline(never)]
+    fn makes_room(&mut self, scheduled: Option<Receipt>, write: bool, now: Time) {
         self.plugged = None;
         assert!(self.in_flight > 0, "a command ends once");
         self.in_flight -= 1;

@@ -8,7 +8,7 @@
 //! Knob     `max_sectors_kb` (KiB, 0 merges nothing)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)
 
-use weft_units::Sectors;
+use weft_units::{Bytes, Sectors};
 
 use super::request::{MemberRequest, MergeKind};
 use crate::contract::frame::{Segment, Segments};
@@ -22,22 +22,26 @@ pub(crate) struct Last {
     kind: MergeKind,
     end: Sectors,
     bytes: u64,
-    /// Largest length.
+    /// Largest length that this one allows, and the queue.
     max: u64,
+    largest: u64,
     /// Among the outputs.
     place: usize,
 }
 
 impl Last {
-    /// None was sent yet.
-    pub(crate) const NONE: Self = Self {
-        turn: 0,
-        kind: MergeKind { fua: false, stripes: false, attr: Attr::NONE },
-        end: Sectors(u64::MAX),
-        bytes: 0,
-        max: 0,
-        place: 0,
-    };
+    /// None was sent yet. What a request allows for itself, merging makes none larger than this.
+    pub(crate) const fn none(largest: Bytes) -> Self {
+        Self {
+            turn: 0,
+            kind: MergeKind { fua: false, stripes: false, attr: Attr::NONE },
+            end: Sectors(u64::MAX),
+            bytes: 0,
+            max: 0,
+            largest: largest.0,
+            place: 0,
+        }
+    }
 
     /// Place of the request to whose end the next one, to `at`, goes. `None`: it goes on its own,
     /// to `place` among the outputs, and is the last one now.
@@ -56,20 +60,27 @@ impl Last {
             self.bytes += bytes;
             return Some(self.place);
         }
-        *self = Self { turn, kind: next.kind, end, bytes, max: next.max.0, place };
+        // One by one: a kind is then copied as it lies in memory.
+        self.turn = turn;
+        self.kind = next.kind;
+        self.end = end;
+        self.bytes = bytes;
+        self.max = next.max.0;
+        self.place = place;
         None
     }
 
     /// Longest next request that need not be taken apart.
     pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
-        if self.fits(turn, at, next) { self.max.min(next.max.0) - self.bytes } else { next.max.0 }
+        let max = next.max.0.min(self.largest);
+        if self.fits(turn, at, next) { self.max.min(max) - self.bytes } else { max }
     }
 
     #[inline]
     pub(crate) fn fits(&self, turn: u64, at: Sectors, next: &MemberRequest) -> bool {
         self.end == at
             && self.turn == turn
-            && self.bytes + next.bytes.0 <= self.max.min(next.max.0)
+            && self.bytes + next.bytes.0 <= self.max.min(next.max.0).min(self.largest)
             && self.kind.merges(&next.kind)
     }
 }
@@ -89,11 +100,13 @@ pub(crate) fn append(parts: &mut Segments, part: Segment) {
 
 #[cfg(test)]
 mod tests {
-    use weft_units::{Bytes, Group};
+    use weft_units::Group;
 
     use super::*;
 
     type Staged = (u16, bool, bool, u64);
+
+    const ANY: Bytes = Bytes(u64::MAX);
 
     fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest {
         let kind = MergeKind { fua, stripes: true, attr: Attr::NONE };
@@ -103,7 +116,7 @@ mod tests {
 
     /// Requests of 4 KiB: those that go on their own, with how many each has become.
     fn merged(requests: &[Staged], max_kib: impl Fn(usize) -> u64) -> Vec<(u16, u64, usize)> {
-        let mut last = [[Last::NONE; 2]; 2];
+        let mut last = [[Last::none(ANY); 2]; 2];
         let mut sent: Vec<(u16, u64, usize)> = Vec::new();
         for (number, (member, write, fua, at)) in requests.iter().enumerate() {
             let next = request(*write, *fua, max_kib(number));
@@ -148,7 +161,7 @@ mod tests {
     #[test]
     fn a_run_goes_as_far_as_its_strips_would() {
         let strip = request(true, false, 64);
-        let mut last = Last::NONE;
+        let mut last = Last::none(ANY);
         assert_eq!(last.room(1, Sectors(0), &strip), 65_536);
         let mut joined = 0;
         last.merge(1, Sectors(0), &strip, 0);
@@ -172,7 +185,7 @@ mod tests {
         };
         let client = Attr { origin: Origin::Client(ClientId(1), Group::ROOT), ..Attr::NONE };
         let merges = |attr: Attr| {
-            let mut last = Last::NONE;
+            let mut last = Last::none(ANY);
             last.merge(1, Sectors(0), &of(client), 0);
             last.merge(1, Sectors(8), &of(attr), 1).is_some()
         };
@@ -186,7 +199,7 @@ mod tests {
     #[test]
     fn what_another_turn_sent_is_out_of_reach() {
         let next = request(false, false, 512);
-        let mut last = Last::NONE;
+        let mut last = Last::none(ANY);
         assert_eq!(last.merge(1, Sectors(0), &next, 7), None);
         assert_eq!(last.merge(1, Sectors(8), &next, 8), Some(7));
         assert_eq!(last.merge(2, Sectors(16), &next, 9), None);

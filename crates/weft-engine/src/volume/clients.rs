@@ -8,16 +8,17 @@
 use weft_units::{Bytes, ClientId, Group, Sectors, Span, Time};
 
 use crate::array::Array;
-use crate::contract::input::{Account, Attr, Class, ClientRequest, Purpose, RequestOp};
+use crate::contract::input::{Account, Class, ClientRequest, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
 /// Clients of a volume by account, and what members moved at the last looks.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    /// Of [`Account::OTHERS`] and those after it.
-    tallies: Vec<Tally>,
-    /// Place of the client that asked last.
-    last: usize,
+    /// Of [`Account::OTHERS`] and those after it, of which so many are in use.
+    tallies: Box<[Tally; ACCOUNTS_MAX]>,
+    used: usize,
+    /// Place of the client that asked last among those whose numbers end alike.
+    places: [u8; ACCOUNTS_MAX],
     /// When the next window begins.
     due: Time,
     /// Sectors by account at the begin of the window before this one, and of this one.
@@ -25,8 +26,9 @@ pub(crate) struct Clients {
     begun: Vec<u64>,
 }
 
-/// What a client asked for.
+/// What a client asked for, in a line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Tally {
     client: ClientId,
     gone: bool,
@@ -51,49 +53,67 @@ impl Tally {
             self.bytes[side] += other.bytes[side];
         }
     }
+
+    /// Counts a request, and completes what it says of on whose behalf it is.
+    #[inline(always)]
+    fn count(&mut self, request: &mut ClientRequest, place: usize) {
+        let (attr, reads) = (&mut request.attr, request.op == RequestOp::Read);
+        let side = usize::from(!reads);
+        self.requests[side] += 1;
+        self.bytes[side] += request.range.len.0;
+        (self.class, self.weight) = (attr.class, attr.weight);
+        attr.account = Account(Account::OTHERS.0 + place as u8);
+        attr.purpose = Purpose::User;
+        if attr.background && !reads {
+            attr.purpose = Purpose::WriteBack;
+        }
+    }
 }
 
 impl Clients {
     pub(crate) fn new() -> Self {
-        let tallies = vec![Tally::new(NOBODY)];
+        let tallies = Box::new([Tally::new(NOBODY); ACCOUNTS_MAX]);
         let (before, begun) = (Vec::new(), Vec::new());
-        Self { tallies, last: 0, due: Time(0), before, begun }
+        Self { tallies, used: 1, places: [0; ACCOUNTS_MAX], due: Time(0), before, begun }
     }
 
-    /// Counts a request, and says on whose behalf its member requests are.
+    /// Counts a request, and completes what it says of on whose behalf it is.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, request: &ClientRequest, array: &mut Array) -> Attr {
-        if self.tallies[self.last].client != request.client {
-            self.last = self.find(request.client, array);
-            // A client stays in its group.
-            self.tallies[self.last].group = match self.last {
-                0 => Group::ROOT,
-                _ => request.attr.origin.group(),
-            };
+    pub(crate) fn enter(&mut self, request: &mut ClientRequest, array: &mut Array) {
+        // The remainders spare checks of the bounds.
+        let number = request.client.0 as usize % ACCOUNTS_MAX;
+        let place = usize::from(self.places[number]) % ACCOUNTS_MAX;
+        let tally = &mut self.tallies[place];
+        if tally.client == request.client {
+            tally.count(request, place);
+        } else {
+            self.enter_another(request, array);
         }
-        let (attr, reads) = (request.attr, request.op == RequestOp::Read);
-        let tally = &mut self.tallies[self.last];
-        let side = usize::from(!reads);
-        tally.requests[side] += 1;
-        tally.bytes[side] += request.range.len.0;
-        (tally.class, tally.weight) = (attr.class, attr.weight);
-        let cached = attr.background && !reads;
-        let purpose = if cached { Purpose::WriteBack } else { Purpose::User };
-        let account = Account(Account::OTHERS.0 + self.last as u8);
-        Attr { account, ..attr.with(purpose) }
     }
 
+    /// The same for a client that others were before.
     #[inline(never)]
-    fn find(&mut self, client: ClientId, array: &mut Array) -> usize {
-        if let Some(place) = self.tallies.iter().position(|tally| tally.client == client) {
-            self.tallies[place].gone = false;
+    fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
+        let place = self.place_of(request.client, array);
+        self.places[request.client.0 as usize % ACCOUNTS_MAX] = place as u8;
+        let tally = &mut self.tallies[place];
+        tally.gone = false;
+        // A client stays in its group.
+        tally.group = if place == 0 { Group::ROOT } else { request.attr.origin.group() };
+        tally.count(request, place);
+    }
+
+    fn place_of(&mut self, client: ClientId, array: &mut Array) -> usize {
+        let used = self.used;
+        if let Some(place) = self.used().iter().position(|tally| tally.client == client) {
             return place;
         }
-        if self.tallies.len() < ACCOUNTS_MAX {
-            self.tallies.push(Tally::new(client));
-            return self.tallies.len() - 1;
+        if used < ACCOUNTS_MAX {
+            self.tallies[used] = Tally::new(client);
+            self.used += 1;
+            return used;
         }
-        let Some(place) = self.tallies.iter().position(|tally| tally.gone) else { return 0 };
+        let Some(place) = self.used().iter().position(|tally| tally.gone) else { return 0 };
         let former = std::mem::replace(&mut self.tallies[place], Tally::new(client));
         self.tallies[0].add(&former);
         let account = Account(Account::OTHERS.0 + place as u8);
@@ -108,14 +128,20 @@ impl Clients {
 
     /// A client asks for nothing more.
     pub(crate) fn gone(&mut self, client: ClientId) {
-        for tally in &mut self.tallies {
+        for tally in self.tallies.iter_mut() {
             tally.gone |= tally.client == client;
         }
+        // If it comes again it is looked for, and there again.
+        self.places[client.0 as usize % ACCOUNTS_MAX] = 0;
+    }
+
+    fn used(&self) -> &[Tally] {
+        &self.tallies[..self.used]
     }
 
     /// Requests of all clients so far.
     pub(crate) fn requests(&self) -> u64 {
-        self.tallies.iter().flat_map(|tally| tally.requests).sum()
+        self.used().iter().flat_map(|tally| tally.requests).sum()
     }
 
     /// Begins a window when the last one is over.
@@ -134,7 +160,7 @@ impl Clients {
     }
 
     fn totals(&self, array: &Array) -> Vec<u64> {
-        let accounts = 0..Account::OTHERS.0 + self.tallies.len() as u8;
+        let accounts = 0..Account::OTHERS.0 + self.used as u8;
         let moved = |account| array.members.iter().map(move |it| it.served.sectors(account)).sum();
         accounts.map(|account| moved(Account(account))).collect()
     }

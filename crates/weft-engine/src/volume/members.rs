@@ -139,7 +139,7 @@ impl Volume {
             if let Owner::Passed(request) = found.owner
                 && self.raid.has_copies()
             {
-                found.owner = Owner::Parts(self.keep_passed(request), Chain::NONE);
+                found.owner = Owner::Parts(self.keep_passed(&request), Chain::NONE);
             }
             let Outstanding { owner, write, issued, .. } = *found;
             if let Some(after) = reads_after {

@@ -141,7 +141,8 @@ impl Volume {
 
     /// Counts a request that is answered above.
     pub(crate) fn count(&mut self, request: &ClientRequest) {
-        self.clients.enter(request, &mut self.array);
+        let mut request = *request;
+        self.clients.enter(&mut request, &mut self.array);
     }
 
     /// The part of a request's range that members would be told to discard.
@@ -178,24 +179,24 @@ impl Volume {
     /// A request arrives.
     pub(crate) fn request(
         &mut self,
-        request: &ClientRequest,
+        request: &mut ClientRequest,
         out: &mut Outbox,
     ) -> Result<(), ReplyError> {
         let range = request.range;
         self.is_inside(request)?;
         let trims = request.op == RequestOp::Trim;
-        let writes = trims || matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
+        let writes = !matches!(request.op, RequestOp::Flush | RequestOp::Read);
         if writes {
             self.takes_writes(trims, out.now)?;
         }
         let needed = self.fits(request)?;
-        let attr = self.clients.enter(request, &mut self.array);
+        self.clients.enter(request, &mut self.array);
         if needed > 0
             && !request.flags.preflush
             && let Some((position, sector)) = self.passes(range, writes)
         {
             self.passing += 1;
-            self.array.pass(position, sector, request, attr, out);
+            self.array.pass(position, sector, request, out);
             return Ok(());
         }
         let discarded = self.raid.to_discard(request, &self.array);
@@ -205,7 +206,7 @@ impl Volume {
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(request, attr, range, writes, out.now);
+        let id = self.enter(request, range, writes, out.now);
         self.active(id).discarded = discarded;
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
@@ -285,20 +286,20 @@ impl Volume {
         }
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
-            owner if detached => self.freed(owner, out),
+            _ if detached => self.freed(&outstanding.owner, out),
             Owner::Compute(job) => {
                 self.with_raid(out, |raid, cx| raid.compute_done(job, value, cx));
             }
             Owner::Discard(request) => {
                 self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
             }
-            Owner::Passed(request) if result.is_err() && self.raid.has_copies() => {
+            Owner::Passed(ref request) if result.is_err() && self.raid.has_copies() => {
                 let (member, write, given_up) = (outstanding.member, outstanding.write, false);
                 let read = self.keep_passed(request);
                 self.with_raid(out, |raid, cx| raid.member_answered(read, position, result, cx));
                 self.part_done(read, Answer { result, member, given_up, write }, out);
             }
-            Owner::Passed(request) => {
+            Owner::Passed(ref request) => {
                 self.passed(request, outstanding.write, result, out);
                 // The personality does not know the request, and has nothing to tell.
                 return;
@@ -339,8 +340,8 @@ impl Volume {
 
     /// A member request that was given up is done at last: its parts use memory no more.
     #[cold]
-    fn freed(&mut self, owner: Owner, out: &mut Outbox) {
-        let Owner::Parts(first, mut merged) = owner else { return };
+    fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
+        let Owner::Parts(first, mut merged) = *owner else { return };
         let mut next = Some(first);
         while let Some(part) = next {
             if let Some(request) = self.raid.part_freed(part) {

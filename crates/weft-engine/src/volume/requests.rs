@@ -102,8 +102,8 @@ impl Volume {
     /// Keeps a read that went on to a member as it was, which did not give it: from now on the read
     /// is that one sub-request of it. Later writes have not waited for the read, and do not.
     #[cold]
-    pub(super) fn keep_passed(&mut self, request: PassedRequest) -> Who {
-        let PassedRequest { client, tag, frames, start, len, attr, gone } = request;
+    pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> Who {
+        let PassedRequest { client, tag, frames, start, len, attr, gone } = *request;
         assert!(self.passing > 0, "a request that passes is kept once");
         self.passing -= 1;
         let range = ByteRange { start, len: Bytes(len.into()) };
@@ -114,15 +114,15 @@ impl Volume {
     }
 
     /// Answers a request that went on to a member as it was.
-    #[inline]
+    #[inline(never)]
     pub(super) fn passed(
         &mut self,
-        request: PassedRequest,
+        request: &PassedRequest,
         write: bool,
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        let PassedRequest { client, tag, frames, len, gone, .. } = request;
+        let PassedRequest { client, tag, frames, len, gone, .. } = *request;
         assert!(self.passing > 0, "a request that passes is answered once");
         self.passing -= 1;
         if !gone {
@@ -140,7 +140,6 @@ impl Volume {
     pub(super) fn enter(
         &mut self,
         request: &ClientRequest,
-        attr: Attr,
         range: ByteRange,
         writes: bool,
         now: Time,
@@ -156,7 +155,7 @@ impl Volume {
             payload: request.payload(),
             frames: request.frames,
             flags: request.flags,
-            attr,
+            attr: request.attr,
             stream,
             ..Active::new(issuer, request.op, range, writes)
         })

@@ -386,7 +386,8 @@ impl WriteBack {
                     self.memory.lend(request.frames.first);
                 }
                 self.asked.insert((request.client, request.tag), *id);
-                if let Err(error) = volume.request(request, out) {
+                let mut entering = *request;
+                if let Err(error) = volume.request(&mut entering, out) {
                     self.asked.remove(&(request.client, request.tag));
                     self.lent.remove(&request.frames.first);
                     if let OpWork::Client(op) = &mut self.op_mut(*id).work {

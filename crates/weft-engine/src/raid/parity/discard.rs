@@ -72,7 +72,7 @@ impl Discard {
         let at = member.data_sector(Sectors(self.run.start * chunk));
         let len = Sectors((self.run.end - self.run.start) * chunk);
         let op = MemberOp::Discard { at, len, fua: self.fua };
-        cx.out.submit(volume, member, op, self.attr, Owner::Discard(self.request));
+        cx.out.submit(volume, member, op, &self.attr, Owner::Discard(self.request));
         member.sent(&self.attr, true, Sectors::ZERO);
     }
 }

@@ -463,20 +463,35 @@ impl Stripe {
 
     /// On whose behalf its member requests are, and for what, but for [`Stripe::purposes`].
     /// `sync` is the class of a resync that no client waits for.
+    #[inline(always)]
     pub(crate) fn member_attr(&self, sync: Class) -> Attr {
-        match self.operation {
-            _ if self.sync.is_some() && self.has_clients() => Attr::sync(Class::None),
-            _ if self.sync.is_some() => Attr::sync(sync),
-            Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
-            _ => self.attr,
+        let mut attr = self.attr;
+        if self.is_for_array() {
+            attr = self.array_attr(sync);
+        }
+        attr
+    }
+
+    /// Whether its member requests are the array's own.
+    #[inline(always)]
+    fn is_for_array(&self) -> bool {
+        self.sync.is_some()
+            || matches!(self.operation, Operation::Rewriting(_) | Operation::Rereading(_))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn array_attr(&self, sync: Class) -> Attr {
+        match self.sync {
+            Some(_) if self.has_clients() => Attr::sync(Class::None),
+            Some(_) => Attr::sync(sync),
+            None => Attr::NONE,
         }
     }
 
-    /// What each of these strips is read or written for.
+    /// What each of these strips is read or written for, if what somebody named is for `here`.
     #[inline]
-    pub(crate) fn purposes(&self, strips: SlotSet, write: bool) -> Purposes {
-        let attr = self.member_attr(Class::None);
-        let here = attr.purpose;
+    pub(crate) fn purposes(&self, here: Purpose, strips: SlotSet, write: bool) -> Purposes {
         if !matches!(here, Purpose::User | Purpose::WriteBack) {
             return Purposes { here, at: strips, old: SlotSet::EMPTY, others: here };
         }
@@ -486,8 +501,11 @@ impl Stripe {
         }
         // Only a read-modify-write has the old content of all that is written, and parity with it.
         let parity = self.writers.without(strips.or(self.uptodate)).is_empty();
-        let old = if parity { self.writers.or(self.parity) } else { self.writers };
-        let old = if self.writers.is_empty() { SlotSet::EMPTY } else { old };
+        let old = match parity {
+            _ if self.writers.is_empty() => SlotSet::EMPTY,
+            true => self.writers.or(self.parity),
+            false => self.writers,
+        };
         Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
     }
 

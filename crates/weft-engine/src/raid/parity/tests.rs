@@ -215,3 +215,24 @@ fn a_thousand_clients_one_after_the_other_are_all_counted() {
     assert_eq!(of_clients.map(|it| it.sectors.0).sum::<u64>(), 1100 * 8);
     assert!(accounts.iter().any(|it| it.party == Party::Others && it.reads > 900));
 }
+
+/// Also when nobody else has asked for anything meanwhile.
+#[test]
+fn a_client_that_comes_again_is_there() {
+    let mut rig = Rig::new(|_| ());
+    let is_gone = |rig: &Rig| {
+        let accounts = rig.engine.snapshot().volumes.remove(0).accounts;
+        let first = accounts.iter().find(|it| it.party == Party::Client(ClientId(1))).unwrap();
+        (first.gone, first.reads)
+    };
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        rig.ask(READ, 0, 4096, client(1, 0));
+        rig.run();
+        found.push(is_gone(&rig));
+        rig.engine.handle(Time(0), Input::ClientGone(ClientId(1)));
+        rig.run();
+        found.push(is_gone(&rig));
+    }
+    assert_eq!(found, [(false, 1), (true, 1), (false, 2), (true, 2)]);
+}

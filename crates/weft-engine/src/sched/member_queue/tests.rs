@@ -552,7 +552,8 @@ fn a_queue_limits_what_a_turn_merges() {
         queue.configure(QueueSettings { max: Sectors(max), nomerges, ..settings(MQ, 1) }, 0);
         let kind = MergeKind { fua: false, stripes: true, attr: Attr::NONE };
         let (sector, bytes, max) = (Sectors(0), Bytes(4096), Bytes::kib(512));
-        queue.limited(&MemberRequest { write: true, sector, bytes, max, kind }).max
+        let request = MemberRequest { write: true, sector, bytes, max, kind };
+        Bytes(queue.last[1].room(1, sector, &request))
     };
     assert_eq!(largest(4096, NoMerges::Allowed), Bytes::kib(512));
     assert_eq!(largest(64, NoMerges::LastOnly), Bytes::kib(32));

@@ -337,17 +337,14 @@ impl Stripes {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe_mut(id);
         stripe.io_started = true;
-        let purposes = stripe.purposes(slots, write.is_some());
+        let attr = stripe.member_attr(cx.array.sync_class);
+        let purposes = stripe.purposes(attr.purpose, slots, write.is_some());
         let mut request = MemberRequest {
             write: write.is_some(),
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max,
-            kind: MergeKind {
-                fua: write == Some(true),
-                stripes: true,
-                attr: stripe.member_attr(cx.array.sync_class),
-            },
+            kind: MergeKind { fua: write == Some(true), stripes: true, attr },
         };
         let mut sent = 0;
         for slot in slots.descending() {

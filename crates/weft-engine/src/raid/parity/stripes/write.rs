@@ -184,8 +184,9 @@ impl Stripes {
     ) -> usize {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe(stripes[0]);
-        let purpose = stripe.purposes(SlotSet::only(slot), true).of(slot);
-        let attr = stripe.member_attr(Class::None).with(purpose);
+        let attr = stripe.member_attr(Class::None);
+        let purpose = stripe.purposes(attr.purpose, SlotSet::only(slot), true).of(slot);
+        let attr = attr.with(purpose);
         let kind = MergeKind { fua: stripe.written_durably(), stripes: true, attr };
         let strip = MemberRequest {
             write: true,
