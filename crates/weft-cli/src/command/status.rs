@@ -194,17 +194,6 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
     }
-    text.push_str("      ");
-    if let Some(bitmap) = &volume.bitmap {
-        // As the kernel counts: pages of memory with counters.
-        let (used, pages) = (bitmap.pages_dirty, bitmap.pages);
-        let chunk = match bitmap.chunk >> 10 {
-            0 => format!("{}B", bitmap.chunk),
-            kib => format!("{kib}KB"),
-        };
-        let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
-    }
-    text.push('\n');
     if let Some(cache) = &volume.write_back {
         let size = |bytes| size::human(Bytes(bytes));
         let _ = writeln!(
@@ -216,6 +205,17 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             size(cache.dirty_bytes)
         );
     }
+    text.push_str("      ");
+    if let Some(bitmap) = &volume.bitmap {
+        // As the kernel counts: pages of memory with counters.
+        let (used, pages) = (bitmap.pages_dirty, bitmap.pages);
+        let chunk = match bitmap.chunk >> 10 {
+            0 => format!("{}B", bitmap.chunk),
+            kib => format!("{kib}KB"),
+        };
+        let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
+    }
+    text.push('\n');
 }
 
 /// Whether a mirror reads a member only when no other can be read, by the member's superblock.
@@ -378,8 +378,8 @@ mod tests {
         };
         let mut text = String::new();
         volume_text(&mut text, &VolumeStatus { write_back: Some(cache), ..volume() });
-        let line = "      write-back: 12M dirty, 2M being written, 0B written, at most 256M\n";
-        assert!(text.ends_with(line), "{text}");
+        let line = "write-back: 12 MiB dirty, 2 MiB being written, 0 B written, at most 256 MiB";
+        assert!(text.contains(&format!("\n      {line}\n")), "{text}");
     }
 
     #[test]
