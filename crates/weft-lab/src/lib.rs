@@ -4,13 +4,15 @@
 //! devices ([`replay`]), jobs as fio describes them ([`job`]) and their results as fio
 //! tells them ([`fio_json`]), how a model is calibrated ([`fit`]) and what a set
 //! of runs is worth ([`statistics`]), the page that shows it ([`report`]), the published
-//! experiments themselves ([`experiment`]), and what a user's own load does ([`simulate`]).
+//! experiments themselves ([`experiment`]), what a user's own load does ([`simulate`]), and sets of
+//! runs that are compared case by case ([`compare`]).
 //!
 //! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a
 //! run does come from integers and the `libm` crate, so that a seed means the same on every
 //! machine.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod experiment;
 pub mod fio_json;
 pub mod fit;

@@ -62,12 +62,23 @@ pub fn mean(samples: &[f64]) -> Result<Estimate, StatisticsError> {
     if samples.len() < 2 {
         return Err(StatisticsError::Count { found: samples.len(), expected: 2 });
     }
+    let (value, count) = (average(samples), samples.len());
+    let half = t_of_95_percent(count - 1) * deviation(samples)? / (count as f64).sqrt();
+    Ok(Estimate { value, low: value - half, high: value + half, count })
+}
+
+/// The standard deviation of samples, in their unit: the root of the sum of squares over one less
+/// than there are.
+///
+/// # Errors
+/// Fewer than two samples.
+pub fn deviation(samples: &[f64]) -> Result<f64, StatisticsError> {
+    if samples.len() < 2 {
+        return Err(StatisticsError::Count { found: samples.len(), expected: 2 });
+    }
     let value = average(samples);
     let squares: f64 = samples.iter().map(|sample| (sample - value) * (sample - value)).sum();
-    let count = samples.len();
-    let deviation = (squares / (count - 1) as f64).sqrt();
-    let half = t_of_95_percent(count - 1) * deviation / (count as f64).sqrt();
-    Ok(Estimate { value, low: value - half, high: value + half, count })
+    Ok((squares / (samples.len() - 1) as f64).sqrt())
 }
 
 /// The ratio patched/baseline of paired runs: `exp` of the mean of `ln(patched/baseline)`.
@@ -85,17 +96,67 @@ pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsEr
         let (baseline, patched) = (baseline.len(), patched.len());
         return Err(StatisticsError::Pairs { baseline, patched });
     }
-    for samples in [baseline, patched] {
-        for (index, found) in samples.iter().copied().enumerate() {
-            if !(found.is_finite() && found > 0.0) {
-                return Err(StatisticsError::Sample { index, found });
-            }
-        }
-    }
-    let logarithms: Vec<f64> =
-        baseline.iter().zip(patched).map(|(b, p)| libm::log(*p) - libm::log(*b)).collect();
-    let Estimate { value, low, high, count } = mean(&logarithms)?;
+    let (baseline, patched) = (logarithms(baseline)?, logarithms(patched)?);
+    let apart: Vec<f64> = baseline.iter().zip(&patched).map(|(b, p)| p - b).collect();
+    let Estimate { value, low, high, count } = mean(&apart)?;
     Ok(Estimate { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count })
+}
+
+/// The ratio patched/baseline of runs that are no pairs: `exp` of the difference of the means of
+/// logarithms, with Welch's interval. The number of runs of each may differ, and so may their
+/// scatter.
+///
+/// ```
+/// use weft_lab::statistics::unpaired_ratio;
+/// let ratio = unpaired_ratio(&[99.0, 100.0, 101.0], &[118.0, 120.0, 121.0, 121.0]).unwrap();
+/// assert!((ratio.value - 1.2).abs() < 0.01 && ratio.low > 1.17 && ratio.high < 1.23);
+/// ```
+///
+/// # Errors
+/// Fewer than two runs of one or the other, or a value that is not above 0.
+///
+/// Source   B. L. Welch, "The generalization of 'Student's' problem", Biometrika 34 (1947); the
+///          degrees of freedom are Satterthwaite's, rounded down
+pub fn unpaired_ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
+    let (baseline, patched) = (logarithms(baseline)?, logarithms(patched)?);
+    // Square of the standard error of a mean, and the degrees of freedom that it has.
+    let scatter = |samples: &[f64]| -> Result<(f64, f64), StatisticsError> {
+        let deviation = deviation(samples)?;
+        Ok((deviation * deviation / samples.len() as f64, (samples.len() - 1) as f64))
+    };
+    let ((base, base_freedom), (other, other_freedom)) = (scatter(&baseline)?, scatter(&patched)?);
+    let value = average(&patched) - average(&baseline);
+    let half = if base + other > 0.0 {
+        let freedom = (base + other) * (base + other)
+            / (base * base / base_freedom + other * other / other_freedom);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 or more")]
+        let freedom = freedom as usize;
+        t_of_95_percent(freedom.max(1)) * (base + other).sqrt()
+    } else {
+        0.0
+    };
+    let count = baseline.len() + patched.len();
+    let [value, low, high] = [value, value - half, value + half].map(libm::exp);
+    Ok(Estimate { value, low, high, count })
+}
+
+/// The geometric mean of ratios: `exp` of the mean of their logarithms.
+///
+/// # Errors
+/// There are none, or one is not above 0.
+pub fn geometric_mean(ratios: &[f64]) -> Result<f64, StatisticsError> {
+    if ratios.is_empty() {
+        return Err(StatisticsError::Count { found: 0, expected: 1 });
+    }
+    Ok(libm::exp(average(&logarithms(ratios)?)))
+}
+
+fn logarithms(samples: &[f64]) -> Result<Vec<f64>, StatisticsError> {
+    let logarithm = |(index, found): (usize, f64)| {
+        let is_sample = found.is_finite() && found > 0.0;
+        is_sample.then(|| libm::log(found)).ok_or(StatisticsError::Sample { index, found })
+    };
+    samples.iter().copied().enumerate().map(logarithm).collect()
 }
 
 /// A ratio as a gain in percent: 1.33 is 33.
@@ -369,6 +430,35 @@ mod tests {
         let inverse = ratio(&patched, &[1.0; 4]).unwrap();
         close(inverse.value * spread.value, 1.0, 1e-12);
         close(gain_percent(1.33), 33.0, 1e-9);
+    }
+
+    #[test]
+    fn runs_that_are_no_pairs_have_welchs_interval() {
+        // Logarithms 0 and ±0.1 beside 1 and ±0.3: standard error 0.182574, 2.44 degrees of
+        // freedom, of which 2 count: half width 4.302653 × 0.182574.
+        let runs = |mean: f64, apart: f64| [mean - apart, mean, mean + apart].map(libm::exp);
+        let ratio = unpaired_ratio(&runs(0.0, 0.1), &runs(1.0, 0.3)).unwrap();
+        close(ratio.value, libm::exp(1.0), 1e-12);
+        close(ratio.low, libm::exp(1.0 - 4.302_653 * 0.182_574_2), 1e-6);
+        close(ratio.high, libm::exp(1.0 + 4.302_653 * 0.182_574_2), 1e-6);
+        assert_eq!(ratio.count, 6);
+        // Without scatter there is no interval, and without repeats no answer.
+        let same = unpaired_ratio(&[2.0; 2], &[2.0; 5]).unwrap();
+        assert_eq!((same.low, same.value, same.high), (1.0, 1.0, 1.0));
+        assert!(matches!(
+            unpaired_ratio(&[1.0], &[1.0, 2.0]),
+            Err(StatisticsError::Count { found: 1, expected: 2 })
+        ));
+        assert!(unpaired_ratio(&[1.0, 0.0], &[1.0, 2.0]).is_err());
+    }
+
+    #[test]
+    fn a_geometric_mean_weighs_halving_as_doubling() {
+        close(geometric_mean(&[0.5, 2.0]).unwrap(), 1.0, 1e-12);
+        close(geometric_mean(&[1.0, 2.0, 4.0]).unwrap(), 2.0, 1e-12);
+        assert!(geometric_mean(&[]).is_err() && geometric_mean(&[1.0, 0.0]).is_err());
+        close(deviation(&[2.0, 4.0, 6.0]).unwrap(), 2.0, 1e-12);
+        assert!(deviation(&[2.0]).is_err());
     }
 
     #[test]

@@ -107,6 +107,12 @@ impl Metric {
         TABLE[self as usize]
     }
 
+    /// The metric of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
     /// The name in texts and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -155,6 +161,7 @@ mod tests {
     fn a_text_calls_a_metric_what_json_calls_it() {
         for (metric, name, ..) in TABLE {
             assert_eq!((metric.row().0, metric.name()), (metric, name), "rows are in order");
+            assert_eq!(Metric::find(name), Some(metric));
             let read = serde_json::from_str::<Metric>(&format!("\"{name}\""));
             assert_eq!(read.unwrap(), metric);
         }

@@ -7,6 +7,7 @@
 //! has a title, a description, and its numbers in a table below it.
 
 mod bars;
+mod compared;
 mod html;
 mod lines;
 mod reproduced;

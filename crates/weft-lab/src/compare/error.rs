@@ -1,0 +1,123 @@
+//! Reasons why runs cannot be compared.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Reasons why runs cannot be compared.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// A file or folder cannot be read.
+    #[error("{path}: {source}; name a folder of runs, or a file of fio's, that can be read")]
+    Read {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("{path}: {field}: found {found}, expected {expected}; {advice}")]
+    Field {
+        /// Path of the file.
+        path: PathBuf,
+        /// Field of the file, or its line.
+        field: String,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: &'static str,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// A set is empty.
+    #[error(
+        "{path}: runs: found none among {looked_at} files, expected folders with vmstat-end, fio's \
+         JSON output (NAME.json), or what weft reproduce --results wrote; name a folder that has some"
+    )]
+    NoRun {
+        /// Path of the folder.
+        path: PathBuf,
+        /// Number of files that were seen.
+        looked_at: usize,
+    },
+    /// Fewer than two sets.
+    #[error(
+        "sets of runs: found {}, expected two or more; name another folder, or split the runs with \
+         --by {choices}", if .found.is_empty() { "none".to_owned() } else { format!("only {}", .found.join(", ")) }
+    )]
+    Sets {
+        /// Names of the sets.
+        found: Vec<String>,
+        /// What runs can be split by.
+        choices: String,
+    },
+    /// No set has the name of the base.
+    #[error("--base {name}: found no such set, expected one of {}", .known.join(", "))]
+    Base {
+        /// The name that was asked for.
+        name: String,
+        /// The sets.
+        known: Vec<String>,
+    },
+    /// Runs have nothing of what they are to be split by.
+    #[error(
+        "{path}: --by {by}: found a run without one, expected {expected}; leave --by out, or the run"
+    )]
+    By {
+        /// Path of the run.
+        path: PathBuf,
+        /// What it was to be split by.
+        by: &'static str,
+        /// What such a run looks like.
+        expected: &'static str,
+    },
+    /// No case is in two sets.
+    #[error(
+        "cases: found none that is in two sets, expected the same names in each; {}; name folders \
+         that are laid out alike, or split the runs with --by", .examples.join(", ")
+    )]
+    NoCommonCase {
+        /// A case of each set.
+        examples: Vec<String>,
+    },
+    /// A metric that no run has.
+    #[error(
+        "--metric {name}: found in no run, expected one of {} ({} in all; --metric list lists them)",
+        .near.join(", "), .count
+    )]
+    Metric {
+        /// The name that was asked for.
+        name: String,
+        /// The nearest that there are.
+        near: Vec<String>,
+        /// Number of metrics that there are.
+        count: usize,
+    },
+    /// Nothing is left to show.
+    #[error("{option}: found no case, expected one of the {count} that there are, as {example}")]
+    Filtered {
+        /// The option that left all of them out.
+        option: String,
+        /// Number of cases before.
+        count: usize,
+        /// One of them.
+        example: String,
+    },
+}
+
+impl CompareError {
+    /// Whether the command line is wrong, not what was read.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Base { .. }
+                | Self::By { .. }
+                | Self::Filtered { .. }
+                | Self::Metric { .. }
+                | Self::Sets { .. }
+        )
+    }
+}

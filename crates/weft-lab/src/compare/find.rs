@@ -1,0 +1,225 @@
+//! Search of a folder for runs, whatever format each has.
+//!
+//! A folder with `vmstat-end` is a run, and so is one with `params.json` and `summary.json`; each
+//! job of an output of fio is one. Where it lies below the argument is the name of its case, and a
+//! folder named `run` and a number is a repeat of the same case.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::CompareError;
+use super::formats::{self, Values};
+use super::run_name::RunName;
+
+/// A run that was read.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Folder or file that it was read from.
+    pub path: PathBuf,
+    /// Every metric that it has, by name.
+    pub values: Values,
+    /// Remark that a reader of the comparison should know: an error, or that it had not settled.
+    pub remark: Option<&'static str>,
+    pub(super) kind: Kind,
+    /// Folders between the argument and the run, without those that number repeats.
+    pub(super) below: Vec<String>,
+    pub(super) seed: Option<u64>,
+}
+
+/// What a run is called by itself, by its format.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// A job of fio, and the name of its file unless the file was named.
+    Fio { job: String, file: Option<String> },
+    /// A folder of snapshots, with its name, and in its fields if it has them.
+    Vmstat { folder: String, name: Option<RunName> },
+    /// A run of an experiment.
+    Weft { case: String, column: String },
+}
+
+/// The runs that were found below an argument, and how many files were looked at.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The runs, in the order of their paths.
+    pub runs: Vec<Run>,
+    /// Files of any kind that were seen.
+    pub looked_at: usize,
+}
+
+/// Folders below each other that are looked through; more are a circle of links.
+const DEPTH_MAX: usize = 24;
+
+impl Found {
+    /// Looks through a folder, or reads one file.
+    ///
+    /// # Errors
+    /// A file or folder cannot be read, or a file of results is not what its name says.
+    pub fn below(path: &Path) -> Result<Self, CompareError> {
+        let mut found = Self::default();
+        let kind = fs::metadata(path).map_err(|source| unreadable(path, source))?;
+        if kind.is_dir() {
+            found.folder(path, &mut Vec::new(), 0)?;
+        } else if path.file_name().is_some_and(|name| name == formats::VMSTAT_END) {
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            found.vmstat(folder.unwrap_or(Path::new(".")), &[])?;
+        } else {
+            found.looked_at = 1;
+            if !found.fio(path, &[], None)? {
+                return Err(CompareError::Field {
+                    path: path.into(),
+                    field: "jobs".to_owned(),
+                    found: "none".to_owned(),
+                    expected: "fio's output in JSON",
+                    advice: "run fio with --output-format=json, or name a folder of runs",
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    fn folder(
+        &mut self,
+        path: &Path,
+        below: &mut Vec<String>,
+        depth: usize,
+    ) -> Result<(), CompareError> {
+        let has = |name: &str| path.join(name).is_file();
+        if has(formats::VMSTAT_END) {
+            return self.vmstat(path, below);
+        }
+        if has(formats::PARAMS) && has(formats::SUMMARY) {
+            return self.weft(path, below);
+        }
+        let entries = fs::read_dir(path).map_err(|source| unreadable(path, source))?;
+        let entries: Result<Vec<_>, _> = entries.map(|entry| Ok(entry?.path())).collect();
+        let mut entries = entries.map_err(|source| unreadable(path, source))?;
+        entries.sort();
+        for entry in entries {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if entry.is_dir() {
+                if depth < DEPTH_MAX && !name.starts_with('.') {
+                    below.push(name);
+                    self.folder(&entry, below, depth + 1)?;
+                    below.pop();
+                }
+            } else {
+                self.looked_at += 1;
+                if let Some(stem) = name.strip_suffix(".json") {
+                    // JSON of something else may lie here as well.
+                    self.fio(&entry, below, Some(stem))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn vmstat(&mut self, path: &Path, below: &[String]) -> Result<(), CompareError> {
+        let folder = name_of(named(path));
+        let name = RunName::parse(&folder);
+        self.looked_at += 1;
+        self.runs.push(Run {
+            path: path.into(),
+            values: formats::vmstat(path)?,
+            remark: None,
+            kind: Kind::Vmstat { folder, name },
+            below: without_numbers(below),
+            seed: None,
+        });
+        Ok(())
+    }
+
+    fn weft(&mut self, path: &Path, below: &[String]) -> Result<(), CompareError> {
+        let formats::WeftRun { case, column, seed, settled, values } = formats::weft(path)?;
+        self.looked_at += 1;
+        // The last folder is the run's number, by the layout.
+        let below = &below[..below.len().saturating_sub(1)];
+        self.runs.push(Run {
+            path: path.into(),
+            values,
+            remark: (!settled).then_some("it had not settled"),
+            kind: Kind::Weft { case, column },
+            below: without_numbers(below),
+            seed: Some(seed),
+        });
+        Ok(())
+    }
+
+    /// Reads a file; false: it is no output of fio.
+    fn fio(
+        &mut self,
+        path: &Path,
+        below: &[String],
+        stem: Option<&str>,
+    ) -> Result<bool, CompareError> {
+        let Some(jobs) = formats::fio(path, &formats::text(path)?)? else { return Ok(false) };
+        for formats::FioJob { name, values, error } in jobs {
+            let file = stem.filter(|stem| !is_repeat(stem) && *stem != name).map(str::to_owned);
+            self.runs.push(Run {
+                path: path.into(),
+                values,
+                remark: (error != 0).then_some("fio reports an error"),
+                kind: Kind::Fio { job: name, file },
+                below: without_numbers(below),
+                seed: None,
+            });
+        }
+        Ok(true)
+    }
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> CompareError {
+    CompareError::Read { path: path.into(), source }
+}
+
+/// The folder that a run has its name from: that above it if it is a numbered repeat.
+pub(super) fn named(path: &Path) -> &Path {
+    let last = path.file_name().is_some_and(|name| is_repeat(&name.to_string_lossy()));
+    match path.parent() {
+        Some(above) if last && above != Path::new("") => above,
+        _ => path,
+    }
+}
+
+/// The last name of a path, also of `.` and `..`.
+fn name_of(path: &Path) -> String {
+    let full = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let name = path.file_name().or(full.file_name());
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn without_numbers(below: &[String]) -> Vec<String> {
+    below.iter().filter(|name| !is_repeat(name)).cloned().collect()
+}
+
+/// Whether a name is `run` and a number.
+fn is_repeat(name: &str) -> bool {
+    let number = name.strip_prefix("run").map(|rest| rest.trim_start_matches(['-', '_', '.']));
+    number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeat_is_run_and_a_number() {
+        for (name, repeat) in
+            [("run1", true), ("run-02", true), ("run_3", true), ("run.4", true), ("run", false)]
+        {
+            assert_eq!(is_repeat(name), repeat, "{name}");
+        }
+        for name in ["1", "run-a", "runs", "rerun1", "run1b", ""] {
+            assert!(!is_repeat(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_circle_of_links_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("again")).unwrap();
+        fs::write(folder.path().join("notes.txt"), "").unwrap();
+        let found = Found::below(folder.path()).unwrap();
+        assert!(found.runs.is_empty());
+        assert_eq!(found.looked_at, DEPTH_MAX + 1);
+    }
+}

@@ -1,0 +1,238 @@
+//! Formats of results: `/proc/vmstat` snapshots, fio's JSON, weft's own `--results`.
+//!
+//! Each gives the metrics of a run by name. A counter of `vmstat-end` has the kernel's name and
+//! counts since boot, as the script of the mail read it; where there is a `vmstat-begin` too,
+//! `NAME.run` is what it grew by in between. fio's numbers have their path in the JSON
+//! (`write.clat_ns.percentile.99`), and four sums over reads, writes and trims. weft's have the
+//! names of its metrics, and `PART.METRIC` for the parts of a run.
+//!
+//! Source   proc(5), "/proc/vmstat"; fio HOWTO, "JSON output"; `experiment/results.rs`;
+//!          writeback.md §4.1, §5.1
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::error::CompareError;
+
+/// Metrics of a run, by name.
+pub(super) type Values = BTreeMap<String, f64>;
+
+/// A job of fio's output.
+pub(super) struct FioJob {
+    pub(super) name: String,
+    pub(super) values: Values,
+    /// Error number; 0 is none.
+    pub(super) error: i64,
+}
+
+/// Results of a run of an experiment.
+pub(super) struct WeftRun {
+    pub(super) case: String,
+    pub(super) column: String,
+    pub(super) seed: u64,
+    pub(super) settled: bool,
+    pub(super) values: Values,
+}
+
+pub(super) fn text(path: &Path) -> Result<String, CompareError> {
+    let read = fs::read(path).map_err(|source| CompareError::Read { path: path.into(), source })?;
+    Ok(String::from_utf8_lossy(&read).into_owned())
+}
+
+fn wrong(path: &Path, field: &str, found: &str, expected: &'static str) -> CompareError {
+    let (path, field) = (path.into(), field.to_owned());
+    let advice = "copy the file again, or leave this run out";
+    CompareError::Field { path, field, found: found.to_owned(), expected, advice }
+}
+
+/// The counters of a snapshot of `/proc/vmstat`.
+fn counters(path: &Path) -> Result<BTreeMap<String, u64>, CompareError> {
+    let expected = "a name and a number, as /proc/vmstat has";
+    let mut counters = BTreeMap::new();
+    for (at, line) in text(path)?.lines().enumerate() {
+        let field = format!("line {}", at + 1);
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (None, ..) => {}
+            (Some(name), Some(value), None) => {
+                let value: u64 =
+                    value.parse().map_err(|_| wrong(path, &field, &quoted(line), expected))?;
+                counters.insert(super::plain(name), value);
+            }
+            _ => return Err(wrong(path, &field, &quoted(line), expected)),
+        }
+    }
+    if counters.is_empty() {
+        return Err(wrong(path, "counters", "none", "those of /proc/vmstat"));
+    }
+    Ok(counters)
+}
+
+/// The metrics of a folder with `vmstat-end`.
+pub(super) fn vmstat(folder: &Path) -> Result<Values, CompareError> {
+    let end = counters(&folder.join(VMSTAT_END))?;
+    let begin = folder.join("vmstat-begin");
+    let begin = if begin.exists() { counters(&begin)? } else { BTreeMap::new() };
+    let mut values = Values::new();
+    for (name, count) in end {
+        if let Some(before) = begin.get(&name) {
+            values.insert(format!("{name}{GREW}"), count as f64 - *before as f64);
+        }
+        values.insert(name, count as f64);
+    }
+    Ok(values)
+}
+
+/// Behind the name of a counter: how much it grew during the run.
+pub(super) const GREW: &str = ".run";
+
+/// The file that makes a folder a run.
+pub(super) const VMSTAT_END: &str = "vmstat-end";
+
+/// The jobs of fio's output; `None` for JSON of something else.
+///
+/// fio may print notes before the object.
+pub(super) fn fio(path: &Path, text: &str) -> Result<Option<Vec<FioJob>>, CompareError> {
+    let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
+    let Some(start) = start else { return Ok(None) };
+    let parsed = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().next();
+    let document = match parsed {
+        Some(Ok(document)) => document,
+        Some(Err(error)) => return Err(wrong(path, "JSON", &error.to_string(), "a whole object")),
+        None => return Ok(None),
+    };
+    let lists = ["jobs", "client_stats"].map(|list| document.get(list));
+    let Some(jobs) = lists.into_iter().flatten().find_map(Value::as_array) else {
+        return Ok(None);
+    };
+    let mut found = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let field = format!("jobs[{at}].jobname");
+        let name = job.get("jobname").and_then(Value::as_str);
+        let name = name.ok_or_else(|| wrong(path, &field, "none", "a text, as fio prints"))?;
+        if name == "All clients" {
+            continue;
+        }
+        let error = job.get("error").and_then(Value::as_i64).unwrap_or(0);
+        let mut values = Values::new();
+        flatten("", job, &mut values);
+        sums(job, &mut values);
+        if !values.contains_key("io_bytes") {
+            let field = format!("jobs[{at}].read, write, trim");
+            return Err(wrong(path, &field, "none with numbers", "results of fio"));
+        }
+        found.push(FioJob { name: name.to_owned(), values, error });
+    }
+    if found.is_empty() {
+        return Err(wrong(path, "jobs", "none", "one or more"));
+    }
+    number_clones(&mut found);
+    Ok(Some(found))
+}
+
+/// Every number below a value, by its path.
+fn flatten(path: &str, value: &Value, values: &mut Values) {
+    match value {
+        Value::Number(number) => {
+            values.extend(number.as_f64().map(|number| (super::plain(path), number)));
+        }
+        Value::Object(members) => {
+            // The bins of json+ are a histogram, not metrics.
+            for (name, member) in members.iter().filter(|(name, _)| *name != "bins") {
+                let name = if path.ends_with("percentile") { short(name) } else { name };
+                let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                flatten(&path, member, values);
+            }
+        }
+        Value::Array(_) | Value::Bool(_) | Value::Null | Value::String(_) => {}
+    }
+}
+
+/// A percentile without the zeros behind it: fio prints 99.000000.
+fn short(percentile: &str) -> &str {
+    match percentile.contains('.') {
+        true => percentile.trim_end_matches('0').trim_end_matches('.'),
+        false => percentile,
+    }
+}
+
+/// Sums over the three directions. fio before 3 has bandwidth in KiB a second alone.
+fn sums(job: &Value, values: &mut Values) {
+    for name in ["bw_bytes", "iops", "io_bytes", "total_ios"] {
+        let directions = ["read", "write", "trim"].map(|direction| {
+            let number = |name: &str| job.get(direction)?.get(name)?.as_f64();
+            let kib = || if name == "bw_bytes" { Some(number("bw")? * 1024.0) } else { None };
+            number(name).or_else(kib)
+        });
+        let known: Vec<f64> = directions.into_iter().flatten().collect();
+        if !known.is_empty() {
+            values.insert(name.to_owned(), known.iter().sum());
+        }
+    }
+}
+
+/// Clones of a job that fio was not asked to report as a group are no repeats: each has a number.
+fn number_clones(jobs: &mut [FioJob]) {
+    let names: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
+    for (at, job) in jobs.iter_mut().enumerate() {
+        if names.iter().filter(|name| **name == job.name).count() > 1 {
+            let number = names[..=at].iter().filter(|name| **name == job.name).count();
+            job.name = format!("{}.{number}", job.name);
+        }
+    }
+}
+
+/// A run of `weft reproduce --results`.
+pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        let value: Result<Value, _> = serde_json::from_str(&text(&path)?);
+        let value =
+            value.map_err(|error| wrong(&path, "JSON", &error.to_string(), "a whole object"))?;
+        Ok::<_, CompareError>((path, value))
+    };
+    let (path, parameters) = read(PARAMS)?;
+    let word = |field: &str| {
+        let found = parameters.get(field).unwrap_or(&Value::Null);
+        let expected = "a text, as weft reproduce --results writes";
+        let text = found.as_str().map(str::to_owned);
+        text.ok_or_else(|| wrong(&path, field, &found.to_string(), expected))
+    };
+    let case = format!("{}-{}", word("patch")?, word("case")?);
+    let column = word("column")?;
+    let seed = parameters.get("seed").unwrap_or(&Value::Null);
+    let seed =
+        seed.as_u64().ok_or_else(|| wrong(&path, "seed", &seed.to_string(), "a whole number"))?;
+    let (path, summary) = read(SUMMARY)?;
+    let mut values = Values::new();
+    let found = summary.get("values").unwrap_or(&Value::Null);
+    if !found.is_object() {
+        return Err(wrong(&path, "values", &found.to_string(), "an object of metrics"));
+    }
+    flatten("", found, &mut values);
+    for part in summary.get("parts").and_then(Value::as_array).into_iter().flatten() {
+        if let (Some(name), Some(found)) =
+            (part.get("part").and_then(Value::as_str), part.get("values"))
+        {
+            flatten(name, found, &mut values);
+        }
+    }
+    let settled = summary.get("settled").and_then(Value::as_bool).unwrap_or(true);
+    Ok(WeftRun { case, column, seed, settled, values })
+}
+
+/// The files that make a folder a run of `weft reproduce --results`.
+pub(super) const PARAMS: &str = "params.json";
+pub(super) const SUMMARY: &str = "summary.json";
+
+/// A line as text in an error, not longer than a line of a terminal.
+fn quoted(line: &str) -> String {
+    let mut text: String = line.chars().take(60).collect();
+    if text.len() < line.len() {
+        text.push('…');
+    }
+    format!("{text:?}")
+}
