@@ -27,7 +27,8 @@ fn root() -> PathBuf {
 /// README.md and every page of `docs/` for users.
 fn pages() -> Vec<(PathBuf, String)> {
     let names = ["README.md"].into_iter().map(str::to_owned);
-    let docs = ["reference", "replay", "reproduce", "rescue", "schedulers", "serve", "tune"];
+    let docs =
+        ["compare", "reference", "replay", "reproduce", "rescue", "schedulers", "serve", "tune"];
     let paths = names.chain(docs.iter().map(|name| format!("docs/{name}.md")));
     let read =
         |path: String| (root().join(&path), std::fs::read_to_string(root().join(path)).unwrap());
@@ -264,6 +265,11 @@ fn the_page_on_schedulers_prints_what_its_commands_print() {
 #[test]
 fn the_page_on_replay_prints_what_its_commands_print() {
     check("docs/replay.md", 3);
+}
+
+#[test]
+fn the_page_on_comparing_prints_what_its_commands_print() {
+    check("docs/compare.md", 4);
 }
 
 #[test]

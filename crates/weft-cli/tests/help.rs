@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "create",
     "examine",
     "detail",
@@ -29,6 +29,7 @@ const COMMANDS: [&str; 27] = [
     "bench",
     "sim",
     "replay",
+    "compare",
     "reproduce",
     "demo",
     "completions",
@@ -128,7 +129,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // A call that fails inside of the command, with its exit status.
-    let failing: [(&str, &[&str], i32); 23] = [
+    let failing: [(&str, &[&str], i32); 24] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
@@ -150,6 +151,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("bench", &["absent"], 2),
         ("sim", &["absent"], 1),
         ("replay", &["absent"], 1),
+        ("compare", &["absent", "absent"], 1),
         ("reproduce", &["absent"], 2),
         ("demo", &["absent"], 2),
     ];

@@ -5,6 +5,7 @@ mod assemble;
 mod bench;
 mod cat;
 mod check;
+mod compare;
 mod completions;
 mod create;
 mod demo;
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Reproduce(reproduce::Reproduce),
     Sim(Box<sim::Sim>),
     Replay(Box<replay::Replay>),
+    Compare(compare::Compare),
     Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
@@ -91,6 +93,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),
         Command::Man(arguments) => man::run(arguments, cli()),

@@ -1,0 +1,250 @@
+//! `weft compare`: sets of runs, case by case.
+//!
+//! The tool that the author of patch 001 attached to his mail, for results of weft, of fio, and of
+//! `/proc/vmstat` alike. Without repeats its table is the mail's, to the column.
+
+mod print;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use weft_lab::compare::{
+    By, Change, CompareError, Comparison, Field, Order, Row, Select, Sets, lower_is_better,
+};
+use weft_lab::report::Report;
+
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::terminal::{complain, print_json, stdout};
+
+/// Compares sets of runs, case by case
+///
+/// A run is a folder with vmstat-end (and vmstat-begin), copies of /proc/vmstat; a job in a JSON
+/// output of fio, of which a folder may have many as NAME.json; or one of the result folders of
+/// weft reproduce. Each argument is a set, and cases are what lies below it under the same names;
+/// folders named run1, run-2 and so on are repeats of one case. Run folders with names as
+/// xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one by one, are split by kernel. The first set is
+/// what the others are compared with. With repeats, means are compared, ± is their standard
+/// deviation in percent, and * says that the 95 % interval of the change leaves 0 out.
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Folders with runs, or JSON outputs of fio
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// What is compared, such as nr_written, bw_bytes, write.clat_ns.percentile.99 or throughput;
+    /// `list` lists what there is
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+    /// What makes a set: each argument, each column of an experiment, or each value of a part of
+    /// the names of run folders [default: kernel for run folders of several kernels, else argument]
+    #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(By::all().into_iter().map(By::name)))]
+    by: Option<String>,
+    /// The set that the others are compared with [default: the first that is found]
+    #[arg(long, value_name = "SET")]
+    base: Option<String>,
+    /// Only cases that have this in their name; several times for one of several
+    #[arg(long, value_name = "WORDS")]
+    only: Vec<String>,
+    /// Only cases that changed by so many percent, up or down
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    at_least: Option<f64>,
+    /// Only cases that every set has
+    #[arg(long)]
+    common: bool,
+    /// Order of cases: by name, by the change of the last set, or by the value of the first
+    #[arg(long, value_name = "ORDER", default_value = "case")]
+    sort: Sort,
+    /// The order the other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Groups of the geometric means: the folder of a case, or a part of the names of run folders
+    #[arg(long, value_name = "WHAT", default_value = "folder", value_parser = PossibleValuesParser::new(groups()))]
+    group: String,
+    /// Which way is better, for colours, where the metric's name does not say it
+    #[arg(long, value_name = "WAY", value_parser = ["higher", "lower"])]
+    better: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Print a page of HTML
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
+}
+
+/// Values of `--sort`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Sort {
+    Case,
+    Change,
+    Value,
+}
+
+/// Values of `--group`.
+fn groups() -> impl Iterator<Item = &'static str> {
+    std::iter::once("folder").chain(Field::ALL.map(Field::name))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse().ok();
+    let fits = percent.filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+    fits.ok_or_else(|| format!("found {text:?}, expected a number of percent, 0 or more"))
+}
+
+pub(crate) fn run(arguments: &Compare) -> Outcome {
+    let by = By::all().into_iter().find(|by| Some(by.name()) == arguments.by.as_deref());
+    let sets = Sets::read(&arguments.runs, by, arguments.base.as_deref()).map_err(failure)?;
+    for path in &sets.empty {
+        complain(&format!("{}: found no run in it: it is left out", path.display()));
+    }
+    if arguments.metric.as_deref() == Some("list") {
+        return print_metrics(&sets, arguments.json);
+    }
+    let Some(metric) = arguments.metric.as_deref().or(sets.default_metric()) else {
+        let path = arguments.runs[0].display();
+        return Err(Failure::failed(format!(
+            "{path}: found no metric in any run, expected numbers; leave out runs that have none"
+        )));
+    };
+    let comparison = Comparison::of(&sets, metric, &arguments.select()).map_err(failure)?;
+    for (path, remark) in sets.remarks() {
+        complain(&format!("{}: {remark}", path.display()));
+    }
+    let remarks = remarks(&sets, &comparison);
+    if arguments.json {
+        print_json(&to_json(&comparison, &remarks))?;
+    } else if arguments.html {
+        std::io::stdout().write_all(Report::compared(&comparison, &remarks).html().as_bytes())?;
+    } else {
+        let lower = match arguments.better.as_deref() {
+            Some(way) => way == "lower",
+            None => lower_is_better(metric),
+        };
+        print::print(&mut stdout(), &comparison, &remarks, lower)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(error: CompareError) -> Failure {
+    if error.is_usage() { Failure::usage(error) } else { Failure::failed(error) }
+}
+
+impl Compare {
+    fn select(&self) -> Select {
+        Select {
+            only: self.only.clone(),
+            at_least: self.at_least,
+            common: self.common,
+            order: match self.sort {
+                Sort::Case => Order::Case,
+                Sort::Change => Order::Change,
+                Sort::Value => Order::Value,
+            },
+            reverse: self.reverse,
+            group: Field::ALL.into_iter().find(|field| field.name() == self.group),
+        }
+    }
+}
+
+fn print_metrics(sets: &Sets, as_json: bool) -> Outcome {
+    let metrics = sets.metrics();
+    if as_json {
+        print_json(&json!({"schema": "weft.metrics/1", "metrics": metrics}))?;
+    } else {
+        let mut out = stdout();
+        for metric in metrics {
+            writeln!(out, "{metric}")?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What a reader should know of the figures.
+fn remarks(sets: &Sets, comparison: &Comparison) -> Vec<String> {
+    let metric = &comparison.metric;
+    let mut remarks = Vec::new();
+    let changes = || comparison.rows.iter().flat_map(|row| &row.changes).flatten();
+    let sure: Vec<bool> = changes().filter_map(Change::is_sure).collect();
+    if !sure.is_empty() {
+        let marked = sure.iter().filter(|sure| **sure).count();
+        let pairs = if changes().any(|change| change.is_paired) { " (pairs by seed)" } else { "" };
+        remarks.push(format!(
+            "* at {marked} of {} changes: the 95 % interval{pairs} leaves 0 out, as it does by chance at \
+             one in 20",
+            sure.len()
+        ));
+    }
+    if changes().any(|change| change.interval.is_none()) {
+        remarks.push(
+            "a change of single runs has no interval: nothing says whether it is more than chance"
+                .to_owned(),
+        );
+    }
+    match comparison.missing_count() {
+        0 => {}
+        1 => remarks.push("1 cell is missing (-)".to_owned()),
+        count => remarks.push(format!("{count} cells are missing (-)")),
+    }
+    if sets.counts_since_boot(metric) {
+        let grew = format!("{metric}.run");
+        let instead = if sets.metrics().contains(grew.as_str()) {
+            format!("; --metric {grew} is what it grew by from vmstat-begin to vmstat-end")
+        } else {
+            String::new()
+        };
+        remarks.push(format!(
+            "{metric} counts since boot, whatever the time that a run took{instead}"
+        ));
+    }
+    remarks
+}
+
+fn to_json(comparison: &Comparison, remarks: &[String]) -> Value {
+    let sets: Vec<Value> =
+        comparison.sets.iter().map(|(name, runs)| json!({"name": name, "runs": runs})).collect();
+    let groups: Vec<Value> = comparison
+        .groups
+        .iter()
+        .map(|group| {
+            let changes = group.changes.iter().map(|change| {
+                change.map(|(percent, cases)| json!({"gain_pct": percent, "cases": cases}))
+            });
+            json!({"group": group.name, "changes": changes.collect::<Vec<_>>()})
+        })
+        .collect();
+    json!({
+        "schema": "weft.compare/1",
+        "metric": comparison.metric,
+        "by": comparison.by.name(),
+        "sets": sets,
+        "rows": comparison.rows.iter().map(row_to_json).collect::<Vec<_>>(),
+        "geometric_means": groups,
+        "missing": comparison.missing_count(),
+        "remarks": remarks,
+    })
+}
+
+fn row_to_json(row: &Row) -> Value {
+    let cells = row.cells.iter().map(|cell| {
+        cell.as_ref().map(|cell| {
+            json!({"mean": cell.mean, "spread_pct": cell.spread_percent, "values": cell.values})
+        })
+    });
+    let changes = row.changes.iter().map(|change| {
+        change.as_ref().map(|change| {
+            json!({
+                "gain_pct": change.percent,
+                "ci95": change.interval.map(|(low, high)| [low, high]),
+                "significant": change.is_sure(),
+                "paired": change.is_paired,
+            })
+        })
+    });
+    json!({
+        "case": row.case,
+        "group": row.group,
+        "cells": cells.collect::<Vec<_>>(),
+        "changes": changes.collect::<Vec<_>>(),
+    })
+}

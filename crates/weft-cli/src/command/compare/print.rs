@@ -1,0 +1,183 @@
+//! Table of a comparison, as the script of patch 001's mail printed it.
+//!
+//! ```text
+//!                        A                         B
+//! ------------------------  ------------------------
+//!                 52934365       +3.2%      54643527  CASE
+//! ```
+//!
+//! The first set has its value, 24 columns wide; each other one its change in 11 and its value in
+//! 12. The space between these two is the place of the mark, and behind values stands their spread
+//! where there are repeats. What the mail has not comes after an empty line.
+//!
+//! Source   writeback.md §5.1
+
+use std::io::Write;
+
+use weft_lab::compare::{Cell, Change, Comparison, Row};
+
+use crate::outcome::Failure;
+use crate::terminal::style;
+
+/// Columns of a value, of a change with its percent sign, of a spread.
+const VALUE: usize = 12;
+const CHANGE: usize = 11;
+const SPREAD: usize = 8;
+
+/// Changes below this say nothing where there is no interval, percent: single runs of one kernel
+/// differ by as much.
+///
+/// Source   writeback.md §0 (5)
+const NO_CHANGE_PERCENT: f64 = 3.0;
+
+/// Widths of a table's columns.
+struct Widths {
+    value: usize,
+    spread: usize,
+    sets: Vec<usize>,
+}
+
+/// Prints the table, the means of groups, the extremes, and the remarks.
+pub(super) fn print(
+    out: &mut impl Write,
+    comparison: &Comparison,
+    remarks: &[String],
+    lower_is_better: bool,
+) -> Result<(), Failure> {
+    let widths = widths(comparison);
+    let (bold, plain) = (style::BOLD, style::PLAIN);
+    let mut names = Vec::new();
+    let mut dashes = Vec::new();
+    for ((name, _), width) in comparison.sets.iter().zip(&widths.sets) {
+        names.push(format!("{name:>width$}"));
+        dashes.push("-".repeat(*width));
+    }
+    writeln!(out, "{bold}{}{plain}", names.join("  "))?;
+    writeln!(out, "{}", dashes.join("  "))?;
+    for row in &comparison.rows {
+        print_row(out, row, &widths, lower_is_better)?;
+    }
+    writeln!(out)?;
+    for group in &comparison.groups {
+        write!(out, "{:width$}", "", width = widths.sets[0])?;
+        for (change, width) in group.changes.iter().zip(&widths.sets).skip(1) {
+            let (percent, cases) = match change {
+                Some((percent, 1)) => (percent_text(*percent), "1 case".to_owned()),
+                Some((percent, count)) => (percent_text(*percent), format!("{count} cases")),
+                None => (String::new(), "-".to_owned()),
+            };
+            let text = format!("{percent:>CHANGE$} {cases:>of$}", of = widths.value);
+            let text = format!("{text}{:of$}", "", of = widths.spread);
+            write!(out, "  {text:>width$}")?;
+        }
+        let name = if group.name.is_empty() { "in no folder" } else { &group.name };
+        writeln!(out, "  geometric mean, {name}")?;
+    }
+    for (set, (name, _)) in comparison.sets.iter().enumerate().skip(1) {
+        print_extremes(out, comparison, set, name)?;
+    }
+    for remark in remarks {
+        writeln!(out, "{remark}")?;
+    }
+    Ok(())
+}
+
+fn widths(comparison: &Comparison) -> Widths {
+    let cells = comparison.rows.iter().flat_map(|row| &row.cells).flatten();
+    let value = cells.map(|cell| value_text(cell).len()).max().unwrap_or(0).max(VALUE);
+    let spread = if comparison.has_repeats() { SPREAD } else { 0 };
+    let least = CHANGE + 1 + value + spread;
+    let sets = comparison.sets.iter().map(|(name, _)| name.chars().count().max(least));
+    Widths { value, spread, sets: sets.collect() }
+}
+
+fn print_row(
+    out: &mut impl Write,
+    row: &Row,
+    widths: &Widths,
+    lower_is_better: bool,
+) -> Result<(), Failure> {
+    for (set, (cell, change)) in row.cells.iter().zip(&row.changes).enumerate() {
+        if set > 0 {
+            write!(out, "  ")?;
+        }
+        let value = cell.as_ref().map_or("-".to_owned(), value_text);
+        let spread = cell.as_ref().map_or(String::new(), spread_text);
+        let value = format!("{value:>of$}{spread:of2$}", of = widths.value, of2 = widths.spread);
+        let room = widths.sets[set] - widths.value - widths.spread;
+        match change {
+            None => write!(out, "{:room$}{value}", "")?,
+            Some(change) => {
+                let mark = if change.is_sure() == Some(true) { '*' } else { ' ' };
+                let percent = percent_text(change.percent);
+                let (colour, plain) = colour(change, lower_is_better);
+                // Colours have no width.
+                let before = room.saturating_sub(1 + percent.len());
+                write!(out, "{:before$}{colour}{percent}{plain}{mark}{value}", "")?;
+            }
+        }
+    }
+    writeln!(out, "  {}", row.case)?;
+    Ok(())
+}
+
+/// Number of cases up and down, and which changed most.
+fn print_extremes(
+    out: &mut impl Write,
+    comparison: &Comparison,
+    set: usize,
+    name: &str,
+) -> Result<(), Failure> {
+    let changes = comparison.rows.iter().filter_map(|row| Some((row, row.changes[set]?.percent)));
+    let mut changes: Vec<(&Row, f64)> = changes.collect();
+    changes.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let ([(least, low), ..], Some((most, high))) = (&changes[..], changes.last()) else {
+        writeln!(out, "{name}: no case to compare")?;
+        return Ok(());
+    };
+    if changes.len() == 1 {
+        return Ok(());
+    }
+    let up = changes.iter().filter(|(_, percent)| *percent > 0.0).count();
+    let down = changes.iter().filter(|(_, percent)| *percent < 0.0).count();
+    writeln!(
+        out,
+        "{name}: {up} up, {down} down; from {} ({}) to {} ({})",
+        percent_text(*low),
+        least.case,
+        percent_text(*high),
+        most.case
+    )?;
+    Ok(())
+}
+
+fn percent_text(percent: f64) -> String {
+    format!("{percent:+.1}%")
+}
+
+/// A mean: whole numbers as such, others with the digits that count.
+fn value_text(cell: &Cell) -> String {
+    let size = cell.mean.abs();
+    match size {
+        _ if cell.mean.fract() == 0.0 || size >= 10_000.0 => format!("{:.0}", cell.mean),
+        _ if size >= 1.0 => format!("{:.2}", cell.mean),
+        _ if size >= 1e-4 => format!("{:.5}", cell.mean),
+        _ => format!("{:.3e}", cell.mean),
+    }
+}
+
+/// As wide as [`SPREAD`] up to 999.9 %.
+fn spread_text(cell: &Cell) -> String {
+    cell.spread_percent.map_or(String::new(), |spread| format!(" ±{spread:5.1}%"))
+}
+
+/// Colours before and after a change: of one that is sure, or, of single runs, of one that is not
+/// small.
+fn colour(change: &Change, lower_is_better: bool) -> (&'static str, &'static str) {
+    let counts = change.is_sure().unwrap_or(change.percent.abs() >= NO_CHANGE_PERCENT);
+    if !counts {
+        return ("", "");
+    }
+    let is_better = (change.percent > 0.0) != lower_is_better;
+    (if is_better { style::GREEN } else { style::RED }, style::PLAIN)
+}
