@@ -17,13 +17,14 @@ pub struct Bandwidth {
     average: u64,
     stamp: u64,
     written: u64,
+    dirtied: u64,
 }
 
 impl Bandwidth {
     /// 100 MiB/s until something is known.
     #[must_use]
     pub const fn new(tick: u64) -> Self {
-        Self { bandwidth: INITIAL, average: INITIAL, stamp: tick, written: 0 }
+        Self { bandwidth: INITIAL, average: INITIAL, stamp: tick, written: 0, dirtied: 0 }
     }
 
     /// Pages per second over the last seconds.
@@ -41,31 +42,48 @@ impl Bandwidth {
     /// Looks again, if it is time: at 200 ms for a flusher, just after for a writer. Whether there
     /// is something new.
     ///
-    /// `written` is the number of pages completed so far, `start` the tick in which the call or the
-    /// flusher's run began: an interval from before it that is longer than a second was idle time
-    /// and says nothing.
+    /// `written` and `dirtied` are the numbers of pages completed and dirtied so far, `start` the
+    /// tick in which the call or the flusher's run began: an interval from before it that is longer
+    /// than a second was idle time and says nothing.
     pub fn update(
         &mut self,
         ticks: TickRate,
         tick: u64,
         start: u64,
-        written: u64,
+        (written, dirtied): (u64, u64),
         by_writer: bool,
     ) -> bool {
-        let elapsed = tick.saturating_sub(self.stamp);
-        if elapsed < interval(ticks) + u64::from(by_writer) {
+        if !self.is_due(ticks, tick, by_writer) {
             return false;
         }
-        let was_idle = elapsed > ticks.hz() && self.stamp < start;
-        if !was_idle {
+        let counted = self.counted(ticks, tick, start, by_writer);
+        if let Some(elapsed) = counted {
             self.sample(ticks, elapsed, written - self.written);
         }
-        self.stamp = tick;
-        self.written = written;
-        !was_idle
+        (self.stamp, self.written, self.dirtied) = (tick, written, dirtied);
+        counted.is_some()
     }
 
-    fn sample(&mut self, ticks: TickRate, elapsed: u64, written: u64) {
+    /// Ticks of the interval that [`update`](Self::update) would end now and learn from.
+    #[must_use]
+    pub fn counted(&self, ticks: TickRate, tick: u64, start: u64, by_writer: bool) -> Option<u64> {
+        let elapsed = tick.saturating_sub(self.stamp);
+        let was_idle = elapsed > ticks.hz() && self.stamp < start;
+        (self.is_due(ticks, tick, by_writer) && !was_idle).then_some(elapsed)
+    }
+
+    /// Pages dirtied since the interval began.
+    #[must_use]
+    pub const fn dirtied_since(&self, dirtied: u64) -> u64 {
+        dirtied - self.dirtied
+    }
+
+    const fn is_due(&self, ticks: TickRate, tick: u64, by_writer: bool) -> bool {
+        tick.saturating_sub(self.stamp) >= interval(ticks) + by_writer as u64
+    }
+
+    /// An interval of so many ticks in which so many pages were completed.
+    pub(crate) fn sample(&mut self, ticks: TickRate, elapsed: u64, written: u64) {
         let hz = ticks.hz();
         let period = (3 * hz).next_power_of_two();
         if elapsed > period {
@@ -85,6 +103,14 @@ impl Bandwidth {
     }
 }
 
+#[cfg(test)]
+impl Bandwidth {
+    /// An estimate that is so.
+    pub(crate) const fn known(bandwidth: u64, average: u64) -> Self {
+        Self { bandwidth, average, stamp: 0, written: 0, dirtied: 0 }
+    }
+}
+
 /// 200 ms in ticks.
 pub(crate) const fn interval(ticks: TickRate) -> u64 {
     ticks.hz() / 5
@@ -97,12 +123,8 @@ const INITIAL: u64 = 25_600;
 mod tests {
     use super::*;
 
-    fn estimate(bandwidth: u64, average: u64) -> Bandwidth {
-        Bandwidth { bandwidth, average, stamp: 0, written: 0 }
-    }
-
     fn sampled(before: (u64, u64), elapsed: u64, written: u64) -> (u64, u64) {
-        let mut estimate = estimate(before.0, before.1);
+        let mut estimate = Bandwidth::known(before.0, before.1);
         estimate.sample(TickRate::new(1000), elapsed, written);
         (estimate.bandwidth, estimate.average)
     }
@@ -120,12 +142,12 @@ mod tests {
     #[test]
     fn writeback_statements_34_and_35_series_of_samples() {
         let ticks = TickRate::new(1000);
-        let mut falling = estimate(25_600, 25_600);
+        let mut falling = Bandwidth::known(25_600, 25_600);
         for _ in 0..16 {
             falling.sample(ticks, 200, 2560);
         }
         assert_eq!((falling.pages_per_second(), falling.average()), (18_541, 21_260));
-        let mut constant = estimate(25_600, 25_600);
+        let mut constant = Bandwidth::known(25_600, 25_600);
         let mut samples = 0;
         while constant.average() > 14_848 * 105 / 100 {
             constant.sample(ticks, 200, 14_848 / 5);
@@ -138,13 +160,13 @@ mod tests {
     fn it_is_looked_at_after_200_ms_and_idle_time_is_not_counted() {
         let ticks = TickRate::new(1000);
         let mut estimate = Bandwidth::new(0);
-        assert!(!estimate.update(ticks, 199, 0, 100, false));
-        assert!(!estimate.update(ticks, 200, 0, 100, true));
-        assert!({ estimate }.update(ticks, 200, 0, 100, false));
-        assert!(estimate.update(ticks, 201, 0, 100, true));
+        assert!(!estimate.update(ticks, 199, 0, (100, 0), false));
+        assert!(!estimate.update(ticks, 200, 0, (100, 0), true));
+        assert!({ estimate }.update(ticks, 200, 0, (100, 0), false));
+        assert!(estimate.update(ticks, 201, 0, (100, 0), true));
         assert_ne!(estimate.pages_per_second(), INITIAL);
         let before = estimate.pages_per_second();
-        assert!(!estimate.update(ticks, 5000, 4990, 100, true));
+        assert!(!estimate.update(ticks, 5000, 4990, (100, 0), true));
         assert_eq!(estimate.pages_per_second(), before, "5 s without anybody writing");
     }
 }

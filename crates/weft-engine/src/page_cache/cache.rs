@@ -11,8 +11,7 @@ use super::pass::{Pass, Reason, WriteOut, WritebackControl};
 use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
 use super::queue::{Inodes, List, Queues};
-use super::throttle::ThrottleEpisode;
-use super::throttle::ThrottleStep;
+use super::throttle::{Pace, ThrottleEpisode, ThrottleStep};
 use std::collections::VecDeque;
 use std::ops::Range;
 use weft_units::Time;
@@ -84,6 +83,7 @@ struct Bdi {
 struct Writer {
     cpu: u32,
     share: Share,
+    pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
 }
@@ -133,7 +133,8 @@ impl PageCache {
         assert!(cpu < self.pool.config().cpus, "cpu {cpu} of {}", self.pool.config().cpus);
         let id = WriterId(u32::try_from(self.writers.len()).expect("fewer writers than pages"));
         let share = self.pool.writer_share();
-        self.writers.push(Writer { cpu, share, visit: None, waits_for_room: false });
+        let pace = Pace::default();
+        self.writers.push(Writer { cpu, share, pace, visit: None, waits_for_room: false });
         id
     }
 
@@ -201,13 +202,14 @@ impl PageCache {
         let file = self.inodes.of_mut(inode);
         assert!(!file.removed, "{inode:?} is removed");
         let bdi = file.bdi;
-        let may = self.pool.pages_until_check(state.cpu, bdi);
+        let may = self.pool.pages_until_check(state.cpu, bdi, &state.pace);
         let count = may.min(pages.end - pages.start);
         let new = file.pages.write(pages.start..pages.start + count);
         self.pool.dirtied(bdi, &mut state.share, new);
-        if let Some(nr_to_write) = self.pool.count_writes(state.cpu, bdi, count) {
+        let due = self.pool.count_writes(state.cpu, bdi, &mut state.pace, count, new);
+        if let Some(pages) = due {
             let config = self.pool.config();
-            let policy = ThrottleEpisode::new(config.kernel, config.ticks, now, nr_to_write);
+            let policy = ThrottleEpisode::new(config.kernel, config.ticks, now, pages);
             state.visit = Some(Visit { bdi, policy, pass: None, written: 0 });
         }
         let balance = state.visit.is_some();
@@ -254,7 +256,10 @@ impl PageCache {
                 visit.pass = None;
             }
             let busy = device.flusher.is_busy();
-            let facts = self.pool.facts(bdi, &mut state.share, busy);
+            if visit.policy.measures_first() {
+                self.pool.before_judgement(now, bdi, visit.policy.start());
+            }
+            let facts = self.pool.facts(bdi, &mut state.share, state.pace, busy);
             let answer = visit.policy.step(now, &facts, std::mem::take(&mut visit.written));
             if let Some(exceeded) = answer.exceeded {
                 self.pool.set_exceeded(bdi, exceeded);
@@ -262,6 +267,7 @@ impl PageCache {
                     self.pool.update_bandwidth(now, bdi, visit.policy.start(), true);
                 }
             }
+            state.pace = answer.pace.unwrap_or(state.pace);
             if answer.wake_flusher {
                 device.flusher.kick();
                 self.wakes.push_back(Wake::Flusher(bdi));
@@ -343,7 +349,7 @@ impl PageCache {
             self.touch(now, inode);
         }
         let flusher = &mut self.bdis[bdi.index()].flusher;
-        if self.pool.over_background() && !flusher.is_busy() {
+        if self.pool.over_background(bdi) && !flusher.is_busy() {
             flusher.kick();
             self.wakes.push_back(Wake::Flusher(bdi));
         }

@@ -18,7 +18,7 @@
 
 use super::id::InodeId;
 use super::pass::{Pass, Reason, WriteOut, WritebackControl};
-use super::pool::Kernel;
+use super::pool::Generation;
 use super::queue::List;
 use weft_units::Time;
 
@@ -205,11 +205,11 @@ impl Flusher {
                     let start = self.syncs.remove(0);
                     let budget = match wbc.kernel() {
                         // Enough, and an end for a file that somebody keeps writing to.
-                        Kernel::V2_6_24 => {
+                        Generation::V2_6_24 => {
                             let all = 2 * wbc.pool.counts().dirty + wbc.queues.len();
                             all + all / 2
                         }
-                        Kernel::V3_1 => u64::MAX,
+                        Generation::V3_1 => u64::MAX,
                     };
                     self.run = Some(Run::new(Reason::Sync, start, budget));
                 }
@@ -226,8 +226,8 @@ impl Flusher {
                 let kicked = std::mem::replace(&mut self.kicked, false);
                 self.stage = if self.syncs.is_empty() { Stage::Asleep } else { Stage::Syncs };
                 let wanted = match wbc.kernel() {
-                    Kernel::V2_6_24 => kicked,
-                    Kernel::V3_1 => wbc.pool.over_background(),
+                    Generation::V2_6_24 => kicked,
+                    Generation::V3_1 => wbc.pool.over_background(wbc.bdi),
                 };
                 if wanted {
                     self.stage = Stage::Background;
@@ -266,10 +266,10 @@ impl Run {
     fn is_over(&self, wbc: &WritebackControl<'_>, sync_waits: bool) -> bool {
         let background = self.reason == Reason::Background;
         let enough = match wbc.kernel() {
-            Kernel::V2_6_24 => wbc.pool.counts().dirty < wbc.pool.thresholds().background,
-            Kernel::V3_1 => !wbc.pool.over_background(),
+            Generation::V2_6_24 => wbc.pool.counts().dirty < wbc.pool.thresholds().background,
+            Generation::V3_1 => !wbc.pool.over_background(wbc.bdi),
         };
-        let gives_way = wbc.kernel() == Kernel::V3_1 && self.reason != Reason::Sync;
+        let gives_way = wbc.kernel() == Generation::V3_1 && self.reason != Reason::Sync;
         self.budget == 0 || (background && enough) || (gives_way && sync_waits)
     }
 
@@ -277,9 +277,9 @@ impl Run {
         let expire = wbc.pool.config().expire_centisecs * wbc.pool.ticks().hz() / 100;
         let kernel = wbc.kernel();
         let older_than = match (self.reason, kernel) {
-            (Reason::Periodic, Kernel::V2_6_24) => self.start.checked_sub(expire),
-            (Reason::Periodic, Kernel::V3_1) => wbc.tick.checked_sub(expire),
-            (Reason::Background, Kernel::V2_6_24) => Some(u64::MAX),
+            (Reason::Periodic, Generation::V2_6_24) => self.start.checked_sub(expire),
+            (Reason::Periodic, Generation::V3_1) => wbc.tick.checked_sub(expire),
+            (Reason::Background, Generation::V2_6_24) => Some(u64::MAX),
             (Reason::Background | Reason::Writer(_), _) => Some(wbc.tick),
             (Reason::Sync, _) => Some(self.start),
         };
@@ -289,7 +289,7 @@ impl Run {
             return;
         };
         let budget = match (self.reason, kernel) {
-            (Reason::Background | Reason::Periodic, Kernel::V2_6_24) => PASS_PAGES_2_6_24,
+            (Reason::Background | Reason::Periodic, Generation::V2_6_24) => PASS_PAGES_2_6_24,
             _ => self.budget,
         };
         self.pass = Some(Pass::new(wbc, self.reason, budget, Some(older_than)));
@@ -297,7 +297,7 @@ impl Run {
 
     fn after_pass(&self, now: Time, wbc: &mut WritebackControl<'_>, pass: &Pass) -> After {
         match wbc.kernel() {
-            Kernel::V3_1 => {
+            Generation::V3_1 => {
                 wbc.pool.update_bandwidth(now, wbc.bdi, self.start, false);
                 if pass.made_progress() {
                     return After::Again;
@@ -307,7 +307,7 @@ impl Run {
                     Some(id) => After::Wait(Wait::Inode(id)),
                 }
             }
-            Kernel::V2_6_24 => {
+            Generation::V2_6_24 => {
                 if self.reason == Reason::Sync {
                     return After::Over;
                 }

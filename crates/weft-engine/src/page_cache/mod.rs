@@ -3,8 +3,8 @@
 //! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no
 //! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
 //! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file,
-//! and the cache keeps the hard limit itself; nobody is throttled before it. In its first form it
-//! is the kernel's of before patch 001, in two versions ([`Kernel`]).
+//! and the cache keeps the hard limit itself; nobody is throttled before it. It is the kernel's, in
+//! two versions of before patch 001 and four with it ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins what follows; the API
@@ -14,7 +14,7 @@
 //! flusher.rs     per device: background, periodic and sync work
 //! fsync.rs       per call: what was dirty, written and waited for
 //! pool.rs        limits and counts of all; proportion.rs and bandwidth.rs keep shares and speeds
-//! throttle/      what a policy is told and answers, and the kernels before ◆ patch 001
+//! throttle/      what a policy is told and answers: the kernels before, and ◆ patch 001
 //! ```
 //!
 //! Not modelled: what is resident, so reads are taken to hit; the errors of the kernel's per-CPU
@@ -116,5 +116,5 @@ pub use index::{Discarded, PageState, Pages};
 pub use pass::{Reason, WriteOut};
 pub use pool::{Amount, Counts, Kernel, PAGE_BYTES, Pool, PoolConfig, Thresholds};
 pub use proportion::{Fraction, Proportion, Share};
-pub use throttle::{Answer, Facts, ThrottleEpisode, ThrottleStep};
+pub use throttle::{Answer, DirtyThrottle, Facts, Pace, ThrottleEpisode, ThrottleStep};
 pub use ticks::TickRate;

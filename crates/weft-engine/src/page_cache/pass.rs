@@ -22,7 +22,7 @@
 
 use super::id::{BdiId, InodeId, WriterId};
 use super::index::Pages;
-use super::pool::{Kernel, Pool};
+use super::pool::{Generation, Pool};
 use super::queue::{Inodes, List, Queues};
 use std::ops::Range;
 use weft_units::Time;
@@ -117,11 +117,11 @@ impl Pass {
     ) -> Self {
         let io_is_empty = wbc.queues.is_empty(List::Io);
         match wbc.kernel() {
-            Kernel::V2_6_24 if reason != Reason::Periodic || io_is_empty => {
+            Generation::V2_6_24 if reason != Reason::Periodic || io_is_empty => {
                 wbc.queues.fill_2_6_24(wbc.inodes, older_than);
             }
-            Kernel::V3_1 if io_is_empty => wbc.queues.fill(wbc.inodes, older_than),
-            Kernel::V2_6_24 | Kernel::V3_1 => {}
+            Generation::V3_1 if io_is_empty => wbc.queues.fill(wbc.inodes, older_than),
+            Generation::V2_6_24 | Generation::V3_1 => {}
         }
         Self {
             reason,
@@ -168,7 +168,7 @@ impl Pass {
     fn begin_turn(&mut self, wbc: &mut WritebackControl<'_>) -> bool {
         let kernel = wbc.kernel();
         while let Some(id) = wbc.queues.first(List::Io) {
-            if kernel == Kernel::V2_6_24 {
+            if kernel == Generation::V2_6_24 {
                 if self.goes_around_congestion() && wbc.congested {
                     self.met_congestion = true;
                     return false;
@@ -182,7 +182,7 @@ impl Pass {
             let owner = !inode.busy;
             if inode.busy {
                 wbc.queues.append(List::More, id, inode);
-                if kernel == Kernel::V3_1 {
+                if kernel == Generation::V3_1 {
                     continue;
                 }
             } else {
@@ -195,11 +195,11 @@ impl Pass {
             }
             let quota = match kernel {
                 // It looks at 14 pages at a time and finishes them.
-                Kernel::V2_6_24 => {
+                Generation::V2_6_24 => {
                     self.left().checked_next_multiple_of(PAGES_AT_A_LOOK).unwrap_or(u64::MAX)
                 }
-                Kernel::V3_1 if self.reason == Reason::Sync => u64::MAX,
-                Kernel::V3_1 => wbc.pool.chunk_pages(wbc.bdi, self.left()),
+                Generation::V3_1 if self.reason == Reason::Sync => u64::MAX,
+                Generation::V3_1 => wbc.pool.chunk_pages(wbc.bdi, self.left()),
             };
             let (pages, cursor) = (&inode.pages, inode.cursor);
             let (from, around) = first_page(kernel, self.reason, pages, cursor);
@@ -218,7 +218,7 @@ impl Pass {
         let goes_around = self.goes_around_congestion();
         let marked = self.takes_marked(wbc.kernel());
         let turn = self.turn.as_mut()?;
-        if goes_around && wbc.kernel() == Kernel::V2_6_24 && wbc.congested {
+        if goes_around && wbc.kernel() == Generation::V2_6_24 && wbc.congested {
             self.met_congestion = true;
             return None;
         }
@@ -241,8 +241,8 @@ impl Pass {
         let count = run.end - run.start;
         turn.within.start = run.end;
         turn.cursor = match wbc.kernel() {
-            Kernel::V2_6_24 => run.end,
-            Kernel::V3_1 => run.end - 1,
+            Generation::V2_6_24 => run.end,
+            Generation::V3_1 => run.end - 1,
         };
         turn.left = turn.left.saturating_sub(count);
         self.written += count;
@@ -261,13 +261,13 @@ impl Pass {
             inode.busy = false;
             let (dirty, touched) = (inode.pages.dirty() > 0, inode.touched);
             inode.touched |= dirty;
-            if touched && self.reason == Reason::Sync && kernel == Kernel::V3_1 {
+            if touched && self.reason == Reason::Sync && kernel == Generation::V3_1 {
                 // Too new for this sync, which would otherwise never end.
                 inode.dirtied_when = wbc.tick;
             }
             let unfinished = match kernel {
-                Kernel::V2_6_24 => !touched && self.reason == Reason::Periodic,
-                Kernel::V3_1 => turn.left == 0,
+                Generation::V2_6_24 => !touched && self.reason == Reason::Periodic,
+                Generation::V3_1 => turn.left == 0,
             };
             if inode.removed || !(dirty || touched) {
                 inode.touched = false;
@@ -284,7 +284,7 @@ impl Pass {
 
     fn is_enough(&self, wbc: &WritebackControl<'_>) -> bool {
         let hz = wbc.pool.ticks().hz();
-        let long = wbc.kernel() == Kernel::V3_1 && wbc.tick > self.start + hz / 10;
+        let long = wbc.kernel() == Generation::V3_1 && wbc.tick > self.start + hz / 10;
         self.made_progress() && (self.left() == 0 || long)
     }
 
@@ -293,8 +293,8 @@ impl Pass {
     }
 
     /// A sync in 3.1 leaves alone what comes after it.
-    fn takes_marked(&self, kernel: Kernel) -> bool {
-        kernel == Kernel::V3_1 && self.reason == Reason::Sync
+    fn takes_marked(&self, kernel: Generation) -> bool {
+        kernel == Generation::V3_1 && self.reason == Reason::Sync
     }
 
     /// 2.6.24's flusher does not wait for room in a queue; everyone else does.
@@ -304,19 +304,24 @@ impl Pass {
 }
 
 impl WritebackControl<'_> {
-    pub(crate) const fn kernel(&self) -> Kernel {
-        self.pool.config().kernel
+    pub(crate) const fn kernel(&self) -> Generation {
+        self.pool.config().kernel.generation()
     }
 }
 
 /// Where a turn starts, and up to where it goes after it has gone around the end.
-fn first_page(kernel: Kernel, reason: Reason, pages: &Pages, cursor: u64) -> (u64, Option<u64>) {
+fn first_page(
+    kernel: Generation,
+    reason: Reason,
+    pages: &Pages,
+    cursor: u64,
+) -> (u64, Option<u64>) {
     match kernel {
         _ if reason == Reason::Sync => (0, None),
         // It goes around only when there is nothing at all up to the end.
-        Kernel::V2_6_24 if pages.next_dirty(cursor).is_some() => (cursor, None),
-        Kernel::V2_6_24 => (0, None),
-        Kernel::V3_1 => (cursor, (cursor > 0).then_some(cursor)),
+        Generation::V2_6_24 if pages.next_dirty(cursor).is_some() => (cursor, None),
+        Generation::V2_6_24 => (0, None),
+        Generation::V3_1 => (cursor, (cursor > 0).then_some(cursor)),
     }
 }
 

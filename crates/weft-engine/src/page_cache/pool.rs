@@ -11,8 +11,8 @@
 
 use super::bandwidth::{Bandwidth, interval};
 use super::id::BdiId;
-use super::proportion::{Proportion, Share};
-use super::throttle::Facts;
+use super::proportion::{Fraction, Proportion, Share};
+use super::throttle::{DirtyThrottle, Facts, Pace, Position, Ratelimit, Rules, Window};
 use super::ticks::TickRate;
 use weft_units::Time;
 
@@ -27,6 +27,49 @@ pub enum Kernel {
     /// same is not checked.
     #[default]
     V3_1,
+    /// 3.1 whose writers sleep and never write back, by a variant of patch 001. Shares are still
+    /// counted in completions, as 3.1 does; kernels from 3.7 on count seconds.
+    IoLess(DirtyThrottle),
+}
+
+/// Rules of flushers and of limits, which patch 001 leaves as they are in 3.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generation {
+    V2_6_24,
+    V3_1,
+}
+
+impl Kernel {
+    /// Every kernel, by the name that it has in files of experiments.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("2.6.24", Self::V2_6_24),
+        ("3.1", Self::V3_1),
+        ("v11", Self::IoLess(DirtyThrottle::V11)),
+        ("patch-001", Self::IoLess(DirtyThrottle::Patch001)),
+        ("mainline-3.2", Self::IoLess(DirtyThrottle::Mainline3_2)),
+        ("mainline-6.12", Self::IoLess(DirtyThrottle::Mainline6_12)),
+    ];
+
+    /// The kernel of a name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kernel)| *kernel)
+    }
+
+    pub(crate) const fn generation(self) -> Generation {
+        match self {
+            Self::V2_6_24 => Generation::V2_6_24,
+            Self::V3_1 | Self::IoLess(_) => Generation::V3_1,
+        }
+    }
+
+    /// The rules of a writer that only sleeps, if it is one.
+    pub(crate) const fn io_less(self) -> Option<&'static Rules> {
+        match self {
+            Self::V2_6_24 | Self::V3_1 => None,
+            Self::IoLess(variant) => Some(variant.rules()),
+        }
+    }
 }
 
 /// Limit as it is given: bytes or a share of memory.
@@ -66,9 +109,9 @@ impl PoolConfig {
     /// dirtied.
     #[must_use]
     pub fn new(kernel: Kernel, cpus: u32, memory_pages: u64, dirtyable_pages: u64) -> Self {
-        let (dirty, background) = match kernel {
-            Kernel::V2_6_24 => (10, 5),
-            Kernel::V3_1 => (20, 10),
+        let (dirty, background) = match kernel.generation() {
+            Generation::V2_6_24 => (10, 5),
+            Generation::V3_1 => (20, 10),
         };
         Self {
             kernel,
@@ -119,6 +162,14 @@ pub struct Thresholds {
     pub dirty: u64,
 }
 
+impl Thresholds {
+    /// Half-way between the two: up to here nobody is throttled.
+    #[must_use]
+    pub const fn free_run(self) -> u64 {
+        u64::midpoint(self.background, self.dirty)
+    }
+}
+
 /// Number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -158,8 +209,12 @@ pub struct Pool {
 struct Bdi {
     counts: Counts,
     completions: Share,
+    /// Pages written since the start.
     written: u64,
+    /// Pages that became dirty since the start.
+    dirtied: u64,
     bandwidth: Bandwidth,
+    ratelimit: Ratelimit,
     exceeded: bool,
 }
 
@@ -192,7 +247,9 @@ impl Pool {
             counts: Counts::default(),
             completions: self.completions.share(),
             written: 0,
+            dirtied: 0,
             bandwidth: Bandwidth::new(self.config.ticks.tick(now)),
+            ratelimit: Ratelimit::INITIAL,
             exceeded: false,
         });
         id
@@ -272,43 +329,88 @@ impl Pool {
     }
 
     /// How many pages a CPU may dirty before its writer looks at the limits, normally: a 32nd of
-    /// memory by all CPUs together, at least 16, at most 4 MiB.
+    /// memory by all CPUs together, at least 16, at most 4 MiB. Where writers only sleep it is a
+    /// 32nd of the dirty threshold, and a bound on what each writer counts for itself.
     #[must_use]
     pub fn ratelimit_pages(&self) -> u64 {
-        (self.config.memory_pages / (32 * u64::from(self.config.cpus))).clamp(16, 1024)
+        let of_all = |pages: u64| pages / (32 * u64::from(self.config.cpus));
+        match self.config.kernel {
+            Kernel::V2_6_24 | Kernel::V3_1 => of_all(self.config.memory_pages).clamp(16, 1024),
+            Kernel::IoLess(_) => of_all(self.thresholds.dirty).max(16),
+        }
     }
 
-    /// How many pages may be written to on `cpu` before its writer has to look at the limits; at
-    /// least one.
+    /// How many pages may be written to on `cpu` by a writer of this pace before it has to look at
+    /// the limits; at least one.
     #[must_use]
-    pub fn pages_until_check(&self, cpu: u32, bdi: BdiId) -> u64 {
-        let unchecked = self.unchecked[cpu as usize];
-        self.check_after(bdi).saturating_sub(unchecked).max(1)
+    pub fn pages_until_check(&self, cpu: u32, bdi: BdiId, pace: &Pace) -> u64 {
+        let by_cpu = self.check_after(bdi).saturating_sub(self.unchecked[cpu as usize]);
+        let by_writer = match self.config.kernel {
+            Kernel::V2_6_24 | Kernel::V3_1 => u64::MAX,
+            Kernel::IoLess(_) => self.check_of(bdi, pace).saturating_sub(pace.nr_dirtied),
+        };
+        by_cpu.min(by_writer).max(1)
     }
 
     /// So many pages were written to on `cpu`, at most
-    /// [`pages_until_check`](Self::pages_until_check). When it is time to look at the limits: how
-    /// many pages the kernel wants written back for it, which is the same however few have
-    /// triggered it.
-    pub(crate) fn count_writes(&mut self, cpu: u32, bdi: BdiId, pages: u64) -> Option<u64> {
+    /// [`pages_until_check`](Self::pages_until_check), and `new` of them were clean. When it is
+    /// time to look at the limits: how many pages the kernel wants written back for it, which is
+    /// the same however few have triggered it; or, where writers only sleep, how many it has
+    /// dirtied since its last look. These count what became dirty, the others every page.
+    pub(crate) fn count_writes(
+        &mut self,
+        cpu: u32,
+        bdi: BdiId,
+        pace: &mut Pace,
+        pages: u64,
+        new: u64,
+    ) -> Option<u64> {
         let check_after = self.check_after(bdi);
         let unchecked = &mut self.unchecked[cpu as usize];
-        *unchecked += pages;
-        if *unchecked < check_after {
-            return None;
+        match self.config.kernel {
+            Kernel::V2_6_24 | Kernel::V3_1 => {
+                *unchecked += pages;
+                if *unchecked < check_after {
+                    return None;
+                }
+                *unchecked = 0;
+                Some(self.ratelimit_pages() * 3 / 2)
+            }
+            Kernel::IoLess(_) => {
+                *unchecked += new;
+                pace.nr_dirtied += new;
+                let by_cpu = *unchecked >= check_after;
+                if new == 0 || !(by_cpu || pace.nr_dirtied >= self.check_of(bdi, pace)) {
+                    return None;
+                }
+                self.unchecked[cpu as usize] = 0;
+                Some(pace.nr_dirtied)
+            }
         }
-        *unchecked = 0;
-        Some(self.ratelimit_pages() * 3 / 2)
     }
 
+    /// After how many pages of a CPU somebody looks at the limits.
     fn check_after(&self, bdi: BdiId) -> u64 {
-        if self.exceeded(bdi) { CHECK_WHILE_EXCEEDED } else { self.ratelimit_pages() }
+        let each_writer_counts = self.config.kernel.io_less().is_some();
+        if self.exceeded(bdi) && !each_writer_counts {
+            CHECK_WHILE_EXCEEDED
+        } else {
+            self.ratelimit_pages()
+        }
+    }
+
+    /// After how many pages of its own a writer looks at the limits.
+    fn check_of(&self, bdi: BdiId, pace: &Pace) -> u64 {
+        let most = if self.exceeded(bdi) { CHECK_WHILE_EXCEEDED } else { u64::MAX };
+        pace.nr_dirtied_pause.min(most)
     }
 
     /// Clean pages became dirty.
     pub(crate) fn dirtied(&mut self, bdi: BdiId, writer: &mut Share, pages: u64) {
         self.counts.dirty += pages;
-        self.bdis[bdi.index()].counts.dirty += pages;
+        let bdi = &mut self.bdis[bdi.index()];
+        bdi.counts.dirty += pages;
+        bdi.dirtied += pages;
         self.dirtied.count(writer, pages);
     }
 
@@ -336,7 +438,13 @@ impl Pool {
     }
 
     /// Facts by which a throttled writer is judged.
-    pub(crate) fn facts(&mut self, bdi: BdiId, writer: &mut Share, flusher_busy: bool) -> Facts {
+    pub(crate) fn facts(
+        &mut self,
+        bdi: BdiId,
+        writer: &mut Share,
+        pace: Pace,
+        flusher_busy: bool,
+    ) -> Facts {
         let bdi = &mut self.bdis[bdi.index()];
         Facts {
             thresholds: self.thresholds,
@@ -345,14 +453,49 @@ impl Pool {
             bdi: bdi.counts,
             bdi_share: self.completions.fraction(&mut bdi.completions),
             writer_share: self.dirtied.fraction(writer),
+            bandwidth: bdi.bandwidth.average(),
+            ratelimit: bdi.ratelimit.rate,
+            pace,
             flusher_busy,
         }
     }
 
-    /// Whether flushers have to write so that writers need not wait.
+    /// Whether a device's flusher has to write so that writers need not wait: more is dirty than
+    /// the background threshold or, since patch 001, of this device than its share of it.
+    ///
+    /// Source   writeback.md §2.5
     #[must_use]
-    pub const fn over_background(&self) -> bool {
-        self.counts.dirty > self.thresholds.background
+    pub fn over_background(&self, bdi: BdiId) -> bool {
+        let background = self.thresholds.background;
+        let by_share = self.config.kernel.io_less().is_some_and(|rules| rules.bdi_background);
+        self.counts.dirty > background
+            || (by_share && self.bdi_counts(bdi).dirty > self.bdi_share(bdi).of(background))
+    }
+
+    /// The device's part of recent completions.
+    fn bdi_share(&self, bdi: BdiId) -> Fraction {
+        let mut share = self.bdis[bdi.index()].completions;
+        self.completions.fraction(&mut share)
+    }
+
+    /// Where a device is between its limits.
+    fn position(&self, bdi: BdiId) -> Position {
+        Position {
+            thresholds: self.thresholds,
+            limit: self.limit,
+            dirty: self.counts.total(),
+            bdi_thresh: self.bdi_share(bdi).of(self.thresholds.dirty),
+            bdi_dirty: self.bdi_counts(bdi).total(),
+            bandwidth: self.bandwidth(bdi).average(),
+        }
+    }
+
+    /// Before a writer that only sleeps is judged: brings the device's rate and speed up to date,
+    /// unless so little is dirty that nobody waits.
+    pub(crate) fn before_judgement(&mut self, now: Time, bdi: BdiId, start: u64) {
+        if self.counts.total() > self.thresholds.free_run() {
+            self.update_bandwidth(now, bdi, start, true);
+        }
     }
 
     /// Looks at a device's speed, at most every 200 ms. `start` is the tick in which the caller's
@@ -360,12 +503,38 @@ impl Pool {
     pub(crate) fn update_bandwidth(&mut self, now: Time, bdi: BdiId, start: u64, throttled: bool) {
         let ticks = self.config.ticks;
         let tick = ticks.tick(now);
+        if throttled && let Some(rules) = self.config.kernel.io_less() {
+            self.update_ratelimit(rules, tick, start, bdi);
+        }
         let bdi = &mut self.bdis[bdi.index()];
-        let new = bdi.bandwidth.update(ticks, tick, start, bdi.written, throttled);
+        let done = (bdi.written, bdi.dirtied);
+        let new = bdi.bandwidth.update(ticks, tick, start, done, throttled);
         if new && throttled && tick.saturating_sub(self.limit_tick) >= interval(ticks) {
             self.limit_tick = tick;
             let total = self.counts.total();
             self.limit = next_limit(self.limit, self.thresholds.dirty, total);
+        }
+    }
+
+    /// The rate moves before the speed does, by the speed known so far, and only in intervals that
+    /// a throttled writer ends.
+    fn update_ratelimit(&mut self, rules: &Rules, tick: u64, start: u64, bdi: BdiId) {
+        let position = self.position(bdi);
+        let bdi = &mut self.bdis[bdi.index()];
+        let (ticks, bandwidth) = (self.config.ticks, &bdi.bandwidth);
+        if let Some(elapsed) = bandwidth.counted(ticks, tick, start, true) {
+            bdi.ratelimit.step(
+                rules,
+                &Window {
+                    setpoint: position.setpoint(),
+                    dirty: position.dirty,
+                    ratio: position.ratio(rules),
+                    bandwidth: position.bandwidth,
+                    dirtied: bandwidth.dirtied_since(bdi.dirtied),
+                    elapsed,
+                    hz: ticks.hz(),
+                },
+            );
         }
     }
 
@@ -433,18 +602,73 @@ mod tests {
         let mut pool = Pool::new(PoolConfig::new(Kernel::V3_1, 8, 2942 * 256, 700_000));
         let bdi = pool.add_bdi(Time(0));
         assert_eq!(pool.ratelimit_pages(), 1024);
-        assert_eq!(pool.pages_until_check(0, bdi), 1024);
-        assert_eq!(pool.count_writes(0, bdi, 1000), None);
-        assert_eq!(pool.pages_until_check(0, bdi), 24);
-        assert_eq!(pool.pages_until_check(1, bdi), 1024, "CPUs count apart");
-        assert_eq!(pool.count_writes(0, bdi, 24), Some(1536));
+        let pace = &mut Pace::default();
+        assert_eq!(pool.pages_until_check(0, bdi, pace), 1024);
+        assert_eq!(pool.count_writes(0, bdi, pace, 1000, 0), None);
+        assert_eq!(pool.pages_until_check(0, bdi, pace), 24);
+        assert_eq!(pool.pages_until_check(1, bdi, pace), 1024, "CPUs count apart");
+        assert_eq!(pool.count_writes(0, bdi, pace, 24, 0), Some(1536));
         pool.set_exceeded(bdi, true);
-        assert_eq!(pool.pages_until_check(0, bdi), 8);
+        assert_eq!(pool.pages_until_check(0, bdi, pace), 8);
         assert_eq!(
-            pool.count_writes(0, bdi, 8),
+            pool.count_writes(0, bdi, pace, 8, 0),
             Some(1536),
             "the cap, though 8 pages triggered it"
         );
+    }
+
+    #[test]
+    fn a_writer_that_only_sleeps_counts_its_own_pages_and_a_cpu_bounds_them() {
+        let kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
+        let dirty = Amount::Bytes(8 * MIB);
+        let mut pool =
+            Pool::new(PoolConfig { dirty, ..PoolConfig::new(kernel, 2, 1 << 20, 1 << 20) });
+        let bdi = pool.add_bdi(Time(0));
+        assert_eq!(pool.ratelimit_pages(), 32, "2048 pages, 2 CPUs");
+        let (one, other) = (&mut Pace::default(), &mut Pace::default());
+        assert_eq!(pool.count_writes(0, bdi, one, 40, 31), None, "9 were dirty already");
+        assert_eq!(pool.pages_until_check(0, bdi, one), 1);
+        assert_eq!(pool.count_writes(0, bdi, other, 1, 1), Some(1), "the CPU has 32");
+        assert_eq!(pool.count_writes(0, bdi, one, 9, 0), None, "nothing new");
+        assert_eq!(pool.count_writes(0, bdi, one, 1, 1), Some(32), "the writer has 32");
+        pool.set_exceeded(bdi, true);
+        let fresh = &mut Pace::default();
+        assert_eq!(pool.pages_until_check(1, bdi, fresh), 8);
+        let each = &mut Pace { nr_dirtied_pause: 0, ..Pace::default() };
+        assert_eq!(pool.pages_until_check(1, bdi, each), 1);
+    }
+
+    #[test]
+    fn every_kernel_has_a_name_of_its_own() {
+        for (name, kernel) in Kernel::NAMES {
+            assert_eq!(Kernel::named(name), Some(kernel));
+        }
+        assert_eq!(Kernel::named("3.2"), None);
+    }
+
+    #[test]
+    fn writeback_statement_54_a_device_over_its_share_of_the_background_threshold_is_flushed() {
+        let at = |variant| {
+            let kernel = Kernel::IoLess(variant);
+            let dirty = Amount::Bytes(MIB);
+            let mut pool =
+                Pool::new(PoolConfig { dirty, ..PoolConfig::new(kernel, 2, 1 << 20, 1 << 20) });
+            let (busy, other) = (pool.add_bdi(Time(0)), pool.add_bdi(Time(0)));
+            let mut share = pool.writer_share();
+            for bdi in [busy, other] {
+                pool.dirtied(bdi, &mut share, 512);
+                pool.started(bdi, 512);
+                pool.written(bdi, 512);
+            }
+            // The second has all of the last 512 completions, the first next to nothing.
+            pool.dirtied(busy, &mut share, 60);
+            (pool.over_background(busy), pool.over_background(other), {
+                pool.dirtied(other, &mut share, 69);
+                pool.over_background(other)
+            })
+        };
+        assert_eq!(at(DirtyThrottle::V11), (false, false, true), "129 of 256 in all");
+        assert_eq!(at(DirtyThrottle::Patch001), (true, false, true));
     }
 
     #[test]

@@ -131,10 +131,9 @@ fn model_of(text: &Text, name: &str) -> Result<Model, ExperimentError> {
 
 fn pool(text: &Text) -> Result<PoolConfig, ExperimentError> {
     let MachineText { memory_mib, cpus, kernel, .. } = &text.machine;
-    let kernel = match kernel.as_str() {
-        "2.6.24" => Kernel::V2_6_24,
-        "3.1" => Kernel::V3_1,
-        found => return Err(unknown(text, "machine.kernel", found, "2.6.24, 3.1")),
+    let Some(kernel) = Kernel::named(kernel) else {
+        let names = Kernel::NAMES.map(|(name, _)| name).join(", ");
+        return Err(unknown(text, "machine.kernel", kernel, &names));
     };
     let pages = memory_mib * 256;
     // What the kernel and its programs took of a GiB then was about an eighth.

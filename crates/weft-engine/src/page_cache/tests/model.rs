@@ -301,7 +301,7 @@ fn run(kernel: Kernel, seed: u64, steps: u32) -> World {
 
 #[test]
 fn counts_add_up_and_nothing_is_lost_or_written_twice() {
-    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+    for (_, kernel) in Kernel::NAMES {
         for seed in 1..150 {
             run(kernel, seed, 300).settle();
         }

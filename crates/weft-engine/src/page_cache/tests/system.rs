@@ -82,3 +82,79 @@ fn a_device_that_nobody_wrote_to_has_no_share_until_it_completes_something() {
     let [one, other] = world.progress()[..] else { panic!("two writers") };
     assert!(one.abs_diff(other) * 5 < one.max(other), "{one} and {other} pages");
 }
+
+const IO_LESS: [DirtyThrottle; 4] = [
+    DirtyThrottle::V11,
+    DirtyThrottle::Patch001,
+    DirtyThrottle::Mainline3_2,
+    DirtyThrottle::Mainline6_12,
+];
+
+#[test]
+fn writeback_statement_45_the_shortest_pause_of_3_2_outlasts_a_pool_of_1_mib_at_250_hz() {
+    let idle = |hz| {
+        let kernel = Kernel::IoLess(DirtyThrottle::Mainline3_2);
+        measured(&mut world(kernel, 1, hz, 1), 20).1
+    };
+    assert!(idle(250) > 0.2, "{}", idle(250));
+    assert!(idle(1000) < 0.01, "{}", idle(1000));
+}
+
+/// By how much hangs on how soon the flusher comes here, which is no model of it.
+#[test]
+fn writeback_statement_59_a_sole_writer_of_a_small_pool_is_faster_than_before() {
+    for hz in [250, 1000] {
+        let rate = |kernel| measured(&mut world(kernel, 1, hz, 1), 20).0;
+        let before = rate(Kernel::V3_1);
+        for variant in IO_LESS {
+            let after = rate(Kernel::IoLess(variant));
+            assert!(after > before, "{variant:?} at {hz}: {before} to {after} MiB/s");
+        }
+    }
+}
+
+#[test]
+fn writeback_statement_60_sleeping_writers_pass_the_limit_by_what_they_dirty_between_two_looks() {
+    for variant in IO_LESS {
+        for (limit, writers) in [(1, 1), (1, 10), (8, 2), (8, 10), (100, 2), (100, 10)] {
+            let mut world = world(Kernel::IoLess(variant), limit, 250, writers);
+            measured(&mut world, 5);
+            let pages = limit * 256;
+            let bound = pages + (pages / 256).max(16) * 8 + 8 * u64::from(writers);
+            let most = world.total_max;
+            assert!(most <= bound, "{variant:?} {limit} MiB, {writers}: {most} pages");
+        }
+    }
+}
+
+#[test]
+fn writeback_statement_61_two_equal_writers_that_sleep_get_equal_parts() {
+    for variant in IO_LESS {
+        let mut world = world(Kernel::IoLess(variant), 100, 250, 2);
+        measured(&mut world, 30);
+        let [one, other] = world.progress()[..] else { panic!("two writers") };
+        let apart = one.abs_diff(other);
+        assert!(apart * 20 < one.max(other), "{variant:?}: {one} and {other} pages");
+    }
+}
+
+#[test]
+fn no_sleeping_writer_is_left_behind_for_ever() {
+    for variant in IO_LESS {
+        for (limit, disks, writers) in [(1, 1, 10), (10, 2, 10), (10, 4, 1), (1, 4, 4)] {
+            let config = PoolConfig {
+                dirty: Amount::Bytes(limit * MIB),
+                ..PoolConfig::new(Kernel::IoLess(variant), 8, 2942 * 256, 700_000)
+            };
+            let mut world = World::new(config, disks, 58, Span::millis(8), writers);
+            let mut before = world.progress();
+            for second in [5, 10, 15] {
+                world.run_until(Time(second * SECOND));
+                let now = world.progress();
+                let moved = before.iter().zip(&now).all(|(before, now)| now > before);
+                assert!(moved, "{variant:?} {limit} MiB, {disks} disks: {before:?} {now:?}");
+                before = now;
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@
 //! Inputs   [`Facts`], how much it has written
 //! Answer   [`Answer`]
 //! Source   writeback.md §1.3 and §1.4
-//! Compare  patch 001, which only sleeps; to come as `dirty_throttle.rs`
+//! Compare  patch 001, which only sleeps: `dirty_throttle.rs`
 
 use weft_units::Time;
 
@@ -90,8 +90,8 @@ mod tests {
         let free = facts(19_200, 0);
         let flusher_asleep = Facts { flusher_busy: false, ..free };
         let answer = episode(Kernel::V3_1, 250).step(Time(0), &flusher_asleep, 0);
-        let expected =
-            Answer { step: ThrottleStep::Continue, exceeded: Some(false), wake_flusher: true };
+        let go_on = Answer::only(ThrottleStep::Continue);
+        let expected = Answer { exceeded: Some(false), wake_flusher: true, ..go_on };
         assert_eq!(answer, expected);
         let answer = episode(Kernel::V3_1, 250).step(Time(0), &free, 0);
         assert!(!answer.wake_flusher, "it is at work already");

@@ -2,16 +2,19 @@
 //!
 //! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers
 //! one [`ThrottleStep`]; the writer carries it out and comes back with the next facts, until the
-//! answer is [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so the
-//! answer of patch 001 (sleep, never write) will be one more file beside
-//! the two kernels before the patch. An *episode* is one writer's way from its fill to `Continue`.
+//! answer is [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so patch
+//! 001 (sleep, never write) is one more file beside the two kernels before the patch. An *episode*
+//! is one writer's way from its fill to `Continue`.
 
 mod baseline_2_6_24;
 mod baseline_3_1;
+mod dirty_throttle;
 
 use super::pool::{Counts, Kernel, Thresholds};
 use super::proportion::Fraction;
 use super::ticks::TickRate;
+pub use dirty_throttle::DirtyThrottle;
+pub(crate) use dirty_throttle::{Position, Ratelimit, Rules, Window};
 use weft_units::Time;
 
 /// What a policy is told, read at one moment.
@@ -29,8 +32,34 @@ pub struct Facts {
     pub bdi_share: Fraction,
     /// The writer's part of what was dirtied lately.
     pub writer_share: Fraction,
+    /// The device's average write bandwidth, pages per second.
+    pub bandwidth: u64,
+    /// `dirty_ratelimit`: what each of the device's writers may dirty at the setpoint, pages per
+    /// second.
+    pub ratelimit: u64,
+    /// The writer's own counters.
+    pub pace: Pace,
     /// Whether the device's flusher is at work.
     pub flusher_busy: bool,
+}
+
+/// Counters of one writer, where writers only sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Pages that became dirty by it since its last look at the limits.
+    pub nr_dirtied: u64,
+    /// With so many it looks again; with 0 at each page.
+    pub nr_dirtied_pause: u64,
+    /// The tick from which on its think time counts: the end of its last pause, or a bit off it to
+    /// carry what it slept too little or too much.
+    pub paused_when: Option<u64>,
+}
+
+impl Default for Pace {
+    /// A writer that has not dirtied anything.
+    fn default() -> Self {
+        Self { nr_dirtied: 0, nr_dirtied_pause: 32, paused_when: None }
+    }
 }
 
 /// Next action of a writer.
@@ -61,6 +90,8 @@ pub struct Answer {
     /// A new value for the device's *exceeded* mark: while it is set, writers are looked at every 8
     /// pages.
     pub exceeded: Option<bool>,
+    /// New values for the writer's counters.
+    pub pace: Option<Pace>,
     /// Whether to wake the device's flusher for background work.
     pub wake_flusher: bool,
 }
@@ -69,7 +100,7 @@ impl Answer {
     /// A step that changes nothing for others.
     #[must_use]
     pub const fn only(step: ThrottleStep) -> Self {
-        Self { step, exceeded: None, wake_flusher: false }
+        Self { step, exceeded: None, pace: None, wake_flusher: false }
     }
 }
 
@@ -78,7 +109,7 @@ impl Answer {
 pub struct ThrottleEpisode {
     kernel: Kernel,
     ticks: TickRate,
-    /// Number of pages that are enough.
+    /// Number of pages that are enough; where writers only sleep, that it has dirtied.
     nr_to_write: u64,
     written: u64,
     start: u64,
@@ -118,7 +149,8 @@ struct Look {
 }
 
 impl ThrottleEpisode {
-    /// An episode begins, of a writer that `nr_to_write` pages are asked of.
+    /// An episode begins, of a writer that `nr_to_write` pages are asked of or, where writers only
+    /// sleep, that has dirtied as many since its last look.
     #[must_use]
     pub fn new(kernel: Kernel, ticks: TickRate, now: Time, nr_to_write: u64) -> Self {
         let start = ticks.tick(now);
@@ -142,7 +174,15 @@ impl ThrottleEpisode {
         match self.kernel {
             Kernel::V2_6_24 => self.step_2_6_24(now, facts),
             Kernel::V3_1 => self.step_3_1(now, facts),
+            Kernel::IoLess(variant) => self.step_io_less(variant.rules(), now, facts),
         }
+    }
+
+    /// Whether the next step is a judgement by rate and speed: of a writer that only sleeps, unless
+    /// its sleep was all that it had to do.
+    pub(crate) const fn measures_first(&self) -> bool {
+        let slept_enough = matches!(self.state, State::Slept(Look { bearable: true, .. }));
+        matches!(self.kernel, Kernel::IoLess(_)) && !slept_enough
     }
 
     fn pause(&mut self, now: Time, look: Look) -> Answer {
@@ -156,6 +196,7 @@ impl ThrottleEpisode {
         Answer {
             step: ThrottleStep::Continue,
             exceeded: look.may_clear.then_some(false),
+            pace: None,
             wake_flusher: look.background_due && !facts.flusher_busy,
         }
     }
@@ -182,6 +223,9 @@ mod tests {
             bdi: counts,
             bdi_share: SOLE,
             writer_share: SOLE,
+            bandwidth: 14_848,
+            ratelimit: 14_848,
+            pace: Pace::default(),
             flusher_busy: true,
         }
     }
