@@ -1,0 +1,110 @@
+//! Tests of IO-less throttling with processes, a flusher and a disk.
+//!
+//! `dd` writes files of its own to one disk of 2007 with a page cache in front, as in the single
+//! disk runs of patch 001. What is held here are bounds; how much faster which limit is belongs to
+//! an experiment with a disk and a file system of that time.
+
+use weft_engine::knobs::Knobs;
+use weft_engine::page_cache::{Amount, DirtyThrottle, InodeId, Kernel, PAGE_BYTES, PoolConfig};
+use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
+use weft_sim::workload::dd::Dd;
+use weft_units::{Bytes, Span, Time};
+
+const IO_LESS: [DirtyThrottle; 4] = [
+    DirtyThrottle::V11,
+    DirtyThrottle::Patch001,
+    DirtyThrottle::Mainline3_2,
+    DirtyThrottle::Mainline6_12,
+];
+
+/// Files in a row, 4 GiB apart.
+#[derive(Debug)]
+struct InARow;
+
+impl Place for InARow {
+    fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
+        (Bytes(u64::from(inode.0) * (4 << 30) + page * PAGE_BYTES), count)
+    }
+}
+
+/// Writers without an end, on one disk.
+struct Writers {
+    machine: Machine,
+    dds: Vec<Pid>,
+}
+
+impl Writers {
+    fn new(kernel: Kernel, limit_mib: u64, count: usize) -> Self {
+        let costs = Costs { syscall: 2_000, copy: 400, ..Costs::ZERO };
+        let raid5 = MachineParts::raid5("hdd-2007-7200", Bytes::kib(64), Knobs::md());
+        let mut machine = Machine::new(&MachineParts { level: None, members: 1, costs, ..raid5 });
+        let pool = PoolConfig {
+            dirty: Amount::Bytes(limit_mib << 20),
+            ..PoolConfig::new(kernel, 8, 2942 * 256, 700_000)
+        };
+        machine.add_page_cache(pool, Box::new(InARow), Bytes::kib(512));
+        let dd = |pid| -> Box<_> { Box::new(Dd::new(pid, Bytes::kib(4), 1 << 20)) };
+        let dds = (0..count).map(|_| machine.add_with(|pid| dd(pid))).collect();
+        Self { machine, dds }
+    }
+
+    /// Runs until then. The most that was dirty, pages.
+    fn run(&mut self, seconds: u64) -> u64 {
+        let end = Time(0) + Span::secs(seconds);
+        let mut most = 0;
+        // Writers that have not begun have no event to wait for.
+        self.machine.run(self.machine.host.now());
+        while let Some(next) = self.machine.next_event().filter(|next| *next <= end) {
+            self.machine.run(next);
+            most = most.max(self.machine.host.page_cache().pool().counts().total());
+        }
+        most
+    }
+
+    fn done(&self) -> Vec<Bytes> {
+        self.dds.iter().map(|pid| self.machine.process::<Dd>(*pid).done()).collect()
+    }
+}
+
+#[test]
+fn writeback_statement_60_dirty_pages_stay_within_the_limit_and_what_is_dirtied_between_two_looks()
+{
+    for variant in IO_LESS {
+        for (limit, count) in [(1, 1), (1, 10), (8, 10), (100, 2)] {
+            let most = Writers::new(Kernel::IoLess(variant), limit, count).run(5);
+            let pages = limit * 256;
+            // All run on one CPU.
+            let bound = pages + (pages / 256).max(16) + 8 * count as u64;
+            assert!(most <= bound, "{variant:?} {limit} MiB, {count}: {most} pages");
+            assert!(most > pages * 3 / 4, "{variant:?}: beyond free run, {most} pages");
+        }
+    }
+}
+
+#[test]
+fn writeback_statement_61_two_equal_writers_of_one_disk_get_equal_parts() {
+    for variant in IO_LESS {
+        let mut writers = Writers::new(Kernel::IoLess(variant), 100, 2);
+        writers.run(30);
+        let [one, other] = writers.done()[..] else { panic!("two writers") };
+        let apart = one.0.abs_diff(other.0);
+        assert!(apart * 20 < one.0.max(other.0), "{variant:?}: {one:?} and {other:?}");
+    }
+}
+
+#[test]
+fn no_writer_sleeps_for_ever() {
+    for variant in IO_LESS {
+        for (limit, count) in [(1, 1), (1, 10), (100, 10)] {
+            let mut writers = Writers::new(Kernel::IoLess(variant), limit, count);
+            let mut before = writers.done();
+            for second in [5, 10, 15] {
+                writers.run(second);
+                let now = writers.done();
+                let moved = before.iter().zip(&now).all(|(before, now)| now > before);
+                assert!(moved, "{variant:?} {limit} MiB: {before:?} {now:?}");
+                before = now;
+            }
+        }
+    }
+}
