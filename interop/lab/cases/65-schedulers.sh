@@ -79,7 +79,7 @@ same_order() {
 	by_kernel=$order
 	at_least "$text: requests that the kernel sent" "$(echo "$by_kernel" | wc -w)" "$requests"
 	cat >/tmp/serving <<W
-$weft set bare scheduler=$scheduler $*
+$weft set bare scheduler=$scheduler nr_requests=1024 $*
 $atonce /tmp/script "\$uri"
 W
 	to_weft() {
