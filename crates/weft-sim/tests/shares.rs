@@ -212,28 +212,31 @@ impl Bench {
     }
 }
 
+/// What members move for each client, in thousandths of what they move for all, with turns by slots
+/// that are short (32 KiB).
+fn shares_of(loads: &[Load], settings: &[(&str, &str)]) -> Vec<u64> {
+    let short_turns =
+        [("queue_depth", "4"), ("low_latency", "0"), ("slice_idle", "0"), ("max_budget", "64")];
+    let mut bench = Bench::new(loads, &[&short_turns, settings].concat());
+    let clients = (1..).take(loads.len()).map(|number| Party::Client(ClientId(number)));
+    let moved =
+        |bench: &Bench| -> Vec<u64> { clients.clone().map(|party| bench.sectors(party)).collect() };
+    bench.run(Span::secs(1));
+    let before = moved(&bench);
+    bench.run(Span::secs(4));
+    let each = moved(&bench).into_iter().zip(before).map(|(after, before)| after - before);
+    let sum: u64 = each.clone().sum();
+    each.map(|it| it * 1000 / sum).collect()
+}
+
 /// The part of the second client of two, in thousandths, of what members move for both.
 ///
-/// By slots turns are short (32 KiB): in one of BFQ's automatic budget the lighter client, whose
-/// requests are spread over the members, runs out of requests at a member before its turn is over,
-/// and the heavier one gets 827 to 843 of 1000.
+/// Why turns are short: in one of BFQ's automatic budget the lighter client, whose requests are
+/// spread over the members, runs out of requests at a member before its turn is over, and the
+/// heavier one gets 827 to 843 of 1000.
 fn share_of_the_heavy(scheduler: &str, fairness: &str, reads: u64) -> u64 {
     let load = |weight| Load { weight, depth: 128, reads, ..READERS };
-    let settings = [
-        ("scheduler", scheduler),
-        ("queue_depth", "4"),
-        ("low_latency", "0"),
-        ("slice_idle", "0"),
-        ("max_budget", "64"),
-        ("fairness", fairness),
-    ];
-    let mut bench = Bench::new(&[load(100), load(400)], &settings);
-    let clients = [1, 2].map(|number| Party::Client(ClientId(number)));
-    bench.run(Span::secs(1));
-    let before = clients.map(|party| bench.sectors(party));
-    bench.run(Span::secs(4));
-    let moved = [0, 1].map(|number| bench.sectors(clients[number]) - before[number]);
-    moved[1] * 1000 / (moved[0] + moved[1])
+    shares_of(&[load(100), load(400)], &[("scheduler", scheduler), ("fairness", fairness)])[1]
 }
 
 #[test]
@@ -257,23 +260,8 @@ fn shares_of_groups(scheduler: &str, fairness: &str, weights: &str) -> Vec<u64> 
         let group = Group::new(number).unwrap();
         Load { weight: 100, group, depth: 64, reads: 50, ..READERS }
     };
-    let settings = [
-        ("scheduler", scheduler),
-        ("queue_depth", "4"),
-        ("low_latency", "0"),
-        ("slice_idle", "0"),
-        ("max_budget", "64"),
-        ("fairness", fairness),
-        ("group_weights", weights),
-    ];
-    let mut bench = Bench::new(&[1, 2, 2, 2].map(load), &settings);
-    let clients = [1, 2, 3, 4].map(|number| Party::Client(ClientId(number)));
-    bench.run(Span::secs(1));
-    let before = clients.map(|party| bench.sectors(party));
-    bench.run(Span::secs(4));
-    let moved: Vec<u64> =
-        (0..4).map(|number| bench.sectors(clients[number]) - before[number]).collect();
-    moved.iter().map(|it| it * 1000 / moved.iter().sum::<u64>()).collect()
+    let settings = [("scheduler", scheduler), ("fairness", fairness), ("group_weights", weights)];
+    shares_of(&[1, 2, 2, 2].map(load), &settings)
 }
 
 #[test]

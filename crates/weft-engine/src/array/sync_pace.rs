@@ -131,15 +131,17 @@ impl Pace {
     pub(crate) fn allows(&self, has_all: bool) -> bool {
         let drained = match self.kind {
             SyncPace::Md => has_all,
-            SyncPace::Idle => has_all && self.pauses_at().is_some_and(|at| at <= self.at),
+            SyncPace::Idle => {
+                has_all && self.quiet_at(self.step_took).is_some_and(|at| at <= self.at)
+            }
         };
         let due = !self.is_busy() || self.is_behind() || drained;
         self.left > 0 || (due && self.ceiling >= STEP)
     }
 
-    /// When clients will have paused for as long as a step takes, if none asks for anything before.
-    fn pauses_at(&self) -> Option<Time> {
-        self.client_at.filter(|_| !self.client_waits).map(|at| at + self.step_took)
+    /// When clients will have paused for so long, if none asks for anything before.
+    fn quiet_at(&self, pause: Span) -> Option<Time> {
+        self.client_at.filter(|_| !self.client_waits).map(|at| at + pause)
     }
 
     /// It has asked for so much.
@@ -164,9 +166,8 @@ impl Pace {
             let missing = STEP.saturating_sub(has);
             (rate > 0).then(|| self.at + Span(missing.div_ceil(u128::from(rate.max(1))) as u64))
         };
-        let quiet =
-            if has_all && self.kind == SyncPace::Idle { self.step_took } else { IDLE_AFTER };
-        let idle = self.client_at.filter(|_| !self.client_waits).map(|at| at + quiet);
+        let steps = has_all && self.kind == SyncPace::Idle;
+        let idle = self.quiet_at(if steps { self.step_took } else { IDLE_AFTER });
         let behind = filled(self.floor, self.min).filter(|_| !self.is_behind());
         let due = idle.into_iter().chain(behind).min().filter(|_| self.is_busy());
         let due = if self.is_behind() { None } else { due };

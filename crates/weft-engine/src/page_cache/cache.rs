@@ -6,7 +6,7 @@
 use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
 use super::id::{BdiId, InodeId, WriterId};
-use super::index::{Discarded, PageState};
+use super::index::{Discarded, PageState, Pages};
 use super::pass::{Pass, Reason, WriteOut, WritebackControl};
 use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
@@ -368,10 +368,7 @@ impl PageCache {
         within: Range<u64>,
         pages_max: u64,
     ) -> Option<Range<u64>> {
-        let file = self.inodes.of_mut(inode);
-        let pages = file.pages.take_marked_free(within, pages_max)?;
-        self.pool.started(file.bdi, pages.end - pages.start);
-        Some(pages)
+        self.start(inode, |file| file.take_marked_free(within, pages_max))
     }
 
     /// The same for any dirty pages.
@@ -381,8 +378,17 @@ impl PageCache {
         within: Range<u64>,
         pages_max: u64,
     ) -> Option<Range<u64>> {
+        self.start(inode, |file| file.take(within, pages_max))
+    }
+
+    /// Counts the run that is taken as under writeback.
+    fn start(
+        &mut self,
+        inode: InodeId,
+        take: impl FnOnce(&mut Pages) -> Option<Range<u64>>,
+    ) -> Option<Range<u64>> {
         let file = self.inodes.of_mut(inode);
-        let pages = file.pages.take(within, pages_max)?;
+        let pages = take(&mut file.pages)?;
         self.pool.started(file.bdi, pages.end - pages.start);
         Some(pages)
     }
