@@ -1,5 +1,7 @@
 //! Configuration of an engine: volumes, their members, memory.
 
+use std::ops::Range;
+
 use weft_units::{Bytes, FRAME_BYTES};
 
 use crate::assemble::Assembly;
@@ -171,6 +173,14 @@ impl Config {
     #[must_use]
     pub fn write_back_frames(&self) -> u32 {
         self.write_back.as_ref().map_or(0, WriteBackConfig::frames)
+    }
+
+    /// Those of them that no member reads or writes: what a page holds is copied before it is
+    /// written.
+    #[must_use]
+    pub fn write_back_page_frames(&self) -> Range<u32> {
+        let first = 1 + self.cache_frames;
+        first..first + self.write_back.as_ref().map_or(0, |cache| cache.pages)
     }
 
     /// Frames of the whole slab: zero frame, caches, payload.

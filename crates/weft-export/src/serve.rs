@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -446,6 +447,8 @@ struct Crew {
     /// Those of stripe caches; a write-back cache has more.
     cache_frames: u32,
     write_back_frames: u32,
+    /// Those of them that no member sees.
+    private_frames: Range<u32>,
     client_frames: u32,
 }
 
@@ -453,19 +456,22 @@ impl Crew {
     fn of_engine(config: Config, members: Vec<OpenMember>) -> Result<Self, ServeError> {
         let Config { cache_frames, client_frames, .. } = config;
         let write_back_frames = config.write_back_frames();
+        let private_frames = config.write_back_page_frames();
         let core = Box::new(Engine::new(config, Time(0))?);
-        Ok(Self { core, members, cache_frames, write_back_frames, client_frames })
+        Ok(Self { core, members, cache_frames, write_back_frames, private_frames, client_frames })
     }
 
     fn driver(self, backend: Backend, clients_max: usize) -> Result<Driver, ServeError> {
-        let Self { core, members, cache_frames, write_back_frames, client_frames } = self;
+        let Self { core, members, cache_frames, write_back_frames, private_frames, client_frames } =
+            self;
         let io = |what| move |source| RuntimeError::Io { what, source };
         let all = [1, cache_frames, write_back_frames, client_frames];
         let frames = all.into_iter().try_fold(0_u32, u32::checked_add);
         let frames =
             frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
         let first = frames - client_frames;
-        let slab = Slab::new(frames).map_err(io("mapping payload memory (mmap)"))?;
+        let slab = Slab::with_private(frames, private_frames);
+        let slab = slab.map_err(io("mapping payload memory (mmap)"))?;
         // No member can be added to one that is bare.
         let is_memory = cache_frames == 0 && members.iter().all(OpenMember::is_memory);
         let ring: Box<dyn Ring> = if is_memory {
@@ -535,7 +541,14 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             shapes: vec![Shape::bare(block)],
             allocations: vec![Allocation::Unknown { full_stripe: 1 }],
             trims: false,
-            crews: vec![Crew { core, members, cache_frames, write_back_frames: 0, client_frames }],
+            crews: vec![Crew {
+                core,
+                members,
+                cache_frames,
+                write_back_frames: 0,
+                private_frames: 0..0,
+                client_frames,
+            }],
         },
     })
 }

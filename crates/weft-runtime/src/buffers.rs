@@ -28,6 +28,7 @@
 //! Source   style.md §4 "Frames" and §10
 
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +51,8 @@ pub struct Slab {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
+    /// Bytes that no device reads or writes.
+    private: Range<usize>,
     /// One word per frame, one byte of it per sector: 0 free, `EXCLUSIVE`, or the number of shared
     /// leases.
     states: Box<[AtomicU64]>,
@@ -123,7 +126,17 @@ impl Slab {
     /// # Errors
     /// The kernel has no memory for it.
     pub fn new(frames: u32) -> std::io::Result<Self> {
-        assert!(frames > 0);
+        Self::with_private(frames, 0..0)
+    }
+
+    /// As [`Slab::new`], with frames that no device reads or writes: they are never registered with
+    /// the kernel, so they count towards no limit of locked memory and take none before they are
+    /// used.
+    ///
+    /// # Errors
+    /// As [`Slab::new`].
+    pub fn with_private(frames: u32, private: Range<u32>) -> std::io::Result<Self> {
+        assert!(frames > 0 && private.start <= private.end && private.end <= frames);
         let bytes = frames as usize * FRAME_LEN;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -131,7 +144,8 @@ impl Slab {
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
         let base = NonNull::new(mapped.cast()).expect("mmap gives an address or an error");
         let states = (0..frames).map(|_| AtomicU64::new(0)).collect();
-        let slab = Self { memory: Arc::new(Memory { base, bytes, states }) };
+        let private = private.start as usize * FRAME_LEN..private.end as usize * FRAME_LEN;
+        let slab = Self { memory: Arc::new(Memory { base, bytes, private, states }) };
         // SAFETY: the first frame is ours, mapped just now, and nobody has a reference to it.
         unsafe { mprotect(mapped, FRAME_LEN, MprotectFlags::READ) }?;
         Ok(slab)
@@ -188,7 +202,7 @@ impl Slab {
         self.lease(segments, Access::Exclusive)
     }
 
-    /// Number of leased sectors of memory. For tests. For tests.
+    /// Number of leased sectors of memory. For tests.
     #[must_use]
     pub fn leased_sectors(&self) -> usize {
         let words = self.memory.states.iter().map(|state| state.load(Ordering::Acquire));
@@ -241,9 +255,18 @@ impl Frames for Slab {
 }
 
 impl Memory {
-    /// The whole mapping.
-    pub(crate) fn whole(&self) -> Address {
-        Address { start: self.base.as_ptr(), len: self.bytes }
+    /// What devices read and write, in pieces of at most so many bytes: all but the zeros, which
+    /// cannot be written, and what is private.
+    pub(crate) fn for_devices(&self, piece: usize) -> Vec<Address> {
+        let mut pieces = Vec::new();
+        for part in [FRAME_LEN..self.private.start, self.private.end.max(FRAME_LEN)..self.bytes] {
+            for start in part.clone().step_by(piece) {
+                let len = (part.end - start).min(piece);
+                // Arithmetic on the address only; it is inside the mapping.
+                pieces.push(Address { start: self.base.as_ptr().wrapping_add(start), len });
+            }
+        }
+        pieces
     }
 
     fn start(&self, segment: Segment) -> *mut u8 {
@@ -618,6 +641,23 @@ mod tests {
         for (segment, expected) in cases {
             assert_eq!(masks(segment).collect::<Vec<_>>(), expected, "{segment:?}");
         }
+    }
+
+    #[test]
+    fn devices_see_all_but_the_zeros_and_what_is_private() {
+        let seen = |slab: &Slab, frames| -> Vec<(usize, usize)> {
+            let base = slab.memory.base.as_ptr().addr();
+            let pieces = slab.memory.for_devices(frames * FRAME_LEN);
+            let in_frames =
+                |it: &Address| ((it.start.addr() - base) / FRAME_LEN, it.len / FRAME_LEN);
+            pieces.iter().map(in_frames).collect()
+        };
+        assert_eq!(seen(&Slab::new(8).unwrap(), 100), [(1, 7)]);
+        assert_eq!(seen(&Slab::new(1).unwrap(), 100), []);
+        let slab = Slab::with_private(10, 3..6).unwrap();
+        assert_eq!(seen(&slab, 100), [(1, 2), (6, 4)]);
+        assert_eq!(seen(&slab, 3), [(1, 2), (6, 3), (9, 1)]);
+        assert_eq!(seen(&Slab::with_private(10, 1..10).unwrap(), 3), []);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use crate::buffers::{Address, FRAME_LEN, Memory, Slab};
+use crate::buffers::{Address, Memory, Slab};
 use crate::ring::{Action, Ring, RingDone, RingOp};
 
 /// io_uring behind the interface of a ring.
@@ -93,15 +93,7 @@ impl UringRing {
     }
 
     fn register_slab(&mut self) {
-        let whole = self.memory.whole();
-        let mut regions = Vec::new();
-        let mut start = FRAME_LEN;
-        while start < whole.len {
-            let len = (whole.len - start).min(REGION_BYTES);
-            // Arithmetic on the address only; it is inside the mapping.
-            regions.push(Address { start: whole.start.wrapping_add(start), len });
-            start += len;
-        }
+        let regions = self.memory.for_devices(REGION_BYTES);
         let iovecs: Vec<_> = regions.iter().map(|region| iovec(*region)).collect();
         // SAFETY: the regions are inside the mapping, which `self.memory` keeps in place until
         // `Drop` has waited for every operation and the ring is gone (fields drop in order, `ring`
