@@ -61,6 +61,20 @@ pub(crate) fn with_unit(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Refused)
 }
 
+/// A size for `--write-back`.
+pub(crate) fn write_back(text: &str) -> Result<Bytes, String> {
+    let size = with_unit(text)?;
+    if (WRITE_BACK_MIN..=WRITE_BACK_MAX).contains(&size) {
+        return Ok(size);
+    }
+    Err(format!("found {text}, expected 1M to 1T"))
+}
+
+/// Less gives no room for a request of usual length and the next.
+const WRITE_BACK_MIN: Bytes = Bytes::mib(1);
+/// The memory of a server has fewer than 2^32 frames.
+const WRITE_BACK_MAX: Bytes = Bytes::mib(1 << 20);
+
 /// A size for people: `3.00 GiB`, `512 KiB`, `17 B`.
 pub(crate) fn human(bytes: Bytes) -> String {
     let Bytes(count) = bytes;

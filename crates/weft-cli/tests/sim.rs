@@ -155,6 +155,10 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         (&["good.fio", "--faults=fire"], "faults: found \"fire\", expected fail=1@5s"),
         (&["good.fio", "--faults=fail=7@1s"], "found member 7"),
         (&["good.fio", "--costs", "free"], "costs: found \"free\""),
+        (&["good.fio", "--write-back", "4K"], "found 4K, expected 1M to 1T, or off"),
+        (&["good.fio", "--sweep", "write-back=off,x"], "--sweep write-back=x: size: found \"x\""),
+        (&["good.fio", "--kernel", "5.4"], "found \"5.4\", expected one of 2.6.24, 3.1, "),
+        (&["good.fio", "--results", "."], ".: found something in it, expected an empty or a new"),
     ] {
         let text = exits(dir.path(), 2, &[&["sim"], words].concat());
         assert!(text.err.contains(told), "{words:?}: {text:?}");
@@ -277,4 +281,31 @@ fn a_single_drive_is_simulated_as_it_is() {
     }
     let text = exits(dir.path(), 2, &["sim", "j.fio", "--level", "7"]).err;
     assert!(text.contains("7") && text.contains("or single"), "{text}");
+}
+
+#[test]
+fn sizes_of_a_write_back_cache_are_swept_and_their_runs_are_compared() {
+    let dir = tempdir().unwrap();
+    let job = "[w]\nrw=randwrite\nbs=4k\niodepth=8\nioengine=libaio\ndirect=1\nsize=64m\nio_size=4m\n\
+               end_fsync=1\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let words = ["sim", "j.fio", "--device", "hdd-2011-7200", "--member-size", "64M"];
+    let text = exits(dir.path(), 0, &[&words[..], &["--write-back", "16M"]].concat()).out;
+    let told =
+        "write-back cache of 16 MiB: 4 MiB written back, 0 B dirty at the end, 4 MiB at most";
+    assert!(text.contains(told), "{text}");
+    let sweep = ["--sweep", "write-back=off,1M,16M", "--runs", "2", "--results", "kept"];
+    let text = exits(dir.path(), 0, &[&words[..], &sweep].concat()).out;
+    assert!(text.contains("best throughput: 16M"), "{text}");
+    let files = |setting: &str| common::names(&dir.path().join("kept").join(setting));
+    assert_eq!(files("."), ["16M", "1M", "off"]);
+    assert_eq!(files("16M"), ["run1.json", "run2.json"]);
+    let compared = json(dir.path(), &["compare", "kept/off", "kept/16M", "--json"]);
+    assert!(compared.to_string().contains("\"w\""), "{compared}");
+    // One setting has no folder of its own.
+    let again = ["--write-back", "16M", "--results", "one"];
+    exits(dir.path(), 0, &[&words[..], &again].concat());
+    assert_eq!(common::names(&dir.path().join("one")), ["run1.json"]);
+    let run = |path: &str| std::fs::read(dir.path().join(path)).unwrap();
+    assert_eq!(run("one/run1.json"), run("kept/16M/run1.json"), "the same seed is the same run");
 }

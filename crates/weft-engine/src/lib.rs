@@ -377,6 +377,13 @@ impl Engine {
         self.volumes[volume.index()].raid().stripes_in_use()
     }
 
+    /// Pages of the write-back cache that are dirty or being written, 0 without one: of a snapshot,
+    /// what is asked for often.
+    #[must_use]
+    pub fn write_back_pages(&self) -> u64 {
+        self.write_back.as_ref().map_or(0, |cache| cache.pages())
+    }
+
     /// Counters and states for people and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -1,10 +1,12 @@
 //! Tests of simulated jobs: each option of fio has its effect.
 
+use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
+use weft_engine::page_cache::Kernel;
 use weft_lab::fio_json::JobResult;
 use weft_lab::job::{Direction, Job, ParseOptions, parse_text};
-use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, faults, jobs};
+use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, WriteBackOutcome, faults, jobs};
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
@@ -20,8 +22,10 @@ fn volume(model: &str) -> Volume {
             scheduler: SchedulerKind::MqDeadline,
             ..Knobs::md()
         },
+        write_back: None,
         costs: CostTable::named("zero").unwrap(),
         memory: Bytes::mib(256),
+        kernel: Kernel::V3_1,
         cpus: 2,
         faults: Vec::new(),
         seed: 7,
@@ -281,4 +285,52 @@ fn faults_that_are_drawn_are_borne() {
             assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0), "{:?}", volume.faults);
         }
     }
+}
+
+#[test]
+fn a_write_back_cache_answers_from_memory_and_a_flush_waits_for_the_members() {
+    let text =
+        "[j]\nrw=randwrite\nbs=4k\ndirect=1\niodepth=8\nioengine=libaio\nsize=64m\nio_size=8m\n";
+    let mut volume = volume("hdd-2007-7200");
+    let slowest = |outcome: &Outcome| outcome.results[0].directions[1].completion.max();
+    let without = run_on(&volume, text);
+    assert!(without.write_back.is_none() && slowest(&without) > Span::millis(10));
+    volume.write_back = Some(WriteBackConfig::of(Bytes::mib(32)));
+    let with = run_on(&volume, text);
+    assert_eq!(writes(&with.results[0]), (2048, 8 << 20));
+    assert!(slowest(&with) < Span::millis(1), "{:?}", slowest(&with));
+    let cache = with.write_back.unwrap();
+    let all = WriteBackOutcome {
+        limit: Bytes::mib(32),
+        dirty_max: Bytes::mib(8),
+        dirty: Bytes::mib(8),
+        written: Bytes(0),
+    };
+    assert_eq!(cache, all, "half of the limit is not reached, and nobody waits 30 s");
+    assert_eq!(with.to_json(&volume)["write_back"]["dirty_bytes_max"], 8 << 20);
+    let flushed = run_on(&volume, &format!("{text}end_fsync=1\n"));
+    let cache = flushed.write_back.unwrap();
+    assert_eq!((cache.dirty, cache.written), (Bytes(0), Bytes::mib(8)));
+    assert!(flushed.results[0].syncs.max() > Span::millis(100));
+    // Twice the cache: whoever waits for room waits for the members, and nobody passes the limit.
+    volume.write_back = Some(WriteBackConfig::of(Bytes::mib(4)));
+    let small = run_on(&volume, text);
+    let cache = small.write_back.unwrap();
+    assert_eq!(cache.dirty_max, Bytes::mib(4));
+    assert!(slowest(&small) > Span::millis(1) && cache.written >= Bytes::mib(4), "{cache:?}");
+}
+
+/// A writer that outruns its drive is treated by the rules of the kernel that was named.
+#[test]
+fn the_page_cache_goes_by_the_kernel_that_is_named() {
+    let text = "[j]\nrw=write\nbs=1m\nsize=256m\nioengine=sync\n";
+    let mut volume = Volume { memory: Bytes::mib(64), ..volume("hdd-2007-7200") };
+    let mut found = |kernel| {
+        volume.kernel = kernel;
+        let outcome = run_on(&volume, text);
+        outcome.results[0].directions[1].completion.max()
+    };
+    let kernels = [Kernel::V2_6_24, Kernel::V3_1, Kernel::named("mainline-6.12").unwrap()];
+    let [old, vanilla, io_less] = kernels.map(&mut found);
+    assert!(old != vanilla && vanilla != io_less, "{old:?} {vanilla:?} {io_less:?}");
 }

@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use clap::Args;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
+use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
+use weft_engine::page_cache::Kernel;
 use weft_lab::fio_json::Header;
 use weft_lab::simulate::{
     CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,
@@ -63,6 +65,13 @@ pub(crate) struct Simulated {
     /// Memory of the host: the page cache of buffered jobs
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit, default_value = "4G")]
     memory: Bytes,
+    /// Kernel whose rules that page cache has
+    #[arg(long, value_name = "NAME", value_parser = kernel, default_value = KERNEL)]
+    kernel: String,
+    /// Puts a write-back cache of this size in front of the volume, as weft serve --write-back
+    /// does; or off
+    #[arg(long, value_name = "SIZE", default_value = "off")]
+    write_back: WriteBackArg,
     /// CPUs of the host
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: u32,
@@ -75,7 +84,7 @@ pub(crate) struct Simulated {
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
     faults: Option<String>,
     /// Runs with each of these values, and compares; several make every combination. A knob, or
-    /// level, chunk, raid-devices or device
+    /// level, chunk, raid-devices, device, write-back or kernel
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
@@ -84,6 +93,36 @@ pub(crate) struct Simulated {
     /// Writes what was compared to a page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Keeps the results of every run as files that weft compare reads, DIR/SETTING/runN.json
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+}
+
+/// Size of a write-back cache, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct WriteBackArg(Option<WriteBackConfig>);
+
+impl FromStr for WriteBackArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let size = size::write_back(text).map_err(|error| format!("{error}, or off"))?;
+        Ok(Self(Some(WriteBackConfig::of(size))))
+    }
+}
+
+/// The kernel whose page cache patch 001 was compared with.
+const KERNEL: &str = "3.1";
+
+fn kernel(text: &str) -> Result<String, String> {
+    if Kernel::named(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let names = Kernel::NAMES.map(|(name, _)| name).join(", ");
+    Err(format!("found {text:?}, expected one of {names}"))
 }
 
 /// A level of md, or none.
@@ -119,7 +158,8 @@ impl Simulated {
     /// # Errors
     /// There is none like that.
     pub(crate) fn alone(&self) -> Result<Option<Volume>, Failure> {
-        let compares = !self.sweep.is_empty() || self.runs.is_some() || self.report.is_some();
+        let compares = !self.sweep.is_empty() || self.runs.is_some();
+        let compares = compares || self.report.is_some() || self.results.is_some();
         if compares { Ok(None) } else { self.volume().map(Some) }
     }
 
@@ -157,7 +197,9 @@ impl Simulated {
             member_size: self.member_size,
             knobs,
             costs: CostTable::of_argument(&self.costs).map_err(Failure::usage)?,
+            write_back: self.write_back.0,
             memory: self.memory,
+            kernel: Kernel::named(&self.kernel).unwrap_or_default(),
             cpus: self.cpus,
             faults,
             seed: self.seed,

@@ -8,7 +8,7 @@ use weft_lab::fio_json::{DirectionResult, JobResult};
 use weft_lab::job::PERCENTILES;
 use weft_lab::latency::Latencies;
 use weft_lab::simulate::faults::told;
-use weft_lab::simulate::{MemberOutcome, Outcome, Stop, Traffic, Volume};
+use weft_lab::simulate::{MemberOutcome, Outcome, Stop, Traffic, Volume, WriteBackOutcome};
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
@@ -159,6 +159,13 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
             out,
             "  the engine's thread was busy for {share:.1} % of the time (costs: {}{cpu})",
             costs.source
+        )?;
+    }
+    if let Some(WriteBackOutcome { limit, dirty_max, dirty, written }) = outcome.write_back {
+        let [limit, most, left, written] = [limit, dirty_max, dirty, written].map(size::human);
+        writeln!(
+            out,
+            "  write-back cache of {limit}: {written} written back, {left} dirty at the end, {most} at most"
         )?;
     }
     print_faults(out, outcome, volume)?;

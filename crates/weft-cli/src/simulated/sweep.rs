@@ -5,13 +5,15 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
+use weft_lab::experiment::{Results, ResultsError};
+use weft_lab::fio_json::document;
 use weft_lab::report::{self, Setting};
-use weft_lab::simulate::Volume;
 use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
+use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
 
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, failure, shares};
+use super::{INTERRUPTED, Simulated, bar, failure, header, shares};
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::result_file::ResultFile;
@@ -40,8 +42,17 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
     let file = simulated.report.as_deref().map(ResultFile::at).transpose()?;
+    let results = simulated.results.as_deref().map(Results::at).transpose();
+    let results = results.map_err(Failure::usage)?;
+    let mut kept = Ok(());
     let bar = bar("sweep");
-    let swept = sweep(&what.load, &settings.volumes, runs, &|done| bar.is_at(done));
+    let mut keep = |setting: usize, run: u64, volume: &Volume, outcome: &Outcome| {
+        if let (Some(results), Ok(())) = (&results, &kept) {
+            kept = settings.keep(results, setting, run, (volume, outcome));
+        }
+    };
+    let progress = |done| bar.is_at(done);
+    let swept = sweep(&what.load, &settings.volumes, runs, &progress, &mut keep);
     bar.finish();
     let swept = swept.map_err(|error| {
         let (setting, error) = *error;
@@ -52,6 +63,7 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
         }
     })?;
     let Some(swept) = swept else { return Ok(Exit::Of(INTERRUPTED)) };
+    kept.map_err(Failure::failed)?;
     if as_json {
         print_json(&to_json(simulated, what, &settings, &swept, runs))?;
     } else {
@@ -67,6 +79,26 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
 }
 
 impl Settings {
+    /// Keeps the result of a run where `weft compare` finds it: a folder for each setting, if
+    /// there are several, and a file for each run.
+    fn keep(
+        &self,
+        results: &Results,
+        setting: usize,
+        run: u64,
+        (volume, outcome): (&Volume, &Outcome),
+    ) -> Result<(), ResultsError> {
+        let header = header(outcome, volume);
+        let mut text = serde_json::to_vec_pretty(&document(&header, &outcome.results))
+            .expect("results have text for keys");
+        text.push(b'\n');
+        let folder = match &self.names[..] {
+            [_] => ".".to_owned(),
+            names => names[setting].replace([' ', '/'], ""),
+        };
+        results.keep(&folder, &format!("run{}.json", run + 1), &text)
+    }
+
     fn told(&self, setting: usize, text: &str) -> String {
         match &self.names[..] {
             [_] => text.to_owned(),
@@ -141,6 +173,8 @@ impl Simulated {
     fn takes(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
         let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
         match name {
+            "kernel" => self.kernel = super::kernel(value).map_err(wrong)?,
+            "write-back" | "write_back" => self.write_back = value.parse().map_err(wrong)?,
             "chunk" => self.chunk = size::kib(value).map_err(wrong)?,
             "level" => self.level = value.parse().map_err(wrong)?,
             "raid-devices" | "raid_devices" => {

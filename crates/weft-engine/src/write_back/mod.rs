@@ -332,6 +332,11 @@ impl WriteBack {
         held.sum()
     }
 
+    /// Pages that are dirty or being written.
+    pub(crate) fn pages(&self) -> u64 {
+        self.cache.pool().counts().total()
+    }
+
     /// Counters for people and tests.
     pub(crate) fn snapshot(&self) -> WriteBackSnapshot {
         let pool = self.cache.pool();

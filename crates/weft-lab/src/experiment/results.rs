@@ -65,6 +65,17 @@ impl Results {
         Ok(Self(path.into()))
     }
 
+    /// Writes a text to a file in a folder of the directory; `.` is the directory itself.
+    ///
+    /// # Errors
+    /// It cannot be written, or is there.
+    pub fn keep(&self, folder: &str, file: &str, text: &[u8]) -> Result<(), ResultsError> {
+        let dir = self.0.join(folder);
+        fs::create_dir_all(&dir)
+            .map_err(|source| ResultsError::Io { path: dir.clone(), source })?;
+        write_file(&dir.join(file), text)
+    }
+
     /// Writes everything that an experiment's runs found.
     ///
     /// # Errors

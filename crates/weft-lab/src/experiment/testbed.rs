@@ -76,6 +76,7 @@ impl Testbed {
             chunk: Bytes::kib(*chunk_kib).sectors_floor(),
             member_size: None,
             knobs,
+            write_back: None,
             costs: hardware.costs.times(case.costs_times),
             flush_hop: Span(hardware.flush_hop.0 * case.hops_times),
             seed: 0,

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use weft_engine::page_cache::{Kernel, PoolConfig};
+use weft_engine::page_cache::PoolConfig;
 use weft_engine::{Class, Flags, RequestOp};
 use weft_sim::machine::{Machine, Pid};
 use weft_sim::workload::dd;
@@ -160,7 +160,7 @@ fn is_buffered(job: &Job) -> bool {
 fn add_page_cache(machine: &mut Machine, volume: &Volume) -> Device {
     let pages = volume.memory.0 / 4096;
     // What the kernel and its programs take of memory is about an eighth.
-    let config = PoolConfig::new(Kernel::V3_1, volume.cpus, pages, pages / 8 * 7);
+    let config = PoolConfig::new(volume.kernel, volume.cpus, pages, pages / 8 * 7);
     machine.add_page_cache(config, Box::new(dd::Device), BIO);
     Device::new(&mut machine.host, usize::try_from(pages / 8 * 7).unwrap_or(usize::MAX))
 }

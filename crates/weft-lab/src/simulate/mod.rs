@@ -22,7 +22,7 @@ use weft_sim::drive::ModelError;
 use weft_sim::machine::{Machine, PartsError, Ran};
 use weft_units::{Span, Time};
 
-pub use outcome::{MemberOutcome, Outcome, Stop};
+pub use outcome::{MemberOutcome, Outcome, Stop, WriteBackOutcome};
 pub use volume::{Volume, VolumeError};
 pub use weft_sim::drive::models;
 pub use weft_sim::machine::{CostTable, CostsError, PlannedFault, Traffic};

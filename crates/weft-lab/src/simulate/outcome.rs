@@ -1,9 +1,9 @@
 //! Outcome of a simulation: results of jobs, members and engine.
 
 use serde_json::{Value, json};
-use weft_engine::{MemberState, Notice};
+use weft_engine::{MemberState, Notice, WriteBackSnapshot};
 use weft_sim::machine::{Machine, Traffic};
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, FRAME_BYTES, Span, Time};
 
 use super::Volume;
 use super::faults::told;
@@ -49,6 +49,43 @@ pub struct Outcome {
     pub events: Vec<(Time, String)>,
     /// Pages of the page cache that were dirty at the end.
     pub dirty: Bytes,
+    /// What the write-back cache did, if there is one.
+    pub write_back: Option<WriteBackOutcome>,
+}
+
+/// What a write-back cache did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBackOutcome {
+    /// Most that may be dirty or being written.
+    pub limit: Bytes,
+    /// Most that was.
+    pub dirty_max: Bytes,
+    /// What was at the end.
+    pub dirty: Bytes,
+    /// Bytes that were written back. Of what clients wrote the rest was overwritten before, went
+    /// through, or is dirty.
+    pub written: Bytes,
+}
+
+impl WriteBackOutcome {
+    fn of(snapshot: &WriteBackSnapshot, pages_max: u64) -> Self {
+        let bytes = |pages: u64| Bytes(pages * FRAME_BYTES);
+        Self {
+            limit: bytes(snapshot.limit_pages),
+            dirty_max: bytes(pages_max),
+            dirty: bytes(snapshot.dirty_pages + snapshot.writeback_pages),
+            written: bytes(snapshot.volumes.iter().map(|volume| volume.written_pages).sum()),
+        }
+    }
+
+    fn to_json(self) -> Value {
+        json!({
+            "limit_bytes": self.limit.0,
+            "dirty_bytes_max": self.dirty_max.0,
+            "dirty_bytes_left": self.dirty.0,
+            "bytes_written_back": self.written.0,
+        })
+    }
 }
 
 /// Requests and bytes of a member.
@@ -102,6 +139,8 @@ impl Outcome {
             unreadable: host.unreadable(),
             events: host.notices().iter().filter_map(event).collect(),
             dirty: host.dirty_bytes(),
+            write_back: (snapshot.write_back.as_ref())
+                .map(|cache| WriteBackOutcome::of(cache, host.dirty_pages_max())),
         }
     }
 
@@ -178,6 +217,7 @@ impl Outcome {
             "reads_failed": self.unreadable,
             "bytes_recovered": self.recovered.0,
             "dirty_bytes_left": self.dirty.0,
+            "write_back": self.write_back.map(WriteBackOutcome::to_json),
         })
     }
 }

@@ -199,6 +199,9 @@ impl Swept {
     }
 }
 
+/// Whoever wants every run: its setting, its number from 0, its volume and its outcome.
+pub type Keep<'a> = &'a mut dyn FnMut(usize, u64, &Volume, &Outcome);
+
 /// Runs a load on all these volumes, `runs` times each, on as many threads as there are CPUs.
 ///
 /// # Errors
@@ -211,6 +214,7 @@ pub fn sweep(
     volumes: &[Volume],
     runs: u64,
     progress: &(dyn Fn(f64) -> bool + Sync),
+    keep: Keep<'_>,
 ) -> Result<Option<Vec<Swept>>, Box<(usize, SimulateError)>> {
     let work: Vec<(usize, u64)> =
         (0..runs).flat_map(|run| (0..volumes.len()).map(move |setting| (setting, run))).collect();
@@ -223,8 +227,7 @@ pub fn sweep(
         while !stopped.load(Ordering::Relaxed) {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((setting, run)) = work.get(at).copied() else { return };
-            let mut volume = volumes[setting].clone();
-            volume.seed = volume.seed.wrapping_add(run);
+            let volume = of_run(&volumes[setting], run);
             let outcome = load.run(&volume, &mut |of: Progress| {
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -267,7 +270,8 @@ pub fn sweep(
         return Ok(None);
     }
     let mut swept: Vec<Swept> = Vec::new();
-    for ((setting, _), outcome) in work.into_iter().zip(outcomes.into_iter().flatten()) {
+    for ((setting, run), outcome) in work.into_iter().zip(outcomes.into_iter().flatten()) {
+        keep(setting, run, &of_run(&volumes[setting], run), &outcome);
         let results = by_job(&outcome.results);
         let all: u64 = results.iter().map(bytes_of).sum();
         for (place, result) in results.into_iter().enumerate() {
@@ -284,6 +288,11 @@ pub fn sweep(
         }
     }
     Ok(Some(swept))
+}
+
+/// A volume with the seed of a run.
+fn of_run(volume: &Volume, run: u64) -> Volume {
+    Volume { seed: volume.seed.wrapping_add(run), ..volume.clone() }
 }
 
 /// Clones of one job taken together.

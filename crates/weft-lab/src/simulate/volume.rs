@@ -1,7 +1,9 @@
 //! Volume of a simulation: drives, array, knobs and faults.
 
 use thiserror::Error;
+use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
+use weft_engine::page_cache::Kernel;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
@@ -22,10 +24,14 @@ pub struct Volume {
     pub member_size: Option<Bytes>,
     /// Knobs of the volume.
     pub knobs: Knobs,
+    /// The write-back cache in front of the array, if there is one: of `weft serve --write-back`.
+    pub write_back: Option<WriteBackConfig>,
     /// Costs of CPU work.
     pub costs: CostTable,
     /// Memory of the host: of its page cache, for jobs that are buffered.
     pub memory: Bytes,
+    /// Rules of that page cache.
+    pub kernel: Kernel,
     /// CPUs of the host.
     pub cpus: u32,
     /// Faults, with their times.
@@ -107,6 +113,7 @@ impl Volume {
             chunk: self.chunk.sectors_floor(),
             member_size: self.member_size.map(Bytes::sectors_floor),
             knobs: self.knobs,
+            write_back: self.write_back,
             costs: self.costs.costs,
             flush_hop: Span::ZERO,
             seed: self.seed,

@@ -63,6 +63,10 @@ pub struct Host {
     frames: (u32, u32),
     size: Bytes,
     stripes: Stripes,
+    /// There is a write-back cache in front of the volume.
+    write_back: bool,
+    /// Most pages that were dirty in it or being written.
+    dirty_pages_max: u64,
     /// Who is to be run, in this order.
     pub(super) ready: VecDeque<(Pid, Woken)>,
     /// Requests that failed: none should.
@@ -157,6 +161,8 @@ impl Host {
             frames,
             size: volume_size,
             stripes,
+            write_back: parts.write_back.is_some(),
+            dirty_pages_max: 0,
             ready: VecDeque::new(),
             failed: 0,
             blocked: BTreeMap::new(),
@@ -247,10 +253,11 @@ impl Host {
         self.faults = Some(Box::new(Faults::new(planned, seed)));
     }
 
-    /// How hard it is to get a stripe of the cache.
+    /// How hard it is to get a stripe of the stripe cache. Whoever writes into a write-back cache
+    /// waits for its answer, never for stripes.
     #[must_use]
     pub fn congestion(&self) -> Congestion {
-        self.engine.congestion(VolumeId(0))
+        if self.write_back { Congestion::None } else { self.engine.congestion(VolumeId(0)) }
     }
 
     /// Whether a call that asks for something more would block. It is woken when requests find
@@ -259,6 +266,9 @@ impl Host {
     /// md's callers take the stripes of their writes themselves. Here the engine does, so while it
     /// works on something else, what it has not taken in yet counts as if it had.
     pub fn would_block(&mut self, pid: Pid) -> bool {
+        if self.write_back {
+            return false;
+        }
         if self.engine_free > self.now && self.stripes_wanted() >= self.stripes_free() {
             self.wait_turn(pid);
             return true;

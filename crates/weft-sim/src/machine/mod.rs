@@ -23,6 +23,7 @@ mod thread;
 
 use std::any::Any;
 
+use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_units::{Bytes, Sectors, Span, Time};
 
@@ -53,6 +54,9 @@ pub struct MachineParts {
     /// Knobs of the volume and of its members' queues: without a scheduler disks are served in the
     /// order in which they are asked.
     pub knobs: Knobs,
+    /// The product's write-back cache in front of the volume, if there is one. Processes have
+    /// a page cache of their own, which is in front of that.
+    pub write_back: Option<WriteBackConfig>,
     /// Costs of CPU work.
     pub costs: Costs,
     /// Time of a hop between threads, of which md's rounds of flushes have some.
@@ -75,6 +79,7 @@ impl MachineParts {
             chunk: chunk.sectors_floor(),
             member_size: None,
             knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
+            write_back: None,
             costs: Costs::ZERO,
             flush_hop: Span::ZERO,
             seed: 1,

@@ -96,7 +96,7 @@ pub(crate) struct Serve {
     /// Keep so much of what clients write in memory and write it later, in order. A crash or
     /// kill -9 of this process then loses what a client has not flushed, and nothing else. Clients
     /// wait when so much is dirty; from half of it on, or after 30 s, it is written
-    #[arg(long, value_name = "SIZE", value_parser = write_back_size)]
+    #[arg(long, value_name = "SIZE", value_parser = size::write_back)]
     write_back: Option<Bytes>,
     #[command(flatten)]
     overlay: Overlay,
@@ -143,20 +143,6 @@ impl Serve {
         self.write_back.map(WriteBackConfig::of)
     }
 }
-
-/// A size for `--write-back`.
-fn write_back_size(text: &str) -> Result<Bytes, String> {
-    let size = size::with_unit(text)?;
-    if (WRITE_BACK_MIN..=WRITE_BACK_MAX).contains(&size) {
-        return Ok(size);
-    }
-    Err(format!("found {text}, expected 1M to 1T"))
-}
-
-/// Less gives no room for a request of usual length and the next.
-const WRITE_BACK_MIN: Bytes = Bytes::mib(1);
-/// The memory of a server has fewer than 2^32 frames.
-const WRITE_BACK_MAX: Bytes = Bytes::mib(1 << 20);
 
 /// How members are reached.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -52,13 +52,15 @@ pub(super) fn new_volume(
     size: Sectors,
 ) -> Result<Config, PartsError> {
     if let Some(level) = parts.level {
-        return Ok(Config::for_volume(new_array(level, parts, drives, size)?, parts.knobs));
+        let config = Config::for_volume(new_array(level, parts, drives, size)?, parts.knobs);
+        return Ok(Config { write_back: parts.write_back, ..config });
     }
     let [drive] = drives else { return Err(PartsError::Single { members: drives.len() }) };
     let mut member = MemberInfo::of_size(MemberIndex(0), "disk", size);
     (member.discards, member.device) = (true, device_traits(drive));
     let mut config = Config::for_single(member, false);
     config.volumes.iter_mut().for_each(|volume| volume.knobs = parts.knobs);
+    config.write_back = parts.write_back;
     Ok(config)
 }
 

@@ -72,6 +72,13 @@ impl Host {
         self.engine.bfq_stats(VolumeId(0))
     }
 
+    /// Most pages of 4 KiB that were dirty in the write-back cache or being written at one time; 0
+    /// without such a cache. What else it did is in [`Host::snapshot`].
+    #[must_use]
+    pub fn dirty_pages_max(&self) -> u64 {
+        self.dirty_pages_max
+    }
+
     /// CPU time that the engine's thread has used.
     #[must_use]
     pub fn engine_work(&self) -> Span {

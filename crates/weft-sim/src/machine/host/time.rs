@@ -94,6 +94,7 @@ impl Host {
         }
         let mut outputs = VecDeque::new();
         let turn = self.engine.decide(self.now, &mut outputs);
+        self.dirty_pages_max = self.dirty_pages_max.max(self.engine.write_back_pages());
         let mut cost = self.costs.of_turn(turn.work);
         for output in &outputs {
             if let Output::Compute { ops, .. } = output {
