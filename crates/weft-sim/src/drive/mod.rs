@@ -25,6 +25,7 @@
 //! | hard disks | `hdd/`: geometry, arm, caches |
 //! | solid-state drives | `ssd/`: dies, mapping, collection, buffer |
 //! | event queue | `events.rs` |
+//! | a disk of a rate and moves | `reduced.rs` |
 //! | link to the host | `link.rs` |
 //! | counters | `counters.rs` |
 //!
@@ -41,12 +42,14 @@ mod hdd;
 mod link;
 mod model;
 mod null;
+mod reduced;
 mod ssd;
 
 pub use counters::Counters;
 pub use hdd::Hdd;
 pub use model::{Model, ModelError, models};
 pub use null::Null;
+pub use reduced::Reduced;
 pub use ssd::Ssd;
 
 use weft_units::{Sectors, Time};
@@ -95,6 +98,8 @@ pub struct Done {
 pub enum Drive {
     /// A disk that turns.
     Hdd(Hdd),
+    /// A disk reduced to a rate and moves.
+    Reduced(Reduced),
     /// A drive of flash.
     Ssd(Ssd),
     /// Takes a fixed time for everything.
@@ -106,6 +111,7 @@ macro_rules! each {
     ($drive:expr, $it:ident => $body:expr) => {
         match $drive {
             Drive::Hdd($it) => $body,
+            Drive::Reduced($it) => $body,
             Drive::Ssd($it) => $body,
             Drive::Null($it) => $body,
         }
@@ -127,6 +133,7 @@ impl Drive {
     pub fn new(model: &Model, seed: u64) -> Self {
         match model.kind() {
             model::DriveKind::Hdd(parameters) => Self::Hdd(Hdd::new(parameters, seed)),
+            model::DriveKind::Reduced(parameters) => Self::Reduced(Reduced::new(parameters)),
             model::DriveKind::Ssd(parameters) => Self::Ssd(Ssd::new(parameters, seed)),
             model::DriveKind::Null(parameters) => Self::Null(Null::new(parameters)),
         }
@@ -162,14 +169,14 @@ impl Drive {
     pub fn flush_queueable(&self) -> bool {
         match self {
             Self::Ssd(ssd) => ssd.flush_queueable(),
-            Self::Hdd(_) | Self::Null(_) => true,
+            Self::Hdd(_) | Self::Reduced(_) | Self::Null(_) => true,
         }
     }
 
     /// Whether it has an arm: what schedulers ask before they order by place.
     #[must_use]
     pub fn rotational(&self) -> bool {
-        matches!(self, Self::Hdd(_))
+        matches!(self, Self::Hdd(_) | Self::Reduced(_))
     }
 
     /// Size of the drive.

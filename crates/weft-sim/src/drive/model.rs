@@ -18,6 +18,7 @@ mod fields;
 
 use super::hdd::{HddParameters, Platters, Seek, SeekPoints};
 use super::null::NullParameters;
+use super::reduced::ReducedParameters;
 use super::ssd::{FlashParameters, Shape, SsdParameters};
 use fields::{Fields, wrong};
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,7 @@ use weft_units::{Bytes, Sectors, Span};
 const TEXTS: &[(&str, &str)] = &[
     ("hdd-2007-7200", include_str!("../../drives/hdd-2007-7200.toml")),
     ("hdd-2011-7200", include_str!("../../drives/hdd-2011-7200.toml")),
+    ("hdd-2011-reduced", include_str!("../../drives/hdd-2011-reduced.toml")),
     ("hdd-2022-20tb", include_str!("../../drives/hdd-2022-20tb.toml")),
     ("ssd-sata-2012-mlc", include_str!("../../drives/ssd-sata-2012-mlc.toml")),
     ("ssd-sata-2012-mlc-m5s", include_str!("../../drives/ssd-sata-2012-mlc-m5s.toml")),
@@ -50,6 +52,7 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
     &[
         ("hdd-2007-7200", "disk of 2007: 7200 rpm, 75 to 38 MB/s, SATA 3 Gb/s"),
         ("hdd-2011-7200", "disk of 2011: 7200 rpm, 138 to 72 MB/s, SATA 6 Gb/s"),
+        ("hdd-2011-reduced", "the same, reduced to 138 MB/s and the time of a jump"),
         ("hdd-2022-20tb", "disk of 2022: 20 TB CMR, 7200 rpm, 285 to 137 MB/s, SATA 6 Gb/s"),
         ("ssd-sata-2012-mlc", "consumer MLC of 2012 (Plextor M5 Pro 256 GB), no protection, fresh"),
         ("ssd-sata-2012-mlc-m5s", "its slower sibling (Plextor M5S 256 GB)"),
@@ -78,6 +81,7 @@ pub struct Model {
 #[derive(Clone, Debug)]
 pub(super) enum DriveKind {
     Hdd(Arc<HddParameters>),
+    Reduced(ReducedParameters),
     Ssd(Arc<SsdParameters>),
     Null(NullParameters),
 }
@@ -193,8 +197,9 @@ fn merged(mut base: Table, changes: &Table) -> Table {
 
 fn kind(table: &Table) -> Result<DriveKind, ModelError> {
     let mut fields = Fields::new(table);
-    let kind = match fields.word("kind", &["hdd", "ssd", "null"])? {
+    let kind = match fields.word("kind", &["hdd", "reduced", "ssd", "null"])? {
         "hdd" => DriveKind::Hdd(Arc::new(hdd(&mut fields)?)),
+        "reduced" => DriveKind::Reduced(reduced(&mut fields)?),
         "ssd" => DriveKind::Ssd(Arc::new(ssd(&mut fields)?)),
         _ => DriveKind::Null(null(&mut fields)?),
     };
@@ -214,22 +219,7 @@ fn hdd(fields: &mut Fields<'_>) -> Result<HddParameters, ModelError> {
         rate_outer,
         rate_inner: rate_outer.min(fields.rate("sustained_inner_mb_s")?),
     };
-    let settle = fields.millis("write_settle_ms", 0.0..=20.0)?.0;
-    let points = SeekPoints {
-        least: fields.millis("seek_least_ms", 0.01..=100.0)?.0,
-        average: fields.millis("seek_average_ms", 0.01..=100.0)?.0,
-        most: fields.millis("seek_most_ms", 0.01..=100.0)?.0,
-    };
-    let seek =
-        Seek::through(points, platters.cylinders, settle).ok_or_else(|| ModelError::Wrong {
-            key: "seek_average_ms".into(),
-            found: format!("{}", points.average as f64 / 1e6),
-            expected: format!(
-                "from {} to {}: else the curve through the three times would fall somewhere",
-                (points.least * 2 + points.most) as f64 / 3e6,
-                (points.least * 7 + points.most * 8) as f64 / 15e6
-            ),
-        })?;
+    let seek = seek(fields, platters.cylinders)?;
     Ok(HddParameters {
         platters,
         seek,
@@ -243,6 +233,39 @@ fn hdd(fields: &mut Fields<'_>) -> Result<HddParameters, ModelError> {
         write_cache: fields.kib("write_cache_kib", 0..=1_048_576)?,
         destage_window: fields.count("destage_window", 1..=65_536)?,
         destage_piece: fields.kib("destage_piece_kib", 4..=65_536)?,
+    })
+}
+
+fn seek(fields: &mut Fields<'_>, cylinders: u32) -> Result<Seek, ModelError> {
+    let settle = fields.millis("write_settle_ms", 0.0..=20.0)?.0;
+    let points = SeekPoints {
+        least: fields.millis("seek_least_ms", 0.01..=100.0)?.0,
+        average: fields.millis("seek_average_ms", 0.01..=100.0)?.0,
+        most: fields.millis("seek_most_ms", 0.01..=100.0)?.0,
+    };
+    Seek::through(points, cylinders, settle).ok_or_else(|| ModelError::Wrong {
+        key: "seek_average_ms".into(),
+        found: format!("{}", points.average as f64 / 1e6),
+        expected: format!(
+            "from {} to {}: else the curve through the three times would fall somewhere",
+            (points.least * 2 + points.most) as f64 / 3e6,
+            (points.least * 7 + points.most * 8) as f64 / 15e6
+        ),
+    })
+}
+
+fn reduced(fields: &mut Fields<'_>) -> Result<ReducedParameters, ModelError> {
+    let capacity = u64::from(fields.count("capacity_gb", 1..=1_000_000)?) * 1_000_000_000;
+    let cylinders = fields.count("cylinders", 1_000..=10_000_000)?;
+    let rpm: u32 = fields.count("rpm", 1_000..=30_000)?;
+    Ok(ReducedParameters {
+        capacity: Bytes(capacity).sectors_floor(),
+        queue_depth: fields.count("queue_depth", 1..=65_535)?,
+        bytes_per_second: fields.rate("rate_mb_s")?,
+        command_overhead: fields.micros("command_overhead_us", 0.0..=10_000.0)?,
+        seek: seek(fields, cylinders)?,
+        cylinders,
+        half_turn: 30_000_000_000 / u64::from(rpm),
     })
 }
 
@@ -347,7 +370,7 @@ mod tests {
         let of = |text: &str| Model::from_toml(text).unwrap_err().to_string();
         let on_hdd = |text: &str| of(&format!("base = 'hdd-2007-7200'\n{text}"));
         let cases = [
-            (of("kind = 'tape'"), "kind: found \"tape\", expected hdd or ssd or null"),
+            (of("kind = 'tape'"), "kind: found \"tape\", expected hdd or reduced or ssd or null"),
             (of("summary = 'x'"), "kind: not found, expected hdd"),
             (of("base = 'hdd-1956'"), "model: found \"hdd-1956\", expected one of hdd-2007"),
             (of("base = 7"), "base: found 7, expected the name of a model"),

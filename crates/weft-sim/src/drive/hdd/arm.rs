@@ -46,7 +46,7 @@ impl Seek {
     }
 
     /// A move over `distance` cylinders.
-    pub(super) fn time(&self, distance: u64) -> u64 {
+    pub(in crate::drive) fn time(&self, distance: u64) -> u64 {
         if distance == 0 {
             return 0;
         }

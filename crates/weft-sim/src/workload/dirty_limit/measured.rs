@@ -1,0 +1,137 @@
+//! Counts of a run: sums over its window of time, and samples over all of it.
+
+use hdrhistogram::Histogram;
+use weft_engine::page_cache::Counts;
+use weft_units::{Span, Time};
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Pages written in the window, of all disks, as a rate.
+    pub mib_per_second: f64,
+    /// Pages whose write ended in the window.
+    pub pages: u64,
+    /// The same since the start: `nr_written` of `/proc/vmstat`.
+    pub pages_since_start: u64,
+    /// By disk, the part of the window in which it had no request.
+    pub idle: Vec<f64>,
+    /// By disk, mean bytes sent in a row in the window.
+    pub run_bytes: Vec<f64>,
+    /// Jain's index of what the writers dirtied in the window: 1 if all the same.
+    pub jain: f64,
+    /// The shortest time that 99 % of waits in the window did not exceed; of waits, in a call of
+    /// `write`, for the page cache's leave to go on.
+    pub pause_p99: Span,
+    /// Longest wait in the window.
+    pub pause_max: Span,
+    /// Most pages dirty and under writeback at a time, since the start.
+    pub dirty_max: u64,
+    /// The limit, pages.
+    pub limit: u64,
+    /// From here on writers are throttled, pages.
+    pub free_run: u64,
+    /// Flushes that disks were asked for, since the start.
+    pub flushes: u64,
+    /// States at even distances, since the start.
+    pub samples: Vec<Sample>,
+    /// Waits of the first writers, since the start; bounded.
+    pub pauses: Vec<Pause>,
+}
+
+impl Measured {
+    /// Where patch 001 holds the dirty pages: half-way between free run and limit.
+    #[must_use]
+    pub const fn setpoint(&self) -> u64 {
+        u64::midpoint(self.free_run, self.limit)
+    }
+
+    /// Mean of the disks' idle parts.
+    #[must_use]
+    pub fn idle_mean(&self) -> f64 {
+        mean(&self.idle)
+    }
+
+    /// Mean of the disks' bytes in a row.
+    #[must_use]
+    pub fn run_bytes_mean(&self) -> f64 {
+        mean(&self.run_bytes)
+    }
+}
+
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
+}
+
+/// State at a moment, and busy times since the sample before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The moment.
+    pub at: Time,
+    /// Pages of all disks.
+    pub all: Counts,
+    /// By disk, pages dirty and under writeback.
+    pub disks: Vec<u64>,
+    /// By disk, the part of the time in which it had a request.
+    pub busy: Vec<f64>,
+    /// Pages written since the start.
+    pub written: u64,
+    /// Longest wait of any writer that ended since the sample before.
+    pub pause_max: Span,
+}
+
+/// A writer's wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The writer, counted over all disks.
+    pub writer: u32,
+    /// When it began.
+    pub at: Time,
+    /// How long it was.
+    pub length: Span,
+}
+
+/// Waits of the window, and those of the first writers.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    /// Microseconds.
+    window: Histogram<u64>,
+    pub(super) first: Vec<Pause>,
+    /// Longest since the last sample.
+    pub(super) latest: Span,
+}
+
+/// Writers whose waits are kept one by one, and how many waits are.
+const WRITERS_KEPT: u32 = 4;
+const PAUSES_KEPT: usize = 20_000;
+
+impl Pauses {
+    pub(super) fn new() -> Self {
+        let window = Histogram::new(3).expect("three digits");
+        Self { window, first: Vec::new(), latest: Span::ZERO }
+    }
+
+    pub(super) fn count(&mut self, pause: Pause, in_window: bool) {
+        self.latest = self.latest.max(pause.length);
+        if in_window {
+            self.window += pause.length.0 / 1000;
+        }
+        if pause.writer < WRITERS_KEPT && self.first.len() < PAUSES_KEPT {
+            self.first.push(pause);
+        }
+    }
+
+    pub(super) fn p99(&self) -> Span {
+        Span(self.window.value_at_quantile(0.99) * 1000)
+    }
+
+    pub(super) fn max(&self) -> Span {
+        Span(self.window.max() * 1000)
+    }
+}
+
+/// Jain's index: 1 for equal parts, 1/n if one has all.
+pub(super) fn jain(parts: &[u64]) -> f64 {
+    let sum: f64 = parts.iter().map(|part| *part as f64).sum();
+    let squares: f64 = parts.iter().map(|part| (*part as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (parts.len() as f64 * squares) }
+}

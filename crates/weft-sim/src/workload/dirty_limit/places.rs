@@ -1,0 +1,141 @@
+//! Places of files that only grow, on a file system of one disk.
+//!
+//! Reduced to what the arm sees. XFS with `allocsize=1g` gives each file runs of 1 GiB, and the
+//! files' first runs follow each other. ext4 gives a file 128 MiB at most in a row, in the order in
+//! which files reach the end of what they have, when their pages are written and not before. The
+//! log is in the middle of the disk, as `mkfs` of both puts it.
+//!
+//! Source   writeback.md §6.1; experiments.md §1.2
+
+use weft_units::Sectors;
+
+/// File system of each disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// `-o allocsize=1g,nobarrier,inode64,delaylog`.
+    Xfs,
+    /// Its defaults: a commit of the journal every 5 s, with a flush.
+    Ext4,
+}
+
+impl FileSystem {
+    /// By the name that it has in names of cases.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "xfs" => Some(Self::Xfs),
+            "ext4" => Some(Self::Ext4),
+            _ => None,
+        }
+    }
+}
+
+/// Pages of a run of XFS: 1 GiB.
+const XFS_RUN: u64 = 1 << 18;
+/// Pages of the longest extent of ext4: 128 MiB.
+const EXT4_EXTENT: u64 = 1 << 15;
+/// The log's size, sectors: 128 MiB.
+const LOG: u64 = 1 << 18;
+const PAGE_SECTORS: u64 = 8;
+
+/// Where the files of one disk lie.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    kind: FileSystem,
+    files: u64,
+    /// Runs that the disk has room for, of the file system's length.
+    runs: u64,
+    /// ext4: by file, which runs it has.
+    extents: Vec<Vec<u64>>,
+    next_extent: u64,
+    log: u64,
+    log_at: u64,
+}
+
+impl Places {
+    pub(super) fn new(kind: FileSystem, files: u32, capacity: Sectors) -> Self {
+        let run = Self::run_of(kind) * PAGE_SECTORS;
+        Self {
+            kind,
+            files: files.into(),
+            runs: (capacity.0 / run).max(1),
+            extents: vec![Vec::new(); files as usize],
+            next_extent: 0,
+            log: capacity.0 / 2 / PAGE_SECTORS * PAGE_SECTORS,
+            log_at: 0,
+        }
+    }
+
+    const fn run_of(kind: FileSystem) -> u64 {
+        match kind {
+            FileSystem::Xfs => XFS_RUN,
+            FileSystem::Ext4 => EXT4_EXTENT,
+        }
+    }
+
+    /// First sector of a file's page, and how many of `count` pages lie in a row from there. A full
+    /// disk begins again from its start: nobody reads.
+    pub(super) fn place(&mut self, file: u32, page: u64, count: u64) -> (u64, u64) {
+        let length = Self::run_of(self.kind);
+        let nth = page / length;
+        let run = match self.kind {
+            FileSystem::Xfs => nth * self.files + u64::from(file),
+            FileSystem::Ext4 => {
+                let extents = &mut self.extents[file as usize];
+                while extents.len() as u64 <= nth {
+                    extents.push(self.next_extent);
+                    self.next_extent += 1;
+                }
+                extents[nth as usize]
+            }
+        };
+        let within = page % length;
+        let first = (run % self.runs * length + within) * PAGE_SECTORS;
+        (first, count.min(length - within))
+    }
+
+    /// Where the log goes on, for so many sectors.
+    pub(super) fn log(&mut self, sectors: u64) -> u64 {
+        if self.log_at + sectors > LOG {
+            self.log_at = 0;
+        }
+        let at = self.log + self.log_at;
+        self.log_at += sectors;
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: Sectors = Sectors(1 << 31);
+
+    #[test]
+    fn files_of_xfs_lie_a_gib_apart_and_go_on_behind_all_others() {
+        let mut places = Places::new(FileSystem::Xfs, 10, DISK);
+        assert_eq!(places.place(0, 0, 100), (0, 100));
+        assert_eq!(places.place(3, 7, 100), (3 * (1 << 21) + 56, 100));
+        assert_eq!(places.place(3, XFS_RUN - 1, 100), (4 * (1 << 21) - 8, 1));
+        assert_eq!(places.place(3, XFS_RUN, 100), (13 * (1 << 21), 100));
+    }
+
+    #[test]
+    fn files_of_ext4_get_room_when_they_are_written() {
+        let mut places = Places::new(FileSystem::Ext4, 3, DISK);
+        assert_eq!(places.place(2, 0, 4096).0, 0);
+        assert_eq!(places.place(0, 0, 4096).0, 1 << 18);
+        assert_eq!(places.place(2, EXT4_EXTENT - 2, 4096).1, 2);
+        assert_eq!(places.place(2, EXT4_EXTENT, 4096).0, 2 << 18);
+        assert_eq!(places.place(0, 5, 1), ((1 << 18) + 40, 1), "it stays where it is");
+    }
+
+    #[test]
+    fn a_full_disk_begins_again_and_the_log_goes_round() {
+        let mut places = Places::new(FileSystem::Xfs, 1, Sectors(3 << 21));
+        assert_eq!(places.place(0, 3 * XFS_RUN, 1).0, 0);
+        let first = places.log(LOG - 8);
+        assert_eq!(places.log(8), first + LOG - 8);
+        assert_eq!(places.log(8), first);
+    }
+}
