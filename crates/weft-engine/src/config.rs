@@ -7,7 +7,7 @@ use weft_units::{Bytes, FRAME_BYTES};
 use crate::assemble::Assembly;
 use crate::contract::member::MemberInfo;
 use crate::knobs::Knobs;
-use crate::page_cache::{Amount, Kernel, PoolConfig};
+use crate::page_cache::{Amount, DirtyThrottle, Kernel, PoolConfig};
 
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
@@ -42,6 +42,9 @@ pub struct WriteBackConfig {
     pub expire_centisecs: u32,
     /// Time in 1/100 s between two looks for such pages: `dirty_writeback_centisecs`.
     pub writeback_centisecs: u32,
+    /// Rule by which clients that write faster than members are made to pause. Without one they
+    /// write at the speed of memory up to the limit, and then wait for room.
+    pub throttle: Option<Kernel>,
 }
 
 impl WriteBackConfig {
@@ -51,7 +54,13 @@ impl WriteBackConfig {
     pub fn of(size: Bytes) -> Self {
         let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);
         let (expire_centisecs, writeback_centisecs) = (3000, 500);
-        Self { pages, background_pages: pages / 2, expire_centisecs, writeback_centisecs }
+        Self {
+            pages,
+            background_pages: pages / 2,
+            expire_centisecs,
+            writeback_centisecs,
+            throttle: Some(THROTTLE),
+        }
     }
 
     /// Frames of its pages and of the copies that are being written.
@@ -73,10 +82,18 @@ impl WriteBackConfig {
             background: bytes(self.background_pages),
             expire_centisecs: self.expire_centisecs.into(),
             writeback_centisecs: self.writeback_centisecs.max(1).into(),
-            ..PoolConfig::new(Kernel::V3_1, 1, self.pages.into(), self.pages.into())
+            ..PoolConfig::new(
+                self.throttle.unwrap_or(THROTTLE),
+                1,
+                self.pages.into(),
+                self.pages.into(),
+            )
         }
     }
 }
+
+/// Throttle of a cache that nobody has tuned.
+const THROTTLE: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
 /// Buffers of what is being written back: so many writes are under way at one time.
 pub(crate) const BUFFERS: u32 = 8;

@@ -453,7 +453,8 @@ impl Engine {
     fn client_gone(&mut self, client: ClientId) {
         self.credit.client_gone(client);
         self.out.forget_refusals(client);
-        if self.write_back.as_mut().is_none_or(|cache| cache.client_gone(client)) {
+        let out = &mut self.out;
+        if self.write_back.as_mut().is_none_or(|cache| cache.client_gone(client, out)) {
             self.tell_volumes_of_gone(client);
         }
     }

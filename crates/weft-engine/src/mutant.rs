@@ -82,6 +82,8 @@ pub enum Mutant {
     MirrorReadUnsynced,
     /// Answers do not wait until the failure of a member is recorded.
     MissedWriteNotRecorded,
+    /// A client is not woken from its pause when another one pauses, too.
+    PauseForgotten,
     /// What waits last in the queue of a member is forgotten when the queue is set otherwise.
     QueueSwitchForgets,
     /// A queue of BFQ with requests is forgotten by the service tree.
@@ -117,10 +119,11 @@ impl Mutant {
         [Self::FlushSkipForgetsStartUp, Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` finds.
-    pub const WRITE_BACK: [Self; 5] = [
+    pub const WRITE_BACK: [Self; 6] = [
         Self::DirtyLimitPassed,
         Self::FlushMissesWriteback,
         Self::FuaStaysInCache,
+        Self::PauseForgotten,
         Self::RedirtiedPageLost,
         Self::RoomWaiterForgotten,
     ];

@@ -36,6 +36,10 @@ pub struct WriteBackSnapshot {
     pub writeback_pages: u64,
     /// Requests that wait for room, or behind one that does.
     pub requests_waiting: usize,
+    /// Writes that are kept and not yet answered, as the throttle makes their clients pause.
+    pub answers_delayed: usize,
+    /// Pauses of clients so far.
+    pub pauses: u64,
     /// In order of [`weft_units::VolumeId`].
     pub volumes: Vec<WriteBackVolume>,
 }

@@ -31,6 +31,7 @@ pub struct PageCache {
     inodes: Inodes,
     bdis: Vec<Bdi>,
     writers: Vec<Writer>,
+    free_writers: Vec<WriterId>,
     wakes: VecDeque<Wake>,
 }
 
@@ -109,6 +110,7 @@ impl PageCache {
             inodes: Inodes::default(),
             bdis: Vec::new(),
             writers: Vec::new(),
+            free_writers: Vec::new(),
             wakes: VecDeque::new(),
         }
     }
@@ -131,11 +133,39 @@ impl PageCache {
     /// No such CPU.
     pub fn add_writer(&mut self, cpu: u32) -> WriterId {
         assert!(cpu < self.pool.config().cpus, "cpu {cpu} of {}", self.pool.config().cpus);
-        let id = WriterId(u32::try_from(self.writers.len()).expect("fewer writers than pages"));
         let share = self.pool.writer_share();
         let pace = Pace::default();
-        self.writers.push(Writer { cpu, share, pace, visit: None, waits_for_room: false });
+        let writer = Writer { cpu, share, pace, visit: None, waits_for_room: false };
+        if let Some(id) = self.free_writers.pop() {
+            self.writers[id.index()] = writer;
+            return id;
+        }
+        let id = WriterId(u32::try_from(self.writers.len()).expect("fewer writers than pages"));
+        self.writers.push(writer);
         id
+    }
+
+    /// A process that writes no more, whether or not it has been through
+    /// [`balance`](Self::balance). Its name is used again for the next one.
+    pub fn remove_writer(&mut self, now: Time, writer: WriterId) {
+        let state = &mut self.writers[writer.index()];
+        state.waits_for_room = false;
+        if let Some(Visit { bdi, pass: Some(pass), .. }) = state.visit.take() {
+            let device = &mut self.bdis[bdi.index()];
+            let mut wbc = WritebackControl::new(
+                bdi,
+                now,
+                &mut self.pool,
+                &mut self.inodes,
+                &mut device.queues,
+                device.congested,
+            );
+            pass.abandon(&mut wbc);
+            if device.flusher.awaited().is_some_and(|id| !self.inodes.is_busy(id)) {
+                self.wakes.push_back(Wake::Flusher(bdi));
+            }
+        }
+        self.free_writers.push(writer);
     }
 
     /// Counts, limits and speeds.
@@ -206,17 +236,46 @@ impl PageCache {
         let count = may.min(pages.end - pages.start);
         let new = file.pages.write(pages.start..pages.start + count);
         self.pool.dirtied(bdi, &mut state.share, new);
-        let due = self.pool.count_writes(state.cpu, bdi, &mut state.pace, count, new);
-        if let Some(pages) = due {
-            let config = self.pool.config();
-            let policy = ThrottleEpisode::new(config.kernel, config.ticks, now, pages);
-            state.visit = Some(Visit { bdi, policy, pass: None, written: 0 });
-        }
-        let balance = state.visit.is_some();
+        let balance = self.count_writes(now, writer, bdi, count, new);
         if new > 0 {
             self.touch(now, inode);
         }
         Written { pages: count, balance }
+    }
+
+    /// Counts pages for a writer that [`dirty`](Self::dirty) has changed before: as many as it may
+    /// change before it has to look at the limits; the caller comes back with the rest. So a writer
+    /// whose pages are already there is throttled as one by [`write`](Self::write).
+    ///
+    /// # Panics
+    /// No page, or the writer has not been through [`balance`](Self::balance).
+    pub fn charge(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: u64) -> Written {
+        assert!(pages > 0, "a charge of no page");
+        let state = &self.writers[writer.index()];
+        assert!(state.visit.is_none(), "{writer:?} has to balance first");
+        let bdi = self.inodes.of(inode).bdi;
+        let count = self.pool.pages_until_check(state.cpu, bdi, &state.pace).min(pages);
+        let balance = self.count_writes(now, writer, bdi, count, count);
+        Written { pages: count, balance }
+    }
+
+    /// Counts pages that a writer wrote to, `new` of which were clean. Whether it is time to look
+    /// at the limits.
+    fn count_writes(
+        &mut self,
+        now: Time,
+        writer: WriterId,
+        bdi: BdiId,
+        pages: u64,
+        new: u64,
+    ) -> bool {
+        let state = &mut self.writers[writer.index()];
+        if let Some(pages) = self.pool.count_writes(state.cpu, bdi, &mut state.pace, pages, new) {
+            let config = self.pool.config();
+            let policy = ThrottleEpisode::new(config.kernel, config.ticks, now, pages);
+            state.visit = Some(Visit { bdi, policy, pass: None, written: 0 });
+        }
+        state.visit.is_some()
     }
 
     /// What a writer does that has to look at the limits; at most `pages_max` pages at a time.
@@ -338,21 +397,24 @@ impl PageCache {
         discarded
     }
 
-    /// Pages of a file become dirty whose writer is not throttled here: the caller keeps the hard
-    /// limit. The flusher is woken above the background threshold.
-    pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) {
+    /// Pages of a file become dirty at once, and the caller keeps the hard limit. How many of them
+    /// the writer is to be [charged](Self::charge) for: all before patch 001, since then those that
+    /// were clean. The flusher is woken above the background threshold.
+    pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) -> u64 {
         let file = self.inodes.of_mut(inode);
         let bdi = file.bdi;
+        let all = pages.end - pages.start;
         let new = file.pages.write(pages);
         self.pool.dirtied(bdi, &mut self.writers[writer.index()].share, new);
         if new > 0 {
             self.touch(now, inode);
         }
         let flusher = &mut self.bdis[bdi.index()].flusher;
-        if self.pool.over_background(bdi) && !flusher.is_busy() {
+        if self.pool.counts().dirty > self.pool.thresholds().background && !flusher.is_busy() {
             flusher.kick();
             self.wakes.push_back(Wake::Flusher(bdi));
         }
+        if self.pool.config().kernel.writers_write_back() { all } else { new }
     }
 
     /// Marks what is dirty in a file for [`take_marked`](Self::take_marked).

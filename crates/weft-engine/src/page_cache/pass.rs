@@ -155,6 +155,11 @@ impl Pass {
         None
     }
 
+    /// Ends the pass before its time: a file whose turn it is is free for others.
+    pub(crate) fn abandon(mut self, wbc: &mut WritebackControl<'_>) {
+        self.end_turn(wbc);
+    }
+
     /// Pages written so far.
     pub(crate) const fn written(&self) -> u64 {
         self.written

@@ -56,6 +56,19 @@ impl Kernel {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kernel)| *kernel)
     }
 
+    /// The name of a kernel in [`NAMES`](Self::NAMES).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let row = Self::NAMES.iter().find(|(_, kernel)| *kernel == self);
+        row.expect("every kernel has a name").0
+    }
+
+    /// Whether a writer over its limit writes back itself, as before patch 001.
+    #[must_use]
+    pub const fn writers_write_back(self) -> bool {
+        matches!(self, Self::V2_6_24 | Self::V3_1)
+    }
+
     pub(crate) const fn generation(self) -> Generation {
         match self {
             Self::V2_6_24 => Generation::V2_6_24,
@@ -642,6 +655,7 @@ mod tests {
     fn every_kernel_has_a_name_of_its_own() {
         for (name, kernel) in Kernel::NAMES {
             assert_eq!(Kernel::named(name), Some(kernel));
+            assert_eq!(kernel.name(), name);
         }
         assert_eq!(Kernel::named("3.2"), None);
     }

@@ -119,9 +119,13 @@ impl WriteBack {
     /// A write is in the cache.
     pub(super) fn kept(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
-        let (index, pages) = (op.volume.index(), op.pages.clone());
-        let cached = &mut self.volumes[index];
-        self.cache.dirty(out.now, cached.writer, cached.inode, pages.clone());
+        let (volume, pages) = (op.volume, op.pages.clone());
+        let ClientOp { request: ClientRequest { client, .. }, gone, .. } = *self.client_op(id);
+        let throttled = self.is_throttled && !gone;
+        let writer = throttled.then(|| self.writer_of(client, volume));
+        let cached = &mut self.volumes[volume.index()];
+        let (dirties, inode) = (writer.unwrap_or(cached.writer), cached.inode);
+        let charge = self.cache.dirty(out.now, dirties, inode, pages.clone());
         cached.resident.filled(pages.clone());
         if mutant::is(out.planted, Mutant::RedirtiedPageLost) {
             // As if what is being written were what is here.
@@ -132,7 +136,10 @@ impl WriteBack {
         }
         self.reserved -= pages.end - pages.start;
         self.unlock_above(id, volumes, out);
-        self.answer(id, Ok(()), out);
+        match writer {
+            Some(writer) => self.owe(writer, id, charge, volumes, out),
+            None => self.answer(id, Ok(()), out),
+        }
         self.let_in(volumes, out);
     }
 

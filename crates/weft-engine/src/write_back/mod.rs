@@ -6,9 +6,10 @@
 //! what the pages need on the way of a client: their frames ([`memory`]), reads, and the order of
 //! requests.
 //!
-//! - A **write** of whole pages is copied into frames of the cache and answered. It waits for room
-//!   first: pages that are dirty or being written never exceed the limit, and whoever would exceed
-//!   it waits, in order of arrival.
+//! - A **write** of whole pages is copied into frames of the cache and answered, as soon as the
+//!   throttle lets its client go on ([`writer`]). It waits for room first: pages that are dirty or
+//!   being written never exceed the limit, and whoever would exceed it waits, in order of arrival.
+//!   The throttle keeps clients so slow that this is rare.
 //! - All other changes go **through** to the volume before they are answered: writes with FUA or a
 //!   flush before them, of parts of pages, of more than half of the limit, zeroes and trims. Pages
 //!   that they cover are dropped afterwards, those covered in part are changed.
@@ -38,6 +39,7 @@ mod resident;
 #[cfg(test)]
 mod tests;
 mod write_out;
+mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -46,6 +48,7 @@ use weft_units::{ClientId, Span, Time, VolumeId};
 use self::memory::Memory;
 use self::op::{ClientOp, Op, OpWork, Way, pages_of};
 use self::resident::Resident;
+use self::writer::Writers;
 use crate::array::outbox::{JobId, Outbox};
 use crate::config::WriteBackConfig;
 use crate::contract::error::ReplyError;
@@ -64,6 +67,9 @@ pub(crate) struct WriteBack {
     cache: PageCache,
     memory: Memory,
     volumes: Vec<Cached>,
+    /// Clients as writers of the page cache; none without a throttle.
+    writers: Writers,
+    is_throttled: bool,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
     /// What volumes have not answered.
@@ -91,6 +97,7 @@ type OpId = u32;
 struct Cached {
     bdi: BdiId,
     inode: InodeId,
+    /// Stands for whoever is not throttled: a failed write-back, clients without a throttle.
     writer: WriterId,
     size: u64,
     resident: Resident,
@@ -168,6 +175,8 @@ impl WriteBack {
             cache,
             memory: Memory::new(first, config),
             volumes,
+            writers: Writers::default(),
+            is_throttled: config.throttle.is_some(),
             ops: Vec::new(),
             free: Vec::new(),
             asked: BTreeMap::new(),
@@ -222,7 +231,7 @@ impl WriteBack {
     }
 
     /// A client is gone. Whether volumes may be told so now; else [`turn`](Self::turn) says when.
-    pub(crate) fn client_gone(&mut self, client: ClientId) -> bool {
+    pub(crate) fn client_gone(&mut self, client: ClientId, out: &mut Outbox) -> bool {
         let mut is_there = false;
         for op in self.ops.iter_mut().flatten() {
             if let OpWork::Client(op) = &mut op.work
@@ -234,6 +243,7 @@ impl WriteBack {
         if is_there {
             self.leaving.push(client);
         }
+        self.remove_writers(client, out);
         !is_there
     }
 
@@ -305,13 +315,13 @@ impl WriteBack {
 
     /// Whether volumes are to be asked for something at once.
     pub(crate) fn has_work(&self) -> bool {
-        !self.issues.is_empty()
+        !self.issues.is_empty() || self.writers.has_due(self.memory.has_buffer())
     }
 
-    /// When write-back is due though nothing else happens.
+    /// When a pause ends, or write-back is due, though nothing else happens.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         if !self.memory.has_buffer() {
-            return None;
+            return self.writers.next_wake();
         }
         let due = |cached: &Cached| {
             let wanted = !cached.flushes.is_empty() || cached.is_draining();
@@ -319,7 +329,7 @@ impl WriteBack {
             let at = if wanted { again } else { cached.flusher_at };
             at.max(again.filter(|_| at.is_some()))
         };
-        self.volumes.iter().filter_map(due).min()
+        self.volumes.iter().filter_map(due).chain(self.writers.next_wake()).min()
     }
 
     /// Client frames that no volume has.
@@ -356,6 +366,8 @@ impl WriteBack {
             dirty_pages: counts.dirty,
             writeback_pages: counts.writeback,
             requests_waiting: self.waiting.len(),
+            answers_delayed: self.writers.answers_owed(),
+            pauses: self.writers.pauses_begun(),
             volumes: self.volumes.iter().map(volume).collect(),
         }
     }
@@ -538,10 +550,15 @@ impl WriteBack {
     /// Looks at who is woken by what the page cache was told.
     fn take_wakes(&mut self, now: Time) {
         while let Some(wake) = self.cache.wake() {
-            if let Wake::Flusher(bdi) = wake
-                && let Some(cached) = self.volumes.iter_mut().find(|cached| cached.bdi == bdi)
-            {
-                cached.flusher_at = Some(now);
+            match wake {
+                Wake::Flusher(bdi) => {
+                    // Devices were added in the order of volumes.
+                    let cached = &mut self.volumes[bdi.0 as usize];
+                    assert_eq!(cached.bdi, bdi);
+                    cached.flusher_at = Some(now);
+                }
+                Wake::Writer(writer) => self.writers.wake(writer),
+                Wake::Inode(_) | Wake::Synced(_) => {}
             }
         }
     }

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weft_units::rng::Rng;
 use weft_units::{
-    ByteRange, Bytes, ClientId, FRAME_BYTES, MemberIndex, SECTOR_BYTES, Time, VolumeId,
+    ByteRange, Bytes, ClientId, FRAME_BYTES, MemberIndex, SECTOR_BYTES, Span, Time, VolumeId,
 };
 
 use crate::contract::frame::{Run, Segment, frames_needed};
+use crate::page_cache::{Kernel, WriterId};
 use crate::{
     Attr, ClientRequest, Command, ComputeOp, Config, Engine, Fault, Flags, Input, MemberInfo,
     MemberOp, Output, ReplyError, RequestOp, Tag, Token, Value, Verb, WriteBackConfig,
@@ -49,6 +50,8 @@ struct Rig {
     engine: Engine,
     now: Time,
     rng: Rng,
+    /// Who asks.
+    client: ClientId,
     memory: Vec<u64>,
     free: Vec<u32>,
     jobs: Vec<Job>,
@@ -92,6 +95,7 @@ impl Rig {
             engine: Engine::new(config.clone(), Time(0)).unwrap(),
             now: Time(0),
             rng: Rng::new(seed),
+            client: CLIENT,
             memory: vec![0; (u64::from(config.frames_total()) * SECTORS) as usize],
             free: (first..first + config.client_frames).rev().collect(),
             jobs: Vec::new(),
@@ -169,9 +173,9 @@ impl Rig {
         let covers =
             if op == RequestOp::Flush { self.answered[volume].clone() } else { Vec::new() };
         let volume = VolumeId(volume as u16);
-        let attr = Attr::default();
+        let (client, attr) = (self.client, Attr::default());
         let request =
-            ClientRequest { client: CLIENT, tag: Tag(tag), volume, op, range, frames, flags, attr };
+            ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
         self.asked.insert(tag, Asked { request, expected, covers, arrived });
         self.engine.handle(self.now, Input::Client(request));
         self.run();
@@ -374,20 +378,29 @@ fn fua() -> Flags {
     Flags { fua: true, ..Flags::NONE }
 }
 
-/// A course of random requests, and everything checked at each step.
-fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 3] {
+/// Every throttle in turn, and none.
+fn throttle_of(seed: u64) -> Option<Kernel> {
+    let names = Kernel::NAMES.len() as u64 + 1;
+    Kernel::NAMES.get((seed / 4 % names) as usize).map(|(_, kernel)| *kernel)
+}
+
+/// A course of random requests of three clients, and everything checked at each step. Flushes,
+/// reads, moments in which somebody waits for room, pauses.
+fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 4] {
     let sectors = 40 * SECTORS + seed % SECTORS;
     let pages = [8, 16, 48, 96][(seed % 4) as usize];
-    let mut rig = Rig::new(seed, pages, sectors);
+    let throttle = throttle_of(seed);
+    let mut rig = Rig::with(seed, pages, sectors, |cache| cache.throttle = throttle);
     #[cfg(feature = "mutants")]
     if let Some(bug) = bug {
         rig.engine.plant(bug);
     }
     #[cfg(not(feature = "mutants"))]
     assert!(bug.is_none());
-    let mut seen = [0; 3];
+    let mut seen = [0; 4];
     let mut waited = 0;
     for _ in 0..300 {
+        rig.client = ClientId(7 + rig.below(3) as u32);
         let volume = rig.below(2) as usize;
         match rig.below(16) {
             0..5 => {
@@ -414,6 +427,11 @@ fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 3] {
                 // Its place among others that overlap is where its flush ends.
                 rig.finish();
             }
+            10 => {
+                rig.now = rig.now + Span::millis(rig.below(20));
+                rig.engine.handle(rig.now, Input::Wake);
+                rig.run();
+            }
             8..10 => {
                 let at = rig.below(sectors);
                 let len = 1 + rig.below((sectors - at).min(60));
@@ -433,6 +451,7 @@ fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 3] {
         }
     }
     seen[2] = waited;
+    seen[3] = rig.engine.snapshot().write_back.unwrap().pauses;
     rig.finish();
     rig.check_durable();
     for volume in 0..2 {
@@ -449,12 +468,13 @@ fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 3] {
 
 #[test]
 fn every_read_is_right_and_what_was_flushed_is_durable_in_any_order_of_events() {
-    let mut seen = [0; 3];
+    let mut seen = [0; 4];
     for seed in 0..150 {
         let course = course(seed, None);
         seen.iter_mut().zip(course).for_each(|(sum, one)| *sum += one);
     }
-    assert!(seen.iter().all(|count| *count > 1000), "flushes, reads, waits: {seen:?}");
+    assert!(seen[..3].iter().all(|count| *count > 1000), "flushes, reads, waits: {seen:?}");
+    assert!(seen[3] > 100, "pauses: {seen:?}");
 }
 
 #[test]
@@ -473,7 +493,7 @@ fn a_write_is_answered_without_a_member_and_read_from_memory() {
 
 #[test]
 fn nothing_is_written_before_its_time_and_all_of_it_then() {
-    let mut rig = Rig::new(1, 64, 1024);
+    let mut rig = Rig::with(1, 64, 1024, |cache| cache.throttle = Some(Kernel::V3_1));
     let write = rig.ask(0, RequestOp::Write, 16, 16, Flags::NONE);
     rig.ok(write);
     while rig.jobs.is_empty() && rig.now < Time(40_000_000_000) {
@@ -524,9 +544,96 @@ fn a_page_written_to_while_it_is_written_back_is_written_again() {
     rig.check_durable();
 }
 
+/// Writes of four pages, without progress of members, until an answer is delayed. Its tag.
+fn until_a_pause(rig: &mut Rig) -> u64 {
+    for page in (0..rig.limit / 4).map(|run| 4 * run) {
+        let write = rig.ask(0, RequestOp::Write, page * SECTORS, 4 * SECTORS, Flags::NONE);
+        fill(rig);
+        if rig.replies.remove(&write).is_none() {
+            let cache = rig.engine.snapshot().write_back.unwrap();
+            assert_eq!((cache.answers_delayed, cache.requests_waiting), (1, 0));
+            return write;
+        }
+    }
+    panic!("nobody pauses");
+}
+
+/// Completes all computations.
+fn fill(rig: &mut Rig) {
+    let is_copy = |job: &Job| matches!(job.work, Work::Compute(_));
+    while let Some(copy) = rig.jobs.iter().position(is_copy) {
+        rig.step(copy);
+    }
+}
+
+#[test]
+fn a_client_that_writes_faster_than_its_member_pauses_and_reads_and_flushes_do_not() {
+    let mut rig = Rig::new(1, 1024, 16_384);
+    let paused = until_a_pause(&mut rig);
+    let (now, dirty) = (rig.now, rig.dirty());
+    assert!(dirty.0 + dirty.1 > 768, "free run ends there: {dirty:?}");
+    assert_eq!(rig.free.len(), 256, "a client that pauses holds no frame");
+    let read = rig.ask(0, RequestOp::Read, 0, 64, Flags::NONE);
+    let through = rig.ask(0, RequestOp::Write, 8192, 8, fua());
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    while rig.step(0) {}
+    for tag in [read, through, flush] {
+        assert_eq!(rig.replies.remove(&tag), Some(Ok(())));
+    }
+    assert_eq!((rig.now, rig.replies.remove(&paused)), (now, None), "only the write is delayed");
+    rig.wake();
+    assert_eq!(rig.replies.remove(&paused), Some(Ok(())));
+    assert!(rig.now > now && rig.now.0 <= now.0 + 200_000_000, "{:?}", rig.now);
+}
+
+#[test]
+fn a_client_that_leaves_while_it_pauses_is_forgotten_and_its_writer_serves_the_next() {
+    let mut rig = Rig::new(1, 1024, 16_384);
+    for client in [CLIENT, ClientId(8), CLIENT] {
+        rig.client = client;
+        until_a_pause(&mut rig);
+        rig.engine.handle(rig.now, Input::ClientGone(client));
+        rig.asked.clear();
+        rig.run();
+        while rig.step(0) {}
+        let cache = rig.engine.write_back.as_ref().unwrap();
+        assert!(cache.is_at_rest() || rig.dirty().0 > 0);
+        assert_eq!(cache.writers.next_wake(), None, "nobody pauses");
+        let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+        rig.ok(flush);
+    }
+    // Two volumes' own, and one of clients at a time.
+    let writer = rig.engine.write_back.as_mut().unwrap().writer_of(CLIENT, VolumeId(1));
+    assert_eq!(writer, WriterId(2));
+}
+
+#[test]
+fn nobody_pauses_before_a_volume_whose_write_back_fails() {
+    let mut rig = Rig::new(1, 1024, 16_384);
+    let paused = until_a_pause(&mut rig);
+    let now = rig.now;
+    rig.broken = true;
+    while rig.step(0) {}
+    assert_eq!((rig.now, rig.replies.remove(&paused)), (now, Some(Ok(()))));
+    assert!(rig.dirty().0 > 768, "and all of it is dirty: {:?}", rig.dirty());
+}
+
+#[test]
+fn a_client_of_3_1_writes_back_itself_as_soon_as_there_is_a_buffer() {
+    let mut rig = Rig::with(1, 256, 4096, |cache| cache.throttle = Some(Kernel::V3_1));
+    let held = until_a_pause(&mut rig);
+    let cache = rig.engine.write_back.as_ref().unwrap();
+    assert_eq!(cache.writers.next_wake(), None, "it waits for a buffer, and for no time");
+    assert!(!cache.memory.has_buffer());
+    let before = rig.engine.snapshot().write_back.unwrap().volumes[0].written_pages;
+    assert_eq!(before, 0);
+    rig.ok(held);
+    assert!(rig.engine.snapshot().write_back.unwrap().volumes[0].written_pages > 64);
+}
+
 #[test]
 fn a_writer_beyond_the_limit_waits_and_those_behind_it_keep_their_order() {
-    let mut rig = Rig::new(1, 16, 4096);
+    let mut rig = Rig::with(1, 16, 4096, |cache| cache.throttle = None);
     for page in 0..2 {
         let write = rig.ask(0, RequestOp::Write, page * 64, 64, Flags::NONE);
         rig.step(0);

@@ -20,6 +20,7 @@ impl WriteBack {
     /// Begins writes of pages as long as there are buffers and pages to write, of each volume in
     /// turn.
     pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        self.go_on_pausing(volumes, out);
         let count = self.volumes.len();
         let mut idle = 0;
         while idle < count && self.memory.has_buffer() {
@@ -66,7 +67,7 @@ impl WriteBack {
         Some((run, true))
     }
 
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         index: usize,
         pages: Range<u64>,
@@ -194,6 +195,7 @@ impl WriteBack {
                     self.answer(flush, Err(error.clone()), out);
                 }
                 self.memory.give_back(&mut freed);
+                self.writers.wake_all(volume);
                 self.refuse_waiting(index, &error, volumes, out);
             }
         }

@@ -1,0 +1,242 @@
+//! Writers before the throttle: pauses of clients, carried by delaying the answers of their writes.
+//!
+//! Each client of a volume is one writer of the page cache. A write that is kept changes its pages
+//! at once, so reads see them and flushes cover them; its answer is *owed* until the throttle has
+//! let the writer go on for all of these pages. Answers of one writer leave in order of arrival,
+//! and each pause counts for one: a client with many requests under way is as fast as one with a
+//! single request. Only answers of writes that are kept are delayed; reads, flushes and what goes
+//! through to the volume are not. No lock is held during a pause, and no frame of the client.
+//!
+//! ```text
+//! kept ─▶ charged ─▶ Continue ─▶ answered, or charged for the rest
+//!            ▲  └──▶ Sleep ─▶ time or a wake ──┐
+//!            │  └──▶ Write ─▶ begun at once ───┤  a kernel before patch 001
+//!            │  └──▶ no free buffer ─▶ one is ─┤  the same
+//!            └─────────────────────────────────┘
+//! ```
+//!
+//! While the write-back of a volume fails nobody pauses before it: what is dirty there does not
+//! become less. A pause is 200 ms at most, whatever the throttle says: then it is asked again.
+//!
+//! Source   writeback.md §2.4
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weft_units::{ClientId, Span, Time, VolumeId};
+
+use super::{OpId, WriteBack};
+use crate::array::outbox::Outbox;
+use crate::contract::output::Output;
+use crate::mutant::{self, Mutant};
+use crate::page_cache::{Balance, WriterId};
+use crate::volume::Volume;
+
+/// Writers of a cache. One stays until its client is gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writers {
+    of_client: BTreeMap<(ClientId, VolumeId), WriterId>,
+    states: BTreeMap<WriterId, Writer>,
+    /// Ends of pauses.
+    pauses: BTreeSet<(Time, WriterId)>,
+    /// Writers that are to be looked at in any case.
+    due: Vec<WriterId>,
+    /// Writers that have to write back and found no free buffer.
+    want_buffer: Vec<WriterId>,
+    count: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Writer {
+    volume: VolumeId,
+    /// Writes whose answers are owed, and how many of their pages are not charged.
+    owed: VecDeque<(OpId, u64)>,
+    /// The throttle is to be asked before more is charged.
+    balances: bool,
+    paused_until: Option<Time>,
+}
+
+impl Writers {
+    /// Answers that are delayed.
+    pub(super) fn answers_owed(&self) -> usize {
+        self.states.values().map(|writer| writer.owed.len()).sum()
+    }
+
+    /// Pauses so far.
+    pub(super) fn pauses_begun(&self) -> u64 {
+        self.count
+    }
+
+    /// The end of the next pause.
+    pub(super) fn next_wake(&self) -> Option<Time> {
+        self.pauses.first().map(|pause| pause.0)
+    }
+
+    /// Whether a writer may go on without a further event.
+    pub(super) fn has_due(&self, has_buffer: bool) -> bool {
+        !self.due.is_empty() || (has_buffer && !self.want_buffer.is_empty())
+    }
+
+    /// The throttle may say something else to a writer now.
+    pub(super) fn wake(&mut self, writer: WriterId) {
+        if let Some(state) = self.states.get_mut(&writer) {
+            if let Some(until) = state.paused_until.take() {
+                self.pauses.remove(&(until, writer));
+            }
+            self.due.push(writer);
+        }
+    }
+
+    /// All writers of a volume are to be looked at.
+    pub(super) fn wake_all(&mut self, volume: VolumeId) {
+        let of_volume = self.of_client.iter().filter(|(name, _)| name.1 == volume);
+        let writers: Vec<_> = of_volume.map(|(_, writer)| *writer).collect();
+        writers.into_iter().for_each(|writer| self.wake(writer));
+    }
+
+    /// Writers that go on now.
+    fn take_due(&mut self, now: Time, has_buffer: bool) -> Vec<WriterId> {
+        while let Some((until, writer)) = self.pauses.first().copied().filter(|it| it.0 <= now) {
+            self.pauses.remove(&(until, writer));
+            self.state(writer).paused_until = None;
+            self.due.push(writer);
+        }
+        if has_buffer {
+            self.due.append(&mut self.want_buffer);
+        }
+        std::mem::take(&mut self.due)
+    }
+
+    fn pause(&mut self, writer: WriterId, until: Time) {
+        self.count += 1;
+        self.state(writer).paused_until = Some(until);
+        self.pauses.insert((until, writer));
+    }
+
+    fn state(&mut self, writer: WriterId) -> &mut Writer {
+        self.states.get_mut(&writer).expect("a writer stays until its client is gone")
+    }
+
+    /// Forgets the writers of a client. Their names, and the answers that they were owed.
+    fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
+        let first = (client, VolumeId(0));
+        let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
+        let names: Vec<_> = of_client.map(|(name, writer)| (*name, *writer)).collect();
+        let forget = |(name, writer)| {
+            self.of_client.remove(&name);
+            let state = self.states.remove(&writer).expect("it has a name");
+            if let Some(until) = state.paused_until {
+                self.pauses.remove(&(until, writer));
+            }
+            self.due.retain(|due| *due != writer);
+            self.want_buffer.retain(|waits| *waits != writer);
+            (writer, state.owed.into_iter().map(|owed| owed.0).collect())
+        };
+        names.into_iter().map(forget).collect()
+    }
+}
+
+impl WriteBack {
+    /// The writer that a client of a volume is.
+    pub(super) fn writer_of(&mut self, client: ClientId, volume: VolumeId) -> WriterId {
+        let (writers, cache) = (&mut self.writers, &mut self.cache);
+        *writers.of_client.entry((client, volume)).or_insert_with(|| {
+            let writer = cache.add_writer(0);
+            let owed = VecDeque::new();
+            let state = Writer { volume, owed, balances: false, paused_until: None };
+            writers.states.insert(writer, state);
+            writer
+        })
+    }
+
+    /// A write of a writer is kept: its answer is due when so many pages are charged.
+    pub(super) fn owe(
+        &mut self,
+        writer: WriterId,
+        id: OpId,
+        pages: u64,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let state = self.writers.state(writer);
+        state.owed.push_back((id, pages));
+        if state.owed.len() == 1 {
+            self.go_on_writing(writer, volumes, out);
+        }
+        if self.writers.states.get(&writer).is_some_and(|state| !state.owed.is_empty()) {
+            // The pages are copied: a client that pauses holds no memory.
+            let frames = std::mem::take(&mut self.client_op(id).request.frames);
+            if frames.count > 0 {
+                out.push(Output::Release(frames));
+            }
+        }
+    }
+
+    /// Goes on with writers whose pauses are over, and with those that were woken.
+    pub(super) fn go_on_pausing(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        self.take_wakes(out.now);
+        for writer in self.writers.take_due(out.now, self.memory.has_buffer()) {
+            if self.writers.states.contains_key(&writer) {
+                self.go_on_writing(writer, volumes, out);
+            }
+        }
+    }
+
+    /// Charges a writer for the writes that it is owed answers of, until it has to pause.
+    fn go_on_writing(&mut self, writer: WriterId, volumes: &mut [Volume], out: &mut Outbox) {
+        let now = out.now;
+        let state = self.writers.state(writer);
+        if state.paused_until.is_some() {
+            return;
+        }
+        let index = state.volume.index();
+        let (inode, pages_max) = (self.volumes[index].inode, self.memory.buffer_pages());
+        while let Some((id, left)) = self.writers.state(writer).owed.front().copied() {
+            let fails = self.volumes[index].failing.is_some();
+            if self.writers.state(writer).balances && !fails {
+                let kernel = self.cache.pool().config().kernel;
+                if kernel.writers_write_back() && !self.memory.has_buffer() {
+                    if !self.writers.want_buffer.contains(&writer) {
+                        self.writers.want_buffer.push(writer);
+                    }
+                    return;
+                }
+                match self.cache.balance(now, writer, pages_max) {
+                    Balance::Continue => self.writers.state(writer).balances = false,
+                    Balance::Sleep { until, .. } => {
+                        self.pause(writer, until, out);
+                        return;
+                    }
+                    Balance::Write(run) => self.begin(index, run.pages, false, volumes, out),
+                }
+            } else if left == 0 || fails {
+                self.writers.state(writer).owed.pop_front();
+                self.answer(id, Ok(()), out);
+            } else {
+                let written = self.cache.charge(now, writer, inode, left);
+                let state = self.writers.state(writer);
+                state.balances = written.balance;
+                state.owed.front_mut().expect("it was there above").1 -= written.pages;
+            }
+        }
+    }
+
+    fn pause(&mut self, writer: WriterId, until: Time, out: &Outbox) {
+        let until = until.clamp(out.now + Span(1), out.now + PAUSE_MAX);
+        if mutant::is(out.planted, Mutant::PauseForgotten) && !self.writers.pauses.is_empty() {
+            self.writers.state(writer).paused_until = Some(until);
+            return;
+        }
+        self.writers.pause(writer, until);
+    }
+
+    /// A client is gone: nobody is owed an answer by it any more.
+    pub(super) fn remove_writers(&mut self, client: ClientId, out: &mut Outbox) {
+        for (writer, owed) in self.writers.remove(client) {
+            owed.into_iter().for_each(|id| self.answer(id, Ok(()), out));
+            self.cache.remove_writer(out.now, writer);
+        }
+    }
+}
+
+/// `MAX_PAUSE`.
+const PAUSE_MAX: Span = Span::millis(200);
