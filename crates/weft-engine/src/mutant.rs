@@ -82,7 +82,7 @@ pub enum Mutant {
     MirrorReadUnsynced,
     /// Answers do not wait until the failure of a member is recorded.
     MissedWriteNotRecorded,
-    /// A client is not woken from its pause when another one pauses, too.
+    /// No client is woken from every second pause.
     PauseForgotten,
     /// What waits last in the queue of a member is forgotten when the queue is set otherwise.
     QueueSwitchForgets,

@@ -41,9 +41,9 @@ fn request(rig: &mut Rig, rng: &mut Rng) {
     }
 }
 
-/// A script with ends of two kinds between its parts. Flushes that were answered, ends, and sectors
-/// read after them.
-fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> [u64; 2] {
+/// A script with ends of two kinds between its parts. Ends, sectors read after them, and pauses of
+/// the client.
+fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> [u64; 3] {
     let pages = [8, 24, 64][(seed % 3) as usize];
     let mut rig = Rig::of(Options { seed, ..options(level, members, pages) });
     rig.order = [Order::Random, Order::Fifo, Order::Lifo][(seed / 3 % 3) as usize];
@@ -73,22 +73,28 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
     for _ in 0..20 {
         request(&mut rig, &mut rng);
     }
+    // More at once than the pool takes: the client has to pause.
+    for block in 0..80 {
+        rig.put_nosync(block * BLOCK, BLOCK);
+    }
     rig.finish();
+    let pauses = rig.snapshot().write_back.expect("it is on").pauses;
     rig.idle(Span::secs(40));
     rig.finish();
     let cache = rig.snapshot().write_back.expect("it is on");
     assert_eq!((cache.dirty_pages, cache.writeback_pages), (0, 0), "after 40 s");
     read += rig.verify();
-    [ends, read]
+    [ends, read, pauses]
 }
 
 fn courses(level: Level, members: usize, seeds: u64) {
-    let mut sum = [0; 2];
+    let mut sum = [0; 3];
     for seed in 0..seeds {
         let one = course(seed, level, members, |_| {});
         sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
     }
     assert!(sum[0] == seeds * 3 && sum[1] > seeds * 300, "{level}: {sum:?}");
+    assert!(seeds < 60 || sum[2] >= 5, "pauses, {level}: {sum:?}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no
 //! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
-//! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file, each
-//! of its clients a writer, and a pause is an answer that is delayed; the cache keeps the hard limit
-//! besides. It is the kernel's, in two versions of before patch 001 and four with it ([`Kernel`]).
+//! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file,
+//! each of its clients a writer, and a pause is an answer that is delayed; the cache keeps the hard
+//! limit besides. It is the kernel's, in two versions of before patch 001 and four with it ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins what follows; the API

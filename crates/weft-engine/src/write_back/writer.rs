@@ -222,11 +222,10 @@ impl WriteBack {
 
     fn pause(&mut self, writer: WriterId, until: Time, out: &Outbox) {
         let until = until.clamp(out.now + Span(1), out.now + PAUSE_MAX);
-        if mutant::is(out.planted, Mutant::PauseForgotten) && !self.writers.pauses.is_empty() {
-            self.writers.state(writer).paused_until = Some(until);
-            return;
-        }
         self.writers.pause(writer, until);
+        if mutant::is(out.planted, Mutant::PauseForgotten) && self.writers.count.is_multiple_of(2) {
+            self.writers.pauses.remove(&(until, writer));
+        }
     }
 
     /// A client is gone: nobody is owed an answer by it any more.
