@@ -4,7 +4,8 @@
 //! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
 //! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file,
 //! each of its clients a writer, and a pause is an answer that is delayed; the cache keeps the hard
-//! limit besides. It is the kernel's, in two versions of before patch 001 and four with it ([`Kernel`]).
+//! limit besides. It is the kernel's, in two versions of before patch 001 and four with it
+//! ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins what follows; the API
