@@ -119,7 +119,14 @@ mod tests {
     fn all_size_knobs_are_known() {
         for row in TABLE {
             let is_size = ["bytes", "KiB"].contains(&row.unit);
-            let known = ["back_seek_max", "max_sectors_kb", "stripe_cache_bytes", "stripe_size"];
+            let known = [
+                "back_seek_max",
+                "dirty_background_bytes",
+                "dirty_bytes",
+                "max_sectors_kb",
+                "stripe_cache_bytes",
+                "stripe_size",
+            ];
             assert_eq!(is_size, known.contains(&row.name), "{}", row.name);
         }
     }

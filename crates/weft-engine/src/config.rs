@@ -6,8 +6,8 @@ use weft_units::{Bytes, FRAME_BYTES};
 
 use crate::assemble::Assembly;
 use crate::contract::member::MemberInfo;
-use crate::knobs::Knobs;
-use crate::page_cache::{Amount, DirtyThrottle, Kernel, PoolConfig};
+use crate::knobs::{Knobs, PoolKnobs};
+use crate::page_cache::PoolConfig;
 
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
@@ -29,38 +29,20 @@ pub struct Config {
     pub write_back: Option<WriteBackConfig>,
 }
 
-/// Limits of the write-back cache, as Linux' `vm.dirty_*` has them.
+/// The write-back cache of an engine. Its limits and its throttle are knobs, of its first volume at
+/// the start: [`PoolKnobs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBackConfig {
-    /// Most pages of 4 KiB that are dirty or being written: `dirty_bytes`. Writers wait beyond it.
+    /// Pages of 4 KiB that it has memory for: the largest `dirty_bytes`.
     pub pages: u32,
-    /// Dirty pages from which on they are written at once, half of the limit or less:
-    /// `dirty_background_bytes`.
-    pub background_pages: u32,
-    /// Age in 1/100 s at which pages are written though nothing asks for room:
-    /// `dirty_expire_centisecs`.
-    pub expire_centisecs: u32,
-    /// Time in 1/100 s between two looks for such pages: `dirty_writeback_centisecs`.
-    pub writeback_centisecs: u32,
-    /// Rule by which clients that write faster than members are made to pause. Without one they
-    /// write at the speed of memory up to the limit, and then wait for room.
-    pub throttle: Option<Kernel>,
 }
 
 impl WriteBackConfig {
-    /// A cache of so many bytes, at least 32 KiB, that is written from half of it on, or after
-    /// 30 s: the kernel's times.
+    /// A cache of so many bytes, at least 32 KiB.
     #[must_use]
     pub fn of(size: Bytes) -> Self {
         let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);
-        let (expire_centisecs, writeback_centisecs) = (3000, 500);
-        Self {
-            pages,
-            background_pages: pages / 2,
-            expire_centisecs,
-            writeback_centisecs,
-            throttle: Some(THROTTLE),
-        }
+        Self { pages }
     }
 
     /// Frames of its pages and of the copies that are being written.
@@ -75,25 +57,17 @@ impl WriteBackConfig {
     }
 
     /// The rules of the pool of pages.
-    pub(crate) fn pool(&self) -> PoolConfig {
-        let bytes = |pages: u32| Amount::Bytes(u64::from(pages) * FRAME_BYTES);
+    pub(crate) fn pool(&self, knobs: &PoolKnobs) -> PoolConfig {
+        let pages = self.pages.into();
         PoolConfig {
-            dirty: bytes(self.pages),
-            background: bytes(self.background_pages),
-            expire_centisecs: self.expire_centisecs.into(),
-            writeback_centisecs: self.writeback_centisecs.max(1).into(),
-            ..PoolConfig::new(
-                self.throttle.unwrap_or(THROTTLE),
-                1,
-                self.pages.into(),
-                self.pages.into(),
-            )
+            dirty: knobs.dirty,
+            background: knobs.background,
+            expire_centisecs: knobs.expire_centisecs.into(),
+            writeback_centisecs: knobs.writeback_centisecs.into(),
+            ..PoolConfig::new(knobs.kernel(), 1, pages, pages)
         }
     }
 }
-
-/// Throttle of a cache that nobody has tuned.
-const THROTTLE: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
 /// Buffers of what is being written back: so many writes are under way at one time.
 pub(crate) const BUFFERS: u32 = 8;

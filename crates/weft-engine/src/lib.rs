@@ -98,6 +98,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use array::outbox::{Outbox, Owner};
 use credit::Credit;
+use knobs::Knob;
 use volume::Volume;
 use write_back::WriteBack;
 
@@ -183,8 +184,9 @@ impl Engine {
             ));
             first += frames;
         }
-        let cache = |limits| WriteBack::new(limits, Frame(1 + config.cache_frames), &volumes, now);
-        let write_back = config.write_back.as_ref().map(cache).map(Box::new);
+        let first = Frame(1 + config.cache_frames);
+        let mut cache = |config| WriteBack::new(config, first, &mut volumes, now);
+        let write_back = config.write_back.as_ref().map(&mut cache).transpose()?.map(Box::new);
         Ok(Self {
             volumes,
             write_back,
@@ -440,6 +442,13 @@ impl Engine {
             }
             return;
         }
+        if let Verb::Set(knob) = command.verb
+            && knob.is_of_cache()
+        {
+            let result = self.set_of_cache(command.volume, knob);
+            self.out.reply(command.client, command.tag, result);
+            return;
+        }
         let reply = match self.volumes.get_mut(command.volume.index()) {
             Some(volume) => volume.command(command, &mut self.out),
             None => Some(Err(ReplyError::Invalid("no such volume"))),
@@ -447,6 +456,21 @@ impl Engine {
         if let Some(result) = reply {
             self.out.reply(command.client, command.tag, result);
         }
+    }
+
+    /// Sets a knob of the write-back cache: of its pool for all volumes, or of one's part in it.
+    fn set_of_cache(&mut self, volume: VolumeId, knob: Knob) -> Result<(), ReplyError> {
+        if volume.index() >= self.volumes.len() {
+            return Err(ReplyError::Invalid("no such volume"));
+        }
+        let Some(cache) = &mut self.write_back else {
+            return Err(ReplyError::Refused(NO_WRITE_BACK.to_owned()));
+        };
+        cache.set(volume, knob, &mut self.volumes, &mut self.out)?;
+        let all = 0..self.volumes.len();
+        let concerned = |index: &usize| knob.is_of_pool() || *index == volume.index();
+        all.filter(concerned).for_each(|index| self.volumes[index].note_knob(knob));
+        Ok(())
     }
 
     #[cold]
@@ -506,3 +530,7 @@ impl Engine {
         }
     }
 }
+
+/// Answer to who asks for a knob of a write-back cache that is not there.
+pub const NO_WRITE_BACK: &str =
+    "found no write-back cache, which this knob is of; serve with --write-back SIZE";

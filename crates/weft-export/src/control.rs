@@ -220,6 +220,15 @@ pub struct VolumeStatus {
 /// [`weft_engine::WriteBackSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteBackStatus {
+    /// Rule by which clients are slowed down: `dirty_throttle`.
+    #[serde(default)]
+    pub throttle: String,
+    /// Writes of all volumes whose answers are delayed by it now.
+    #[serde(default)]
+    pub answers_delayed: u64,
+    /// Pauses of clients of all volumes since the start.
+    #[serde(default)]
+    pub pauses: u64,
     /// Most that is dirty or being written, of all volumes of the server: `dirty_bytes`.
     pub dirty_bytes: u64,
     /// What is written at once above that: `dirty_background_bytes`.

@@ -440,6 +440,15 @@ impl Driver {
                     "sync finished"
                 );
             }
+            Notice::WriteBackFailed { volume, at, error } => tracing::error!(
+                volume = volume.0,
+                byte = at,
+                %error,
+                "write-back failed; what is dirty stays in memory and is tried again every second"
+            ),
+            Notice::WriteBackWorks(volume) => {
+                tracing::info!(volume = volume.0, "write-back works again");
+            }
             Notice::SyncStarted { volume, action } => {
                 tracing::info!(volume = volume.0, ?action, "sync started");
             }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
+use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
 
 use crate::named_members;
@@ -35,6 +36,13 @@ pub(crate) struct Set {
     json: bool,
 }
 
+/// The name of a knob that all volumes of a server share.
+fn of_pool(setting: &str) -> Option<&str> {
+    let (name, value) = setting.split_once('=')?;
+    let knob = Knobs::default().parse(name, &crate::knobs::plain(name, value)).ok()?;
+    knob.is_of_pool().then_some(name)
+}
+
 pub(crate) fn run(arguments: &Set) -> Outcome {
     let knobs: Result<Vec<_>, Failure> = arguments
         .knobs
@@ -58,6 +66,8 @@ pub(crate) fn run(arguments: &Set) -> Outcome {
     }
     if arguments.json {
         print_json(&values)?;
+    } else if let Some(name) = arguments.knobs.iter().find_map(|knob| of_pool(knob)) {
+        eprintln!("weft: {name} is of the write-back cache: set for all volumes of this server");
     }
     Ok(Exit::Done)
 }

@@ -204,6 +204,14 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             size(cache.written),
             size(cache.dirty_bytes)
         );
+        let _ = writeln!(
+            text,
+            "      dirty_throttle {}: {} pauses, {} answers delayed now",
+            cache.throttle, cache.pauses, cache.answers_delayed
+        );
+        if let Some(error) = &cache.error {
+            let _ = writeln!(text, "      write-back fails and is tried again: {error}");
+        }
     }
     text.push_str("      ");
     if let Some(bitmap) = &volume.bitmap {
@@ -371,6 +379,10 @@ mod tests {
     #[test]
     fn a_volume_with_a_write_back_cache_says_what_is_dirty() {
         let cache = WriteBackStatus {
+            throttle: "mainline-6.12".into(),
+            pauses: 7,
+            answers_delayed: 2,
+            error: Some("input/output error".into()),
             dirty_bytes: 256 << 20,
             dirty: 12 << 20,
             writeback: 2 << 20,
@@ -380,6 +392,9 @@ mod tests {
         volume_text(&mut text, &VolumeStatus { write_back: Some(cache), ..volume() });
         let line = "write-back: 12 MiB dirty, 2 MiB being written, 0 B written, at most 256 MiB";
         assert!(text.contains(&format!("\n      {line}\n")), "{text}");
+        let throttle = "dirty_throttle mainline-6.12: 7 pauses, 2 answers delayed now";
+        assert!(text.contains(&format!("\n      {throttle}\n")), "{text}");
+        assert!(text.contains("fails and is tried again: input/output error"), "{text}");
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub enum ConfigError {
         /// Needed.
         expected: u32,
     },
+    /// Knobs of the write-back cache do not fit to it or to each other.
+    #[error("{0}")]
+    WriteBack(String),
     /// Two members share an index.
     #[error("members: index {0} is used twice; give each member of all volumes its own")]
     Members(u16),

@@ -247,6 +247,18 @@ pub enum Notice {
         /// Whether it reached the end.
         complete: bool,
     },
+    /// The write-back cache could not write to a volume: the pages stay dirty and are tried again
+    /// every second. Once until it works again.
+    WriteBackFailed {
+        /// The volume.
+        volume: VolumeId,
+        /// First byte of what was not written.
+        at: u64,
+        /// Error of the volume.
+        error: ReplyError,
+    },
+    /// The write-back cache can write to a volume again.
+    WriteBackWorks(VolumeId),
     /// Resync began.
     SyncStarted {
         /// The volume.

@@ -26,6 +26,8 @@ pub struct Snapshot {
 /// The write-back cache, in pages of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackSnapshot {
+    /// Rule by which clients are throttled, as the knob `dirty_throttle` has it.
+    pub throttle: &'static str,
     /// Most pages that are dirty or being written.
     pub limit_pages: u64,
     /// Dirty pages above which they are written at once.

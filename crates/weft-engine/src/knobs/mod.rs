@@ -3,12 +3,16 @@
 //! [`TABLE`] has a row for each.
 
 mod absent;
+mod dirty_pool;
 mod table;
 mod value;
 
 use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
+use crate::page_cache::{Amount, BdiRatios, Kernel};
+
+pub use self::dirty_pool::{PoolKnobs, throttle_name};
 pub use self::table::{KnobRow, TABLE};
 pub use self::value::{
     Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, MergeKnobs,
@@ -42,6 +46,10 @@ pub struct Knobs {
     /// arrival. Zero: twice the member's depth, at most 256, with mq-deadline; no bound with bfq;
     /// without a scheduler its depth.
     pub nr_requests: u32,
+    /// The write-back cache, if there is one: the same of all volumes of an engine.
+    pub pool: PoolKnobs,
+    /// The volume's part in the limits of that.
+    pub ratios: BdiRatios,
     /// Rule by which a stripe gets the strips that it needs: rmw, rcw, or the fewest reads.
     pub plan_rule: PlanRule,
     /// Number of ready stripes that may pass a held one (patch 000).
@@ -99,6 +107,16 @@ pub enum Knob {
     BackSeekPenalty(u32),
     /// See [`Knobs::check_reads`].
     CheckReads(CheckReads),
+    /// See [`PoolKnobs::dirty`].
+    Dirty(Amount),
+    /// See [`PoolKnobs::background`].
+    DirtyBackground(Amount),
+    /// See [`PoolKnobs::expire_centisecs`].
+    DirtyExpire(u32),
+    /// See [`PoolKnobs::throttle`].
+    DirtyThrottle(Option<Kernel>),
+    /// See [`PoolKnobs::writeback_centisecs`].
+    DirtyWriteback(u32),
     /// See [`MqDeadlineKnobs::fifo_batch`].
     FifoBatch(u32),
     /// See [`BfqKnobs::fairness`].
@@ -119,6 +137,8 @@ pub enum Knob {
     LowLatency(bool),
     /// See [`BfqKnobs::max_budget`].
     MaxBudget(u32),
+    /// See [`BdiRatios::max`].
+    MaxRatio(u8),
     /// See [`Knobs::max_sectors`].
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
@@ -129,6 +149,8 @@ pub enum Knob {
     MergeQueues(MergeRule),
     /// See [`MergeKnobs::weight`].
     MergeWeight(MergeWeight),
+    /// See [`BdiRatios::min`].
+    MinRatio(u8),
     /// See [`Knobs::no_space_wait`].
     NoSpaceWait(Span),
     /// See [`Knobs::nomerges`].
@@ -169,6 +191,8 @@ pub enum Knob {
     StableMerge(bool),
     /// See [`BfqKnobs::strict_guarantees`].
     StrictGuarantees(bool),
+    /// See [`BdiRatios::strict`].
+    StrictLimit(bool),
     /// See [`Knobs::stripe_cache_bytes`].
     StripeCacheBytes(Bytes),
     /// See [`Knobs::stripe_cache_form`].
@@ -196,6 +220,26 @@ pub enum Knob {
 }
 
 impl Knob {
+    /// Whether it is one of the pool of the write-back cache, which all volumes of an engine share.
+    #[must_use]
+    pub const fn is_of_pool(self) -> bool {
+        matches!(
+            self,
+            Self::Dirty(_)
+                | Self::DirtyBackground(_)
+                | Self::DirtyExpire(_)
+                | Self::DirtyThrottle(_)
+                | Self::DirtyWriteback(_)
+        )
+    }
+
+    /// Whether it is one of the write-back cache: of its pool, or of a volume's part in it.
+    #[must_use]
+    pub const fn is_of_cache(self) -> bool {
+        self.is_of_pool()
+            || matches!(self, Self::MaxRatio(_) | Self::MinRatio(_) | Self::StrictLimit(_))
+    }
+
     /// Whether it is one of the queues of members, which every volume has.
     #[must_use]
     pub const fn is_of_queues(self) -> bool {
@@ -272,6 +316,11 @@ impl Knobs {
             Knob::BackSeekMax(count) => self.bfq.back_seek_max = count,
             Knob::BackSeekPenalty(count) => self.bfq.back_seek_penalty = count,
             Knob::CheckReads(from) => self.check_reads = from,
+            Knob::Dirty(_)
+            | Knob::DirtyBackground(_)
+            | Knob::DirtyExpire(_)
+            | Knob::DirtyThrottle(_)
+            | Knob::DirtyWriteback(_) => self.pool.set(knob),
             Knob::FifoBatch(count) => self.mq_deadline.fifo_batch = count,
             Knob::Fairness(fairness) => self.bfq.fairness = fairness,
             Knob::FifoExpireAsync(span) => self.bfq.fifo_expire_async = span,
@@ -282,6 +331,9 @@ impl Knobs {
             Knob::LowLatency(on) => self.bfq.low_latency = on,
             Knob::MaxBudget(count) => self.bfq.max_budget = count,
             Knob::IdleLowest(idles) => self.bfq.idle_lowest = idles,
+            Knob::MaxRatio(percent) => self.ratios.max = percent,
+            Knob::MinRatio(percent) => self.ratios.min = percent,
+            Knob::StrictLimit(strict) => self.ratios.strict = strict,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
             Knob::MergePosition(position) => self.bfq.merge.position = position,
@@ -380,6 +432,8 @@ impl Knobs {
             nomerges: NoMerges::Allowed,
             nr_requests: 0,
             plan_rule: PlanRule::default(),
+            pool: PoolKnobs::default(),
+            ratios: BdiRatios::default(),
             preread_bypass_threshold: 1,
             preread_wait_max: WAITS_WITHOUT_BOUND,
             priority: PriorityRule::default(),
@@ -491,6 +545,19 @@ mod tests {
             let of_queue = row.origin.starts_with("block queue") || row.name == "queue_depth";
             let expected = of_scheduler || of_queue;
             assert_eq!(knob.is_of_queues(), expected, "{}", row.name);
+        }
+    }
+
+    /// Those that Linux has in `vm` and `bdi`, and the throttle.
+    #[test]
+    fn knobs_of_the_write_back_cache_are_known_as_such() {
+        let knobs = Knobs::default();
+        for row in TABLE {
+            let knob = knobs.parse(row.name, &knobs.show(row.name).unwrap()).unwrap();
+            let (of_pool, of_bdi) = (row.origin == "vm", row.origin == "bdi");
+            let is_throttle = row.name == "dirty_throttle";
+            assert_eq!(knob.is_of_pool(), of_pool || is_throttle, "{}", row.name);
+            assert_eq!(knob.is_of_cache(), of_pool || of_bdi || is_throttle, "{}", row.name);
         }
     }
 

@@ -1,18 +1,20 @@
 //! Rows of the table of knobs: name, unit, range, default and meaning of each, with its text form.
 //!
-//! Names, units and ranges are those of `/sys/block/mdX/md/` and `/sys/block/X/queue/` where the
-//! kernel has the knob; the others are weft's own and say so.
+//! Names, units and ranges are those of `/sys/block/mdX/md/`, `/sys/block/X/queue/`, `/proc/sys/vm/`
+//! and `/sys/class/bdi/` where the kernel has the knob; the others are weft's own and say so.
 //!
 //! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
 
 use weft_units::{Bytes, Span};
 
+use super::dirty_pool;
 use super::{
     Activation, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, Knob, Knobs,
     MergePosition, MergeRule, MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel,
     SYNC_SPEED_MAX, SYNC_SPEED_MIN, SchedulerKind, StripeSize, SyncPace, WAITS_WITHOUT_BOUND,
     Writes,
 };
+use crate::page_cache::PAGE_BYTES;
 
 /// A knob's row in the table: what people need to know.
 pub struct KnobRow {
@@ -22,7 +24,8 @@ pub struct KnobRow {
     pub unit: &'static str,
     /// Range that is allowed, as text.
     pub range: &'static str,
-    /// Origin of the name: md's, the block layer's or weft's.
+    /// Origin of the name: md's, the block layer's, that of `vm` or `bdi`, which the write-back
+    /// cache has, or weft's.
     pub origin: &'static str,
     /// Effect of the knob.
     pub doc: &'static str,
@@ -95,6 +98,84 @@ pub const TABLE: &[KnobRow] = &[
             CheckReads::Cache => "cache".into(),
             CheckReads::Media => "media".into(),
         },
+    },
+    KnobRow {
+        name: "dirty_background_bytes",
+        unit: "bytes",
+        range: "4096.., or 0 while dirty_background_ratio holds",
+        origin: "vm",
+        doc: "Dirty data of all volumes above which the write-back cache is written at once; from dirty_bytes on half \
+              of that. Set on any volume it holds for all.",
+        parse: |text, knobs| {
+            let least = Bytes(PAGE_BYTES);
+            Some(Knob::DirtyBackground(dirty_pool::bytes(text, least.0, knobs.pool.background)?))
+        },
+        show: |knobs| dirty_pool::show_bytes(knobs.pool.background),
+    },
+    KnobRow {
+        name: "dirty_background_ratio",
+        unit: "percent",
+        range: "1..=100, or 0 while dirty_background_bytes holds",
+        origin: "vm",
+        doc: "The same as part of the size of the write-back cache.",
+        parse: |text, knobs| {
+            Some(Knob::DirtyBackground(dirty_pool::percent(text, knobs.pool.background)?))
+        },
+        show: |knobs| dirty_pool::show_percent(knobs.pool.background),
+    },
+    KnobRow {
+        name: "dirty_bytes",
+        unit: "bytes",
+        range: "8192..=the size of the write-back cache, or 0 while dirty_ratio holds",
+        origin: "vm",
+        doc: "Most that is dirty or being written of all volumes; clients are slowed down from half-way between \
+              dirty_background_bytes and this on. Set on any volume it holds for all.",
+        parse: |text, knobs| {
+            Some(Knob::Dirty(dirty_pool::bytes(
+                text,
+                dirty_pool::DIRTY_BYTES_MIN.0,
+                knobs.pool.dirty,
+            )?))
+        },
+        show: |knobs| dirty_pool::show_bytes(knobs.pool.dirty),
+    },
+    KnobRow {
+        name: "dirty_expire_centisecs",
+        unit: "1/100 seconds",
+        range: "0..=2147483647",
+        origin: "vm",
+        doc: "Age at which dirty data is written though nobody asks for it. Of all volumes.",
+        parse: |text, _| Some(Knob::DirtyExpire(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.pool.expire_centisecs.to_string(),
+    },
+    KnobRow {
+        name: "dirty_ratio",
+        unit: "percent",
+        range: "1..=100, or 0 while dirty_bytes holds",
+        origin: "vm",
+        doc: "The same as dirty_bytes, as part of the size of the write-back cache.",
+        parse: |text, knobs| Some(Knob::Dirty(dirty_pool::percent(text, knobs.pool.dirty)?)),
+        show: |knobs| dirty_pool::show_percent(knobs.pool.dirty),
+    },
+    KnobRow {
+        name: "dirty_throttle",
+        unit: "word",
+        range: "2.6.24 | 3.1 | v11 | patch-001 | mainline-3.2 | mainline-6.12 | none",
+        origin: "weft",
+        doc: "Rule by which clients that write faster than the members pause (patch 001), by the kernel that has it. \
+              With 2.6.24 and 3.1 they write back themselves. none: they go on until dirty_bytes is reached, and \
+              then wait for room. Of all volumes.",
+        parse: |text, _| Some(Knob::DirtyThrottle(dirty_pool::throttle(text)?)),
+        show: |knobs| dirty_pool::throttle_name(knobs.pool.throttle).into(),
+    },
+    KnobRow {
+        name: "dirty_writeback_centisecs",
+        unit: "1/100 seconds",
+        range: "0..=2147483647",
+        origin: "vm",
+        doc: "Time between two looks for dirty data that is old enough; 0 never looks. Of all volumes.",
+        parse: |text, _| Some(Knob::DirtyWriteback(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.pool.writeback_centisecs.to_string(),
     },
     KnobRow {
         name: "fairness",
@@ -239,6 +320,15 @@ pub const TABLE: &[KnobRow] = &[
         show: |knobs| knobs.bfq.max_budget.to_string(),
     },
     KnobRow {
+        name: "max_ratio",
+        unit: "percent",
+        range: "1..=100, at least min_ratio",
+        origin: "bdi",
+        doc: "Most of the limits of the write-back cache that this volume may have.",
+        parse: |text, _| Some(Knob::MaxRatio(number(text, 1, 100)? as u8)),
+        show: |knobs| knobs.ratios.max.to_string(),
+    },
+    KnobRow {
         name: "max_sectors_kb",
         unit: "KiB",
         range: "0..=32768",
@@ -321,6 +411,15 @@ pub const TABLE: &[KnobRow] = &[
             MergeWeight::Max => "max".into(),
             MergeWeight::Target => "target".into(),
         },
+    },
+    KnobRow {
+        name: "min_ratio",
+        unit: "percent",
+        range: "0..=99, at most max_ratio, of all volumes together less than 100",
+        origin: "bdi",
+        doc: "Part of the limits of the write-back cache that is this volume's however little it wrote lately.",
+        parse: |text, _| Some(Knob::MinRatio(number(text, 0, 99)? as u8)),
+        show: |knobs| knobs.ratios.min.to_string(),
     },
     KnobRow {
         name: "no_space_wait",
@@ -587,6 +686,16 @@ pub const TABLE: &[KnobRow] = &[
         doc: "Whether a member gets one request at a time, and is kept for whoever is in service; setting it raises slice_idle to 8 ms.",
         parse: |text, _| Some(Knob::StrictGuarantees(flag(text)?)),
         show: |knobs| u8::from(knobs.bfq.strict_guarantees).to_string(),
+    },
+    KnobRow {
+        name: "strictlimit",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "bdi",
+        doc: "Whether clients of this volume are slowed down by what is dirty of it, though little is dirty in all. \
+              With dirty_throttle=mainline-6.12 alone.",
+        parse: |text, _| Some(Knob::StrictLimit(flag(text)?)),
+        show: |knobs| u8::from(knobs.ratios.strict).to_string(),
     },
     KnobRow {
         name: "stripe_cache_bytes",

@@ -8,7 +8,7 @@ use super::fsync::{Fsync, SyncStep};
 use super::id::{BdiId, InodeId, WriterId};
 use super::index::{Discarded, PageState, Pages};
 use super::pass::{Pass, Reason, WriteOut, WritebackControl};
-use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
+use super::pool::{Amount, BdiRatios, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
 use super::queue::{Inodes, List, Queues};
 use super::throttle::{Pace, ThrottleEpisode, ThrottleStep};
@@ -177,6 +177,31 @@ impl PageCache {
     /// New limits, as by `sysctl`: they hold at once.
     pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
         self.pool.set_limits(dirty, background);
+    }
+
+    /// Other rules for writers and flushers, and other ages of what they write. Whoever is before
+    /// the old rules goes on by them.
+    pub fn set_rules(&mut self, kernel: Kernel, expire_centisecs: u64, writeback_centisecs: u64) {
+        self.pool.set_rules(kernel, expire_centisecs, writeback_centisecs);
+    }
+
+    /// A device's part in the limits.
+    ///
+    /// # Panics
+    /// All devices together have 100 % in any case.
+    pub fn set_ratios(&mut self, bdi: BdiId, ratios: BdiRatios) {
+        self.pool.set_ratios(bdi, ratios);
+    }
+
+    /// Lets every flusher look at limits and times that have changed.
+    pub fn wake_flushers(&mut self) {
+        let over = self.pool.counts().dirty > self.pool.thresholds().background;
+        for (device, id) in self.bdis.iter_mut().zip(0..) {
+            if over && !device.flusher.is_busy() {
+                device.flusher.kick();
+            }
+            self.wakes.push_back(Wake::Flusher(BdiId(id)));
+        }
     }
 
     /// Programs took memory, or gave it back: limits that are ratios follow at once, what is

@@ -188,12 +188,17 @@ impl Flusher {
     /// Goes on to the next kind of work. Sleep, if there is none.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
-        let due = self.last_periodic + wbc.pool.config().writeback_centisecs * hz / 100;
+        let interval = wbc.pool.config().writeback_centisecs;
+        let due = match interval {
+            0 => None,
+            _ => Some(self.last_periodic + interval * hz / 100),
+        };
+        let is_due = due.is_some_and(|due| wbc.tick >= due);
         match self.stage {
             Stage::Asleep => {
-                let is_due = wbc.tick >= due && wbc.queues.len() > 0;
-                if !(self.kicked || is_due) && self.syncs.is_empty() {
-                    let until = (wbc.queues.len() > 0).then(|| wbc.pool.ticks().at(due));
+                let has_dirty = wbc.queues.len() > 0;
+                if !(self.kicked || (is_due && has_dirty)) && self.syncs.is_empty() {
+                    let until = due.filter(|_| has_dirty).map(|due| wbc.pool.ticks().at(due));
                     return Some(Flush::Sleep { until, or_uncongested: false });
                 }
                 self.stage = Stage::Syncs;
@@ -216,7 +221,7 @@ impl Flusher {
             }
             Stage::Periodic => {
                 self.stage = Stage::Background;
-                if wbc.tick >= due {
+                if is_due {
                     self.last_periodic = wbc.tick;
                     let budget = wbc.pool.counts().dirty + wbc.queues.len();
                     self.run = Some(Run::new(Reason::Periodic, wbc.tick, budget));

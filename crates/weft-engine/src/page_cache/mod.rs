@@ -19,8 +19,7 @@
 //! ```
 //!
 //! Not modelled: what is resident, so reads are taken to hit; the errors of the kernel's per-CPU
-//! counters; memory cgroups, `min_ratio` and `max_ratio` of a device; writers with real-time
-//! priority.
+//! counters; memory cgroups; writers with real-time priority.
 //!
 //! `dd` on a slow device, with a limit of 100 MiB. It writes at the speed of memory at first, then
 //! as fast as the device is, because it has to write back what it dirties and to sleep:
@@ -115,7 +114,7 @@ pub use fsync::{Fsync, SyncStep};
 pub use id::{BdiId, InodeId, WriterId};
 pub use index::{Discarded, PageState, Pages};
 pub use pass::{Reason, WriteOut};
-pub use pool::{Amount, Counts, Kernel, PAGE_BYTES, Pool, PoolConfig, Thresholds};
+pub use pool::{Amount, BdiRatios, Counts, Kernel, PAGE_BYTES, Pool, PoolConfig, Thresholds};
 pub use proportion::{Fraction, Proportion, Share};
 pub use throttle::{Answer, DirtyThrottle, Facts, Pace, ThrottleEpisode, ThrottleStep};
 pub use ticks::TickRate;

@@ -86,7 +86,7 @@ impl Kernel {
 }
 
 /// Limit as it is given: bytes or a share of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Amount {
     /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
     Bytes(u64),
@@ -113,7 +113,7 @@ pub struct PoolConfig {
     pub background: Amount,
     /// `vm.dirty_expire_centisecs`: age at which periodic work writes a file.
     pub expire_centisecs: u64,
-    /// `vm.dirty_writeback_centisecs`: time between two rounds of periodic work; not 0.
+    /// `vm.dirty_writeback_centisecs`: time between two rounds of periodic work; 0 for none.
     pub writeback_centisecs: u64,
 }
 
@@ -163,6 +163,28 @@ impl PoolConfig {
         };
         let background = if background >= dirty { dirty / 2 } else { background };
         Thresholds { background, dirty }
+    }
+}
+
+/// Part of one device in the limits, as `/sys/class/bdi/*` has it.
+///
+/// Source   writeback.md §1.4, §2.7
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BdiRatios {
+    /// `min_ratio`: percent of the limits that are the device's in any case. Less than 100 of all
+    /// devices together.
+    pub min: u8,
+    /// `max_ratio`: percent of the limits that it has at most.
+    pub max: u8,
+    /// `strictlimit`: its writers are throttled by what is dirty of it, also while little is dirty
+    /// in all. With rules of 6.12 alone.
+    pub strict: bool,
+}
+
+impl Default for BdiRatios {
+    /// A device like the others.
+    fn default() -> Self {
+        Self { min: 0, max: 100, strict: false }
     }
 }
 
@@ -229,6 +251,7 @@ struct Bdi {
     bandwidth: Bandwidth,
     ratelimit: Ratelimit,
     exceeded: bool,
+    ratios: BdiRatios,
 }
 
 impl Pool {
@@ -264,8 +287,30 @@ impl Pool {
             bandwidth: Bandwidth::new(self.config.ticks.tick(now)),
             ratelimit: Ratelimit::INITIAL,
             exceeded: false,
+            ratios: BdiRatios::default(),
         });
         id
+    }
+
+    /// A device's part in the limits.
+    ///
+    /// # Panics
+    /// No such device, or all devices together have 100 % in any case.
+    pub(crate) fn set_ratios(&mut self, bdi: BdiId, ratios: BdiRatios) {
+        self.bdis[bdi.index()].ratios = ratios;
+        assert!(self.min_ratios() < 100, "the limits leave something for all");
+    }
+
+    /// Percent of the limits that are given away in any case.
+    fn min_ratios(&self) -> u64 {
+        self.bdis.iter().map(|bdi| u64::from(bdi.ratios.min)).sum()
+    }
+
+    /// Other rules, ages and intervals: they hold from the next decision on.
+    pub(crate) fn set_rules(&mut self, kernel: Kernel, expire: u64, writeback: u64) {
+        self.config.kernel = kernel;
+        self.config.expire_centisecs = expire;
+        self.config.writeback_centisecs = writeback;
     }
 
     /// A writer's share of what is dirtied.
@@ -441,7 +486,12 @@ impl Pool {
         self.counts.writeback -= pages;
         bdi.counts.writeback -= pages;
         bdi.written += pages;
-        self.completions.count(&mut bdi.completions, pages);
+        // A device that has its largest part gets no more of it by writing more.
+        let part = self.completions.fraction(&mut bdi.completions);
+        let most = u64::from(bdi.ratios.max);
+        if most == 100 || part.of(100) < most {
+            self.completions.count(&mut bdi.completions, pages);
+        }
     }
 
     /// Dirty pages will never be written.
@@ -458,13 +508,15 @@ impl Pool {
         pace: Pace,
         flusher_busy: bool,
     ) -> Facts {
+        let bdi_share = self.bdi_share(bdi);
         let bdi = &mut self.bdis[bdi.index()];
         Facts {
             thresholds: self.thresholds,
             limit: self.limit,
             all: self.counts,
             bdi: bdi.counts,
-            bdi_share: self.completions.fraction(&mut bdi.completions),
+            bdi_share,
+            strictlimit: bdi.ratios.strict,
             writer_share: self.dirtied.fraction(writer),
             bandwidth: bdi.bandwidth.average(),
             ratelimit: bdi.ratelimit.rate,
@@ -485,10 +537,20 @@ impl Pool {
             || (by_share && self.bdi_counts(bdi).dirty > self.bdi_share(bdi).of(background))
     }
 
-    /// The device's part of recent completions.
+    /// The device's part of the limits: that of recent completions in what is not given away, and
+    /// what is its own in any case.
     fn bdi_share(&self, bdi: BdiId) -> Fraction {
-        let mut share = self.bdis[bdi.index()].completions;
-        self.completions.fraction(&mut share)
+        let bdi = &self.bdis[bdi.index()];
+        let mut share = bdi.completions;
+        let part = self.completions.fraction(&mut share);
+        let BdiRatios { min, max, .. } = bdi.ratios;
+        let (min, max, given) = (u64::from(min), u64::from(max), self.min_ratios());
+        if given == 0 && max == 100 {
+            return part;
+        }
+        let denominator = 100 * part.denominator.max(1);
+        let numerator = (100 - given) * part.numerator + min * part.denominator.max(1);
+        Fraction { numerator: numerator.min(max * part.denominator.max(1)), denominator }
     }
 
     /// Where a device is between its limits.
@@ -498,6 +560,8 @@ impl Pool {
             limit: self.limit,
             dirty: self.counts.total(),
             bdi_thresh: self.bdi_share(bdi).of(self.thresholds.dirty),
+            bdi_background: self.bdi_share(bdi).of(self.thresholds.background),
+            strictlimit: self.bdis[bdi.index()].ratios.strict,
             bdi_dirty: self.bdi_counts(bdi).total(),
             bandwidth: self.bandwidth(bdi).average(),
         }
@@ -506,7 +570,8 @@ impl Pool {
     /// Before a writer that only sleeps is judged: brings the device's rate and speed up to date,
     /// unless so little is dirty that nobody waits.
     pub(crate) fn before_judgement(&mut self, now: Time, bdi: BdiId, start: u64) {
-        if self.counts.total() > self.thresholds.free_run() {
+        let strict = self.bdis[bdi.index()].ratios.strict;
+        if strict || self.counts.total() > self.thresholds.free_run() {
             self.update_bandwidth(now, bdi, start, true);
         }
     }
@@ -683,6 +748,31 @@ mod tests {
         };
         assert_eq!(at(DirtyThrottle::V11), (false, false, true), "129 of 256 in all");
         assert_eq!(at(DirtyThrottle::Patch001), (true, false, true));
+    }
+
+    #[test]
+    fn a_device_has_its_least_part_without_writing_and_never_more_than_its_most() {
+        let mut pool = Pool::new(config(Amount::Bytes(4000 * PAGE_BYTES)));
+        let [idle, busy] = [0; 2].map(|_| pool.add_bdi(Time(0)));
+        let thresh = |pool: &Pool, bdi| pool.bdi_share(bdi).of(pool.thresholds().dirty);
+        let mut share = pool.writer_share();
+        for _ in 0..8 {
+            pool.dirtied(busy, &mut share, 4096);
+            pool.started(busy, 4096);
+            pool.written(busy, 4096);
+        }
+        let alone = thresh(&pool, busy);
+        assert_eq!(thresh(&pool, idle), 0);
+        pool.set_ratios(idle, BdiRatios { min: 20, ..BdiRatios::default() });
+        assert_eq!(thresh(&pool, idle), 800, "a fifth");
+        assert_eq!(thresh(&pool, busy), alone * 80 / 100, "of the rest");
+        pool.set_ratios(busy, BdiRatios { max: 10, ..BdiRatios::default() });
+        assert_eq!(thresh(&pool, busy), 400);
+        let counted = pool.completions;
+        pool.dirtied(busy, &mut share, 10);
+        pool.started(busy, 10);
+        pool.written(busy, 10);
+        assert_eq!(pool.completions, counted, "it has its most");
     }
 
     #[test]

@@ -40,7 +40,7 @@ use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value}
 use crate::contract::snapshot::VolumeSnapshot;
 use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
-use crate::knobs::{Knob, Knobs, WAITS_WITHOUT_BOUND};
+use crate::knobs::{Knob, Knobs, PoolKnobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
 use crate::raid::{Answer, Cx, Personality, StripeMemory};
 
@@ -119,6 +119,21 @@ impl Volume {
             full_since: None,
             sync_failed_full: false,
         }
+    }
+
+    /// The knobs as they are now.
+    pub(crate) const fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// A knob of the write-back cache has another value, which nothing here goes by.
+    pub(crate) fn note_knob(&mut self, knob: Knob) {
+        self.knobs.set(knob);
+    }
+
+    /// The knobs of the write-back cache are those of another volume.
+    pub(crate) const fn note_pool(&mut self, knobs: PoolKnobs) {
+        self.knobs.pool = knobs;
     }
 
     /// Size in bytes.

@@ -22,8 +22,7 @@ impl WriteBack {
         let (volume, pages) = (op.volume, op.pages.clone());
         let request = self.client_op(id).request;
         let keeps = self.keeps(&request, &pages, out);
-        if keeps {
-            self.client_op(id).way = Way::Keep;
+        if self.way_of_write(id, keeps) {
             volumes[volume.index()].count(&request);
         }
         let overlaps = |other: &OpId| {
@@ -121,7 +120,7 @@ impl WriteBack {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
         let ClientOp { request: ClientRequest { client, .. }, gone, .. } = *self.client_op(id);
-        let throttled = self.is_throttled && !gone;
+        let throttled = self.knobs.throttle.is_some() && !gone;
         let writer = throttled.then(|| self.writer_of(client, volume));
         let cached = &mut self.volumes[volume.index()];
         let (dirties, inode) = (writer.unwrap_or(cached.writer), cached.inode);

@@ -38,6 +38,7 @@ mod op;
 mod resident;
 #[cfg(test)]
 mod tests;
+mod tune;
 mod write_out;
 mod writer;
 
@@ -48,16 +49,18 @@ use weft_units::{ClientId, Span, Time, VolumeId};
 use self::memory::Memory;
 use self::op::{ClientOp, Op, OpWork, Way, pages_of};
 use self::resident::Resident;
+use self::tune::check_start;
 use self::writer::Writers;
 use crate::array::outbox::{JobId, Outbox};
 use crate::config::WriteBackConfig;
-use crate::contract::error::ReplyError;
+use crate::contract::error::{ConfigError, ReplyError};
 use crate::contract::frame::{Frame, Run};
 use crate::contract::input::{ClientRequest, Command, RequestOp};
 use crate::contract::output::{ComputeOp, Output};
 use crate::contract::snapshot::{WriteBackSnapshot, WriteBackVolume};
 use crate::contract::token::{RequestId, Tag};
-use crate::page_cache::{BdiId, InodeId, PageCache, Wake, WriterId};
+use crate::knobs::{PoolKnobs, throttle_name};
+use crate::page_cache::{BdiId, BdiRatios, InodeId, PageCache, Wake, WriterId};
 use crate::volume::Volume;
 use crate::volume::ranges::Ranges;
 
@@ -69,7 +72,9 @@ pub(crate) struct WriteBack {
     volumes: Vec<Cached>,
     /// Clients as writers of the page cache; none without a throttle.
     writers: Writers,
-    is_throttled: bool,
+    knobs: PoolKnobs,
+    /// Pages that there is memory for.
+    pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
     /// What volumes have not answered.
@@ -111,6 +116,10 @@ struct Cached {
     flusher_at: Option<Time>,
     /// The last write-back failed so; no other before that time.
     failing: Option<(ReplyError, Time)>,
+    /// The next failure of a write-back is news.
+    tells_of_failure: bool,
+    /// Its part in the limits.
+    ratios: BdiRatios,
     /// Requests of clients under way.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
@@ -143,15 +152,20 @@ enum Issue {
 }
 
 impl WriteBack {
-    /// An empty cache, whose memory begins at that frame.
+    /// An empty cache, whose memory begins at that frame. Its knobs are those of the first volume,
+    /// and of all from then on.
     pub(crate) fn new(
         config: &WriteBackConfig,
         first: Frame,
-        volumes: &[Volume],
+        volumes: &mut [Volume],
         now: Time,
-    ) -> Self {
-        let mut cache = PageCache::new(config.pool());
-        let volumes = volumes.iter().map(|volume| {
+    ) -> Result<Self, ConfigError> {
+        let of_volumes: Vec<_> = volumes.iter().map(|volume| *volume.knobs()).collect();
+        check_start(&of_volumes, config.pages.into()).map_err(ConfigError::WriteBack)?;
+        let knobs = of_volumes.first().map(|knobs| knobs.pool).unwrap_or_default();
+        let mut cache = PageCache::new(config.pool(&knobs));
+        let volumes = volumes.iter_mut().map(|volume| {
+            volume.note_pool(knobs);
             let bdi = cache.add_bdi(now);
             Cached {
                 bdi,
@@ -165,18 +179,21 @@ impl WriteBack {
                 cursor: 0,
                 flusher_at: None,
                 failing: None,
+                tells_of_failure: true,
+                ratios: volume.knobs().ratios,
                 clients: 0,
                 stopping: None,
                 written: 0,
             }
         });
         let volumes = volumes.collect();
-        Self {
+        let mut this = Self {
             cache,
             memory: Memory::new(first, config),
             volumes,
             writers: Writers::default(),
-            is_throttled: config.throttle.is_some(),
+            knobs,
+            pages: config.pages.into(),
             ops: Vec::new(),
             free: Vec::new(),
             asked: BTreeMap::new(),
@@ -187,7 +204,9 @@ impl WriteBack {
             leaving: Vec::new(),
             tags: 0,
             first: 0,
-        }
+        };
+        this.apply();
+        Ok(this)
     }
 
     /// A request of a client arrives.
@@ -361,6 +380,7 @@ impl WriteBack {
             }
         };
         WriteBackSnapshot {
+            throttle: throttle_name(self.knobs.throttle),
             limit_pages: thresholds.dirty,
             background_pages: thresholds.background,
             dirty_pages: counts.dirty,

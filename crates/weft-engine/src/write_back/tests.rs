@@ -12,10 +12,11 @@ use weft_units::{
 };
 
 use crate::contract::frame::{Run, Segment, frames_needed};
-use crate::page_cache::{Kernel, WriterId};
+use crate::knobs::{Knob, PoolKnobs};
+use crate::page_cache::{Amount, Kernel, WriterId};
 use crate::{
     Attr, ClientRequest, Command, ComputeOp, Config, Engine, Fault, Flags, Input, MemberInfo,
-    MemberOp, Output, ReplyError, RequestOp, Tag, Token, Value, Verb, WriteBackConfig,
+    MemberOp, Notice, Output, ReplyError, RequestOp, Tag, Token, Value, Verb, WriteBackConfig,
 };
 
 const CLIENT: ClientId = ClientId(7);
@@ -66,6 +67,7 @@ struct Rig {
     /// By volume and sector: arrival of the last write that was answered, or is durable.
     answered: [Vec<u64>; 2],
     must: [Vec<u64>; 2],
+    notices: Vec<Notice>,
     /// Members that refuse writes.
     broken: bool,
     limit: u64,
@@ -77,15 +79,15 @@ impl Rig {
         Self::with(seed, pages, sectors, |_| {})
     }
 
-    fn with(seed: u64, pages: u32, sectors: u64, change: impl Fn(&mut WriteBackConfig)) -> Self {
+    fn with(seed: u64, pages: u32, sectors: u64, change: impl Fn(&mut PoolKnobs)) -> Self {
         let member = |index| {
             let size = Bytes(sectors * SECTOR_BYTES).sectors_floor();
             MemberInfo::of_size(MemberIndex(index), "disk", size)
         };
-        let mut cache = WriteBackConfig::of(Bytes(u64::from(pages) * FRAME_BYTES));
-        change(&mut cache);
+        let cache = WriteBackConfig::of(Bytes(u64::from(pages) * FRAME_BYTES));
         let mut config = Config::for_single(member(0), false).with_write_back(cache);
         config.client_frames = 256;
+        change(&mut config.volumes[0].knobs.pool);
         let second = Config::for_single(member(1), false).volumes.remove(0);
         config.volumes.push(second);
         let first = config.client_frames_first();
@@ -108,6 +110,7 @@ impl Rig {
             history: [vec![Vec::new(); sectors as usize], vec![Vec::new(); sectors as usize]],
             answered: [zeros(), zeros()],
             must: [zeros(), zeros()],
+            notices: Vec::new(),
             broken: false,
             limit: u64::from(pages),
             credit: 0,
@@ -198,7 +201,7 @@ impl Rig {
                 Output::Reply { tag, result, .. } => self.reply(tag.0, result),
                 Output::Release(run) => self.give_back(run),
                 Output::Credit { bytes, .. } => self.credit += bytes.0,
-                Output::Notice(_) => {}
+                Output::Notice(notice) => self.notices.push(notice),
                 Output::Abort(token) => panic!("{token:?} given up"),
             }
         }
@@ -348,13 +351,23 @@ impl Rig {
         }
     }
 
-    fn stop(&mut self, volume: u16) -> Result<(), ReplyError> {
+    /// Sends a command. Its tag.
+    fn command(&mut self, volume: u16, verb: Verb) -> u64 {
         self.tag += 1;
-        let tag = self.tag;
-        let volume = VolumeId(volume);
-        let command = Command { client: CLIENT, tag: Tag(tag), volume, verb: Verb::Stop };
+        let (tag, volume) = (Tag(self.tag), VolumeId(volume));
+        let command = Command { client: CLIENT, tag, volume, verb };
         self.engine.handle(self.now, Input::Admin(Box::new(command)));
         self.run();
+        self.tag
+    }
+
+    fn set(&mut self, volume: u16, knob: Knob) -> Result<(), ReplyError> {
+        let tag = self.command(volume, Verb::Set(knob));
+        self.replies.remove(&tag).expect("it is set at once, or not")
+    }
+
+    fn stop(&mut self, volume: u16) -> Result<(), ReplyError> {
+        let tag = self.command(volume, Verb::Stop);
         while !self.replies.contains_key(&tag) {
             if !self.step(0) {
                 self.wake();
@@ -507,7 +520,7 @@ fn nothing_is_written_before_its_time_and_all_of_it_then() {
 
 #[test]
 fn above_the_background_threshold_pages_are_written_in_long_ascending_runs() {
-    let mut rig = Rig::with(1, 160, 4096, |cache| cache.background_pages = 40);
+    let mut rig = Rig::with(1, 160, 4096, |cache| cache.background = Amount::Bytes(40 * 4096));
     // From the end to the start, page by page.
     for page in (0..41).rev() {
         rig.ask(0, RequestOp::Write, page * SECTORS, SECTORS, Flags::NONE);
@@ -664,6 +677,109 @@ fn what_cannot_be_written_stays_dirty_and_flushes_and_writers_are_told() {
     assert!(rig.now >= Time(1_000_000_000), "a second later");
     assert_eq!(rig.dirty(), (0, 0));
     rig.check_durable();
+}
+
+#[test]
+fn a_volume_whose_write_back_fails_is_told_of_once_and_again_when_it_works() {
+    let mut rig = Rig::new(1, 64, 4096);
+    let write = rig.ask(1, RequestOp::Write, 5 * SECTORS, 2 * SECTORS, Flags::NONE);
+    rig.ok(write);
+    rig.broken = true;
+    for _ in 0..3 {
+        let flush = rig.ask(1, RequestOp::Flush, 0, 0, Flags::NONE);
+        rig.finish();
+        assert_eq!(rig.replies.remove(&flush), Some(Err(ReplyError::Io)));
+    }
+    let (volume, error) = (VolumeId(1), ReplyError::Io);
+    let failed = Notice::WriteBackFailed { volume, at: 5 * FRAME_BYTES, error };
+    assert_eq!(rig.notices, std::slice::from_ref(&failed));
+    rig.broken = false;
+    let flush = rig.ask(1, RequestOp::Flush, 0, 0, Flags::NONE);
+    rig.ok(flush);
+    assert_eq!(rig.notices, [failed, Notice::WriteBackWorks(volume)]);
+}
+
+#[test]
+fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
+    let mut rig = Rig::new(1, 64, 4096);
+    assert_eq!(rig.set(1, Knob::Dirty(Amount::Bytes(32 * 4096))), Ok(()));
+    assert_eq!(rig.set(1, Knob::MinRatio(60)), Ok(()));
+    let snapshot = rig.engine.snapshot();
+    for (volume, min) in snapshot.volumes.iter().zip(["0", "60"]) {
+        assert_eq!(volume.knobs.show("dirty_bytes").as_deref(), Some("131072"));
+        assert_eq!(volume.knobs.show("min_ratio").as_deref(), Some(min));
+    }
+    assert_eq!(snapshot.write_back.unwrap().limit_pages, 32);
+    for (knob, expected) in [
+        (Knob::MinRatio(40), "found 40, expected at most 39"),
+        (Knob::Dirty(Amount::Bytes(65 * 4096)), "found 266240, expected at most 262144"),
+    ] {
+        let error = rig.set(0, knob).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(rig.set(0, Knob::MaxRatio(30)), Ok(()));
+    let error = rig.set(0, Knob::MinRatio(31)).unwrap_err().to_string();
+    assert!(error.contains("found 31, expected at most max_ratio, which is 30"), "{error}");
+    assert!(rig.set(9, Knob::MinRatio(1)).is_err());
+}
+
+#[test]
+fn a_volume_without_a_cache_refuses_its_knobs_with_the_reason() {
+    let size = Bytes(1 << 20).sectors_floor();
+    let member = MemberInfo::of_size(MemberIndex(0), "disk", size);
+    let mut engine = Engine::new(Config::for_single(member, false), Time(0)).unwrap();
+    let verb = Verb::Set(Knob::DirtyExpire(1));
+    let command = Command { client: CLIENT, tag: Tag(1), volume: VolumeId(0), verb };
+    engine.handle(Time(0), Input::Admin(Box::new(command)));
+    let mut outputs = VecDeque::new();
+    engine.run(Time(0), 64, &mut outputs);
+    let Some(Output::Reply { result: Err(error), .. }) = outputs.pop_front() else {
+        panic!("it is refused")
+    };
+    assert!(error.to_string().contains("--write-back"), "{error}");
+}
+
+#[test]
+fn a_smaller_limit_writes_what_is_beyond_it_and_sends_long_writes_to_the_volume() {
+    let mut rig = Rig::with(1, 64, 4096, |cache| cache.throttle = None);
+    for run in 0..4 {
+        let write = rig.ask(0, RequestOp::Write, run * 120, 120, Flags::NONE);
+        fill(&mut rig);
+        assert_eq!(rig.replies.remove(&write), Some(Ok(())));
+    }
+    let waits = rig.ask(0, RequestOp::Write, 1024, 96, Flags::NONE);
+    assert_eq!(rig.engine.snapshot().write_back.unwrap().requests_waiting, 1);
+    assert_eq!(rig.set(0, Knob::Dirty(Amount::Bytes(16 * 4096))), Ok(()));
+    rig.ok(waits);
+    while rig.step(0) {}
+    assert!(rig.dirty().0 <= 16, "{:?}", rig.dirty());
+    assert_eq!(rig.set(0, Knob::DirtyThrottle(Some(Kernel::V3_1))), Ok(()));
+    assert_eq!(rig.engine.snapshot().write_back.unwrap().throttle, "3.1");
+}
+
+#[test]
+fn a_throttle_that_is_taken_away_ends_all_pauses() {
+    let mut rig = Rig::new(1, 1024, 16_384);
+    let paused = until_a_pause(&mut rig);
+    let now = rig.now;
+    assert_eq!(rig.set(0, Knob::DirtyThrottle(None)), Ok(()));
+    assert_eq!((rig.now, rig.replies.remove(&paused)), (now, Some(Ok(()))));
+}
+
+#[test]
+fn without_periodic_work_nothing_is_written_below_the_background_threshold() {
+    let mut rig = Rig::with(1, 64, 1024, |cache| cache.writeback_centisecs = 0);
+    let write = rig.ask(0, RequestOp::Write, 16, 16, Flags::NONE);
+    rig.ok(write);
+    assert_eq!(rig.engine.next_wake(), None);
+    assert_eq!(rig.set(0, Knob::DirtyWriteback(100)), Ok(()));
+    assert_eq!(rig.set(0, Knob::DirtyExpire(0)), Ok(()));
+    while rig.jobs.is_empty() {
+        rig.wake();
+    }
+    assert!(rig.now <= Time(2_000_000_000), "{:?}", rig.now);
+    rig.finish();
+    assert_eq!(rig.dirty(), (0, 0));
 }
 
 #[test]

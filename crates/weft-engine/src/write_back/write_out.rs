@@ -11,6 +11,7 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Segment;
 use crate::contract::input::{Attr, ClientRequest, Flags, Origin, RequestOp};
+use crate::contract::output::Notice;
 use crate::contract::token::Tag;
 use crate::mutant::{self, Mutant};
 use crate::page_cache::Flush;
@@ -173,7 +174,7 @@ impl WriteBack {
         self.memory.give_back_buffer(write.buffer);
         let index = volume.index();
         let cached = &mut self.volumes[index];
-        let count = pages.end - pages.start;
+        let (first, count) = (pages.start, pages.end - pages.start);
         self.cache.written(cached.inode, pages.clone());
         let mut freed = Vec::new();
         match write.error {
@@ -181,6 +182,9 @@ impl WriteBack {
                 cached.resident.written(pages, &mut freed);
                 cached.written += count;
                 cached.failing = None;
+                if !std::mem::replace(&mut cached.tells_of_failure, true) {
+                    out.notice(Notice::WriteBackWorks(volume));
+                }
             }
             Some(error) => {
                 let epoch = cached.resident.oldest_written(pages.clone());
@@ -189,6 +193,10 @@ impl WriteBack {
                     self.cache.dirty(out.now, cached.writer, cached.inode, run);
                 }
                 cached.failing = Some((error.clone(), out.now + RETRY));
+                if std::mem::take(&mut cached.tells_of_failure) {
+                    let error = error.clone();
+                    out.notice(Notice::WriteBackFailed { volume, at: first * FRAME_BYTES, error });
+                }
                 let concerned = |flush: &mut (OpId, u64)| Some(flush.1) >= epoch;
                 let failed: Vec<_> = cached.flushes.extract_if(.., concerned).collect();
                 for (flush, _) in failed {

@@ -191,8 +191,8 @@ impl WriteBack {
         let index = state.volume.index();
         let (inode, pages_max) = (self.volumes[index].inode, self.memory.buffer_pages());
         while let Some((id, left)) = self.writers.state(writer).owed.front().copied() {
-            let fails = self.volumes[index].failing.is_some();
-            if self.writers.state(writer).balances && !fails {
+            let is_free = self.volumes[index].failing.is_some() || self.knobs.throttle.is_none();
+            if self.writers.state(writer).balances && !is_free {
                 let kernel = self.cache.pool().config().kernel;
                 if kernel.writers_write_back() && !self.memory.has_buffer() {
                     if !self.writers.want_buffer.contains(&writer) {
@@ -208,7 +208,7 @@ impl WriteBack {
                     }
                     Balance::Write(run) => self.begin(index, run.pages, false, volumes, out),
                 }
-            } else if left == 0 || fails {
+            } else if left == 0 || is_free {
                 self.writers.state(writer).owed.pop_front();
                 self.answer(id, Ok(()), out);
             } else {

@@ -174,9 +174,17 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     let has_bitmap = volume.is_some_and(|volume| volume.bitmap.is_some());
     let bitmap = if has_bitmap { "internal" } else { "none" };
     let mut found = Vec::new();
-    let mut all: Vec<String> = TABLE.iter().map(|row| row.name.to_owned()).collect();
+    // Knobs of a cache that is not there mean nothing.
+    let has_cache = snapshot.as_ref().is_some_and(|snapshot| snapshot.write_back.is_some());
+    let means = |name: &&str| has_cache || !is_of_cache(&knobs, name);
+    let rows = TABLE.iter().map(|row| row.name);
+    let mut all: Vec<String> = rows.filter(means).map(str::to_owned).collect();
     all.push(BITMAP.to_owned());
     for name in if names.is_empty() { &all } else { names } {
+        if !means(&name.as_str()) {
+            let text = format!("{name}: {}", weft_engine::NO_WRITE_BACK);
+            return *refusal(FailureKind::Refused, text);
+        }
         match Some(bitmap.to_owned()).filter(|_| name == BITMAP).or_else(|| knobs.show(name)) {
             Some(value) => found.push((name.clone(), value)),
             None => {
@@ -189,6 +197,12 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     let asked: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
     let queues = members.iter().filter_map(|member| queue_knobs(member, &knobs, &asked)).collect();
     Response { knobs: found, queues, ..Response::done() }
+}
+
+/// Whether a knob is one of the write-back cache.
+fn is_of_cache(knobs: &Knobs, name: &str) -> bool {
+    let present = knobs.show(name).and_then(|value| knobs.parse(name, &value).ok());
+    present.is_some_and(Knob::is_of_cache)
 }
 
 /// The knobs of these names by which the queue of a member differs from the volume.
@@ -262,6 +276,9 @@ pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
 pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBackStatus {
     let volume = &cache.volumes[place];
     WriteBackStatus {
+        throttle: cache.throttle.to_owned(),
+        answers_delayed: cache.answers_delayed as u64,
+        pauses: cache.pauses,
         dirty_bytes: cache.limit_pages * FRAME_BYTES,
         dirty_background_bytes: cache.background_pages * FRAME_BYTES,
         dirty: volume.dirty_pages * FRAME_BYTES,

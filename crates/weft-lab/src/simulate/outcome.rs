@@ -233,6 +233,10 @@ fn event((at, notice): &(Time, Notice)) -> Option<(Time, String)> {
         }
         Notice::MemberStalled { member, .. } => format!("member {} stalls", member.0),
         Notice::NoSpace { member } => format!("no space behind member {}", member.0),
+        Notice::WriteBackFailed { at, error, .. } => {
+            format!("write-back failed at byte {at}: {error}")
+        }
+        Notice::WriteBackWorks(_) => "write-back works again".to_owned(),
         _ => return None,
     };
     Some((*at, what))

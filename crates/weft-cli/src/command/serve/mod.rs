@@ -375,7 +375,11 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
         let usage =
             |what: &dyn std::fmt::Display| Failure::usage(format!("--set {setting}: {what}"));
         let knob = set(&mut knobs, name, value).map_err(|error| usage(&error))?;
-        if !may_be(knob) {
+        if knob.is_of_cache() {
+            if arguments.write_back.is_none() {
+                return Err(usage(&weft_engine::NO_WRITE_BACK));
+            }
+        } else if !may_be(knob) {
             return Err(usage(&"a bare member has only the knobs of its queue"));
         }
     }

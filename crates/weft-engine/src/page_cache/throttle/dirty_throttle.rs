@@ -141,14 +141,20 @@ impl ThrottleEpisode {
         let thresholds = facts.thresholds;
         let (all, bdi) = (facts.all.total(), facts.bdi.total());
         let background_due = facts.all.dirty > thresholds.background;
-        if all <= thresholds.free_run() {
+        let position = Position::of(facts);
+        let strict = position.is_strict(rules);
+        let (dirty, limit, free_run) = if strict {
+            (bdi, position.bdi_thresh, position.bdi_free_run())
+        } else {
+            (all, thresholds.dirty, thresholds.free_run())
+        };
+        if dirty <= free_run {
             let look = Look { may_clear: true, bearable: true, background_due };
-            let nr_dirtied_pause = pause::poll_interval(all, thresholds.dirty);
+            let nr_dirtied_pause = pause::poll_interval(dirty, limit);
             let pace = Pace { nr_dirtied: 0, nr_dirtied_pause, paused_when: Some(tick) };
             return Answer { pace: Some(pace), ..self.go_on(facts, look) };
         }
-        let position = Position::of(facts);
-        let over = (bdi > position.bdi_thresh, all > thresholds.dirty);
+        let over = (bdi > position.bdi_thresh, strict || all > thresholds.dirty);
         let exceeded = if rules.think_time { over.0 && over.1 } else { over.0 || over.1 };
         let ratio = position.ratio(rules);
         let judged = Judged {

@@ -28,8 +28,10 @@ pub struct Facts {
     pub all: Counts,
     /// Pages of the writer's device.
     pub bdi: Counts,
-    /// The device's part of recent completions.
+    /// The device's part of the limits: that of recent completions, within its ratios.
     pub bdi_share: Fraction,
+    /// Whether the writer is judged by its device's pages, however few there are in all.
+    pub strictlimit: bool,
     /// The writer's part of what was dirtied lately.
     pub writer_share: Fraction,
     /// The device's average write bandwidth, pages per second.
@@ -222,6 +224,7 @@ mod tests {
             all: counts,
             bdi: counts,
             bdi_share: SOLE,
+            strictlimit: false,
             writer_share: SOLE,
             bandwidth: 14_848,
             ratelimit: 14_848,

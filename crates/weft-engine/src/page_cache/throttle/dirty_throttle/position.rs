@@ -19,6 +19,10 @@ pub(crate) struct Position {
     pub(crate) dirty: u64,
     /// The device's share of the dirty threshold, pages.
     pub(crate) bdi_thresh: u64,
+    /// The device's share of the background threshold, pages.
+    pub(crate) bdi_background: u64,
+    /// Whether the device's own limits hold, too.
+    pub(crate) strictlimit: bool,
     /// Pages of the device, dirty or under writeback.
     pub(crate) bdi_dirty: u64,
     /// The device's average write bandwidth, pages per second.
@@ -38,6 +42,8 @@ impl Position {
             limit: facts.limit,
             dirty: facts.all.total(),
             bdi_thresh: facts.bdi_share.of(facts.thresholds.dirty),
+            bdi_background: facts.bdi_share.of(facts.thresholds.background),
+            strictlimit: facts.strictlimit,
             bdi_dirty: facts.bdi.total(),
             bandwidth: facts.bandwidth,
         }
@@ -53,11 +59,24 @@ impl Position {
         u64::midpoint(self.thresholds.free_run(), self.hard_limit())
     }
 
+    /// Whether the device's own limits are what counts: a rule of 3.12 and later.
+    pub(crate) fn is_strict(&self, rules: &Rules) -> bool {
+        self.strictlimit && rules.think_time
+    }
+
+    /// Half-way between the device's own limits, pages.
+    pub(crate) fn bdi_free_run(&self) -> u64 {
+        u64::midpoint(self.bdi_background, self.bdi_thresh)
+    }
+
     /// The ratio, 1.0 = 1024.
     pub(crate) fn ratio(&self, rules: &Rules) -> u64 {
         let limit = self.hard_limit();
         if self.dirty >= limit {
             return 0;
+        }
+        if self.is_strict(rules) {
+            return self.strict_ratio(rules);
         }
         let share = self.share(rules);
         let ratio = self.line(rules, share, self.cubic(rules));
@@ -74,19 +93,22 @@ impl Position {
         }
     }
 
-    /// 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
+    /// The lower one of the ratios by all pages and by the device's own, whose setpoint is half-way
+    /// between its limits. A device with next to nothing dirty gets twice the first.
+    fn strict_ratio(&self, rules: &Rules) -> u64 {
+        let all = self.cubic(rules);
+        if self.bdi_dirty < STRICT_FREE_PAGES {
+            return (2 * all).min(2 * ONE);
+        }
+        let (setpoint, limit) = (self.bdi_free_run(), self.bdi_thresh);
+        if self.bdi_dirty >= limit || setpoint == 0 || setpoint == limit {
+            return 0;
+        }
+        all.min(cubic(rules, setpoint, self.bdi_dirty, limit))
+    }
+
     fn cubic(&self, rules: &Rules) -> u64 {
-        let limit = self.hard_limit();
-        let setpoint = self.setpoint();
-        let [from, to] = [setpoint, self.dirty].map(i128::from);
-        // Towards zero, as division does; the shifts below round down.
-        let x = ((from - to) << RATELIMIT_CALC_SHIFT)
-            / i128::from(divisor(rules, limit.saturating_sub(setpoint)));
-        let one = i128::from(ONE);
-        let cube = ((x * x) >> RATELIMIT_CALC_SHIFT) * x;
-        let ratio = one + (cube >> RATELIMIT_CALC_SHIFT);
-        let most = if rules.think_time { 2 * one } else { i128::from(u64::MAX >> 16) };
-        u64::try_from(ratio.clamp(0, most)).expect("clamped to be one")
+        cubic(rules, self.setpoint(), self.dirty, self.hard_limit())
     }
 
     /// The device's share as the line and the reserve take it.
@@ -123,6 +145,22 @@ impl Position {
     }
 }
 
+/// Pages of a device with its own limits that are next to nothing.
+const STRICT_FREE_PAGES: u64 = 8;
+
+/// 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
+fn cubic(rules: &Rules, setpoint: u64, dirty: u64, limit: u64) -> u64 {
+    let [from, to] = [setpoint, dirty].map(i128::from);
+    // Towards zero, as division does; the shifts below round down.
+    let x = ((from - to) << RATELIMIT_CALC_SHIFT)
+        / i128::from(divisor(rules, limit.saturating_sub(setpoint)));
+    let one = i128::from(ONE);
+    let cube = ((x * x) >> RATELIMIT_CALC_SHIFT) * x;
+    let ratio = one + (cube >> RATELIMIT_CALC_SHIFT);
+    let most = if rules.think_time { 2 * one } else { i128::from(u64::MAX >> 16) };
+    u64::try_from(ratio.clamp(0, most)).expect("clamped to be one")
+}
+
 /// A divisor that is not 0.
 const fn divisor(rules: &Rules, pages: u64) -> u64 {
     if rules.think_time { pages | 1 } else { pages + 1 }
@@ -150,9 +188,24 @@ mod tests {
             limit: dirty,
             dirty: at,
             bdi_thresh: dirty,
+            bdi_background: 0,
+            strictlimit: false,
             bdi_dirty: at,
             bandwidth: 14_848,
         }
+    }
+
+    #[test]
+    fn a_strict_device_is_held_at_its_own_limit_though_little_is_dirty_in_all() {
+        let (bdi_thresh, bdi_background, strictlimit) = (256, 128, true);
+        let strict = |bdi_dirty, rules| {
+            Position { bdi_thresh, bdi_background, strictlimit, bdi_dirty, ..at(1000) }.ratio(rules)
+        };
+        let rules = Mainline6_12.rules();
+        let found = [7, 192, 256].map(|dirty| strict(dirty, rules));
+        assert_eq!(found, [2 * ONE, ONE, 0], "next to nothing, the setpoint, the limit");
+        assert!((1..ONE).contains(&strict(224, rules)));
+        assert!(strict(256, V11.rules()) > ONE, "before 3.12 there is no such rule");
     }
 
     /// The same at 100 MiB.

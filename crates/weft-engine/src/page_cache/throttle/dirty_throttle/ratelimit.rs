@@ -92,6 +92,8 @@ mod tests {
             limit: 25_600,
             dirty,
             bdi_thresh: 25_600,
+            bdi_background: 0,
+            strictlimit: false,
             bdi_dirty: dirty,
             bandwidth: 14_848,
         };

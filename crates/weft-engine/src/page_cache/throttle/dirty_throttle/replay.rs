@@ -63,6 +63,7 @@ fn facts_of(thresholds: Thresholds, row: &[i64]) -> Facts {
         all: dirty(page(0)),
         bdi: dirty(page(2)),
         bdi_share: Fraction { numerator: page(1), denominator: thresholds.dirty },
+        strictlimit: false,
         bandwidth: page(3),
         ..facts(0, 0)
     }

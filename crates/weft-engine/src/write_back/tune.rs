@@ -1,0 +1,120 @@
+//! Knobs of the write-back cache at run time: limits and rules of its pool, and a volume's part.
+//!
+//! A new value holds at once. Who waits or pauses by the old ones is looked at again: a write that
+//! would have found room goes on, one that is too long for a smaller pool goes through to the
+//! volume. A pool that has more dirty pages than its new limit is written until it has not; nobody
+//! is let in meanwhile.
+//!
+//! Refused are limits beyond the memory of the cache, and parts of volumes that leave nothing for
+//! all.
+//!
+//! Source   writeback.md §1.1, §1.4, §2.6
+
+use weft_units::{FRAME_BYTES, VolumeId};
+
+use super::op::Way;
+use super::{Cached, WriteBack};
+use crate::array::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::knobs::{Knob, Knobs, PoolKnobs};
+use crate::page_cache::{Amount, BdiRatios};
+use crate::volume::Volume;
+
+impl WriteBack {
+    /// Puts one knob's new value in.
+    pub(crate) fn set(
+        &mut self,
+        volume: VolumeId,
+        knob: Knob,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) -> Result<(), ReplyError> {
+        let index = volume.index();
+        let ratios = self.volumes.iter().map(|cached| cached.ratios).collect::<Vec<_>>();
+        let mut knobs = Knobs { pool: self.knobs, ratios: ratios[index], ..Knobs::default() };
+        knobs.set(knob);
+        check_pool(&knobs.pool, self.pages).map_err(ReplyError::Refused)?;
+        check_ratios(knobs.ratios, &others(&ratios, index)).map_err(ReplyError::Refused)?;
+        self.knobs = knobs.pool;
+        self.volumes[index].ratios = knobs.ratios;
+        self.apply();
+        // Who waits was judged by other limits.
+        for id in std::mem::take(&mut self.waiting) {
+            self.arrive(id, volumes, out);
+        }
+        (0..self.volumes.len()).for_each(|it| self.writers.wake_all(VolumeId(it as u16)));
+        Ok(())
+    }
+
+    /// Tells the page cache what the knobs say.
+    pub(super) fn apply(&mut self) {
+        let PoolKnobs { dirty, background, expire_centisecs, writeback_centisecs, .. } = self.knobs;
+        let kernel = self.knobs.kernel();
+        self.cache.set_rules(kernel, expire_centisecs.into(), writeback_centisecs.into());
+        self.cache.set_limits(dirty, background);
+        for Cached { bdi, ratios, .. } in &self.volumes {
+            self.cache.set_ratios(*bdi, *ratios);
+        }
+        self.cache.wake_flushers();
+    }
+
+    /// A write that was to be kept is not any more, or the other way round.
+    pub(super) fn way_of_write(&mut self, id: super::OpId, keeps: bool) -> bool {
+        let op = self.client_op(id);
+        let was_kept = op.way == Way::Keep;
+        if keeps {
+            op.way = Way::Keep;
+        } else if was_kept {
+            op.way = Way::Through;
+        }
+        keeps && !was_kept
+    }
+}
+
+/// Whether a cache of so many pages can have these knobs; else the reason why not.
+pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
+    let size = pages * FRAME_BYTES;
+    match knobs.dirty {
+        Amount::Bytes(bytes) if bytes > size => Err(format!(
+            "dirty_bytes: found {bytes}, expected at most {size}, the size of the write-back cache \
+             (serve --write-back)"
+        )),
+        Amount::Bytes(_) | Amount::Percent(_) => Ok(()),
+    }
+}
+
+/// Whether a volume can have this part beside the others; else the reason why not.
+pub(crate) fn check_ratios(ratios: BdiRatios, others: &[BdiRatios]) -> Result<(), String> {
+    let BdiRatios { min, max, .. } = ratios;
+    if min > max {
+        return Err(format!(
+            "min_ratio: found {min}, expected at most max_ratio, which is {max}; set the other one \
+             first"
+        ));
+    }
+    let given: u32 = others.iter().map(|ratios| u32::from(ratios.min)).sum();
+    if given + u32::from(min) >= 100 {
+        return Err(format!(
+            "min_ratio: found {min}, expected at most {}, for other volumes have {given} of 100, \
+             and something is for all",
+            99_u32.saturating_sub(given)
+        ));
+    }
+    Ok(())
+}
+
+/// All but one.
+fn others(ratios: &[BdiRatios], index: usize) -> Vec<BdiRatios> {
+    let but = ratios.iter().zip(0..).filter(|(_, place)| *place != index);
+    but.map(|(ratios, _)| *ratios).collect()
+}
+
+/// Whether volumes can share a cache of so many pages with these knobs at the start; else the
+/// reason why not.
+pub(crate) fn check_start(volumes: &[Knobs], pages: u64) -> Result<(), String> {
+    let Some(first) = volumes.first() else { return Ok(()) };
+    check_pool(&first.pool, pages)?;
+    let ratios: Vec<_> = volumes.iter().map(|knobs| knobs.ratios).collect();
+    let mut each = ratios.iter().zip(0..);
+    each.try_for_each(|(one, index)| check_ratios(*one, &others(&ratios, index)))
+}
