@@ -194,25 +194,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
     }
-    if let Some(cache) = &volume.write_back {
-        let size = |bytes| size::human(Bytes(bytes));
-        let _ = writeln!(
-            text,
-            "      write-back: {} dirty, {} being written, {} written, at most {}",
-            size(cache.dirty),
-            size(cache.writeback),
-            size(cache.written),
-            size(cache.dirty_bytes)
-        );
-        let _ = writeln!(
-            text,
-            "      dirty_throttle {}: {} pauses, {} answers delayed now",
-            cache.throttle, cache.pauses, cache.answers_delayed
-        );
-        if let Some(error) = &cache.error {
-            let _ = writeln!(text, "      write-back fails and is tried again: {error}");
-        }
-    }
+    write_back_text(text, volume);
     text.push_str("      ");
     if let Some(bitmap) = &volume.bitmap {
         // As the kernel counts: pages of memory with counters.
@@ -224,6 +206,28 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
         let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
     }
     text.push('\n');
+}
+
+/// What the write-back cache has of a volume.
+fn write_back_text(text: &mut String, volume: &VolumeStatus) {
+    let Some(cache) = &volume.write_back else { return };
+    let size = |bytes| size::human(Bytes(bytes));
+    let _ = writeln!(
+        text,
+        "      write-back: {} dirty, {} being written, {} written, at most {}",
+        size(cache.dirty),
+        size(cache.writeback),
+        size(cache.written),
+        size(cache.dirty_bytes)
+    );
+    let _ = writeln!(
+        text,
+        "      dirty_throttle {}: {} pauses, {} answers delayed now",
+        cache.throttle, cache.pauses, cache.answers_delayed
+    );
+    if let Some(error) = &cache.error {
+        let _ = writeln!(text, "      write-back fails and is tried again: {error}");
+    }
 }
 
 /// Whether a mirror reads a member only when no other can be read, by the member's superblock.

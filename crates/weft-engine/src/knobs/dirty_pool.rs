@@ -1,4 +1,4 @@
-//! Knobs of the write-back cache: the limits of its pool, which all volumes share, and its throttle.
+//! Knobs of the write-back cache: limits of its pool, which all volumes share, and its throttle.
 //!
 //! Names, units and defaults are those of `vm.dirty_*`, but that ratios are of the cache's size and
 //! not of memory: the pool may be full of dirty pages, since it holds nothing else. As there, a

@@ -1,7 +1,8 @@
 //! Rows of the table of knobs: name, unit, range, default and meaning of each, with its text form.
 //!
-//! Names, units and ranges are those of `/sys/block/mdX/md/`, `/sys/block/X/queue/`, `/proc/sys/vm/`
-//! and `/sys/class/bdi/` where the kernel has the knob; the others are weft's own and say so.
+//! Names, units and ranges are those of `/sys/block/mdX/md/`, `/sys/block/X/queue/`,
+//! `/proc/sys/vm/` and `/sys/class/bdi/` where the kernel has the knob; the others are weft's own
+//! and say so.
 //!
 //! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
 

@@ -174,17 +174,13 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     let has_bitmap = volume.is_some_and(|volume| volume.bitmap.is_some());
     let bitmap = if has_bitmap { "internal" } else { "none" };
     let mut found = Vec::new();
-    // Knobs of a cache that is not there mean nothing.
+    // Knobs of a cache that is not there mean nothing, and are shown only to who asks for them.
     let has_cache = snapshot.as_ref().is_some_and(|snapshot| snapshot.write_back.is_some());
     let means = |name: &&str| has_cache || !is_of_cache(&knobs, name);
     let rows = TABLE.iter().map(|row| row.name);
     let mut all: Vec<String> = rows.filter(means).map(str::to_owned).collect();
     all.push(BITMAP.to_owned());
     for name in if names.is_empty() { &all } else { names } {
-        if !means(&name.as_str()) {
-            let text = format!("{name}: {}", weft_engine::NO_WRITE_BACK);
-            return *refusal(FailureKind::Refused, text);
-        }
         match Some(bitmap.to_owned()).filter(|_| name == BITMAP).or_else(|| knobs.show(name)) {
             Some(value) => found.push((name.clone(), value)),
             None => {
