@@ -69,7 +69,7 @@ impl WriteBackConfig {
     }
 }
 
-/// Buffers of what is being written back: so many writes are under way at one time.
+/// Buffers of what is being written back: so many of the longest writes are under way at one time.
 pub(crate) const BUFFERS: u32 = 8;
 
 /// A write of the cache is at most 2 MiB long: eight of them keep a queue full and cover a full

@@ -316,7 +316,7 @@ fn a_write_back_cache_answers_from_memory_and_a_flush_waits_for_the_members() {
     volume.write_back = Some(WriteBackConfig::of(Bytes::mib(4)));
     let small = run_on(&volume, text);
     let cache = small.write_back.unwrap();
-    assert_eq!(cache.dirty_max, Bytes::mib(4));
+    assert!((Bytes::mib(2)..=Bytes::mib(4)).contains(&cache.dirty_max), "{cache:?}");
     assert!(slowest(&small) > Span::millis(1) && cache.written >= Bytes::mib(4), "{cache:?}");
 }
 

@@ -1,8 +1,10 @@
 //! Memory of the write-back cache: a frame for each page, and buffers for what is being written.
 //!
-//! What is written back is copied first, into a *buffer* of frames side by side: so a run of pages
+//! What is written back is copied first, into frames side by side of a *buffer*: so a run of pages
 //! is one request whatever frames its pages have, and a page can be written to again at once while
-//! the members still read the copy (the kernel's stable pages, without the wait).
+//! the members still read the copy (the kernel's stable pages, without the wait). A long run fills
+//! a buffer alone; short ones share it, one behind the other, until it is full, and it is free when
+//! all of them are. So what is scattered keeps as many requests under way as disks can sort.
 
 use crate::config::{BUFFERS, WriteBackConfig};
 use crate::contract::frame::{Frame, Run};
@@ -15,15 +17,38 @@ pub(super) struct Memory {
     /// The first frame of the buffers.
     first: u32,
     buffer_pages: u32,
-    /// By buffer: runs of it that the volume has not given back, and whether it is taken.
     buffers: [Buffer; BUFFERS as usize],
+    /// The buffer that the next run goes into if it has room.
+    filling: usize,
+    /// Runs in all buffers.
+    runs: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    taken: bool,
+    /// Frames from its start that were given out since it was free.
+    used: u32,
+    /// Runs in it that are not over.
+    runs: u32,
+    /// Parts of them that the volume has not given back.
     lent: u32,
 }
+
+impl Buffer {
+    fn is_free(&self) -> bool {
+        self.runs == 0 && self.lent == 0
+    }
+
+    fn leave(&mut self) {
+        if self.is_free() {
+            self.used = 0;
+        }
+    }
+}
+
+/// Runs under way at one time: what a disk's queue holds. More would only keep reads of clients
+/// waiting.
+const RUNS_MAX: u32 = 64;
 
 impl Memory {
     /// Memory of a cache from this frame on.
@@ -34,6 +59,8 @@ impl Memory {
             first: first.0 + pages,
             buffer_pages: config.buffer_pages(),
             buffers: [Buffer::default(); BUFFERS as usize],
+            filling: 0,
+            runs: 0,
         }
     }
 
@@ -53,40 +80,55 @@ impl Memory {
         self.free.extend(frames.drain(..).rev());
     }
 
-    /// Pages that fit into a buffer.
+    /// Pages of the longest run.
     pub(super) const fn buffer_pages(&self) -> u64 {
         self.buffer_pages as u64
     }
 
-    /// Whether a buffer is free.
+    /// Whether there is room for a run of any length.
     pub(super) fn has_buffer(&self) -> bool {
-        self.buffers.iter().any(|buffer| !buffer.taken && buffer.lent == 0)
+        self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
 
-    /// A buffer, if one is free.
-    pub(super) fn take_buffer(&mut self) -> Option<Frame> {
-        let place = self.buffers.iter().position(|it| !it.taken && it.lent == 0)?;
-        self.buffers[place].taken = true;
-        Some(Frame(self.first + place as u32 * self.buffer_pages))
+    /// Room for a run of so many pages, if there is a buffer for the longest.
+    pub(super) fn take_buffer(&mut self, pages: u64) -> Option<Frame> {
+        assert!(pages <= self.buffer_pages(), "a run fits into a buffer");
+        if !self.has_buffer() {
+            return None;
+        }
+        if u64::from(self.buffers[self.filling].used) + pages > self.buffer_pages() {
+            self.filling = self.buffers.iter().position(Buffer::is_free)?;
+        }
+        let buffer = &mut self.buffers[self.filling];
+        let frame = Frame(self.first + self.filling as u32 * self.buffer_pages + buffer.used);
+        buffer.used += pages as u32;
+        buffer.runs += 1;
+        self.runs += 1;
+        Some(frame)
     }
 
-    /// A part of a buffer goes to a volume.
+    /// A part of a run goes to a volume.
     pub(super) fn lend(&mut self, frame: Frame) {
         self.buffer_mut(frame).expect("it is of a buffer").lent += 1;
     }
 
-    /// A part of a buffer comes back. Whether it is one.
+    /// A part of a run comes back. Whether it is one.
     pub(super) fn comes_back(&mut self, run: Run) -> bool {
         let Some(buffer) = self.buffer_mut(run.first) else { return false };
         assert!(buffer.lent > 0, "a part of a buffer comes back once");
         buffer.lent -= 1;
+        buffer.leave();
         true
     }
 
-    /// A write is over. Its buffer is free when all parts of it have come back.
+    /// The write of a run is over. Its buffer is free when all of them are and all parts have come
+    /// back.
     pub(super) fn give_back_buffer(&mut self, frame: Frame) {
         let buffer = self.buffer_mut(frame).expect("it is of a buffer");
-        assert!(std::mem::take(&mut buffer.taken), "a buffer was taken");
+        assert!(buffer.runs > 0, "a run was put into it");
+        buffer.runs -= 1;
+        buffer.leave();
+        self.runs -= 1;
     }
 
     /// Whether a volume has a part of a buffer.
@@ -114,16 +156,37 @@ mod tests {
     fn a_buffer_is_free_when_the_write_is_over_and_its_memory_is_back() {
         let mut memory = Memory::new(Frame(10), &config(32));
         assert_eq!((memory.free(), memory.buffer_pages()), (32, 2));
-        let buffers: Vec<_> = std::iter::from_fn(|| memory.take_buffer()).collect();
+        let buffers: Vec<_> = std::iter::from_fn(|| memory.take_buffer(2)).collect();
         assert_eq!(buffers.len() as u32, BUFFERS);
         assert_eq!(buffers[1], Frame(10 + 32 + 2));
         memory.lend(buffers[1]);
         memory.give_back_buffer(buffers[1]);
         assert!(!memory.has_buffer() && memory.lent(), "a member may still read it");
         assert!(memory.comes_back(Run::new(buffers[1].0, 1)));
-        assert_eq!(memory.take_buffer(), Some(buffers[1]));
+        assert_eq!(memory.take_buffer(2), Some(buffers[1]));
         assert!(!memory.comes_back(Run::new(config(32).frames() + 10, 1)), "a client's");
         assert!(!memory.comes_back(Run::new(10, 1)), "a page's");
+    }
+
+    #[test]
+    fn short_runs_share_a_buffer_and_leave_it_together() {
+        // Eight buffers of 32 pages.
+        let mut memory = Memory::new(Frame(0), &config(512));
+        let first = memory.take_buffer(20).unwrap();
+        assert_eq!(memory.take_buffer(10), Some(Frame(first.0 + 20)));
+        assert_eq!(memory.take_buffer(3), Some(Frame(first.0 + 32)), "the next buffer");
+        memory.lend(Frame(first.0 + 25));
+        memory.give_back_buffer(first);
+        memory.give_back_buffer(Frame(first.0 + 20));
+        assert_eq!(memory.take_buffer(30), Some(Frame(first.0 + 64)), "a member reads the first");
+        assert!(memory.comes_back(Run::new(first.0 + 25, 1)));
+        assert_eq!(memory.take_buffer(32), Some(first));
+        // A disk's queue is filled, and no more.
+        let short = std::iter::from_fn(|| memory.take_buffer(1)).count() as u32;
+        assert_eq!(short, RUNS_MAX - 3);
+        assert!(!memory.has_buffer());
+        memory.give_back_buffer(first);
+        assert!(memory.has_buffer());
     }
 
     #[test]

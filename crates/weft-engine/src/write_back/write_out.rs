@@ -76,7 +76,7 @@ impl WriteBack {
         volumes: &mut [Volume],
         out: &mut Outbox,
     ) {
-        let buffer = self.memory.take_buffer().expect("one is free");
+        let buffer = self.memory.take_buffer(pages.end - pages.start).expect("one is free");
         self.volumes[index].resident.taken(pages.clone());
         let write = WriteOut { buffer, sync, parts: Vec::new(), pending: 0, error: None };
         let volume = VolumeId(index as u16);
