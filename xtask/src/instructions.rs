@@ -45,6 +45,10 @@ const CASES: &[(&str, u64)] = &[
     ("sched-mq-deadline-4096", 20_000),
     ("sched-mq-deadline-6", 20_000),
     ("sim-random-write-tags", 3_000),
+    ("write-back-read", 20_000),
+    ("write-back-read-miss", 10_000),
+    ("write-back-write", 20_000),
+    ("write-back-write-out", 5_000),
 ];
 
 /// A change by more percent than this is a failure, or to be written down.

@@ -10,11 +10,11 @@ use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
     Attr, ClientRequest, Command, Config, Engine, Flags, Input, MemberInfo, Output, RequestOp, Run,
-    Tag, Token, Value, Verb, Work,
+    Tag, Token, Value, Verb, Work, WriteBackConfig,
 };
 use weft_ondisk::{Level, NewArray, NewBitmap, Super1};
 use weft_units::rng::Rng;
-use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::BenchError;
 
@@ -141,6 +141,15 @@ impl Alone {
         let (now, tag, rng, done) = (0, 0, Rng::new(1), Vec::new());
         let worked = Worked::default();
         Ok(Self { engine, free, bytes, size, now, tag, rng, done, worked })
+    }
+
+    /// An engine for a RAID 5 behind a write-back cache of so many bytes, for 4 KiB requests to the
+    /// first `area` bytes of it.
+    pub(crate) fn cached(cache: Bytes, area: Bytes, depth: u32) -> Result<Self, BenchError> {
+        let assembly = assembled(superblocks()?)?;
+        let config = Config::for_volume(assembly, Knobs::md());
+        let config = config.with_write_back(WriteBackConfig::of(cache));
+        Self::with(config, area.sectors_floor(), BLOCK, depth)
     }
 
     /// Gives the array a write-intent bitmap, whose bits are all set and stay so: the time until
@@ -279,6 +288,22 @@ mod tests {
         // And superblocks, which say that the array is dirty.
         let data = 50 * FULL_STRIPE / 512 * 4 / 3;
         assert!((data..data + 100).contains(&written), "{written} of {data}");
+    }
+
+    #[test]
+    fn what_is_in_the_cache_asks_nothing_of_members() {
+        let mut alone = Alone::cached(Bytes::mib(64), Bytes::mib(8), 64).unwrap();
+        alone.carry_out(Asked::SequentialWrite, 2048).unwrap();
+        alone.carry_out(Asked::RandomWrite, 500).unwrap();
+        alone.carry_out(Asked::RandomRead, 500).unwrap();
+        assert_eq!(counted(&alone), [0; 4]);
+        let cache = alone.engine.snapshot().write_back.unwrap();
+        assert_eq!((cache.dirty_pages, cache.writeback_pages), (2048, 0));
+        // The twin: what does not fit is written.
+        let mut alone = Alone::cached(Bytes::mib(1), Bytes::mib(8), 64).unwrap();
+        alone.carry_out(Asked::RandomWrite, 500).unwrap();
+        let [_, _, _, written] = counted(&alone);
+        assert!(written > 2 * 8 * 200, "{written} sectors");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use weft_ondisk::{Level as Raid, Super1};
 use weft_parity::{Level, Parity};
 use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
 use weft_units::rng::Rng;
-use weft_units::{ByteRange, ClientId};
+use weft_units::{ByteRange, Bytes, ClientId};
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
@@ -164,6 +164,26 @@ pub static REPETITIONS: &[Repetition] = &[
         about: "A 4 KiB write somewhere in a RAID 5 of the fault simulator, with tags for payload",
         run: sim_random_write,
     },
+    Repetition {
+        name: "write-back-write",
+        about: "A 4 KiB write that stays in a write-back cache",
+        run: |count| cached(Asked::RandomWrite, count),
+    },
+    Repetition {
+        name: "write-back-read",
+        about: "A 4 KiB read of what is in such a cache",
+        run: |count| cached(Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "write-back-read-miss",
+        about: "A 4 KiB read of a healthy RAID 5 behind such a cache, which has none of it",
+        run: |count| behind_cache(Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "write-back-write-out",
+        about: "A 4 KiB write somewhere in a RAID 5, through such a cache that is full",
+        run: |count| behind_cache(Asked::RandomWrite, count),
+    },
 ];
 
 /// The part that a profiler looks at.
@@ -217,6 +237,20 @@ fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(),
         loaded.run(count);
         Ok(())
     })
+}
+
+/// A request to 64 MiB that are all dirty, in a cache of four times as much.
+fn cached(asked: Asked, count: u64) -> Result<(), BenchError> {
+    let mut alone = Alone::cached(Bytes::mib(256), Bytes::mib(64), 64)?;
+    alone.carry_out(Asked::SequentialWrite, 16_384)?;
+    measured_part(&mut || alone.carry_out(asked, count))
+}
+
+/// A request to 8 GiB, behind a cache of 16 MiB that has been filled.
+fn behind_cache(asked: Asked, count: u64) -> Result<(), BenchError> {
+    let mut alone = Alone::cached(Bytes::mib(16), Bytes::mib(8192), 64)?;
+    alone.carry_out(asked, 5000)?;
+    measured_part(&mut || alone.carry_out(asked, count))
 }
 
 fn assemble(count: u64) -> Result<(), BenchError> {
