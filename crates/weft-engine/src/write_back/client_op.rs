@@ -147,8 +147,7 @@ impl WriteBack {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
         let cached = &mut self.volumes[index];
-        let here: Vec<u64> = cached.resident.within(&pages).map(|(page, _)| page).collect();
-        cached.resident.pin(&here);
+        let here = cached.resident.pin(&pages);
         let all = here.len() as u64 == pages.end - pages.start;
         let op = self.client_op(id);
         op.pinned = here;
@@ -163,16 +162,14 @@ impl WriteBack {
 
     /// Copies the pages that are here over what a read has of them.
     fn copy_over(&mut self, id: OpId, out: &mut Outbox) {
-        let index = self.op(id).volume.index();
         let op = self.client_op(id);
         let (range, frames) = (op.request.range, op.request.frames);
         let pinned = std::mem::take(&mut op.pinned);
         let mut ops = out.ops();
-        for page in &pinned {
-            let frame = self.volumes[index].resident.get(*page).expect("it is pinned").frame;
+        for (page, frame) in &pinned {
             let (here, there) = of_page(*page, range);
             let to = frames.part(there, here.len.0);
-            push_copy(&mut ops, Segment::at(frame, here.start.0, here.len.0), to);
+            push_copy(&mut ops, Segment::at(*frame, here.start.0, here.len.0), to);
         }
         self.client_op(id).pinned = pinned;
         Self::compute(id, ops, out);

@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, VolumeId};
 
 use crate::contract::error::ReplyError;
@@ -45,8 +46,8 @@ pub(super) struct ClientOp {
     pub(super) credit: u64,
     /// The volume has the frames.
     pub(super) lent: bool,
-    /// Pages that a read uses.
-    pub(super) pinned: Vec<u64>,
+    /// Pages that a read uses, with their frames.
+    pub(super) pinned: Pinned,
     /// Bytes that hold something else once the volume has carried it out.
     pub(super) changes: Option<ByteRange>,
 }
@@ -89,11 +90,14 @@ impl ClientOp {
             gone: false,
             credit: request.payload().0,
             lent: false,
-            pinned: Vec::new(),
+            pinned: Pinned::new(),
             changes: None,
         }
     }
 }
+
+/// Pages whose frames a read uses: one, for most.
+pub(super) type Pinned = SmallVec<[(u64, Frame); 1]>;
 
 /// Pages that a range touches.
 pub(super) fn pages_of(range: ByteRange) -> Range<u64> {

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use super::op::Pinned;
 use crate::contract::frame::Frame;
 
 /// A page that is newer here than on the members, or was so until just now.
@@ -25,6 +26,29 @@ pub(super) struct Page {
     pub(super) pins: u32,
     /// Replaced below while a write of it was waiting, which leaves it out.
     pub(super) gone: bool,
+}
+
+impl Page {
+    fn is_unused(&self) -> bool {
+        self.dirty.is_none() && self.written.is_none() && self.pins == 0
+    }
+}
+
+/// Goes over the pages of a range that are here. Most ranges are one page.
+fn each_mut(
+    here: &mut BTreeMap<u64, Page>,
+    pages: Range<u64>,
+    mut each: impl FnMut(u64, &mut Page),
+) {
+    if pages.end - pages.start == 1 {
+        if let Some(page) = here.get_mut(&pages.start) {
+            each(pages.start, page);
+        }
+        return;
+    }
+    for (number, page) in here.range_mut(pages) {
+        each(*number, page);
+    }
 }
 
 /// Pages of a volume, by their number.
@@ -96,12 +120,13 @@ impl Resident {
 
     /// Pages were written to.
     pub(super) fn filled(&mut self, pages: Range<u64>) {
-        for (_, page) in self.pages.range_mut(pages) {
+        let Self { pages: here, epochs } = self;
+        each_mut(here, pages, |_, page| {
             page.pins -= 1;
             if page.dirty.is_none() {
-                page.dirty = Some(self.epochs.add());
+                page.dirty = Some(epochs.add());
             }
-        }
+        });
     }
 
     /// Pages are taken to be written.
@@ -150,18 +175,27 @@ impl Resident {
         self.free(pages, freed);
     }
 
-    /// A read uses the frames of these pages, or does so no more.
-    pub(super) fn pin(&mut self, pages: &[u64]) {
-        for number in pages {
-            self.pages.get_mut(number).expect("it is here").pins += 1;
-        }
+    /// A read uses the frames of those pages of a range that are here.
+    pub(super) fn pin(&mut self, pages: &Range<u64>) -> Pinned {
+        let mut pinned = Pinned::new();
+        each_mut(&mut self.pages, pages.clone(), |number, page| {
+            if !page.gone {
+                page.pins += 1;
+                pinned.push((number, page.frame));
+            }
+        });
+        pinned
     }
 
-    /// See [`pin`](Self::pin).
-    pub(super) fn unpin(&mut self, pages: &[u64], freed: &mut Vec<Frame>) {
-        for number in pages {
-            self.pages.get_mut(number).expect("it was pinned").pins -= 1;
-            self.free(*number..number + 1, freed);
+    /// A read uses these frames no more.
+    pub(super) fn unpin(&mut self, pinned: &Pinned, freed: &mut Vec<Frame>) {
+        for (number, frame) in pinned {
+            let page = self.pages.get_mut(number).expect("it was pinned");
+            page.pins -= 1;
+            if page.is_unused() {
+                self.pages.remove(number);
+                freed.push(*frame);
+            }
         }
     }
 
@@ -204,9 +238,8 @@ impl Resident {
     }
 
     fn free(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
-        let unused = |page: &Page| page.dirty.is_none() && page.written.is_none() && page.pins == 0;
         let here = self.pages.range(pages);
-        let numbers: Vec<u64> = here.filter(|it| unused(it.1)).map(|it| *it.0).collect();
+        let numbers: Vec<u64> = here.filter(|it| it.1.is_unused()).map(|it| *it.0).collect();
         for number in numbers {
             let page = self.pages.remove(&number).expect("it was there a line above");
             freed.push(page.frame);
@@ -296,10 +329,11 @@ mod tests {
     fn a_frame_that_a_read_uses_is_not_freed() {
         let (mut resident, mut freed) = (with(3..4), Vec::new());
         resident.taken(3..4);
-        resident.pin(&[3]);
+        let pinned = resident.pin(&(2..5));
+        assert_eq!(pinned[..], [(3, Frame(103))]);
         resident.written(3..4, &mut freed);
         assert!(freed.is_empty() && resident.get(3).is_some());
-        resident.unpin(&[3], &mut freed);
+        resident.unpin(&pinned, &mut freed);
         assert_eq!(freed, [Frame(103)]);
     }
 }

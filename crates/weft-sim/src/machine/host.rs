@@ -213,7 +213,8 @@ impl Host {
             _ => Run::EMPTY,
         };
         let (Asked::Process { pid, .. } | Asked::Pages { pid, .. }) = &asked;
-        let attr = self.attr(*pid, op, flags);
+        let pid = *pid;
+        let attr = self.attr(pid, op, flags);
         if let Some((_, seen)) = &mut self.seen {
             seen.push(Seen { at: self.now, op, range, flags, attr, answered: None });
         }
@@ -224,7 +225,8 @@ impl Host {
             RequestOp::Write => self.asked_bytes.1 += range.len.0,
             RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {}
         }
-        let (client, volume) = (ClientId(1), VolumeId(0));
+        // Each process is a client: a write-back cache lets each pause for itself.
+        let (client, volume) = (ClientId(1 + pid.0), VolumeId(0));
         let request =
             ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
         self.requests.insert(tag, (asked, request));
