@@ -57,6 +57,8 @@ pub(crate) struct Alone {
     engine: Engine,
     /// Memory that no request uses.
     free: VecDeque<Run>,
+    /// Requests at one time. Memory of a write may be back before its answer.
+    depth: u64,
     /// Of a request.
     bytes: u64,
     /// Bytes of the volume.
@@ -140,7 +142,7 @@ impl Alone {
         let size = size.bytes().0;
         let (now, tag, rng, done) = (0, 0, Rng::new(1), Vec::new());
         let worked = Worked::default();
-        Ok(Self { engine, free, bytes, size, now, tag, rng, done, worked })
+        Ok(Self { engine, free, depth: depth.into(), bytes, size, now, tag, rng, done, worked })
     }
 
     /// An engine for a RAID 5 behind a write-back cache of so many bytes, for 4 KiB requests to the
@@ -182,7 +184,7 @@ impl Alone {
                 let input = Input::Done { token, result: Ok(Value::Nothing) };
                 self.engine.handle(Time(self.now), input);
             }
-            while sent < count {
+            while sent < count && sent - answered < self.depth {
                 let Some(frames) = self.free.pop_front() else { break };
                 let request = self.request(asked, frames);
                 self.engine.handle(Time(self.now), Input::Client(request));
