@@ -8,13 +8,16 @@ use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::{Amount, DirtyThrottle, InodeId, Kernel, PAGE_BYTES, PoolConfig};
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
 use weft_sim::workload::dd::Dd;
+use weft_sim::workload::dirty_limit::DirtyLimit;
 use weft_units::{Bytes, Span, Time};
 
-const IO_LESS: [DirtyThrottle; 4] = [
-    DirtyThrottle::V11,
-    DirtyThrottle::Patch001,
-    DirtyThrottle::Mainline3_2,
-    DirtyThrottle::Mainline6_12,
+/// Kernels whose writers only sleep.
+const IO_LESS: [Kernel; 5] = [
+    Kernel::IoLess(DirtyThrottle::V11),
+    Kernel::IoLess(DirtyThrottle::Patch001),
+    Kernel::IoLess(DirtyThrottle::Mainline3_2),
+    Kernel::IoLess(DirtyThrottle::Mainline6_12),
+    Kernel::Weft,
 ];
 
 /// Files in a row, 4 GiB apart.
@@ -69,42 +72,70 @@ impl Writers {
 #[test]
 fn writeback_statement_60_dirty_pages_stay_within_the_limit_and_what_is_dirtied_between_two_looks()
 {
-    for variant in IO_LESS {
+    for kernel in IO_LESS {
         for (limit, count) in [(1, 1), (1, 10), (8, 10), (100, 2)] {
-            let most = Writers::new(Kernel::IoLess(variant), limit, count).run(5);
+            let most = Writers::new(kernel, limit, count).run(5);
             let pages = limit * 256;
             // All run on one CPU.
             let bound = pages + (pages / 256).max(16) + 8 * count as u64;
-            assert!(most <= bound, "{variant:?} {limit} MiB, {count}: {most} pages");
-            assert!(most > pages * 3 / 4, "{variant:?}: beyond free run, {most} pages");
+            assert!(most <= bound, "{kernel:?} {limit} MiB, {count}: {most} pages");
+            assert!(most > pages * 3 / 4, "{kernel:?}: beyond free run, {most} pages");
         }
     }
 }
 
 #[test]
 fn writeback_statement_61_two_equal_writers_of_one_disk_get_equal_parts() {
-    for variant in IO_LESS {
-        let mut writers = Writers::new(Kernel::IoLess(variant), 100, 2);
+    for kernel in IO_LESS {
+        let mut writers = Writers::new(kernel, 100, 2);
         writers.run(30);
         let [one, other] = writers.done()[..] else { panic!("two writers") };
         let apart = one.0.abs_diff(other.0);
-        assert!(apart * 20 < one.0.max(other.0), "{variant:?}: {one:?} and {other:?}");
+        assert!(apart * 20 < one.0.max(other.0), "{kernel:?}: {one:?} and {other:?}");
     }
 }
 
 #[test]
 fn no_writer_sleeps_for_ever() {
-    for variant in IO_LESS {
+    for kernel in IO_LESS {
         for (limit, count) in [(1, 1), (1, 10), (100, 10)] {
-            let mut writers = Writers::new(Kernel::IoLess(variant), limit, count);
+            let mut writers = Writers::new(kernel, limit, count);
             let mut before = writers.done();
             for second in [5, 10, 15] {
                 writers.run(second);
                 let now = writers.done();
                 let moved = before.iter().zip(&now).all(|(before, now)| now > before);
-                assert!(moved, "{variant:?} {limit} MiB: {before:?} {now:?}");
+                assert!(moved, "{kernel:?} {limit} MiB: {before:?} {now:?}");
                 before = now;
             }
         }
     }
+}
+
+/// A cell of the tables: MiB/s under a kernel.
+fn cell(kernel: &str, disks: u16, limit_mib: u64, writers: u32) -> f64 {
+    let kernel = Kernel::named(kernel).expect("it is in the table");
+    let of_box = if disks == 1 { DirtyLimit::single(kernel) } else { DirtyLimit::jbod(kernel) };
+    let dirty = Amount::Bytes(limit_mib << 20);
+    DirtyLimit { disks, dirty, writers, ..of_box }.run().mib_per_second
+}
+
+/// Cells where one of the two is weak, or neither; the whole grid is an example, `throttles`.
+#[test]
+fn turns_are_as_fast_as_the_better_of_3_1_and_patch_001() {
+    for (disks, limit, writers) in [(1, 1, 1), (1, 8, 2), (1, 100, 1), (2, 10, 1), (2, 10, 10)] {
+        let of = |kernel| cell(kernel, disks, limit, writers);
+        let (before, patch, weft) = (of("3.1"), of("patch-001"), of("weft"));
+        assert!(
+            weft > before.max(patch) * 0.99,
+            "{disks} disks, {limit} MiB, {writers}: {before}, {patch} and {weft} MiB/s"
+        );
+    }
+}
+
+#[test]
+fn writeback_statement_62_turns_of_a_hundred_writers_on_each_of_two_disks() {
+    let [patch, weft] = ["patch-001", "weft"].map(|kernel| cell(kernel, 2, 10, 100));
+    assert!(weft >= 100.0, "{weft} MiB/s");
+    assert!(patch < 40.0, "{patch} MiB/s: the rig sees what trickles cost");
 }

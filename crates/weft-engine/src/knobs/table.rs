@@ -161,10 +161,11 @@ pub const TABLE: &[KnobRow] = &[
     KnobRow {
         name: "dirty_throttle",
         unit: "word",
-        range: "2.6.24 | 3.1 | v11 | patch-001 | mainline-3.2 | mainline-6.12 | none",
+        range: "2.6.24 | 3.1 | v11 | patch-001 | mainline-3.2 | mainline-6.12 | weft | none",
         origin: "weft",
         doc: "Rule by which clients that write faster than the members pause (patch 001), by the kernel that has it. \
-              With 2.6.24 and 3.1 they write back themselves. none: they go on until dirty_bytes is reached, and \
+              With 2.6.24 and 3.1 they write back themselves; with weft, its own, each goes on in its turn, as members' \
+              writes are done. none: they go on until dirty_bytes is reached, and \
               then wait for room. Of all volumes.",
         parse: |text, _| Some(Knob::DirtyThrottle(dirty_pool::throttle(text)?)),
         show: |knobs| dirty_pool::throttle_name(knobs.pool.throttle).into(),

@@ -53,7 +53,8 @@ pub enum Balance {
     Sleep {
         /// At the latest until then.
         until: Time,
-        /// Or until [`Wake::Writer`], which comes when any device's queue has room again.
+        /// Or until any device's queue has room again. [`Wake::Writer`] says so; where writers take
+        /// turns ([`Kernel::Weft`]) it ends the sleep of the one whose turn it is.
         or_uncongested: bool,
     },
     /// Submit these, then ask again. Submitting may take as long as the device's queue makes it.
@@ -87,6 +88,8 @@ struct Writer {
     pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
+    /// The device whose credit it has none left of.
+    needs_credit: Option<BdiId>,
 }
 
 /// A writer's visit to the policy.
@@ -135,13 +138,15 @@ impl PageCache {
         assert!(cpu < self.pool.config().cpus, "cpu {cpu} of {}", self.pool.config().cpus);
         let share = self.pool.writer_share();
         let pace = Pace::default();
-        let writer = Writer { cpu, share, pace, visit: None, waits_for_room: false };
+        let writer =
+            Writer { cpu, share, pace, visit: None, waits_for_room: false, needs_credit: None };
         if let Some(id) = self.free_writers.pop() {
             self.writers[id.index()] = writer;
             return id;
         }
         let id = WriterId(u32::try_from(self.writers.len()).expect("fewer writers than pages"));
         self.writers.push(writer);
+        self.pool.turns.add_writer();
         id
     }
 
@@ -165,6 +170,8 @@ impl PageCache {
                 self.wakes.push_back(Wake::Flusher(bdi));
             }
         }
+        self.pool.turns.remove_writer(now, writer);
+        self.after_turns(None);
         self.free_writers.push(writer);
     }
 
@@ -177,12 +184,20 @@ impl PageCache {
     /// New limits, as by `sysctl`: they hold at once.
     pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
         self.pool.set_limits(dirty, background);
+        self.after_turns(None);
     }
 
     /// Other rules for writers and flushers, and other ages of what they write. Whoever is before
     /// the old rules goes on by them.
     pub fn set_rules(&mut self, kernel: Kernel, expire_centisecs: u64, writeback_centisecs: u64) {
+        let before = self.pool.config().kernel;
         self.pool.set_rules(kernel, expire_centisecs, writeback_centisecs);
+        if before == Kernel::Weft && kernel != Kernel::Weft {
+            self.pool.turns.clear();
+            self.after_turns(None);
+            let all = (0..).map(BdiId).take(self.bdis.len());
+            self.wakes.extend(all.map(Wake::Flusher));
+        }
     }
 
     /// A device's part in the limits.
@@ -252,6 +267,9 @@ impl PageCache {
         pages: Range<u64>,
     ) -> Written {
         assert!(pages.start < pages.end, "a write of no page");
+        if self.pool.config().kernel == Kernel::Weft {
+            return self.write_by_turn(now, writer, inode, pages);
+        }
         let state = &mut self.writers[writer.index()];
         assert!(state.visit.is_none(), "{writer:?} has to balance first");
         let file = self.inodes.of_mut(inode);
@@ -276,6 +294,9 @@ impl PageCache {
     /// No page, or the writer has not been through [`balance`](Self::balance).
     pub fn charge(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: u64) -> Written {
         assert!(pages > 0, "a charge of no page");
+        if self.pool.config().kernel == Kernel::Weft {
+            return self.charge_by_turn(now, writer, inode, pages);
+        }
         let state = &self.writers[writer.index()];
         assert!(state.visit.is_none(), "{writer:?} has to balance first");
         let bdi = self.inodes.of(inode).bdi;
@@ -303,6 +324,90 @@ impl PageCache {
         state.visit.is_some()
     }
 
+    /// The same where writers take turns: as many pages as there is credit for, or one, which is
+    /// set against its next turn.
+    fn write_by_turn(
+        &mut self,
+        now: Time,
+        writer: WriterId,
+        inode: InodeId,
+        pages: Range<u64>,
+    ) -> Written {
+        let state = &mut self.writers[writer.index()];
+        assert!(state.needs_credit.is_none(), "{writer:?} has to balance first");
+        let file = self.inodes.of_mut(inode);
+        assert!(!file.removed, "{inode:?} is removed");
+        let bdi = file.bdi;
+        let credit = self.pool.turns.credit(now, writer, bdi);
+        let count = credit.max(1).min(pages.end - pages.start);
+        let new = file.pages.write(pages.start..pages.start + count);
+        self.pool.dirtied(bdi, &mut state.share, new);
+        let balance = self.spend(now, writer, bdi, new) || credit == 0;
+        self.writers[writer.index()].needs_credit = balance.then_some(bdi);
+        if new > 0 {
+            self.touch(now, inode);
+        }
+        self.after_turns(Some(bdi));
+        Written { pages: count, balance }
+    }
+
+    /// The same for pages that are dirty already.
+    fn charge_by_turn(
+        &mut self,
+        now: Time,
+        writer: WriterId,
+        inode: InodeId,
+        pages: u64,
+    ) -> Written {
+        let state = &self.writers[writer.index()];
+        assert!(state.needs_credit.is_none(), "{writer:?} has to balance first");
+        let bdi = self.inodes.of(inode).bdi;
+        let credit = self.pool.turns.credit(now, writer, bdi);
+        let count = credit.max(1).min(pages);
+        let balance = self.spend(now, writer, bdi, count) || credit == 0;
+        self.writers[writer.index()].needs_credit = balance.then_some(bdi);
+        self.after_turns(Some(bdi));
+        Written { pages: count, balance }
+    }
+
+    /// Takes pages off a writer's credit. Whether it has none left, and gets none.
+    fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) -> bool {
+        self.pool.turns.spend(now, writer, bdi, pages);
+        self.pool.turns.credit(now, writer, bdi) == 0
+    }
+
+    fn balance_by_turn(&mut self, now: Time, writer: WriterId) -> Balance {
+        let state = &mut self.writers[writer.index()];
+        let by_turn = self.pool.config().kernel == Kernel::Weft;
+        let Some(bdi) = state.needs_credit.take().filter(|_| by_turn) else {
+            return Balance::Continue;
+        };
+        let balance = if self.pool.turns.credit(now, writer, bdi) > 0 {
+            Balance::Continue
+        } else {
+            state.needs_credit = Some(bdi);
+            Balance::Sleep { until: self.pool.turns.sleep(now, writer), or_uncongested: false }
+        };
+        self.after_turns(Some(bdi));
+        balance
+    }
+
+    /// Wakes who got credit, and the flusher of a device if there is work for it now.
+    fn after_turns(&mut self, bdi: Option<BdiId>) {
+        while let Some(writer) = self.pool.turns.woken() {
+            self.wakes.push_back(Wake::Writer(writer));
+        }
+        let Some(bdi) = bdi else { return };
+        let flusher = &mut self.bdis[bdi.index()].flusher;
+        let turns = &mut self.pool.turns;
+        if turns.lets_flusher_go(bdi) {
+            self.wakes.push_back(Wake::Flusher(bdi));
+        } else if !flusher.is_busy() && !flusher.is_kicked() && turns.calls_flusher(bdi) {
+            flusher.kick();
+            self.wakes.push_back(Wake::Flusher(bdi));
+        }
+    }
+
     /// What a writer does that has to look at the limits; at most `pages_max` pages at a time.
     ///
     /// # Panics
@@ -310,6 +415,9 @@ impl PageCache {
     pub fn balance(&mut self, now: Time, writer: WriterId, pages_max: u64) -> Balance {
         assert!(pages_max > 0, "at least a page at a time");
         let state = &mut self.writers[writer.index()];
+        if state.visit.is_none() {
+            return self.balance_by_turn(now, writer);
+        }
         state.waits_for_room = false;
         let Some(visit) = &mut state.visit else { return Balance::Continue };
         let bdi = visit.bdi;
@@ -377,6 +485,10 @@ impl PageCache {
     pub fn flush(&mut self, now: Time, bdi: BdiId, pages_max: u64) -> Flush {
         assert!(pages_max > 0, "at least a page at a time");
         let device = &mut self.bdis[bdi.index()];
+        let takes_turns = self.pool.config().kernel == Kernel::Weft;
+        if takes_turns && device.flusher.may_wait() && self.pool.turns.holds_flusher(bdi) {
+            return Flush::Sleep { until: None, or_uncongested: false };
+        }
         let mut wbc = WritebackControl::new(
             bdi,
             now,
@@ -396,14 +508,21 @@ impl PageCache {
     ///
     /// # Panics
     /// One of the pages is not under writeback.
-    pub fn written(&mut self, inode: InodeId, pages: Range<u64>) {
+    pub fn written(&mut self, now: Time, inode: InodeId, pages: Range<u64>) {
         let file = self.inodes.of_mut(inode);
-        self.pool.written(file.bdi, pages.end - pages.start);
+        let bdi = file.bdi;
+        self.pool.written(bdi, pages.end - pages.start);
+        if self.pool.config().kernel == Kernel::Weft {
+            self.pool.turns.completed(now, bdi, inode, &pages);
+        }
         file.pages.written(pages);
         if std::mem::take(&mut file.watched) {
             self.wakes.push_back(Wake::Inode(inode));
         }
         self.inodes.free_if_over(inode);
+        if self.pool.config().kernel == Kernel::Weft {
+            self.after_turns(Some(bdi));
+        }
     }
 
     /// A file ends before page `first` now: dirty pages from there on are dropped without being
@@ -438,6 +557,9 @@ impl PageCache {
         if self.pool.counts().dirty > self.pool.thresholds().background && !flusher.is_busy() {
             flusher.kick();
             self.wakes.push_back(Wake::Flusher(bdi));
+        }
+        if self.pool.config().kernel == Kernel::Weft {
+            self.after_turns(Some(bdi));
         }
         if self.pool.config().kernel.writers_write_back() { all } else { new }
     }

@@ -101,6 +101,16 @@ impl Flusher {
         self.kicked = true;
     }
 
+    /// Whether it will look for background work when it is called next.
+    pub(crate) const fn is_kicked(&self) -> bool {
+        self.kicked
+    }
+
+    /// Whether its writes may wait: nobody waits for a sync.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.syncs.is_empty() && self.run.as_ref().is_some_and(|run| run.reason != Reason::Sync)
+    }
+
     /// All files that are dirty now are to be written.
     pub(crate) fn sync(&mut self, tick: u64) {
         self.syncs.push(tick);

@@ -4,8 +4,8 @@
 //! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
 //! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file,
 //! each of its clients a writer, and a pause is an answer that is delayed; the cache keeps the hard
-//! limit besides. It is the kernel's, in two versions of before patch 001 and four with it
-//! ([`Kernel`]).
+//! limit besides. It is the kernel's, in two versions of before patch 001 and four with it, and
+//! weft's own ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins what follows; the API
@@ -15,7 +15,7 @@
 //! flusher.rs     per device: background, periodic and sync work
 //! fsync.rs       per call: what was dirty, written and waited for
 //! pool.rs        limits and counts of all; proportion.rs and bandwidth.rs keep shares and speeds
-//! throttle/      what a policy is told and answers: the kernels before, and ◆ patch 001
+//! throttle/      what a policy is told and answers: the kernels before, ◆ patch 001, weft's own
 //! ```
 //!
 //! Not modelled: what is resident, so reads are taken to hit; the errors of the kernel's per-CPU
@@ -68,7 +68,7 @@
 //!         }
 //!         while in_flight.front().is_some_and(|(done, _)| *done <= now) {
 //!             let (_, out) = in_flight.pop_front().unwrap();
-//!             cache.written(out.inode, out.pages);
+//!             cache.written(now, out.inode, out.pages);
 //!         }
 //!         while let Some(wake) = cache.wake() {
 //!             assert_eq!(wake, Wake::Flusher(bdi));

@@ -12,7 +12,7 @@
 use super::bandwidth::{Bandwidth, interval};
 use super::id::BdiId;
 use super::proportion::{Fraction, Proportion, Share};
-use super::throttle::{DirtyThrottle, Facts, Pace, Position, Ratelimit, Rules, Window};
+use super::throttle::{DirtyThrottle, Facts, Pace, Position, Ratelimit, Rules, Turns, Window};
 use super::ticks::TickRate;
 use weft_units::Time;
 
@@ -30,6 +30,9 @@ pub enum Kernel {
     /// 3.1 whose writers sleep and never write back, by a variant of patch 001. Shares are still
     /// counted in completions, as 3.1 does; kernels from 3.7 on count seconds.
     IoLess(DirtyThrottle),
+    /// weft's own: the flushers of 3.1, and writers that sleep until it is their turn
+    /// (`throttle/turns.rs`).
+    Weft,
 }
 
 /// Rules of flushers and of limits, which patch 001 leaves as they are in 3.1.
@@ -41,13 +44,14 @@ pub(crate) enum Generation {
 
 impl Kernel {
     /// Every kernel, by the name that it has in files of experiments.
-    pub const NAMES: [(&'static str, Self); 6] = [
+    pub const NAMES: [(&'static str, Self); 7] = [
         ("2.6.24", Self::V2_6_24),
         ("3.1", Self::V3_1),
         ("v11", Self::IoLess(DirtyThrottle::V11)),
         ("patch-001", Self::IoLess(DirtyThrottle::Patch001)),
         ("mainline-3.2", Self::IoLess(DirtyThrottle::Mainline3_2)),
         ("mainline-6.12", Self::IoLess(DirtyThrottle::Mainline6_12)),
+        ("weft", Self::Weft),
     ];
 
     /// The kernel of a name, if there is one.
@@ -72,14 +76,14 @@ impl Kernel {
     pub(crate) const fn generation(self) -> Generation {
         match self {
             Self::V2_6_24 => Generation::V2_6_24,
-            Self::V3_1 | Self::IoLess(_) => Generation::V3_1,
+            Self::V3_1 | Self::IoLess(_) | Self::Weft => Generation::V3_1,
         }
     }
 
     /// The rules of a writer that only sleeps, if it is one.
     pub(crate) const fn io_less(self) -> Option<&'static Rules> {
         match self {
-            Self::V2_6_24 | Self::V3_1 => None,
+            Self::V2_6_24 | Self::V3_1 | Self::Weft => None,
             Self::IoLess(variant) => Some(variant.rules()),
         }
     }
@@ -238,6 +242,8 @@ pub struct Pool {
     limit_tick: u64,
     /// Pages dirtied since the last look at the limits, by CPU.
     unchecked: Vec<u64>,
+    /// Credit of writers, where they take turns.
+    pub(crate) turns: Turns,
 }
 
 #[derive(Clone, Debug)]
@@ -273,6 +279,7 @@ impl Pool {
             limit: thresholds.dirty,
             limit_tick: 0,
             unchecked: vec![0; config.cpus as usize],
+            turns: Turns::new(thresholds),
         }
     }
 
@@ -289,6 +296,7 @@ impl Pool {
             exceeded: false,
             ratios: BdiRatios::default(),
         });
+        self.turns.add_bdi();
         id
     }
 
@@ -344,12 +352,14 @@ impl Pool {
         self.limit = self.thresholds.dirty;
         self.completions.set_limit(self.thresholds.dirty);
         self.dirtied.set_limit(self.thresholds.dirty);
+        self.turns.set_limits(self.thresholds);
     }
 
     /// Programs took memory, or gave it back: ratios follow, the limit behind them slowly.
     pub(crate) fn set_dirtyable(&mut self, pages: u64) {
         self.config.dirtyable_pages = pages;
         self.thresholds = self.config.thresholds();
+        self.turns.set_limits(self.thresholds);
     }
 
     /// Pages in all.
@@ -393,7 +403,9 @@ impl Pool {
     pub fn ratelimit_pages(&self) -> u64 {
         let of_all = |pages: u64| pages / (32 * u64::from(self.config.cpus));
         match self.config.kernel {
-            Kernel::V2_6_24 | Kernel::V3_1 => of_all(self.config.memory_pages).clamp(16, 1024),
+            Kernel::V2_6_24 | Kernel::V3_1 | Kernel::Weft => {
+                of_all(self.config.memory_pages).clamp(16, 1024)
+            }
             Kernel::IoLess(_) => of_all(self.thresholds.dirty).max(16),
         }
     }
@@ -404,7 +416,7 @@ impl Pool {
     pub fn pages_until_check(&self, cpu: u32, bdi: BdiId, pace: &Pace) -> u64 {
         let by_cpu = self.check_after(bdi).saturating_sub(self.unchecked[cpu as usize]);
         let by_writer = match self.config.kernel {
-            Kernel::V2_6_24 | Kernel::V3_1 => u64::MAX,
+            Kernel::V2_6_24 | Kernel::V3_1 | Kernel::Weft => u64::MAX,
             Kernel::IoLess(_) => self.check_of(bdi, pace).saturating_sub(pace.nr_dirtied),
         };
         by_cpu.min(by_writer).max(1)
@@ -426,7 +438,7 @@ impl Pool {
         let check_after = self.check_after(bdi);
         let unchecked = &mut self.unchecked[cpu as usize];
         match self.config.kernel {
-            Kernel::V2_6_24 | Kernel::V3_1 => {
+            Kernel::V2_6_24 | Kernel::V3_1 | Kernel::Weft => {
                 *unchecked += pages;
                 if *unchecked < check_after {
                     return None;
@@ -464,11 +476,12 @@ impl Pool {
     }
 
     /// Clean pages became dirty.
-    pub(crate) fn dirtied(&mut self, bdi: BdiId, writer: &mut Share, pages: u64) {
+    pub(crate) fn dirtied(&mut self, id: BdiId, writer: &mut Share, pages: u64) {
         self.counts.dirty += pages;
-        let bdi = &mut self.bdis[bdi.index()];
+        let bdi = &mut self.bdis[id.index()];
         bdi.counts.dirty += pages;
         bdi.dirtied += pages;
+        self.turns.set_counts(id, bdi.counts);
         self.dirtied.count(writer, pages);
     }
 
@@ -478,14 +491,16 @@ impl Pool {
             counts.dirty -= pages;
             counts.writeback += pages;
         }
+        self.turns.set_counts(bdi, self.bdis[bdi.index()].counts);
     }
 
     /// Writes of pages are done.
-    pub(crate) fn written(&mut self, bdi: BdiId, pages: u64) {
-        let bdi = &mut self.bdis[bdi.index()];
+    pub(crate) fn written(&mut self, id: BdiId, pages: u64) {
+        let bdi = &mut self.bdis[id.index()];
         self.counts.writeback -= pages;
         bdi.counts.writeback -= pages;
         bdi.written += pages;
+        self.turns.set_counts(id, bdi.counts);
         // A device that has its largest part gets no more of it by writing more.
         let part = self.completions.fraction(&mut bdi.completions);
         let most = u64::from(bdi.ratios.max);
@@ -498,6 +513,7 @@ impl Pool {
     pub(crate) fn discarded(&mut self, bdi: BdiId, pages: u64) {
         self.counts.dirty -= pages;
         self.bdis[bdi.index()].counts.dirty -= pages;
+        self.turns.set_counts(bdi, self.bdis[bdi.index()].counts);
     }
 
     /// Facts by which a throttled writer is judged.
@@ -531,6 +547,9 @@ impl Pool {
     /// Source   writeback.md §2.5
     #[must_use]
     pub fn over_background(&self, bdi: BdiId) -> bool {
+        if self.config.kernel == Kernel::Weft {
+            return self.turns.wants_flush(bdi);
+        }
         let background = self.thresholds.background;
         let by_share = self.config.kernel.io_less().is_some_and(|rules| rules.bdi_background);
         self.counts.dirty > background
@@ -624,7 +643,9 @@ impl Pool {
         let by_speed = self.bdis[bdi.index()].bandwidth.average() / 2;
         let by_limit = self.limit.max(1) / 8;
         let pages = by_speed.min(by_limit).min(budget).saturating_add(CHUNK_PAGES_MIN);
-        pages / CHUNK_PAGES_MIN * CHUNK_PAGES_MIN
+        let pages = pages / CHUNK_PAGES_MIN * CHUNK_PAGES_MIN;
+        let takes_turns = self.config.kernel == Kernel::Weft;
+        if takes_turns { pages.max(self.turns.chunk(bdi)) } else { pages }
     }
 }
 

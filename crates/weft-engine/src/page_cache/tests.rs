@@ -4,3 +4,4 @@ mod files;
 mod model;
 mod rig;
 mod system;
+mod turns;

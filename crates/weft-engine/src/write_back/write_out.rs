@@ -175,7 +175,7 @@ impl WriteBack {
         let index = volume.index();
         let cached = &mut self.volumes[index];
         let (first, count) = (pages.start, pages.end - pages.start);
-        self.cache.written(cached.inode, pages.clone());
+        self.cache.written(out.now, cached.inode, pages.clone());
         let mut freed = Vec::new();
         match write.error {
             None => {

@@ -167,7 +167,8 @@ impl Host {
     }
 
     pub(super) fn pages_written(&mut self, inode: InodeId, pages: Range<u64>) {
-        self.files_mut().cache.written(inode, pages);
+        let now = self.now;
+        self.files_mut().cache.written(now, inode, pages);
         self.wake_for_files();
     }
 

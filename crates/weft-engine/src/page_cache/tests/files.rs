@@ -142,7 +142,7 @@ fn a_turn_goes_on_where_the_last_one_ended_and_around_the_end() {
         let old = |cache: &mut PageCache, second| {
             let now = Time(0) + Span::secs(second);
             let outs = flush_all(cache, now, bdi).0;
-            outs.iter().for_each(|out| cache.written(out.inode, out.pages.clone()));
+            outs.iter().for_each(|out| cache.written(Time(0), out.inode, out.pages.clone()));
             outs.into_iter().map(|out| out.pages).collect::<Vec<_>>()
         };
         write(&mut cache, Time(0), writer, files[0], 100..200);
@@ -167,7 +167,7 @@ fn a_turn_that_went_around_for_nothing_leaves_the_next_one_at_the_start() {
             write(&mut cache, Time(0) + Span::secs(second), writer, files[0], range.clone());
         }
         let outs = flush_all(&mut cache, Time(0) + Span::secs(second + 40), bdi).0;
-        outs.iter().for_each(|out| cache.written(out.inode, out.pages.clone()));
+        outs.iter().for_each(|out| cache.written(Time(0), out.inode, out.pages.clone()));
         outs.into_iter().map(|out| out.pages).collect::<Vec<_>>()
     };
     assert_eq!(round(0, &[100..200, 300..310]), [100..200, 300..310]);
@@ -210,7 +210,7 @@ fn a_file_keeps_its_age_while_it_is_its_turn() {
     write(&mut cache, Time(0), writer, files[0], 0..10);
     let old = Time(0) + Span::secs(31);
     let Flush::Write(out) = cache.flush(old, bdi, 4) else { panic!("it is old") };
-    cache.written(out.inode, out.pages);
+    cache.written(Time(0), out.inode, out.pages);
     write(&mut cache, old, writer, files[0], 2..3);
     assert_eq!(runs(&flush_all(&mut cache, old, bdi).0), [(files[0], 4..10), (files[0], 2..3)]);
 }
@@ -272,7 +272,7 @@ fn two_over_the_limit(kernel: Kernel) -> (PageCache, Vec<InodeId>, [WriterId; 2]
         }
         let mut fsync = cache.fsync(old, 0..u64::MAX);
         while let SyncStep::Write(out) = cache.fsync_step(&mut fsync, 1000) {
-            cache.written(out.inode, out.pages);
+            cache.written(Time(0), out.inode, out.pages);
         }
     }
     cache.remove(old);
@@ -339,8 +339,8 @@ fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     // Once it goes on, room in a queue is nothing to it any more.
     let later = Time(0) + Span::millis(100);
     assert!(matches!(cache.balance(later, writers[1], 1), Balance::Sleep { .. }));
-    cache.written(files[0], 0..600);
-    cache.written(files[1], 0..600);
+    cache.written(Time(0), files[0], 0..600);
+    cache.written(Time(0), files[1], 0..600);
     assert_eq!(cache.balance(later, writers[1], 1), Balance::Continue);
     cache.set_congested(bdi, true);
     cache.set_congested(bdi, false);
@@ -381,7 +381,7 @@ fn a_sync_leaves_alone_what_comes_after_it_and_writes_a_changed_page_again() {
     write(&mut cache, Time(0), writer, file, 50..60);
     // Page 2 is marked, and its earlier write still on its way.
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
-    cache.written(file, 0..4);
+    cache.written(Time(0), file, 0..4);
     while let Some(wake) = cache.wake() {
         assert!(matches!(wake, Wake::Inode(_) | Wake::Flusher(_)));
     }
@@ -391,10 +391,10 @@ fn a_sync_leaves_alone_what_comes_after_it_and_writes_a_changed_page_again() {
     }
     assert_eq!(written, [2..3, 4..10]);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
-    cache.written(file, 4..10);
+    cache.written(Time(0), file, 4..10);
     assert_eq!(cache.wake(), Some(Wake::Inode(file)));
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
-    cache.written(file, 2..3);
+    cache.written(Time(0), file, 2..3);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Done);
     assert_eq!(cache.inode_counts(file), Counts { dirty: 10, writeback: 0 });
 }
@@ -406,13 +406,13 @@ fn a_sync_waits_for_a_page_once() {
     write(&mut cache, Time(0), writer, file, 0..60);
     let mut fsync = cache.fsync(file, 0..u64::MAX);
     assert!(matches!(cache.fsync_step(&mut fsync, 100), SyncStep::Write(_)));
-    cache.written(file, 0..50);
+    cache.written(Time(0), file, 0..50);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
     // What is written behind the page that it waits for is no affair of it.
     write(&mut cache, Time(0), writer, file, 3..4);
     cache.sync(Time(0), bdi);
     assert_eq!(runs(&flush_all(&mut cache, Time(0), bdi).0), [(file, 3..4)]);
-    cache.written(file, 50..60);
+    cache.written(Time(0), file, 50..60);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Done);
 }
 
@@ -460,7 +460,7 @@ fn a_removed_file_is_not_written_and_one_that_is_cut_only_before_the_cut() {
     assert_eq!(runs(&rest), [(files[1], 0..30)]);
     assert_eq!(cache.under_writeback(files[1], 7..30), Some(7));
     assert_ne!(cache.add_inode(bdi), files[0], "a write of it is on its way");
-    cache.written(files[0], 0..10);
+    cache.written(Time(0), files[0], 0..10);
     assert_eq!(cache.add_inode(bdi), files[0]);
 }
 
@@ -482,14 +482,14 @@ fn two_gibibytes_page_by_page() {
                 Balance::Sleep { until, .. } => now = until,
                 Balance::Write(out) => {
                     done += 1;
-                    cache.written(out.inode, out.pages);
+                    cache.written(Time(0), out.inode, out.pages);
                 }
             }
         }
         if cache.wake().is_some() {
             while let Flush::Write(out) = cache.flush(now, bdi, 1) {
                 done += 1;
-                cache.written(out.inode, out.pages);
+                cache.written(Time(0), out.inode, out.pages);
             }
         }
     }

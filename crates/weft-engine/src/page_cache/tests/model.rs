@@ -161,7 +161,7 @@ impl World {
             let versions = self.versions.get_mut(&(inode, page)).unwrap();
             versions.device = versions.under_way.take().unwrap();
         }
-        self.cache.written(inode, pages.start..middle);
+        self.cache.written(self.now, inode, pages.start..middle);
     }
 
     fn cut(&mut self) {

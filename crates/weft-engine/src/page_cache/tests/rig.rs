@@ -38,6 +38,10 @@ struct Dd {
     page: u64,
     at: At,
     balances: bool,
+    /// It has to wait since then.
+    waits_since: Option<Time>,
+    wait_max: Span,
+    left: bool,
 }
 
 pub(super) struct World {
@@ -45,6 +49,8 @@ pub(super) struct World {
     pub now: Time,
     pub disks: Vec<Disk>,
     pub total_max: u64,
+    /// A planted fault: writers are not told that they may go on.
+    pub loses_wakes: bool,
     writers: Vec<Dd>,
     flushers: Vec<At>,
 }
@@ -68,7 +74,17 @@ impl World {
                 let inode = cache.add_inode(bdi);
                 let at = At::Time(Time(u64::from(cpu)));
                 let disk = usize::from(disk);
-                world_writers.push(Dd { writer, inode, disk, page: 0, at, balances: false });
+                world_writers.push(Dd {
+                    writer,
+                    inode,
+                    disk,
+                    page: 0,
+                    at,
+                    balances: false,
+                    waits_since: None,
+                    wait_max: Span(0),
+                    left: false,
+                });
             }
         }
         let disk = || Disk {
@@ -86,6 +102,7 @@ impl World {
             now: Time(0),
             disks: (0..disks).map(|_| disk()).collect(),
             total_max: 0,
+            loses_wakes: false,
             writers: world_writers,
             flushers: vec![At::Time(Time(0)); usize::from(disks)],
         }
@@ -94,6 +111,23 @@ impl World {
     /// Pages that each writer has got rid of.
     pub(super) fn progress(&self) -> Vec<u64> {
         self.writers.iter().map(|writer| writer.page).collect()
+    }
+
+    /// The longest wait of any writer, over or not.
+    pub(super) fn wait_max(&self) -> Span {
+        let of = |dd: &Dd| dd.wait_max.max(dd.waits_since.map_or(Span(0), |at| self.now - at));
+        self.writers.iter().filter(|dd| !dd.left).map(of).max().expect("there are writers")
+    }
+
+    /// Forgets waits that are over.
+    pub(super) fn forget_waits(&mut self) {
+        self.writers.iter_mut().for_each(|dd| dd.wait_max = Span(0));
+    }
+
+    /// A writer ends without a word.
+    pub(super) fn leave(&mut self, writer: usize) {
+        self.writers[writer].left = true;
+        self.writers[writer].at = At::Forever;
     }
 
     pub(super) fn run_until(&mut self, end: Time) {
@@ -141,7 +175,7 @@ impl World {
             let out = disk.queue.pop_front().expect("it was being written");
             disk.written += out.pages.end - out.pages.start;
             disk.done_at = None;
-            self.cache.written(out.inode, out.pages);
+            self.cache.written(self.now, out.inode, out.pages);
             let room = |who: &mut At| {
                 if *who == At::Room {
                     *who = At::Time(self.now);
@@ -152,6 +186,7 @@ impl World {
                 .filter(|writer| writer.disk == at)
                 .for_each(|w| room(&mut w.at));
             room(&mut self.flushers[at]);
+            self.wake();
         }
         self.start(at);
     }
@@ -200,10 +235,15 @@ impl World {
         if dd.balances {
             let at_next = match self.cache.balance(now, dd.writer, REQUEST_PAGES) {
                 Balance::Continue => {
+                    let waited = dd.waits_since.take().map_or(Span(0), |since| now - since);
+                    dd.wait_max = dd.wait_max.max(waited);
                     dd.balances = false;
                     At::Time(now + PAGE_COST)
                 }
-                Balance::Sleep { until, .. } => At::Time(until),
+                Balance::Sleep { until, .. } => {
+                    dd.waits_since = dd.waits_since.or(Some(now));
+                    At::Time(until)
+                }
                 Balance::Write(out) => self.submit(disk, out),
             };
             self.writers[at].at = at_next;
@@ -225,9 +265,10 @@ impl World {
                         *flusher = At::Time(self.now + Span(10_000));
                     }
                 }
+                Wake::Writer(_) if self.loses_wakes => {}
                 Wake::Writer(id) => {
                     let dd = self.writers.iter_mut().find(|dd| dd.writer == id).unwrap();
-                    dd.at = At::Time(self.now);
+                    dd.at = if dd.left { At::Forever } else { At::Time(self.now) };
                 }
                 Wake::Inode(_) | Wake::Synced(_) => unreachable!("nobody syncs"),
             }

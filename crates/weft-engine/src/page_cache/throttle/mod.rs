@@ -9,12 +9,14 @@
 mod baseline_2_6_24;
 mod baseline_3_1;
 mod dirty_throttle;
+mod turns;
 
 use super::pool::{Counts, Kernel, Thresholds};
 use super::proportion::Fraction;
 use super::ticks::TickRate;
 pub use dirty_throttle::DirtyThrottle;
 pub(crate) use dirty_throttle::{Position, Ratelimit, Rules, Window};
+pub(crate) use turns::Turns;
 use weft_units::Time;
 
 /// What a policy is told, read at one moment.
@@ -169,7 +171,7 @@ impl ThrottleEpisode {
     /// which is nothing unless that was [`ThrottleStep::WriteBack`].
     ///
     /// # Panics
-    /// After [`ThrottleStep::Continue`].
+    /// After [`ThrottleStep::Continue`]; for [`Kernel::Weft`], which goes by credit.
     pub fn step(&mut self, now: Time, facts: &Facts, written: u64) -> Answer {
         assert!(self.state != State::Over, "the episode is over");
         self.written += written;
@@ -177,6 +179,7 @@ impl ThrottleEpisode {
             Kernel::V2_6_24 => self.step_2_6_24(now, facts),
             Kernel::V3_1 => self.step_3_1(now, facts),
             Kernel::IoLess(variant) => self.step_io_less(variant.rules(), now, facts),
+            Kernel::Weft => unreachable!("writers that take turns have no episodes"),
         }
     }
 

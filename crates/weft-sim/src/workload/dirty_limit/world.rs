@@ -349,7 +349,7 @@ impl<'a> World<'a> {
             What::Log => self.log_goes_on(disk),
             What::Pages(of) => {
                 for (inode, pages) in of {
-                    self.cache.written(inode, pages);
+                    self.cache.written(self.now, inode, pages);
                 }
                 self.wakes();
             }

@@ -1,0 +1,188 @@
+//! Speed of a device and the cost of a switch, from completions alone.
+//!
+//! Completions come in two groups: those that follow the one before in the same file, and those
+//! that begin a run. The first group's pages by its time is the rate; what the second group took
+//! longer than its pages would at that rate is the cost of switches. A regression of time over
+//! length of runs would say the same, but nothing while all runs are of one length. Only busy time
+//! counts: the time since the completion before, if the device had more to do after that.
+//!
+//! A device of flash has a cost near 0 here, and so has a disk that hides its seeks.
+
+use super::super::super::id::InodeId;
+use std::ops::Range;
+use weft_units::{Span, Time};
+
+/// What is known of a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Speed {
+    /// The last completion, if the device was busy after it.
+    last: Option<Time>,
+    /// Where the next page of the run would be.
+    next: Option<(InodeId, u64)>,
+    in_row: Group,
+    first: Group,
+}
+
+/// Completions of one group, the last seconds of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    count: u64,
+    pages: u64,
+    nanos: u64,
+}
+
+impl Group {
+    fn add(&mut self, pages: u64, span: Span) {
+        *self = Self {
+            count: self.count + 1,
+            pages: self.pages + pages,
+            nanos: self.nanos.saturating_add(span.0),
+        };
+        if self.nanos > MEMORY.0 {
+            *self = Self { count: self.count / 2, pages: self.pages / 2, nanos: self.nanos / 2 };
+        }
+    }
+}
+
+impl Speed {
+    /// A write is done. `goes_on`: the device has more to do.
+    pub(super) fn completed(
+        &mut self,
+        now: Time,
+        inode: InodeId,
+        pages: &Range<u64>,
+        goes_on: bool,
+    ) {
+        let follows = self
+            .next
+            .is_some_and(|(run, page)| run == inode && page.abs_diff(pages.start) <= NEAR_PAGES);
+        if let Some(last) = self.last {
+            let group = if follows { &mut self.in_row } else { &mut self.first };
+            group.add(pages.end - pages.start, now.since(last));
+        }
+        self.next = Some((inode, pages.end));
+        self.last = goes_on.then_some(now);
+    }
+
+    /// Pages per second of busy time without switches.
+    const fn rate(&self) -> u64 {
+        if self.knows_rate() { rate(self.in_row.pages, self.in_row.nanos) } else { INITIAL }
+    }
+
+    /// Pages per second of busy time, switches and all.
+    pub(super) const fn bandwidth(&self) -> u64 {
+        let nanos = self.in_row.nanos + self.first.nanos;
+        if nanos < ENOUGH.0 { INITIAL } else { rate(self.in_row.pages + self.first.pages, nanos) }
+    }
+
+    /// Pages that could be written in the time of a switch.
+    pub(super) const fn switch_pages(&self) -> u64 {
+        let Group { count, pages, nanos } = self.first;
+        if count < SWITCHES_MIN {
+            return 0;
+        }
+        if !self.knows_rate() {
+            // All of a run's time may be the switch.
+            return pages / count;
+        }
+        let could = pages_in(self.rate(), Span(nanos));
+        let lost = could.saturating_sub(pages) / count;
+        let most = self.run_in(SWITCH_MAX);
+        if lost < most { lost } else { most }
+    }
+
+    /// Time of a switch.
+    pub(super) const fn switch(&self) -> Span {
+        Span(self.switch_pages() * SECOND / self.rate())
+    }
+
+    /// Pages that are written in that time without a switch, one at least.
+    pub(super) const fn run_in(&self, span: Span) -> u64 {
+        pages_in(self.rate(), span) + 1
+    }
+
+    /// Pages that are written in that time, one at least.
+    pub(super) const fn pages_in(&self, span: Span) -> u64 {
+        pages_in(self.bandwidth(), span) + 1
+    }
+
+    const fn knows_rate(&self) -> bool {
+        self.in_row.nanos >= ENOUGH.0
+    }
+}
+
+/// Pages per second, one at least.
+const fn rate(pages: u64, nanos: u64) -> u64 {
+    let rate = pages as u128 * SECOND as u128 / nanos as u128;
+    if rate == 0 { 1 } else { rate as u64 }
+}
+
+const fn pages_in(rate: u64, span: Span) -> u64 {
+    (rate as u128 * span.0 as u128 / SECOND as u128) as u64
+}
+
+/// Completions are forgotten by halves when they are of more busy time than this.
+const MEMORY: Span = Span::secs(2);
+
+/// A group of less says nothing.
+const ENOUGH: Span = Span::millis(5);
+
+/// Fewer switches say nothing.
+const SWITCHES_MIN: u64 = 4;
+
+/// A switch that takes longer is something else: a cache that is emptied, a disk that spins up.
+const SWITCH_MAX: Span = Span::millis(50);
+
+/// 4 MiB: completions may be out of order by that and are still one run.
+const NEAR_PAGES: u64 = 1024;
+
+/// 100 MiB/s in pages, as the kernel begins with.
+const INITIAL: u64 = 25_600;
+
+const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of `requests` requests of 64 pages, at 100 µs a page and `switch` for each run.
+    fn device(requests: u64, switch: Span) -> Speed {
+        let (mut speed, mut now) = (Speed::default(), Time(0));
+        for run in 0..100 {
+            now = now + switch;
+            for request in 0..requests {
+                now = now + Span(64 * 100_000);
+                let start = run * 100_000 + request * 64;
+                speed.completed(now, InodeId(0), &(start..start + 64), true);
+            }
+        }
+        speed
+    }
+
+    #[test]
+    fn rate_and_switch_are_told_apart_though_all_runs_are_of_one_length() {
+        for requests in [2, 16] {
+            let speed = device(requests, Span::millis(8));
+            assert!((9_990..=10_000).contains(&speed.rate()), "{}", speed.rate());
+            assert!((78..=81).contains(&speed.switch_pages()), "{}", speed.switch_pages());
+        }
+        assert_eq!(device(16, Span::ZERO).switch_pages(), 0);
+    }
+
+    #[test]
+    fn where_every_request_is_a_run_all_of_its_time_may_be_the_switch() {
+        let speed = device(1, Span::millis(8));
+        assert_eq!(speed.switch_pages(), 64);
+    }
+
+    #[test]
+    fn time_without_work_does_not_count() {
+        let mut speed = Speed::default();
+        for second in 0..100 {
+            let now = Time(second * SECOND);
+            speed.completed(now, InodeId(0), &(0..10), true);
+            speed.completed(now + Span::millis(1), InodeId(0), &(10..20), false);
+        }
+        assert_eq!(speed.rate(), 10_000);
+    }
+}
