@@ -102,7 +102,7 @@ fn what_is_not_known_is_a_usage_error() {
     for (words, told) in [
         (
             &["reproduce", "005"][..],
-            "expected one of 000 (priority), 002 (flush-batch), 003 (queue-merge), 004 (stripe-size)",
+            "expected one of 000 (priority), 001 (io-less), 002 (flush-batch), 003 (queue-merge), 004 (stripe-size)",
         ),
         (&["reproduce", "000", "--runs", "1"], "--runs"),
         (&["reproduce", "000", "--report", "."], "it is a folder"),
@@ -234,7 +234,7 @@ fn a_file_that_is_no_experiment_is_a_usage_error_that_says_where() {
         (&["reproduce", "none.toml"], "weft: none.toml: No such file"),
         (
             &["reproduce", "--print-experiment"],
-            "found 4 experiments, expected one; name one of 000",
+            "found 5 experiments, expected one; name one of 000",
         ),
         (&["reproduce", "000", "--print-experiment", "--fit"], "--fit"),
     ] {

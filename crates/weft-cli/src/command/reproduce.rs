@@ -20,7 +20,8 @@ use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, ste
 
 /// Measures a published patch's effect again, on simulated disks
 ///
-/// Of patches 000 (priority), 002 (flush-batch), 003 (queue-merge) and 004 (stripe-size) so far.
+/// Of patches 000 (priority), 001 (io-less), 002 (flush-batch), 003 (queue-merge) and 004
+/// (stripe-size).
 /// Each row is run before the patch and with it; the gain is the mean of paired runs, with its 95 %
 /// interval. A row agrees when the whole interval lies in the band that was written down
 /// beforehand; agrees-otherwise when it does so by another mechanism than the published one; has

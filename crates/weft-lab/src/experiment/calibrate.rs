@@ -37,6 +37,9 @@ pub struct Fit {
     /// What the parameter is of.
     #[serde(default)]
     of: FitOf,
+    /// Beginning of the names of the cases whose drive it is of; empty for all.
+    #[serde(default)]
+    cases: String,
     /// Meaning of the parameter.
     pub about: String,
     /// The row, as it is printed, whose baseline is known.
@@ -101,6 +104,11 @@ impl Fit {
     /// Sets the parameter of the machine's hardware.
     fn set(&self, hardware: &mut Hardware, patch: &str, value: f64) -> Result<(), ExperimentError> {
         match self.of {
+            FitOf::Drive if !self.cases.is_empty() => {
+                let line = self.line(value);
+                hardware.lines.retain(|(of, _)| *of != self.cases);
+                hardware.lines.push((self.cases.clone(), line));
+            }
             FitOf::Drive => {
                 let patch = || patch.to_owned();
                 let model = hardware.model.with(&self.line(value));
@@ -256,7 +264,7 @@ impl Experiment {
     /// The hardware without what is fitted.
     pub(super) fn plain_hardware(&self) -> Result<Hardware, ExperimentError> {
         let (model, costs) = (testbed::plain_model(&self.text)?, self.costs.costs);
-        Ok(Hardware { model, costs, flush_hop: Span::ZERO })
+        Ok(Hardware { model, costs, flush_hop: Span::ZERO, lines: Vec::new() })
     }
 
     /// The hardware with everything that was fitted.

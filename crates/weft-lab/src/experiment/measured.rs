@@ -5,7 +5,7 @@
 
 use super::error::ExperimentError;
 use super::metric::Metric;
-use super::text::{Assumed, ClaimKind, PublishedRow};
+use super::text::{Assumed, ClaimKind, Joined, PublishedRow};
 use super::{CaseRuns, Sample};
 use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 
@@ -58,6 +58,7 @@ impl Measured {
     pub(super) fn of(row: &PublishedRow, cases: &[CaseRuns]) -> Result<Self, ExperimentError> {
         let case = of_name(cases, &row.of);
         let sides = match &row.against {
+            None if !row.and.is_empty() => joined(row, cases, &row.patched)?,
             None => (side(case, &row.baseline, row.metric)?, side(case, &row.patched, row.metric)?),
             Some(other) => {
                 let ratios = |case: &CaseRuns| -> Result<Side, ExperimentError> {
@@ -75,7 +76,7 @@ impl Measured {
         let ratio = ratio(&baseline.runs, &patched.runs)?;
         let unsettled = case.unsettled()
             + row.against.as_ref().map_or(0, |other| of_name(cases, other).unsettled());
-        let beyond = row.beyond.as_ref().map(|name| beyond(row, case, name, &baseline, &patched));
+        let beyond = row.beyond.as_ref().map(|name| beyond(row, cases, name, &baseline, &patched));
         Ok(Self {
             verdict: row_verdict(row, unsettled, &ratio, &baseline, &patched),
             beyond: beyond.transpose()?,
@@ -197,17 +198,56 @@ fn direction_only(ratio: &Estimate, band: Band) -> Verdict {
 
 fn beyond(
     row: &PublishedRow,
-    case: &CaseRuns,
+    cases: &[CaseRuns],
     name: &str,
     baseline: &Side,
     patched: &Side,
 ) -> Result<Beyond, ExperimentError> {
-    let side = side(case, name, row.metric)?;
+    let side = if row.and.is_empty() {
+        side(of_name(cases, &row.of), name, row.metric)?
+    } else {
+        joined(row, cases, name)?.1
+    };
     let patched_is_better =
         (patched.mean.value > baseline.mean.value) == row.metric.higher_is_better();
     let better = if patched_is_better { patched } else { baseline };
     let to_better = (better.name.clone(), ratio(&better.runs, &side.runs)?);
     Ok(Beyond { ratio: ratio(&baseline.runs, &side.runs)?, to_better, side })
+}
+
+/// Both sides of a row of several cases, of its baseline and another column.
+fn joined(
+    row: &PublishedRow,
+    cases: &[CaseRuns],
+    patched: &str,
+) -> Result<(Side, Side), ExperimentError> {
+    let mut pairs = Vec::new();
+    for name in row.cases() {
+        let case = of_name(cases, name);
+        let of = |column: &str| side(case, column, row.metric);
+        pairs.push((of(&row.baseline)?.runs, of(patched)?.runs));
+    }
+    let runs = pairs.first().map_or(0, |(runs, _)| runs.len());
+    let count = pairs.len() as f64;
+    let figure = |run: usize| -> (f64, f64) {
+        match row.joined {
+            Joined::Mean => {
+                let sums = pairs.iter().fold((0.0, 0.0), |(one, other), (before, after)| {
+                    (one + before[run].ln(), other + after[run].ln())
+                });
+                ((sums.0 / count).exp(), (sums.1 / count).exp())
+            }
+            Joined::Rises => {
+                let rises = pairs.iter().filter(|(before, after)| after[run] > before[run]);
+                (count, rises.count() as f64)
+            }
+        }
+    };
+    let (before, after): (Vec<f64>, Vec<f64>) = (0..runs).map(figure).unzip();
+    let side = |name: &str, runs: Vec<f64>| -> Result<Side, ExperimentError> {
+        Ok(Side { name: name.to_owned(), mean: mean(&runs)?, runs })
+    };
+    Ok((side(&row.baseline, before)?, side(patched, after)?))
 }
 
 pub(super) fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side, ExperimentError> {

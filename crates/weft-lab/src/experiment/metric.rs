@@ -65,13 +65,27 @@ pub enum Metric {
     Injected,
     /// Queues of `bfq` that were merged, a second.
     QueueMerges,
+    /// Pages written since the start, which is `nr_written` of `/proc/vmstat`.
+    PagesWritten,
+    /// Share of the time in which a disk has no request, in the mean of the disks.
+    DiskIdle,
+    /// Mean size of what disks are sent in a row.
+    RunLength,
+    /// Jain's index of what writers dirtied: 1 if all the same.
+    Fairness,
+    /// Wait for the page cache that 99 % of a writer's waits do not exceed.
+    PauseP99,
+    /// Longest wait of a writer for the page cache.
+    PauseMax,
+    /// Most pages dirty and under writeback, of the limit.
+    DirtyMost,
     /// How far the client that is worst off is from the share that its weight gives it.
     ShareError,
 }
 
 /// Every metric in the order of the enum: its name in texts and in JSON, its unit, and whether more
 /// of it is better.
-const TABLE: [(Metric, &str, &str, bool); 28] = [
+const TABLE: [(Metric, &str, &str, bool); 35] = [
     (Metric::Throughput, "throughput", "MB/s", true),
     (Metric::WithoutClose, "without_close", "MB/s", true),
     (Metric::RandomWrite, "random_write", "MB/s", true),
@@ -99,6 +113,13 @@ const TABLE: [(Metric, &str, &str, bool); 28] = [
     (Metric::KeptAlone, "kept_alone", "%", false),
     (Metric::Injected, "injected", "1/s", true),
     (Metric::QueueMerges, "queue_merges", "1/s", false),
+    (Metric::PagesWritten, "pages_written", "pages", true),
+    (Metric::DiskIdle, "disk_idle", "%", false),
+    (Metric::RunLength, "run_length", "KiB", true),
+    (Metric::Fairness, "fairness", "1", true),
+    (Metric::PauseP99, "pause_p99", "ms", false),
+    (Metric::PauseMax, "pause_max", "ms", false),
+    (Metric::DirtyMost, "dirty_most", "%", false),
     (Metric::ShareError, "share_error", "%", false),
 ];
 
@@ -148,6 +169,9 @@ impl Metric {
                 | Self::KeptAlone
                 | Self::Injected
                 | Self::QueueMerges
+                | Self::DiskIdle
+                | Self::PauseP99
+                | Self::PauseMax
                 | Self::ShareError
         )
     }

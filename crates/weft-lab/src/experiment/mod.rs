@@ -50,7 +50,8 @@ pub use control::{Control, MustBe};
 pub use error::ExperimentError;
 pub use estimate::estimate;
 pub use load::{
-    Amount, Dbench, Dd, Fio, Isolated, Load, Mixed, Part, Pattern, Readers, Size, Tiobench, Where,
+    Amount, Dbench, Dd, Dirty, Fio, Isolated, Load, Mixed, Part, Pattern, Readers, Size, Tiobench,
+    Where,
 };
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
@@ -67,6 +68,7 @@ use text::Text;
 /// The experiments that weft has, by patch.
 const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/000.toml"),
+    include_str!("../../../../experiments/001.toml"),
     include_str!("../../../../experiments/002.toml"),
     include_str!("../../../../experiments/003.toml"),
     include_str!("../../../../experiments/004.toml"),

@@ -26,6 +26,8 @@ pub(super) struct Hardware {
     pub(super) costs: Costs,
     /// A hop between threads.
     pub(super) flush_hop: Span,
+    /// Lines of the drive's model for cases whose names begin so, one for each beginning.
+    pub(super) lines: Vec<(String, String)>,
 }
 
 /// What a run needs apart from its load: machine and page cache.
@@ -33,6 +35,52 @@ pub(super) struct Hardware {
 pub(super) struct Testbed {
     pub(super) parts: MachineParts,
     pub(super) pool: PoolConfig,
+    pub(super) host: HostSettings,
+}
+
+/// Settings of a text that are of the host and not of its volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostSettings {
+    /// `kernel=NAME`, where it is not the machine's.
+    kernel: Option<Kernel>,
+    /// `hz=N`.
+    pub(super) hz: u32,
+    /// `link_mib_s=N`: what disks behind one adapter share; 0 if they do not.
+    link_mib_s: u64,
+    /// `link_percent=N`: of that.
+    link_percent: u64,
+}
+
+impl HostSettings {
+    const NONE: Self = Self { kernel: None, hz: 250, link_mib_s: 0, link_percent: 100 };
+
+    /// Takes a setting, if it is one of the host's; says what was expected if it is a wrong one.
+    fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let number = |least: u64, most: u64| {
+            let found = value.parse::<u64>().ok().filter(|of| (least..=most).contains(of));
+            found.ok_or_else(|| format!("a number, {least}..={most}"))
+        };
+        match name {
+            "kernel" => {
+                let names = || Kernel::NAMES.map(|(name, _)| name).join(", ");
+                self.kernel = Some(Kernel::named(value).ok_or_else(names)?);
+            }
+            "hz" => {
+                let hz = [100_u32, 250, 1000].into_iter().find(|hz| hz.to_string() == value);
+                self.hz = hz.ok_or("100, 250, 1000")?;
+            }
+            "link_mib_s" => self.link_mib_s = number(0, 100_000)?,
+            "link_percent" => self.link_percent = number(1, 10_000)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Bytes per second of the link that disks share.
+    pub(super) fn link(&self) -> Option<Bytes> {
+        let link = Bytes(Bytes::mib(self.link_mib_s).0 / 100 * self.link_percent);
+        (link.0 > 0).then_some(link)
+    }
 }
 
 impl Testbed {
@@ -49,11 +97,16 @@ impl Testbed {
             Base::Md => Knobs::md(),
             Base::Weft => Knobs::default(),
         };
+        let mut host = HostSettings::NONE;
         // What the text assumes of the disks' queues, unless it says otherwise.
         knobs.scheduler = SchedulerKind::MqDeadline;
         let settings = case.knobs.iter().chain(&text.machine.knobs);
         for setting in settings.chain(&column.knobs).chain(on_top) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            let of_host = host.take(name, value);
+            if of_host.map_err(|expected| unknown(text, "knobs", setting, &expected))? {
+                continue;
+            }
             let knob = knobs
                 .parse(name, value)
                 .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
@@ -67,7 +120,10 @@ impl Testbed {
             return Err(unknown(text, "machine.level", level, &expected));
         }
         let own = if case.model.is_empty() { None } else { Some(model_of(text, &case.model)?) };
-        let model = own.as_ref().unwrap_or(&hardware.model).with(&case.drive);
+        let lines = hardware.lines.iter().filter(|(of, _)| case.name.starts_with(of.as_str()));
+        let mut lines = lines.map(|(_, line)| line.as_str()).chain([case.drive.as_str()]);
+        let model = own.as_ref().unwrap_or(&hardware.model);
+        let model = lines.try_fold(model.clone(), |model, line| model.with(line));
         let parts = MachineParts {
             level: known,
             model: model
@@ -81,7 +137,9 @@ impl Testbed {
             flush_hop: Span(hardware.flush_hop.0 * case.hops_times),
             seed: 0,
         };
-        Ok(Self { parts, pool: pool(text)? })
+        let mut pool = pool(text)?;
+        pool.kernel = host.kernel.unwrap_or(pool.kernel);
+        Ok(Self { parts, pool, host })
     }
 
     /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as
@@ -102,6 +160,7 @@ impl Testbed {
             "costs": costs,
             "flush_hop_ns": flush_hop.0,
             "page_cache": format!("{:?}", self.pool),
+            "host": format!("{:?}", self.host),
             "load": format!("{:?}", case.load),
         })
     }
@@ -115,7 +174,8 @@ impl Testbed {
 
     /// The same for a run that has this seed.
     pub(super) fn with_seed(&self, seed: u64) -> Self {
-        Self { parts: MachineParts { seed, ..self.parts.clone() }, pool: self.pool }
+        let parts = MachineParts { seed, ..self.parts.clone() };
+        Self { parts, pool: self.pool, host: self.host }
     }
 }
 

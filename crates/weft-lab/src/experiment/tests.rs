@@ -25,7 +25,7 @@ fn all_texts_are_understood_and_name_each_other_apart() {
     let error = Experiment::named("oo1").unwrap_err().to_string();
     assert_eq!(
         error,
-        "oo1: no such experiment; expected one of 000 (priority), 002 (flush-batch), 003 (queue-merge), 004 (stripe-size)"
+        "oo1: no such experiment; expected one of 000 (priority), 001 (io-less), 002 (flush-batch), 003 (queue-merge), 004 (stripe-size)"
     );
 }
 
@@ -208,7 +208,7 @@ fn patch_000_saves_prereads_and_two_runs_are_the_same() {
 
 #[test]
 fn experiments_31_controls_hold_and_the_same_judgement_tells_the_patch() {
-    for (patch, runs) in [("000", 4), ("004", 2)] {
+    for (patch, runs) in [("000", 4), ("001", 2), ("004", 2)] {
         let mut known = Experiment::named(patch).unwrap();
         shorten(&mut known);
         let controls = known.controls(quick(runs, 1), &|_, _| ()).unwrap();
@@ -413,6 +413,57 @@ fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
 }
 
 #[test]
+fn a_row_of_several_cases_is_their_geometric_mean_or_counts_those_that_rise() {
+    let text = Experiment::named("001").unwrap().text;
+    let of = |words: &str| text.row.iter().find(|row| row.case.contains(words)).unwrap().clone();
+    let cases: Vec<CaseRuns> = (0..16_u8)
+        .map(|nth| {
+            // The first of them doubles, the others lose a tenth.
+            let ratio = if nth == 0 { 2.0 } else { 0.9 };
+            let columns: [(&str, &[f64]); 2] =
+                [("baseline", &[50.0, 100.0]), ("patched", &[50.0 * ratio, 100.0 * ratio])];
+            made_up(&format!("case-{nth}"), &columns)
+        })
+        .collect();
+    let row = |words: &str, count: usize| {
+        let names = (0..count).map(|nth| format!("case-{nth}"));
+        let mut row = of(words);
+        (row.of, row.and) = ("case-0".into(), names.skip(1).collect());
+        row
+    };
+    let mean = Measured::of(&row("geometric mean, 8M", 2), &cases).unwrap();
+    assert!((mean.ratio.value - 1.8_f64.sqrt()).abs() < 1e-12, "{:?}", mean.ratio);
+    assert!((mean.baseline.mean.value - 75.0).abs() < 1e-9, "{:?}", mean.baseline);
+    let rises = Measured::of(&row("of 16", 16), &cases).unwrap();
+    assert_eq!((rises.baseline.runs, rises.patched.runs), (vec![16.0; 2], vec![1.0; 2]));
+    assert_ne!(rises.verdict, Verdict::Agrees, "14 of 16 were asked for");
+}
+
+/// Statement 56, of the two tables: what the mail prints of its pages comes out of its pages.
+#[test]
+fn writeback_statement_56_the_text_of_001_has_the_rows_of_the_mail() {
+    let text = Experiment::named("001").unwrap().text;
+    let rows: Vec<&PublishedRow> =
+        text.row.iter().filter(|row| row.note.contains("mail has")).collect();
+    let count = |of: &str| rows.iter().filter(|row| row.experiment == of).count();
+    assert_eq!((count("JBOD-10HDD"), count("one disk"), rows.len()), (10, 28, 38));
+    let mut sums = [0; 2];
+    for row in &rows {
+        let (_, pages) = row.note.split_once("mail has ").unwrap();
+        let [before, after] =
+            pages.split(' ').filter_map(|word| word.parse::<u64>().ok()).collect::<Vec<_>>()[..2]
+                .try_into()
+                .unwrap();
+        let gain = (after as f64 / before as f64 - 1.0) * 100.0;
+        assert!((gain - row.published.gain_percent().unwrap()).abs() < 0.0501, "{row}: {gain}");
+        sums = [sums[0] + before, sums[1] + after];
+    }
+    assert_eq!(sums, [497_088_846 + 106_778_879, 586_664_483 + 114_570_803]);
+    let rises = text.row.iter().find(|row| row.case.ends_with("of 16")).unwrap();
+    assert_eq!(rises.cases().count(), 16);
+}
+
+#[test]
 fn a_row_of_two_cases_compares_their_ratios() {
     let row = only("000", &[2]).text.row.remove(0);
     let cases = |first: f64, second: f64| {
@@ -502,6 +553,7 @@ fn what_had_not_settled_has_a_direction_and_no_size() {
         settled: Some(false),
         series: Series::default(),
         inside: Inside::default(),
+        pool: None,
     };
     case.columns.get_mut("patched").unwrap()[1].parts.push(part);
     let found = Measured::of(&row, &[case]).unwrap();

@@ -135,6 +135,12 @@ pub struct PublishedRow {
     pub case: String,
     /// The case that is run.
     pub of: String,
+    /// Other cases: the row is of all of them together.
+    #[serde(default)]
+    pub(super) and: Vec<String>,
+    /// What a row of several cases compares.
+    #[serde(default)]
+    pub(super) joined: Joined,
     /// The ratio of the columns is divided by that in this case.
     #[serde(default)]
     pub against: Option<String>,
@@ -195,6 +201,17 @@ pub struct Assumed {
     pub gain_pct: [f64; 2],
     /// Names of the parameters that were varied.
     pub over: String,
+}
+
+/// How the cases of a row become one figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Joined {
+    /// The geometric mean of the metric over the cases.
+    #[default]
+    Mean,
+    /// In how many cases the metric is larger with the patch, of how many.
+    Rises,
 }
 
 /// Kind of a claim: size, direction or mechanism.
@@ -309,10 +326,18 @@ impl PublishedRow {
     /// The cases and columns that it needs.
     pub(super) fn needs(&self) -> impl Iterator<Item = (&str, &str)> {
         let cases = [Some(self.of.as_str()), self.against.as_deref()];
+        let cases = cases.into_iter().flatten().chain(self.and.iter().map(String::as_str));
         let columns = [Some(&self.baseline), Some(&self.patched), self.beyond.as_ref()];
-        cases.into_iter().flatten().flat_map(move |case| {
+        cases.flat_map(move |case| {
             columns.into_iter().flatten().map(move |column| (case, column.as_str()))
         })
+    }
+}
+
+impl PublishedRow {
+    /// The cases that it is of, without the one that it is divided by.
+    pub(super) fn cases(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.of.as_str()).chain(self.and.iter().map(String::as_str))
     }
 }
 

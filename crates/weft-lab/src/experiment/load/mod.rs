@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `dbench` on ext4 | `dbench.rs` |
 //! | `dd` onto the device | `dd.rs` |
+//! | `dd`s under a limit of dirty pages | `dirty.rs` |
 //! | jobs of `fio`, and isolated writes | `fio.rs` |
 //! | `dd` beside writers of single blocks | `mixed.rs` |
 //! | readers of different levels | `readers.rs` |
@@ -15,6 +16,7 @@
 
 mod dbench;
 mod dd;
+mod dirty;
 mod fio;
 mod mixed;
 mod readers;
@@ -24,10 +26,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;
+use weft_sim::workload::dirty_limit;
 use weft_units::Time;
 
 pub use dbench::Dbench;
 pub use dd::Dd;
+pub use dirty::Dirty;
 pub use fio::{Fio, Isolated, Pattern};
 pub use mixed::Mixed;
 pub use readers::{Readers, Where};
@@ -46,6 +50,8 @@ pub enum Load {
     Dbench(Dbench),
     /// `dd` onto the device.
     Dd(Dd),
+    /// `dd`s on the disks of a box, under a limit of dirty pages.
+    DirtyLimit(Dirty),
     /// Direct I/O, as much at a time as the depth says.
     Fio(Fio),
     /// One write after the other, far apart.
@@ -122,6 +128,8 @@ pub struct Part {
     pub series: Series,
     /// Samples of the machine's inside.
     pub inside: Inside,
+    /// Dirty pages, disks and waits over time, of loads that are about them.
+    pub pool: Option<Box<dirty_limit::Measured>>,
 }
 
 impl Part {
@@ -130,7 +138,7 @@ impl Part {
         assert_eq!(machine.host.answered().1, 0, "nothing fails on these disks");
         let inside = Inside::of(machine);
         let values = values.iter().copied().chain(inside.metrics()).collect();
-        Self { name: String::new(), values, seconds, settled: None, series, inside }
+        Self { name: String::new(), values, seconds, settled: None, series, inside, pool: None }
     }
 
     /// Part of a run that could go on for ever, measured once it was steady.
@@ -173,6 +181,7 @@ impl Load {
         match self {
             Self::Dbench(load) => load,
             Self::Dd(load) => load,
+            Self::DirtyLimit(load) => load,
             Self::Fio(load) => load,
             Self::Isolated(load) => load,
             Self::Mixed(load) => load,

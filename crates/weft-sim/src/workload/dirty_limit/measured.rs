@@ -32,7 +32,7 @@ pub struct Measured {
     pub free_run: u64,
     /// Flushes that disks were asked for, since the start.
     pub flushes: u64,
-    /// States at even distances, since the start.
+    /// States every 100 ms, since the start.
     pub samples: Vec<Sample>,
     /// Waits of the first writers, since the start; bounded.
     pub pauses: Vec<Pause>,

@@ -91,6 +91,9 @@ pub struct DirtyLimit {
     pub warm_up: Span,
     /// Time in which everything is counted, after that; not zero.
     pub measured: Span,
+    /// Time that handing over a request takes longer than it does: nothing of a kernel, and events
+    /// come in another order.
+    pub placebo: Span,
     /// Seed of the platters' places and of the writers' first moments.
     pub seed: u64,
 }
@@ -119,6 +122,7 @@ impl DirtyLimit {
             background: Amount::Percent(10),
             warm_up: Span::secs(5),
             measured: Span::secs(10),
+            placebo: Span::ZERO,
             seed: 1,
         }
     }

@@ -36,8 +36,8 @@ const COMMIT_SECTORS: u64 = 8;
 const LOG_EVERY: Span = Span::secs(5);
 /// Between the starts of two writers.
 const START: Span = Span::millis(1);
-/// Samples of a run.
-const SAMPLES: u64 = 256;
+/// Between two samples.
+const SAMPLE_EVERY: Span = Span::millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
@@ -174,12 +174,8 @@ impl<'a> World<'a> {
             world.plan(Time(LOG_EVERY.0), Who::Log(disk));
         }
         world.plan(Time(cell.warm_up.0), Who::WindowBegins);
-        world.plan(Time(world.sample_every().0), Who::Sample);
+        world.plan(Time(SAMPLE_EVERY.0), Who::Sample);
         world
-    }
-
-    fn sample_every(&self) -> Span {
-        Span(((self.cell.warm_up.0 + self.cell.measured.0) / SAMPLES).max(1))
     }
 
     fn plan(&mut self, at: Time, who: Who) {
@@ -230,7 +226,8 @@ impl<'a> World<'a> {
             if let Some(out) = &self.thread(who).out {
                 let pages = out.pages.end - out.pages.start;
                 if self.hand_over(who) {
-                    let at = self.now + Span(HAND_OVER.0 + pages * WRITE_OUT_COST.0);
+                    let at = self.now
+                        + Span(HAND_OVER.0 + self.cell.placebo.0 + pages * WRITE_OUT_COST.0);
                     self.plan_thread(who, at);
                 }
                 return;
@@ -444,10 +441,10 @@ impl<'a> World<'a> {
     }
 
     fn sample(&mut self) {
-        let every = self.sample_every();
         let sums = self.sums();
         let busy = sums.iter().zip(&self.sums_sampled);
-        let busy = busy.map(|(now, then)| 1.0 - part(now.idle.0 - then.idle.0, every)).collect();
+        let busy =
+            busy.map(|(now, then)| 1.0 - part(now.idle.0 - then.idle.0, SAMPLE_EVERY)).collect();
         let pool = self.cache.pool();
         self.samples.push(Sample {
             at: self.now,
@@ -458,7 +455,7 @@ impl<'a> World<'a> {
             pause_max: std::mem::take(&mut self.pauses.latest),
         });
         self.sums_sampled = sums;
-        let at = self.now + every;
+        let at = self.now + SAMPLE_EVERY;
         self.plan(at, Who::Sample);
     }
 
