@@ -4,6 +4,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::mutant::Mutant;
+use weft_engine::page_cache::Kernel;
 use weft_engine::{Flags, RequestOp, WriteBackConfig};
 use weft_ondisk::Level;
 use weft_sim::{BLOCK, CutMode, Options, Order, Payload, Rig, chunk_kib};
@@ -45,7 +46,12 @@ fn request(rig: &mut Rig, rng: &mut Rng) {
 /// the client.
 fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> [u64; 3] {
     let pages = [8, 24, 64][(seed % 3) as usize];
-    let mut rig = Rig::of(Options { seed, ..options(level, members, pages) });
+    let mut options = Options { seed, ..options(level, members, pages) };
+    // weft's own throttle, whose writers are woken by completions; one of pauses; one whose writers
+    // write back.
+    let throttle = ["weft", "mainline-6.12", "3.1"][(seed / 4 % 3) as usize];
+    options.knobs.pool.throttle = Kernel::named(throttle);
+    let mut rig = Rig::of(options);
     rig.order = [Order::Random, Order::Fifo, Order::Lifo][(seed / 3 % 3) as usize];
     plant(&mut rig);
     let mut rng = Rng::new(seed);

@@ -56,12 +56,15 @@ impl PoolKnobs {
     /// The rules of the pool: flushers have some also where nobody is throttled.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
-        self.throttle.unwrap_or(THROTTLE)
+        self.throttle.unwrap_or(UNTHROTTLED)
     }
 }
 
 /// Throttle of a cache that nobody has tuned.
-const THROTTLE: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
+const THROTTLE: Kernel = Kernel::Weft;
+
+/// Rules of flushers where nobody is throttled: those of turns look at who waits.
+const UNTHROTTLED: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
 /// A limit in bytes. Zero is what it reads as while a ratio holds, and no new value.
 pub(super) fn bytes(text: &str, least: u64, present: Amount) -> Option<Amount> {

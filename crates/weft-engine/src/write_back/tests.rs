@@ -581,7 +581,8 @@ fn fill(rig: &mut Rig) {
 
 #[test]
 fn a_client_that_writes_faster_than_its_member_pauses_and_reads_and_flushes_do_not() {
-    let mut rig = Rig::new(1, 1024, 16_384);
+    let kernel = Kernel::named("mainline-6.12");
+    let mut rig = Rig::with(1, 1024, 16_384, |cache| cache.throttle = kernel);
     let paused = until_a_pause(&mut rig);
     let (now, dirty) = (rig.now, rig.dirty());
     assert!(dirty.0 + dirty.1 > 768, "free run ends there: {dirty:?}");
@@ -597,6 +598,19 @@ fn a_client_that_writes_faster_than_its_member_pauses_and_reads_and_flushes_do_n
     rig.wake();
     assert_eq!(rig.replies.remove(&paused), Some(Ok(())));
     assert!(rig.now > now && rig.now.0 <= now.0 + 200_000_000, "{:?}", rig.now);
+}
+
+#[test]
+fn a_client_in_turns_goes_on_when_pages_are_written_and_at_no_time() {
+    let mut rig = Rig::new(1, 1024, 16_384);
+    let paused = until_a_pause(&mut rig);
+    let now = rig.now;
+    let read = rig.ask(0, RequestOp::Read, 0, 64, Flags::NONE);
+    fill(&mut rig);
+    assert_eq!(rig.replies.remove(&read), Some(Ok(())), "only the write is delayed");
+    assert_eq!(rig.replies.remove(&paused), None);
+    while rig.step(0) {}
+    assert_eq!((rig.now, rig.replies.remove(&paused)), (now, Some(Ok(()))));
 }
 
 #[test]

@@ -291,8 +291,13 @@ impl Turns {
     pub(crate) fn wants_flush(&self, bdi: BdiId) -> bool {
         let device = &self.devices[bdi.index()];
         let background = self.thresholds.background;
-        let own = device.share.min(self.limit) * background / self.limit.max(1);
-        let all: u64 = self.devices.iter().map(|device| device.counts.dirty).sum();
+        // What a device that asks for nothing may gather: its part by speed among those in use.
+        let (mut all, mut speeds) = (0, 0);
+        for other in self.devices.iter().filter(|other| other.counts.total() > 0) {
+            all += other.counts.dirty;
+            speeds += other.speed.bandwidth();
+        }
+        let own = background * device.speed.bandwidth() / speeds.max(1);
         let pressed = self.is_pressed(device) && device.counts.dirty > 0;
         pressed || all > background || device.counts.dirty > own
     }
