@@ -9,7 +9,7 @@ use weft_sim::World;
 use weft_sim::bugs::{CHECKERS, RARE, SEEN_BY, UNUSED, hunt, script};
 
 /// Of each bug and checker.
-const SCRIPTS: u64 = 100;
+const SCRIPTS: u64 = 250;
 /// Of each bug that is rare.
 const MORE_SCRIPTS: u64 = 2000;
 

@@ -9,7 +9,7 @@ use crate::array::flush::flush_batch::FlightId;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Run, Segment, Segments};
-use crate::contract::input::{Attr, Class, Origin};
+use crate::contract::input::{Attr, Class, NOBODY, Origin};
 use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::contract::token::RequestId;
 use crate::contract::token::{Tag, Token};
@@ -589,7 +589,7 @@ impl Outbox {
     pub(crate) fn frames_passed(&self) -> u32 {
         let outstanding = self.tokens.iter().filter_map(|entry| entry.outstanding.as_ref());
         let frames = outstanding.map(|outstanding| match &outstanding.owner {
-            Owner::Passed(request) => request.frames.count,
+            Owner::Passed(request) if request.client != NOBODY => request.frames.count,
             _ => 0,
         });
         frames.sum()

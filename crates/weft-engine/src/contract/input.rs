@@ -413,6 +413,10 @@ pub enum SyncAction {
     Resync,
 }
 
+/// Nobody that a driver names: the client of what the write-back cache writes, and who has the
+/// account of all who have none.
+pub(crate) const NOBODY: ClientId = ClientId(u32::MAX);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@
 use weft_units::{Bytes, ClientId, Group, Sectors, Span, Time};
 
 use crate::array::Array;
-use crate::contract::input::{Account, Class, ClientRequest, Purpose, RequestOp};
+use crate::contract::input::{Account, Class, ClientRequest, NOBODY, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
 /// Clients of a volume by account, and what members moved at the last looks.
@@ -216,9 +216,6 @@ impl Clients {
         accounts
     }
 }
-
-/// Who has the account of all who have none. No driver names a client so.
-const NOBODY: ClientId = ClientId(u32::MAX);
 
 /// Clients with an account of their own, and one for the others.
 const ACCOUNTS_MAX: usize = 64;

@@ -27,7 +27,7 @@ use self::clients::Clients;
 use self::command::Waiting;
 use self::members::STALL_WARNING;
 use self::ranges::Ranges;
-use self::requests::Active;
+use self::requests::{Active, Issuer};
 use self::sync::changes_parity;
 use crate::array::Array;
 use crate::array::outbox::{Chain, Outbox, Outstanding, Owner};
@@ -36,7 +36,7 @@ use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
-use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
+use crate::contract::input::{ClientRequest, Fault, NOBODY, RequestOp, SyncAction, Value};
 use crate::contract::snapshot::VolumeSnapshot;
 use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
@@ -505,7 +505,10 @@ impl Volume {
 
     /// Client frames that are still in use.
     pub(crate) fn frames_held(&self) -> u32 {
-        self.requests.iter().flatten().map(|request| request.frames.count).sum()
+        let of_clients =
+            |request: &&Active| !matches!(request.issuer, Issuer::Client { client: NOBODY, .. });
+        let requests = self.requests.iter().flatten().filter(of_clients);
+        requests.map(|request| request.frames.count).sum()
     }
 
     #[inline]

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES};
 
-use super::op::{ClientOp, OpWork, Way, pages_of};
+use super::edges::{Edges, change, edges_of};
+use super::op::{ClientOp, OpWork, Way};
 use super::{Cached, OpId, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
@@ -25,18 +25,39 @@ impl WriteBack {
         if self.way_of_write(id, keeps) {
             volumes[volume.index()].count(&request);
         }
-        let overlaps = |other: &OpId| {
-            let other = self.op(*other);
-            let apart = other.pages.end <= pages.start || pages.end <= other.pages.start;
-            other.volume == volume && !apart
-        };
-        let behind = keeps && !self.waiting.is_empty() || self.waiting.iter().any(overlaps);
+        let behind = self.waiting.iter().any(|other| keeps || self.is_behind(id, *other));
         let no_room = keeps && !self.has_room(&pages, out);
-        if behind || no_room {
-            self.waiting.push_back(id);
+        if behind || no_room || self.is_behind_flush(id) {
+            let arrived = |id: OpId| match &self.op(id).work {
+                OpWork::Client(op) => op.arrived,
+                _ => unreachable!("a client asked for it"),
+            };
+            let place = self.waiting.partition_point(|other| arrived(*other) < arrived(id));
+            self.waiting.insert(place, id);
         } else {
             self.enter(id, volumes, out);
         }
+    }
+
+    /// Whether an operation touches pages of another one that came before it.
+    fn is_behind(&self, id: OpId, other: OpId) -> bool {
+        let (one, other) = (self.op(id), self.op(other));
+        let apart = other.pages.end <= one.pages.start || one.pages.end <= other.pages.start;
+        let before = match (&one.work, &other.work) {
+            (OpWork::Client(one), OpWork::Client(other)) => other.arrived < one.arrived,
+            _ => false,
+        };
+        before && one.volume == other.volume && !apart
+    }
+
+    /// The same of one whose flush comes first, and that has no lock yet.
+    fn is_behind_flush(&self, id: OpId) -> bool {
+        let flushes = &self.volumes[self.op(id).volume.index()].flushes;
+        let is_to_come = |flush: OpId| match &self.op(flush).work {
+            OpWork::Client(op) => op.edges != Edges::Flushed,
+            _ => false,
+        };
+        flushes.iter().any(|(flush, _)| is_to_come(*flush) && self.is_behind(id, *flush))
     }
 
     /// Whether the pages of a write stay here: whole ones, that nobody wants durable at once.
@@ -73,7 +94,8 @@ impl WriteBack {
     pub(super) fn let_in(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         while let Some(id) = self.waiting.front().copied() {
             let pages = self.op(id).pages.clone();
-            if self.client_op(id).way == Way::Keep && !self.has_room(&pages, out) {
+            let no_room = self.client_op(id).way == Way::Keep && !self.has_room(&pages, out);
+            if no_room || self.is_behind_flush(id) {
                 return;
             }
             self.waiting.pop_front();
@@ -233,20 +255,10 @@ impl WriteBack {
             cached.resident.replaced(covered.clone(), &mut freed);
         }
         self.memory.give_back(&mut freed);
-        let pages = pages_of(range);
         let mut ops = out.ops();
-        let mut edges: SmallVec<[u64; 2]> = SmallVec::from([pages.start, pages.end - 1]);
-        edges.dedup();
-        for page in edges.into_iter().filter(|page| !covered.contains(page)) {
-            let Some(here) = cached.resident.get(page) else { continue };
-            let (part, _) = of_page(page, range);
-            let to = Segment::at(here.frame, part.start.0, part.len.0);
-            if request.op == RequestOp::Write {
-                let (_, there) = of_page(page, request.range);
-                let from = request.frames.part(there, part.len.0);
-                ops.push(ComputeOp::Copy { from, to });
-            } else {
-                ops.push(ComputeOp::Zero { to });
+        for page in edges_of(range, cached.size) {
+            if let Some(here) = cached.resident.get(page) {
+                ops.push(change(&request, range, page, here.frame));
             }
         }
         if ops.is_empty() {
@@ -265,10 +277,7 @@ impl WriteBack {
         out: &mut Outbox,
     ) {
         self.unlock_below(id);
-        self.unlock_above(id, volumes, out);
-        self.answer(id, result, out);
-        self.flush_those_written(volumes, out);
-        self.let_in(volumes, out);
+        self.through_over(id, result, volumes, out);
     }
 
     /// A flush, or a request with one before it: what is dirty now is written first.
@@ -283,18 +292,16 @@ impl WriteBack {
 
     /// Goes on with flushes whose pages are written.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {
-            let Cached { resident, flushes, .. } = &mut self.volumes[index];
-            if flushes.is_empty() {
-                continue;
-            }
-            let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
-            let written = |epoch: u64| resident.is_written(epoch);
-            let clean = |epoch: u64| forgets && resident.is_taken(epoch);
-            let (ready, wait): (Vec<_>, Vec<_>) =
-                flushes.drain(..).partition(|(_, epoch)| written(*epoch) || clean(*epoch));
-            *flushes = wait;
-            for (id, _) in ready {
+            // One after the other: requests wait for those whose flush comes first.
+            loop {
+                let Cached { resident, flushes, .. } = &mut self.volumes[index];
+                let written = |epoch| resident.is_written(epoch);
+                let clean = |epoch| forgets && resident.is_taken(epoch);
+                let ready = |flush: &(OpId, u64)| written(flush.1) || clean(flush.1);
+                let Some(place) = flushes.iter().position(ready) else { break };
+                let (id, _) = flushes.remove(place);
                 self.pages_flushed(id, volumes, out);
             }
         }
@@ -302,12 +309,14 @@ impl WriteBack {
 
     fn pages_flushed(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.client_op(id);
-        if op.request.op == RequestOp::Flush || op.request.range.len.0 == 0 {
+        let nothing_else = op.request.op == RequestOp::Flush || op.request.range.len.0 == 0;
+        if nothing_else || op.edges == Edges::Flushed {
             self.ask(id);
             return;
         }
         op.way = if op.request.op == RequestOp::Read { Way::Read } else { Way::Through };
         self.arrive(id, volumes, out);
+        self.let_in(volumes, out);
     }
 
     /// Answers a client, whose frames and credit come back.
@@ -315,14 +324,16 @@ impl WriteBack {
         let op = self.forget(id);
         self.volumes[op.volume.index()].clients -= 1;
         let OpWork::Client(op) = op.work else { unreachable!("a client asked for it") };
-        let ClientOp { request, gone, credit, lent, .. } = op;
+        let ClientOp { request, gone, credit, lent, .. } = &op;
+        let (gone, credit, lent) = (*gone, *credit, *lent);
         let went_well = request.op == RequestOp::Read && result.is_ok() && !gone;
         if !gone {
             out.reply(request.client, request.tag, result);
         }
         if lent {
             // They come back by the volume's release.
-            self.lent.remove(&request.frames.first);
+            self.lent.remove(&op.frames_below().first);
+            op.release_edges(out);
         } else if request.frames.count > 0 && !went_well {
             out.push(Output::Release(request.frames));
         }
@@ -338,7 +349,7 @@ pub(super) fn page_len(page: u64, size: u64) -> u64 {
 }
 
 /// Pages that a range covers, up to the end of the volume.
-fn covered(range: ByteRange, size: u64) -> Range<u64> {
+pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     let start = range.start.0.div_ceil(FRAME_BYTES);
     let end = if range.end().0 == size {
         size.div_ceil(FRAME_BYTES)
@@ -350,7 +361,7 @@ fn covered(range: ByteRange, size: u64) -> Range<u64> {
 
 /// The bytes of a page that a range has, within the page; and the place of the first one in the
 /// frames of the range.
-fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
+pub(super) fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
     let first = page * FRAME_BYTES;
     let start = range.start.0.max(first);
     let end = range.end().0.min(first + FRAME_BYTES);

@@ -33,6 +33,7 @@
 //! Source   writeback.md §3; NBD protocol, "Ordering of messages and writes"
 
 mod client_op;
+mod edges;
 mod memory;
 mod op;
 mod resident;
@@ -46,6 +47,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weft_units::{ClientId, Span, Time, VolumeId};
 
+use self::edges::Edges;
 use self::memory::Memory;
 use self::op::{ClientOp, Op, OpWork, Way, pages_of};
 use self::resident::Resident;
@@ -87,6 +89,8 @@ pub(crate) struct WriteBack {
     reserved: u64,
     /// What goes to volumes at the begin of the next turn.
     issues: Vec<Issue>,
+    /// Requests of clients that have come.
+    arrivals: u64,
     /// Clients that are gone and have operations under way.
     leaving: Vec<ClientId>,
     tags: u64,
@@ -114,8 +118,8 @@ struct Cached {
     cursor: u64,
     /// When the flusher is to be asked.
     flusher_at: Option<Time>,
-    /// The last write-back failed so; no other before that time.
-    failing: Option<(ReplyError, Time)>,
+    /// The last write-back failed so; no other before that time, unless one has begun since.
+    failing: Option<(ReplyError, Option<Time>)>,
     /// The next failure of a write-back is news.
     tells_of_failure: bool,
     /// Its part in the limits.
@@ -201,6 +205,7 @@ impl WriteBack {
             waiting: VecDeque::new(),
             reserved: 0,
             issues: Vec::new(),
+            arrivals: 0,
             leaving: Vec::new(),
             tags: 0,
             first: 0,
@@ -223,7 +228,9 @@ impl WriteBack {
         }
         volume.admits(request)?;
         cached.clients += 1;
-        let (op, pages) = (ClientOp::new(request), pages_of(request.range));
+        self.arrivals += 1;
+        let op = ClientOp::new(request, self.arrivals);
+        let pages = pages_of(request.range);
         let way = op.way;
         let id = self.keep(Op { volume: request.volume, pages, work: OpWork::Client(op) });
         if way == Way::Flush {
@@ -324,7 +331,7 @@ impl WriteBack {
             OpWork::Client(op) => match op.way {
                 Way::Keep => self.kept(id, volumes, out),
                 Way::Read => self.read_done(id, Ok(()), volumes, out),
-                Way::Through => self.through_done(id, Ok(()), volumes, out),
+                Way::Through => self.through_computed(id, volumes, out),
                 Way::Flush => unreachable!("a flush computes nothing"),
             },
             OpWork::Stop(_) => unreachable!("a stop computes nothing"),
@@ -344,7 +351,7 @@ impl WriteBack {
         }
         let due = |cached: &Cached| {
             let wanted = !cached.flushes.is_empty() || cached.is_draining();
-            let again = cached.failing.as_ref().map(|failing| failing.1);
+            let again = cached.failing.as_ref().and_then(|failing| failing.1);
             let at = if wanted { again } else { cached.flusher_at };
             at.max(again.filter(|_| at.is_some()))
         };
@@ -356,6 +363,7 @@ impl WriteBack {
         let ops = self.ops.iter().flatten();
         let held = ops.map(|op| match &op.work {
             OpWork::Client(op) if !op.lent => op.request.frames.count,
+            OpWork::Client(op) => op.request.frames.count - op.frames_below().count,
             _ => 0,
         });
         held.sum()
@@ -414,8 +422,10 @@ impl WriteBack {
                         RequestOp::Trim => volume.to_discard(request),
                         RequestOp::Flush | RequestOp::Read => None,
                     };
-                    op.credit = 0;
-                    op.lent = true;
+                    if !op.edges.is_flush() {
+                        op.credit = op.request.payload().0 - request.payload().0;
+                        op.lent = true;
+                    }
                     if request.op == RequestOp::Write {
                         self.lent.insert(request.frames.first, *id);
                     }
@@ -428,8 +438,10 @@ impl WriteBack {
                     self.asked.remove(&(request.client, request.tag));
                     self.lent.remove(&request.frames.first);
                     if let OpWork::Client(op) = &mut self.op_mut(*id).work {
-                        op.credit = request.payload().0;
-                        op.lent = false;
+                        if !op.edges.is_flush() {
+                            op.credit = op.request.payload().0;
+                            op.lent = false;
+                        }
                     } else {
                         self.memory.comes_back(request.frames);
                     }
@@ -462,6 +474,9 @@ impl WriteBack {
                 Way::Flush => self.answer(id, result, out),
                 Way::Keep => unreachable!("a write that is kept asks no volume"),
                 Way::Read => self.read_below(id, result, volumes, out),
+                Way::Through if op.edges == Edges::FlushesFirst => {
+                    self.flushed_first(id, result, volumes, out);
+                }
                 Way::Through => self.changed_below(id, result, volumes, out),
             },
             OpWork::Stop(command) => {
@@ -532,7 +547,7 @@ impl WriteBack {
                 Way::Flush => unreachable!("a flush locks nothing"),
                 Way::Keep => self.fill(id, out),
                 Way::Read => self.start_read(id, volumes, out),
-                Way::Through => self.lock_below(id),
+                Way::Through => self.start_through(id, volumes, out),
             },
             OpWork::Stop(_) => unreachable!("a stop locks nothing"),
             OpWork::WriteOut(_) => self.copy(id, volumes, out),
@@ -559,7 +574,7 @@ impl WriteBack {
     fn ask(&mut self, id: OpId) {
         match &self.op(id).work {
             OpWork::Client(op) => {
-                let request = op.request;
+                let request = op.below();
                 self.issues.push(Issue::Request(id, request));
             }
             OpWork::Stop(_) => self.issues.push(Issue::Stop(id)),
@@ -591,9 +606,6 @@ fn locked(pages: &std::ops::Range<u64>) -> weft_units::ByteRange {
 
 /// Stands for a volume in the tokens of computations.
 const OF_CACHE: VolumeId = VolumeId(u16::MAX);
-
-/// Who writes back: nobody that a driver names.
-const NOBODY: ClientId = ClientId(u32::MAX);
 
 /// Time until what failed is tried again.
 const RETRY: Span = Span::secs(1);

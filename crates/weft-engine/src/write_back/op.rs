@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! write kept       room ─▶ range ─▶ copied ─▶ answered
-//! write through    range ─▶ writes below ─▶ volume ─▶ pages patched ─▶ answered
+//! write through    range ─▶ edges.rs ─▶ writes below ─▶ volume ─▶ pages patched ─▶ answered
 //! read             range ─▶ volume, unless all is here ─▶ copied over ─▶ answered
 //! flush            pages of its epoch ─▶ volume ─▶ answered
 //! write-back       range ─▶ copied ─▶ writes below ─▶ volume ─▶ pages clean
@@ -15,6 +15,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, VolumeId};
 
+use super::edges::Edges;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Frame;
 use crate::contract::input::{ClientRequest, Command, RequestOp};
@@ -50,6 +51,11 @@ pub(super) struct ClientOp {
     pub(super) pinned: Pinned,
     /// Bytes that hold something else once the volume has carried it out.
     pub(super) changes: Option<ByteRange>,
+    /// What the volume is asked for, of a request that goes through.
+    pub(super) asked: ByteRange,
+    pub(super) edges: Edges,
+    /// Its place among all requests of clients, in order of arrival.
+    pub(super) arrived: u64,
 }
 
 /// Way of a request.
@@ -78,7 +84,7 @@ pub(super) struct WriteOut {
 }
 
 impl ClientOp {
-    pub(super) fn new(request: &ClientRequest) -> Self {
+    pub(super) fn new(request: &ClientRequest, arrived: u64) -> Self {
         let way = match request.op {
             RequestOp::Flush => Way::Flush,
             RequestOp::Read => Way::Read,
@@ -92,6 +98,9 @@ impl ClientOp {
             lent: false,
             pinned: Pinned::new(),
             changes: None,
+            asked: request.range,
+            edges: Edges::default(),
+            arrived,
         }
     }
 }

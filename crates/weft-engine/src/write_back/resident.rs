@@ -22,6 +22,8 @@ pub(super) struct Page {
     pub(super) dirty: Option<u64>,
     /// The same of what is being written.
     pub(super) written: Option<u64>,
+    /// That is in a buffer: what comes to its frame now is not written with it.
+    pub(super) copied: bool,
     /// Reads and writes of clients that use its frame.
     pub(super) pins: u32,
     /// Replaced below while a write of it was waiting, which leaves it out.
@@ -111,7 +113,14 @@ impl Resident {
     /// The frame that a page is written to: its own, or a new one. It is kept until the page is
     /// filled, though what the page had is written meanwhile.
     pub(super) fn fill(&mut self, page: u64, new: impl FnOnce() -> Frame) -> Frame {
-        let fresh = || Page { frame: new(), dirty: None, written: None, pins: 0, gone: false };
+        let fresh = || Page {
+            frame: new(),
+            dirty: None,
+            written: None,
+            copied: false,
+            pins: 0,
+            gone: false,
+        };
         let page = self.pages.entry(page).or_insert_with(fresh);
         page.gone = false;
         page.pins += 1;
@@ -133,8 +142,20 @@ impl Resident {
     pub(super) fn taken(&mut self, pages: Range<u64>) {
         for (_, page) in self.pages.range_mut(pages) {
             assert!(page.written.is_none(), "one write of a page is under way at a time");
-            page.written = page.dirty.take();
+            (page.written, page.copied) = (page.dirty.take(), false);
         }
+    }
+
+    /// What is being written is in a buffer.
+    pub(super) fn copied(&mut self, pages: Range<u64>) {
+        each_mut(&mut self.pages, pages, |_, page| page.copied = true);
+    }
+
+    /// The frame of a page that is still to be copied to be written: the members have an older one.
+    pub(super) fn newer(&self, page: u64) -> Option<Frame> {
+        let is_newer =
+            |page: &&Page| page.dirty.is_some() || page.written.is_some() && !page.copied;
+        self.get(page).filter(is_newer).map(|page| page.frame)
     }
 
     /// Pages have been written. Frames that nobody uses any more.

@@ -6,11 +6,11 @@ use weft_units::{FRAME_BYTES, Group, Time, VolumeId};
 
 use super::client_op::{page_len, push_copy};
 use super::op::{Op, OpWork, Way, WriteOut, bytes_of, runs_of};
-use super::{Issue, NOBODY, OpId, RETRY, StopStage, WriteBack, part_of};
+use super::{Issue, OpId, RETRY, StopStage, WriteBack, part_of};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, ClientRequest, Flags, Origin, RequestOp};
+use crate::contract::input::{Attr, ClientRequest, Flags, NOBODY, Origin, RequestOp};
 use crate::contract::output::Notice;
 use crate::contract::token::Tag;
 use crate::mutant::{self, Mutant};
@@ -41,8 +41,15 @@ impl WriteBack {
         let pages_max = self.memory.buffer_pages();
         let wants_room = self.waits_for_room();
         let cached = &mut self.volumes[index];
-        if cached.failing.as_ref().is_some_and(|(_, at)| *at > now) {
-            return None;
+        if let Some((_, again)) = &mut cached.failing {
+            if again.is_some_and(|at| at > now) {
+                return None;
+            }
+            *again = None;
+            // What could not be written was replaced below meanwhile.
+            if self.cache.pool().bdi_counts(cached.bdi).total() == 0 {
+                cached.failing = None;
+            }
         }
         let cursor = cached.cursor;
         let mut sweep = [cursor..u64::MAX, 0..cursor].into_iter();
@@ -117,6 +124,9 @@ impl WriteBack {
 
     /// A run is in its buffer: its pages may be written to again.
     pub(super) fn copied(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.op(id);
+        let (index, pages) = (op.volume.index(), op.pages.clone());
+        self.volumes[index].resident.copied(pages);
         self.lock_below(id);
         self.unlock_above(id, volumes, out);
     }
@@ -192,7 +202,7 @@ impl WriteBack {
                 for run in runs_of(again.into_iter()) {
                     self.cache.dirty(out.now, cached.writer, cached.inode, run);
                 }
-                cached.failing = Some((error.clone(), out.now + RETRY));
+                cached.failing = Some((error.clone(), Some(out.now + RETRY)));
                 if std::mem::take(&mut cached.tells_of_failure) {
                     let error = error.clone();
                     out.notice(Notice::WriteBackFailed { volume, at: first * FRAME_BYTES, error });

@@ -51,12 +51,25 @@ struct Write {
     fua: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Stored {
     submitted: u64,
     completed: u64,
     /// Submission of the last one that is known to be durable, though others may have followed.
     known_durable: u64,
+    /// Submissions and completions of those before the last one that were not durable when they
+    /// were replaced: a flush that had begun makes them so.
+    replaced: Vec<(u64, u64)>,
+}
+
+impl Stored {
+    /// Whether what was submitted after `received` is durable, or was before it was replaced, if
+    /// writes that were completed before `flushed` are.
+    fn is_durable(&self, received: u64, flushed: u64) -> bool {
+        let was =
+            |(submitted, completed): &(u64, u64)| *submitted > received && *completed < flushed;
+        self.known_durable > received || self.completed < flushed || self.replaced.iter().any(was)
+    }
 }
 
 impl Acknowledge {
@@ -138,11 +151,11 @@ impl Acknowledge {
     fn complete(&mut self, write: &Write) {
         let flushed = self.durable.get(&write.disk).copied().unwrap_or(0);
         for sector in write.at..write.at + write.count {
-            let fresh = Stored { submitted: 0, completed: 0, known_durable: 0 };
-            let stored = self.stored.entry((write.disk, sector)).or_insert(fresh);
-            if stored.completed < flushed {
-                stored.known_durable = stored.known_durable.max(stored.submitted);
-            }
+            let stored = self.stored.entry((write.disk, sector)).or_default();
+            stored.replaced.push((stored.submitted, stored.completed));
+            let durable = stored.replaced.extract_if(.., |(_, completed)| *completed < flushed);
+            let last = durable.map(|(submitted, _)| submitted).max();
+            stored.known_durable = stored.known_durable.max(last.unwrap_or(0));
             stored.submitted = write.submitted;
             stored.completed = self.clock;
             if write.fua {
@@ -171,10 +184,9 @@ impl Acknowledge {
             }
         }
         let advice = request.op == RequestOp::Trim && !view.discards;
-        // (a) is not so of a write that a cache keeps: what a flush covers of it, reads after a cut
-        // show.
-        let plain = !request.flags.fua && !request.flags.preflush;
-        if view.write_back && plain && request.op == RequestOp::Write {
+        // (a) is not so of what a cache keeps, a write or parts of one: what a flush covers of it,
+        // reads after a cut show.
+        if view.may_keep(request.op) && !request.flags.fua {
             return;
         }
         let stored = view.array.stored_by(request.op, request.range);
@@ -209,9 +221,8 @@ impl Acknowledge {
                     ));
                     return;
                 };
-                let durable = stored.known_durable > request.received
-                    || stored.completed < self.durable.get(&disk).copied().unwrap_or(0);
-                if request.flags.fua && !durable {
+                let flushed = self.durable.get(&disk).copied().unwrap_or(0);
+                if request.flags.fua && !stored.is_durable(request.received, flushed) {
                     found.push(Violation::new(
                         NAME,
                         format!(

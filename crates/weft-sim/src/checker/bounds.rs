@@ -1,4 +1,4 @@
-//! Checker I12, bounds: credit, frames, stripes and requests in flight stay within the
+//! Checker I12, bounds: credit, frames, stripes, dirty pages and requests in flight stay within the
 //! configuration.
 
 use weft_engine::{MemberOp, Output, Snapshot};
@@ -85,6 +85,13 @@ impl Bounds {
                 NAME,
                 format!("{stripes} stripes of the cache in use; at most {}", self.limits.stripes),
             ));
+        }
+        if let Some(cache) = &snapshot.write_back {
+            let (pages, limit) = (cache.dirty_pages + cache.writeback_pages, cache.limit_pages);
+            if pages > limit {
+                let text = format!("{pages} pages of the write-back cache dirty; at most {limit}");
+                found.push(Violation::new(NAME, text));
+            }
         }
         if snapshot.frames_held > self.limits.client_frames {
             found

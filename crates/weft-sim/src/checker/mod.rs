@@ -43,7 +43,7 @@ mod untouched;
 use std::fmt;
 
 use weft_engine::assemble::Assembly;
-use weft_engine::{Input, Output, Snapshot, Token};
+use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
 use weft_units::{MemberIndex, Span, Time};
 
 pub use acknowledge::Acknowledge;
@@ -111,6 +111,12 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// Whether what an operation stores, or a part of that, may be answered before a member has it.
+    #[must_use]
+    pub fn may_keep(&self, op: RequestOp) -> bool {
+        self.write_back && matches!(op, RequestOp::Write | RequestOp::WriteZeroes)
+    }
+
     /// The column of an absolute sector of a disk. Without parity by the slot that the disk's own
     /// superblock says.
     #[must_use]

@@ -53,7 +53,7 @@ impl Stale {
         match input {
             Input::Client(request) => {
                 let advice = request.op == RequestOp::Trim && !view.discards;
-                let kept = view.write_back && request.op == RequestOp::Write;
+                let kept = view.may_keep(request.op);
                 let stored = view.array.stored_by(request.op, request.range).filter(|_| !kept);
                 if let Some(range) = stored.filter(|_| !advice) {
                     let entry = (self.clock, range);

@@ -6,7 +6,8 @@
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
-use weft_engine::{Fault, Flags, RequestOp, SyncAction};
+use weft_engine::page_cache::Kernel;
+use weft_engine::{Fault, Flags, RequestOp, SyncAction, WriteBackConfig};
 use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors};
 
@@ -508,7 +509,21 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     }
     options.client_frames = rng.pick(&[80, 256, 1024]);
     options.knobs = draw_knobs(rng, options.knobs, chunk);
+    add_write_back(&mut options, seed);
     options
+}
+
+/// A write-back cache in a sixth of the seeds, small and with each throttle in turn. Not drawn, so
+/// that the other seeds mean what they meant.
+fn add_write_back(options: &mut Options, seed: u64) {
+    let of_cache = seed / 6;
+    if seed % 6 == 4 {
+        let pages = [8, 32, 128][(of_cache % 3) as usize];
+        options.write_back = Some(WriteBackConfig::of(Bytes::kib(4 * pages)));
+        let throttles = Kernel::NAMES.len() as u64 + 1;
+        let throttle = Kernel::NAMES.get((of_cache / 3 % throttles) as usize);
+        options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
+    }
 }
 
 /// Level, members, chunk and layout of an array with parity.

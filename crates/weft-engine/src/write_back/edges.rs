@@ -1,0 +1,212 @@
+//! Edges of writes that go through: parts of pages that are newer here than on the members.
+//!
+//! A write of parts of pages goes to the volume. But where such a page is dirty here, the members
+//! have an older one: the part would be written into that, and a crash could show a page, or a
+//! sector, that never was. So the part is changed here, in the page that will be written anyway,
+//! and the volume is asked for the rest; with FUA everything is flushed before the answer. A page
+//! that is in a buffer already needs none of it: the write below comes after that of the buffer.
+//!
+//! ```text
+//! range above ─▶ parts of dirty pages changed here ─▶ rest below ─▶ answered
+//!       └ preflush ─▶ flush below ─┘                          └ FUA ─▶ flush ─▶ answered
+//! ```
+
+use smallvec::SmallVec;
+use weft_units::{ByteRange, FRAME_BYTES};
+
+use super::client_op::{covered, of_page};
+use super::op::{ClientOp, Way, pages_of};
+use super::{OpId, WriteBack};
+use crate::array::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::{Frame, Run, Segment};
+use crate::contract::input::{ClientRequest, Flags, RequestOp};
+use crate::contract::output::{ComputeOp, Output};
+use crate::volume::Volume;
+
+/// Progress of a write that goes through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Edges {
+    /// All of it is for the volume.
+    #[default]
+    Below,
+    /// The volume flushes before pages are changed here.
+    FlushesFirst,
+    /// Pages are being changed here.
+    Changing,
+    /// They have been.
+    Here,
+    /// All of it is done, and a flush makes it durable.
+    Flushed,
+}
+
+impl Edges {
+    /// Whether the volume is asked for a flush, and not for the request.
+    pub(super) const fn is_flush(self) -> bool {
+        matches!(self, Self::FlushesFirst | Self::Flushed)
+    }
+}
+
+/// Pages that a range has a part of.
+pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
+    let (pages, whole) = (pages_of(range), covered(range, size));
+    let mut edges: SmallVec<[u64; 2]> = SmallVec::from([pages.start, pages.end - 1]);
+    edges.dedup();
+    edges.retain(|page| !whole.contains(page));
+    edges
+}
+
+/// The change of one page by a request that has `range` of what it names.
+pub(super) fn change(
+    request: &ClientRequest,
+    range: ByteRange,
+    page: u64,
+    frame: Frame,
+) -> ComputeOp {
+    let (part, _) = of_page(page, range);
+    let to = Segment::at(frame, part.start.0, part.len.0);
+    if request.op == RequestOp::Write {
+        let (_, there) = of_page(page, request.range);
+        ComputeOp::Copy { from: request.frames.part(there, part.len.0), to }
+    } else {
+        ComputeOp::Zero { to }
+    }
+}
+
+impl ClientOp {
+    /// What the volume is asked for.
+    pub(super) fn below(&self) -> ClientRequest {
+        if self.edges.is_flush() {
+            let (op, range) = (RequestOp::Flush, ByteRange::new(0, 0));
+            return ClientRequest {
+                op,
+                range,
+                frames: Run::EMPTY,
+                flags: Flags::NONE,
+                ..self.request
+            };
+        }
+        ClientRequest { range: self.asked, frames: self.frames_below(), ..self.request }
+    }
+
+    /// The frames of that.
+    pub(super) fn frames_below(&self) -> Run {
+        let Run { first, count } = self.request.frames;
+        if count == 0 || self.asked == self.request.range || self.asked.len.0 == 0 {
+            return if self.asked.len.0 == 0 && self.edges != Edges::Below {
+                Run::EMPTY
+            } else {
+                self.request.frames
+            };
+        }
+        let (all, asked) = (pages_of(self.request.range), pages_of(self.asked));
+        let skipped = (asked.start - all.start) as u32;
+        Run::new(first.0 + skipped, (asked.end - asked.start) as u32)
+    }
+
+    /// Gives back the frames that the volume never had.
+    pub(super) fn release_edges(&self, out: &mut Outbox) {
+        let (all, below) = (self.request.frames, self.frames_below());
+        let before = below.first.0 - all.first.0;
+        let after = all.count - before - below.count;
+        for (first, count) in [(all.first.0, before), (below.first.0 + below.count, after)] {
+            if count > 0 {
+                out.push(Output::Release(Run::new(first, count)));
+            }
+        }
+    }
+}
+
+impl WriteBack {
+    /// A request that goes through has the lock above.
+    pub(super) fn start_through(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let index = self.op(id).volume.index();
+        let request = self.client_op(id).request;
+        if !matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes) {
+            self.lock_below(id);
+            return;
+        }
+        let cached = &self.volumes[index];
+        let mut asked = request.range;
+        let mut ops = out.ops();
+        for page in edges_of(request.range, cached.size) {
+            let Some(here) = cached.resident.newer(page) else { continue };
+            ops.push(change(&request, request.range, page, here));
+            let (first, end) = (page * FRAME_BYTES, (page + 1) * FRAME_BYTES);
+            asked = if first <= asked.start.0 {
+                ByteRange::new(end.min(asked.end().0), asked.end().0.saturating_sub(end))
+            } else {
+                ByteRange::new(asked.start.0, first - asked.start.0)
+            };
+        }
+        if ops.is_empty() {
+            out.recycle(ops);
+            self.lock_below(id);
+            return;
+        }
+        let op = self.client_op(id);
+        if request.flags.preflush {
+            op.edges = Edges::FlushesFirst;
+            out.recycle(ops);
+            self.ask(id);
+            return;
+        }
+        (op.edges, op.asked) = (Edges::Changing, asked);
+        if asked.len.0 == 0 {
+            volumes[index].count(&request);
+        }
+        Self::compute(id, ops, out);
+    }
+
+    /// The volume has flushed before pages are changed here.
+    pub(super) fn flushed_first(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        let op = self.client_op(id);
+        (op.edges, op.request.flags.preflush) = (Edges::Below, false);
+        if result.is_ok() {
+            self.start_through(id, volumes, out);
+        } else {
+            self.through_over(id, result, volumes, out);
+        }
+    }
+
+    /// A computation of a request that goes through is done.
+    pub(super) fn through_computed(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
+        let op = self.client_op(id);
+        if op.edges != Edges::Changing {
+            self.through_done(id, Ok(()), volumes, out);
+            return;
+        }
+        op.edges = Edges::Here;
+        if op.asked.len.0 > 0 {
+            self.lock_below(id);
+        } else {
+            self.through_over(id, Ok(()), volumes, out);
+        }
+    }
+
+    /// A request that goes through has no lock below any more.
+    pub(super) fn through_over(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        volumes: &mut [Volume],
+        out: &mut Outbox,
+    ) {
+        self.unlock_above(id, volumes, out);
+        let op = self.client_op(id);
+        if result.is_ok() && op.edges == Edges::Here && op.request.flags.fua {
+            (op.edges, op.way) = (Edges::Flushed, Way::Flush);
+            self.begin_flush(id, volumes, out);
+        } else {
+            self.answer(id, result, out);
+        }
+        self.flush_those_written(volumes, out);
+        self.let_in(volumes, out);
+    }
+}
