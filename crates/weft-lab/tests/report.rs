@@ -518,3 +518,51 @@ fn a_line_without_points_is_not_named_and_keeps_its_colour() {
     let coloured = |colour: &str| page.contains(&format!("<circle class=\"{colour}\""));
     assert_eq!(["f0", "f1", "f2"].map(coloured), [true, false, true]);
 }
+
+/// How many points each line of a chart has, by the chart's title.
+fn points_of(page: &str, title: &str) -> Vec<usize> {
+    let charts = page.split("<title id=").skip(1);
+    let chart = charts.filter(|chart| chart.contains(&format!(">{title}</title>"))).last();
+    let lines = chart.map_or("", |chart| chart).split("<polyline ").skip(1);
+    let points = lines.filter_map(|line| line.split("points=\"").nth(1)?.split('"').next());
+    points.map(|points| points.split(' ').count()).collect()
+}
+
+#[test]
+fn a_page_of_001_draws_dirty_pages_pools_disks_and_waits_before_with_it_and_with_weft_s_own() {
+    let experiments = [Experiment::named("001").unwrap().only("waits, 100M-xfs-10dd")];
+    let effort = Effort { runs: 2, seed: 3, size: Size::Quick };
+    let mut found = experiments[0].run(effort, &|_, _| ()).unwrap();
+    let page = |found: &Outcome| {
+        Report::reproduced(&experiments, std::slice::from_ref(found), &[], effort).html()
+    };
+    let whole = page(&found);
+    check(&whole).unwrap();
+    // 9 s of samples, one in 100 ms; four parts of the waits; ten disks.
+    let charts = [
+        ("Dirty pages", 90),
+        ("Disks that have work", 90),
+        ("Longest wait of any writer", 90),
+        ("How long writers waited", 4),
+    ];
+    for case in ["one-100M-xfs-10dd", "jbod-100M-xfs-10dd"] {
+        for (chart, points) in charts {
+            assert_eq!(points_of(&whole, &format!("{chart}: {case}")), [points; 3], "{chart}");
+        }
+    }
+    assert_eq!(points_of(&whole, "Pools of the disks: jbod-100M-xfs-10dd"), [10; 3]);
+    assert_eq!(points_of(&whole, "Pools of the disks: one-100M-xfs-10dd"), [0; 0]);
+    for told in ["limit: 100 MiB", "setpoint of the patch: ", "a writer's longest wait"] {
+        assert!(whole.contains(told), "{told}");
+    }
+    // A column without samples is not drawn, and a case without any has no chart.
+    for case in &mut found.cases {
+        for sample in case.columns.get_mut("weft").unwrap() {
+            sample.parts[0].pool = None;
+        }
+    }
+    let title = "Dirty pages: one-100M-xfs-10dd";
+    assert_eq!(points_of(&page(&found), title), [90; 2]);
+    found.cases.clear();
+    assert!(!page(&found).contains(title));
+}

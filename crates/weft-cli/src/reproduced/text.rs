@@ -21,14 +21,18 @@ pub(super) fn print(
     print_rows(&mut out, experiment, found, effort)?;
     print_beyond(&mut out, experiment, found, name_width(found))?;
     for row in &found.beside {
+        let own = row.beyond.as_ref().map(|Beyond { side, .. }| {
+            format!("; {}: {} {}", side.name, number(side.mean.value), unit(row))
+        });
         writeln!(
             out,
-            "  beside: {}: {} → {} {}, {}",
+            "  beside: {}: {} → {} {}, {}{}",
             row.row,
             number(row.baseline.mean.value),
             number(row.patched.mean.value),
             unit(row),
-            gain(&row.ratio)
+            gain(&row.ratio),
+            own.unwrap_or_default()
         )?;
     }
     for Curve { name, points, below_one_from, falls } in found.curves() {
@@ -137,10 +141,7 @@ fn print_beyond(
     wide: usize,
 ) -> Result<(), Failure> {
     let mut last = "";
-    for row in &found.rows {
-        let Some(Beyond { side, ratio, to_better: (better, to_better) }) = &row.beyond else {
-            continue;
-        };
+    for (row, Beyond { side, ratio, to_better: (better, to_better) }) in found.own() {
         if side.name != last {
             let about = experiment.columns().find(|(name, _)| *name == side.name);
             let about = about.map_or("", |(_, column)| &column.about);
@@ -156,6 +157,9 @@ fn print_beyond(
             gain(ratio),
             gain(to_better),
         )?;
+    }
+    if let Some((row, Beyond { to_better: (better, to_better), .. })) = found.worst_own() {
+        writeln!(out, "  beyond, at its worst: {} to {better}, {}", gain(to_better), row.row)?;
     }
     Ok(())
 }

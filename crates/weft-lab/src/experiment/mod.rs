@@ -486,6 +486,26 @@ impl Outcome {
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
     }
 
+    /// Rows with weft's own column: those with figures, and rates that are compared beside them.
+    pub fn own(&self) -> impl Iterator<Item = (&Measured, &Beyond)> {
+        let beside = self.beside.iter().filter(|row| row.row.metric == Metric::Throughput);
+        self.rows.iter().chain(beside).filter_map(|row| Some((row, row.beyond.as_ref()?)))
+    }
+
+    /// Of [`Outcome::own`], the row of a single case in which weft's own column is the worst
+    /// against the better of the other two: by the end of its interval that is worse. None of a row
+    /// alone.
+    #[must_use]
+    pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
+        self.own().nth(1)?;
+        let worst = |row: &Measured, own: &Beyond| {
+            let Estimate { low, high, .. } = own.to_better.1;
+            if row.row.metric.higher_is_better() { low } else { 1.0 / high }
+        };
+        let single = self.own().filter(|(row, _)| row.row.cases().count() == 1);
+        single.min_by(|one, other| worst(one.0, one.1).total_cmp(&worst(other.0, other.1)))
+    }
+
     /// The curves that rows are points of.
     #[must_use]
     pub fn curves(&self) -> Vec<Curve> {

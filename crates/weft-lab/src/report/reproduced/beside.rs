@@ -51,14 +51,16 @@ impl Found<'_> {
             let unit = if row.row.against.is_some() { "" } else { row.row.metric.unit() };
             let side =
                 |side: &Side| format!("{} {unit} ({})", number(side.mean.value), words(&side.name));
+            let own = row.beyond.as_ref().map(|own| &own.side);
             vec![
                 Cell::Text(row.row.to_string()),
                 Cell::Number(super::figures::gain(&row.ratio)),
                 Cell::Number(side(&row.baseline)),
                 Cell::Number(side(&row.patched)),
+                Cell::Number(own.map_or("–".to_owned(), side)),
             ]
         });
-        let columns = ["", "difference [95 %]", "from", "to"];
+        let columns = ["", "difference [95 %]", "from", "to", "weft's own"];
         (!self.outcome.beside.is_empty()).then(|| {
             Block::Table(Table {
                 caption: "Beside it: nothing of this was published".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::super::{Bars, Block, Cell, Group, Table, Value, number};
 use super::{Found, words};
-use crate::experiment::Measured;
+use crate::experiment::{Beyond, Measured};
 use crate::statistics::{Band, Estimate, Verdict, gain_percent};
 
 /// Ratios that are larger stand in a chart of their own: they would make all others look the same.
@@ -90,9 +90,10 @@ impl Found<'_> {
     }
 
     /// weft's own answers, against the better of both.
-    fn own(&self) -> Option<Block> {
-        let rows = self.rows().iter().filter_map(|row| Some((row, row.beyond.as_ref()?)));
-        let rows: Vec<Vec<Cell>> = rows
+    fn own(&self) -> Vec<Block> {
+        let rows: Vec<Vec<Cell>> = self
+            .outcome
+            .own()
             .map(|(row, beyond)| {
                 let (better, to_better) = &beyond.to_better;
                 let value = format!("{} {}", number(beyond.side.mean.value), row.row.metric.unit());
@@ -108,13 +109,22 @@ impl Found<'_> {
             })
             .collect();
         let columns = ["figure", "weft's own", "measured", "against [95 %]", "which", ""];
-        (!rows.is_empty()).then(|| {
-            Block::Table(Table {
-                caption: "Beyond: weft's own, against the better of before and with it".to_owned(),
-                columns: columns.map(str::to_owned).to_vec(),
-                rows,
-            })
-        })
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let worst = self.outcome.worst_own().map(|(row, Beyond { to_better, .. })| {
+            Block::Text(format!(
+                "weft's own, at its worst against the better of before and with it: {}, in {}.",
+                gain(&to_better.1),
+                row.row
+            ))
+        });
+        let table = Table {
+            caption: "Beyond: weft's own, against the better of before and with it".to_owned(),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows,
+        };
+        worst.into_iter().chain([Block::Table(table)]).collect()
     }
 
     fn of_controls(&self) -> Option<Block> {

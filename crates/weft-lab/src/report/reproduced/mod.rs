@@ -4,9 +4,11 @@
 //! |---|---|
 //! | published beside measured | `figures.rs` |
 //! | mechanism of the patch | `why.rs` |
+//! | dirty pages, disks and waits over time | `dirty.rs` |
 //! | other measurements | `beside.rs` |
 
 mod beside;
+mod dirty;
 mod figures;
 mod why;
 

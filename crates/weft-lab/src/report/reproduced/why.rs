@@ -64,6 +64,7 @@ impl Found<'_> {
             blocks.extend(self.sizes(case, "reads", |disk| disk.read_sizes));
             blocks.extend(self.sizes(case, "writes", |disk| disk.write_sizes));
         }
+        blocks.extend(self.dirty());
         blocks
     }
 
