@@ -44,8 +44,11 @@ slow 5
 mkfs.ext4 -q -F -N 64 -J size=4 -E lazy_itable_init=0,lazy_journal_init=0 /dev/nullb5 >&2 || fail "mkfs.ext4"
 mkdir -p /tmp/mounted
 mount -t ext4 /dev/nullb5 /tmp/mounted || fail "mount"
+# Other cases turn tracing off, and leave events of theirs on.
+echo 0 >$tracing/events/enable
 echo >$tracing/trace
 echo 1 >$tracing/events/writeback/balance_dirty_pages/enable
+echo 1 >$tracing/tracing_on
 by_kernel $limit 24
 echo 0 >$tracing/events/writeback/balance_dirty_pages/enable
 cp /tmp/kernel.csv /lab/dirty-kernel.csv
