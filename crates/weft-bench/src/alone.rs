@@ -184,7 +184,8 @@ impl Alone {
                 let input = Input::Done { token, result: Ok(Value::Nothing) };
                 self.engine.handle(Time(self.now), input);
             }
-            while sent < count && sent - answered < self.depth {
+            // The answer to a command before them may be counted with theirs.
+            while sent < count && sent < answered + self.depth {
                 let Some(frames) = self.free.pop_front() else { break };
                 let request = self.request(asked, frames);
                 self.engine.handle(Time(self.now), Input::Client(request));
@@ -219,7 +220,7 @@ impl Alone {
                 // Nothing is on its way: a stripe waits for more of its stream, until a time that
                 // comes.
                 let Some(wake) = self.engine.next_wake() else {
-                    let still = format!("the engine stands still after {answered}");
+                    let still = format!("the engine stands still after {answered} of {sent}");
                     return Err(BenchError::failed(still));
                 };
                 self.now = self.now.max(wake.0);
