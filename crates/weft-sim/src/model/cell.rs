@@ -255,6 +255,39 @@ impl Cell {
         contents
     }
 
+    /// A version may have happened or not, for ever.
+    pub(super) fn fail(&mut self, number: u64, sector: u64, payload: PayloadMode) {
+        let Some(index) = number.checked_sub(self.first).map(|index| index as usize) else {
+            return;
+        };
+        let Some(version) = self.versions.get_mut(index) else { return };
+        version.failed = true;
+        // What was written to a part of it may stand on what was there before.
+        for later in index + 1..self.versions.len() {
+            let version = &self.versions[later];
+            match version.patch.clone() {
+                Some(patch) => {
+                    self.versions[later].contents = self.patched(later, sector, &patch, payload);
+                }
+                None if version.failed => {}
+                None => break,
+            }
+        }
+    }
+
+    /// What was acknowledged and is not durable may be gone.
+    pub(super) fn take_back(&mut self) {
+        self.read_floor = self.durable_floor;
+        for (number, _) in std::mem::take(&mut self.volatile) {
+            if let Some(index) = number.checked_sub(self.first)
+                && let Some(version) = self.versions.get_mut(index as usize)
+            {
+                version.acknowledged = None;
+            }
+        }
+        self.mixed |= self.durable_floor < self.unmixed_by;
+    }
+
     /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
     /// Where parts were in flight together those that had been acknowledged at a moment are there.
     pub(super) fn find(

@@ -236,22 +236,7 @@ impl Model {
         let issued = self.writes.remove(&write).expect("a write is answered once");
         let cells = self.cells.all_of(sectors(issued.range), Cell::new);
         for ((sector, cell), number) in cells.zip(issued.numbers) {
-            let Some(index) = number.checked_sub(cell.first).map(|index| index as usize) else {
-                continue;
-            };
-            let Some(version) = cell.versions.get_mut(index) else { continue };
-            version.failed = true;
-            // What was written to a part of it may stand on what was there before.
-            for later in index + 1..cell.versions.len() {
-                let version = &cell.versions[later];
-                match version.patch.clone() {
-                    Some(patch) => {
-                        cell.versions[later].contents = cell.patched(later, sector, &patch, mode);
-                    }
-                    None if version.failed => {}
-                    None => break,
-                }
-            }
+            cell.fail(number, sector, mode);
         }
     }
 
@@ -394,15 +379,7 @@ impl Model {
         self.unflushed.clear();
         self.reads_outstanding = 0;
         for cell in self.cells.values_mut() {
-            cell.read_floor = cell.durable_floor;
-            for (number, _) in std::mem::take(&mut cell.volatile) {
-                if let Some(index) = number.checked_sub(cell.first)
-                    && let Some(version) = cell.versions.get_mut(index as usize)
-                {
-                    version.acknowledged = None;
-                }
-            }
-            cell.mixed |= cell.durable_floor < cell.unmixed_by;
+            cell.take_back();
             for version in &mut cell.versions {
                 (version.failed, version.seen, version.gone) = (false, None, None);
             }
@@ -415,6 +392,22 @@ impl Model {
         let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();
         outstanding.into_iter().for_each(|write| self.write_failed(write));
         self.reads_outstanding = 0;
+    }
+
+    /// The process goes with a write-back cache in it, and the power stays: of what no flush had
+    /// covered nobody knows what is there, and what is there is not durable.
+    pub fn process_died_with_cache(&mut self) {
+        self.process_died();
+        self.unflushed.clear();
+        let mode = self.payload;
+        let sectors: Vec<u64> = self.touched().collect();
+        for sector in sectors {
+            let Some(cell) = self.cells.get_mut(sector) else { continue };
+            cell.take_back();
+            for number in cell.durable_floor + 1..=cell.last() {
+                cell.fail(number, sector, mode);
+            }
+        }
     }
 
     /// Byte range of a write that is not answered; `None` once it is.

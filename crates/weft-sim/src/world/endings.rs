@@ -103,9 +103,8 @@ impl World {
         let written = self.columns_being_written();
         self.at_stake.extend(written.iter().copied());
         self.stopped();
-        // A write-back cache dies with it.
         if self.options.write_back.is_some() {
-            self.model.power_cut();
+            self.model.process_died_with_cache();
         } else {
             self.model.process_died();
         }
