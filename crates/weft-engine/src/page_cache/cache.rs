@@ -415,11 +415,8 @@ impl PageCache {
     pub fn balance(&mut self, now: Time, writer: WriterId, pages_max: u64) -> Balance {
         assert!(pages_max > 0, "at least a page at a time");
         let state = &mut self.writers[writer.index()];
-        if state.visit.is_none() {
-            return self.balance_by_turn(now, writer);
-        }
         state.waits_for_room = false;
-        let Some(visit) = &mut state.visit else { return Balance::Continue };
+        let Some(visit) = &mut state.visit else { return self.balance_by_turn(now, writer) };
         let bdi = visit.bdi;
         let device = &mut self.bdis[bdi.index()];
         let mut pages_of_pass = None;

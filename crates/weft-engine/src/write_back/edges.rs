@@ -92,12 +92,11 @@ impl ClientOp {
     /// The frames of that.
     pub(super) fn frames_below(&self) -> Run {
         let Run { first, count } = self.request.frames;
-        if count == 0 || self.asked == self.request.range || self.asked.len.0 == 0 {
-            return if self.asked.len.0 == 0 && self.edges != Edges::Below {
-                Run::EMPTY
-            } else {
-                self.request.frames
-            };
+        if count == 0 || self.asked == self.request.range {
+            return self.request.frames;
+        }
+        if self.asked.len.0 == 0 {
+            return Run::EMPTY;
         }
         let (all, asked) = (pages_of(self.request.range), pages_of(self.asked));
         let skipped = (asked.start - all.start) as u32;
@@ -205,8 +204,8 @@ impl WriteBack {
             self.begin_flush(id, volumes, out);
         } else {
             self.answer(id, result, out);
+            self.flush_those_written(volumes, out);
         }
-        self.flush_those_written(volumes, out);
         self.let_in(volumes, out);
     }
 }
