@@ -21,5 +21,6 @@ pub mod latency;
 pub mod least_squares;
 pub mod replay;
 pub mod report;
+mod run_name;
 pub mod simulate;
 pub mod statistics;

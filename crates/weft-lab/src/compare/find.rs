@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CompareError;
 use super::formats::{self, Values};
-use super::run_name::RunName;
+use crate::run_name::RunName;
 
 /// A run that was read.
 #[derive(Clone, Debug)]

@@ -10,7 +10,6 @@
 //! |---|---|
 //! | search for runs | `find.rs` |
 //! | formats of results | `formats.rs` |
-//! | names of the mail's run folders | `run_name.rs` |
 //! | cases, means, changes, groups | `matched.rs` |
 //!
 //! Source   writeback.md §5; experiments.md §4 (3)
@@ -19,7 +18,6 @@ mod error;
 mod find;
 mod formats;
 mod matched;
-mod run_name;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,10 +27,10 @@ use find::Kind;
 
 use crate::experiment::Metric;
 
+pub use crate::run_name::{Field, RunName};
 pub use error::CompareError;
 pub use find::{Found, Run};
 pub use matched::{Cell, Change, Comparison, Group, Order, Row, Select};
-pub use run_name::{Field, RunName};
 
 /// What makes the sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

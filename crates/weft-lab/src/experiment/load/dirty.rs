@@ -18,6 +18,7 @@ use crate::experiment::bounds::{ArrayText, Bound};
 use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Inside, Series, Totals};
+use crate::run_name::{Field, RunName};
 
 /// Endless `dd`s on every disk of a box.
 #[derive(Clone, Debug, Deserialize)]
@@ -68,19 +69,18 @@ impl Cell {
         if let Some(rest) = box_name.strip_prefix("JBOD-") {
             disks = rest.split_once("HDD-")?.0.parse().ok()?;
         }
-        let [file_system, dd, block, cpus, memory, limits, _] =
-            run.split('-').collect::<Vec<_>>().try_into().ok()?;
-        let (dirty, background) = limits.split_once(':')?;
-        let cpus = cpus.strip_suffix('p')?.parse().ok()?;
+        let run = RunName::parse(run)?;
+        let of = |field| run.field(field);
+        let cpus = of(Field::Cpu).strip_suffix('p')?.parse().ok()?;
         let cell = Self {
             disks,
-            file_system: FileSystem::named(file_system)?,
-            writers: dd.strip_suffix("dd")?.parse().ok()?,
-            block: bytes(block)?,
+            file_system: FileSystem::named(of(Field::Fs))?,
+            writers: of(Field::Dd).strip_suffix("dd")?.parse().ok()?,
+            block: bytes(of(Field::Bs))?,
             cpus,
-            memory: memory_of(cpus, bytes(memory)?),
-            dirty: amount(dirty)?,
-            background: amount(background)?,
+            memory: memory_of(cpus, bytes(of(Field::Mem))?),
+            dirty: amount(of(Field::Thresh))?,
+            background: amount(of(Field::BgThresh))?,
         };
         let whole = cell.block.0 > 0 && cell.block.0.is_multiple_of(page_cache::PAGE_BYTES);
         let some = (1..=64).contains(&cell.disks) && (1..=1000).contains(&cell.writers);

@@ -1,4 +1,4 @@
-//! Names of run folders as the scripts of patch 001 made them.
+//! Names of run folders as the scripts of patch 001 made them, and of the cases in its tables.
 //!
 //! ```text
 //! xfs-10dd-1M-24p-15984M-100M:10-3.1.0-rc4-vanilla+
