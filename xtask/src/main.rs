@@ -8,6 +8,7 @@ mod circles;
 mod deny;
 mod deps;
 mod functions;
+mod grid;
 mod instructions;
 mod interop;
 mod lines;
@@ -38,6 +39,7 @@ usage: cargo xtask TASK
   mutants [SET…] [-- OPTION…]   which changes of the code does no test notice? (hours)
   mutants together SHARD   the same for a shard of `stripes` (0/8), built at once (half an hour)
   mutants ledger     how much of that was run
+  grid [--few] [--all] [WORDS]   weft's defaults against md's on the loads of experiments/grid.toml
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::check(),
+        ["grid", words @ ..] => grid::grid(words).map(|()| Report::default()),
         ["instructions"] => check::instructions(false),
         ["instructions", "--update"] => check::instructions(true),
         ["interop", names @ ..] => interop::interop(names),

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod experiment;
 pub mod fio_json;
 pub mod fit;
+pub mod grid;
 pub mod job;
 pub mod latency;
 pub mod least_squares;

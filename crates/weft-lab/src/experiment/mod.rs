@@ -55,6 +55,7 @@ pub use load::{
 };
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
+pub(crate) use pool::deal;
 pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
 pub use tally::{Counts, Tally};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// # Panics
 /// The work panics.
-pub(super) fn deal<T: Sync, R: Send>(
+pub(crate) fn deal<T: Sync, R: Send>(
     items: &[T],
     progress: &(dyn Fn(usize, usize) + Sync),
     work: impl Fn(&T) -> R + Sync,

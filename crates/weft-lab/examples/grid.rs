@@ -1,0 +1,85 @@
+//! Runner of the grid: `cargo xtask grid`.
+//!
+//! It prints the lines that lose, worst first, then the geometric means, and fails if something
+//! is beyond the bounds of `experiments/grid.toml`.
+
+use std::process::ExitCode;
+
+use weft_lab::grid::{Figures, Found, Grid, Loss, Setting};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let few = words.iter().any(|word| word == "--few");
+    let all = words.iter().any(|word| word == "--all");
+    let only = words.iter().find(|word| !word.starts_with("--")).map_or("", String::as_str);
+    let grid = match Grid::new(only, few) {
+        Ok(grid) => grid,
+        Err(error) => return failed(&error),
+    };
+    let progress = |done: usize, of: usize| {
+        if done.is_multiple_of(50) || done == of {
+            eprintln!("{done} of {of} runs");
+        }
+    };
+    match grid.run(&progress) {
+        Ok(found) => print(&found, &grid, all),
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("grid: {error}");
+    ExitCode::from(2)
+}
+
+fn print(found: &Found, grid: &Grid, all: bool) -> ExitCode {
+    let losses = found.losses();
+    println!(
+        "{:>7} {:>9} {:>9} {:>9} {:>9} {:>9}  job",
+        "weft/md", "weft MB/s", "md MB/s", "p99 ms", "md's", "longest"
+    );
+    let row = |line: &weft_lab::grid::Line, why: &str| {
+        let nothing = Figures {
+            rate: 0.0,
+            p99: weft_units::Span::ZERO,
+            longest: weft_units::Span::ZERO,
+            requests: 0,
+        };
+        let [weft, md] = [Setting::Weft, Setting::Md].map(|it| line.under(it).unwrap_or(nothing));
+        let ms = |span: weft_units::Span| span.0 as f64 / 1e6;
+        println!(
+            "{:>7.2} {:>9.1} {:>9.1} {:>9.2} {:>9.2} {:>9.1}  {} | {}{why}",
+            line.to_md(),
+            weft.rate,
+            md.rate,
+            ms(weft.p99),
+            ms(md.p99),
+            ms(weft.longest),
+            line.array,
+            line.load
+        );
+    };
+    if all {
+        found.lines.iter().for_each(|line| row(line, ""));
+        println!();
+    }
+    for (line, losses) in &losses {
+        let words: Vec<&str> = losses
+            .iter()
+            .map(|loss| match loss {
+                Loss::Rate(_) => "rate",
+                Loss::P99(_) => "p99",
+                Loss::Wait(_) => "wait",
+            })
+            .collect();
+        row(line, &format!(" [{}]", words.join(", ")));
+    }
+    let (md, fixed) = found.means();
+    println!(
+        "{} of {} jobs lose; geometric mean to md {md:.3}, to its best size of stripes {fixed:.3}",
+        losses.len(),
+        found.lines.len()
+    );
+    let met = losses.is_empty() && md >= grid.bound.mean_to_md && fixed >= grid.bound.mean_to_fixed;
+    if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
