@@ -11,6 +11,7 @@
 mod text;
 
 use weft_engine::knobs::Knobs;
+use weft_engine::page_cache::Kernel;
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
@@ -298,6 +299,8 @@ fn volume(array: &Array, costs: &CostTable) -> Result<Volume, GridError> {
         chunk: Bytes::kib(array.chunk_kib),
         member_size: None,
         knobs: Knobs::default(),
+        write_back: None,
+        kernel: Kernel::default(),
         costs: costs.clone(),
         memory: Bytes::mib(4096),
         cpus: 4,
