@@ -11,7 +11,7 @@ use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::{Flags, RequestOp};
 use weft_nbd::{Op, ServerEvent};
 use weft_ondisk::{Level as Raid, Super1};
-use weft_parity::{Level, Parity};
+use weft_parity::{Level, Parity, Strategy};
 use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, Bytes, ClientId};
@@ -341,6 +341,8 @@ fn parity_xor(level: Level, count: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// By one strategy, so that counts do not depend on who made the CPU.
 fn with_level(level: Level) -> Result<Parity, BenchError> {
-    Parity::with_level(level).ok_or_else(|| BenchError::failed(format!("this CPU has no {level}")))
+    let parity = Parity::with_level(level).map(|parity| parity.with_strategy(Strategy::InOrder));
+    parity.ok_or_else(|| BenchError::failed(format!("this CPU has no {level}")))
 }

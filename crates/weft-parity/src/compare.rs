@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::{Parity, Store, Weighted, assert_weighted, gf};
+use crate::{Parity, Weighted, assert_weighted, gf};
 
 /// Disagreement of stored parity with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,16 +76,16 @@ impl Parity {
         assert_weighted(data, strip_bytes);
         let all = Mismatch { p: p.is_some(), q: q.is_some() };
         let mut found = Mismatch::default();
-        let mut scratch = Scratch::new();
+        let (mut scratch, strategy) = (Scratch::new(), self.strategy.into_caches());
         for block in blocks(strip_bytes) {
             let p = p.map(|p| &p[block.clone()]);
             let q = q.map(|q| &q[block.clone()]);
             let (computed_p, computed_q) = scratch.pair(block.len());
             match (p, q) {
                 (Some(_), Some(_)) => {
-                    self.kernels.pq(data, block.start, computed_p, computed_q, Store::Cached);
+                    self.kernels.pq(data, block.start, computed_p, computed_q, strategy);
                 }
-                (Some(_), None) => self.kernels.p(data, block.start, computed_p),
+                (Some(_), None) => self.kernels.p(data, block.start, computed_p, strategy),
                 (None, _) => self.kernels.q(data, block.start, computed_q),
             }
             found.p |= p.is_some_and(|p| !self.kernels.equal(p, computed_p));
@@ -113,10 +113,10 @@ impl Parity {
         assert_eq!(p.len(), q.len());
         assert_weighted(data, p.len());
         let mut located = Located::Clean;
-        let mut scratch = Scratch::new();
+        let (mut scratch, strategy) = (Scratch::new(), self.strategy.into_caches());
         for block in blocks(p.len()) {
             let (difference_p, difference_q) = scratch.pair(block.len());
-            self.kernels.pq(data, block.start, difference_p, difference_q, Store::Cached);
+            self.kernels.pq(data, block.start, difference_p, difference_q, strategy);
             self.kernels.xor_into(difference_p, &p[block.clone()]);
             self.kernels.xor_into(difference_q, &q[block]);
             if self.kernels.is_zero(difference_p) && self.kernels.is_zero(difference_q) {

@@ -1,7 +1,7 @@
 //! XOR, P+Q syndromes and recovery as md computes them.
 //!
-//! Pure functions on byte slices: no allocation, no I/O, no state but the choice of kernels, which
-//! [`Parity::detect`] makes once. Slices have any length and any alignment.
+//! Pure functions on byte slices: no allocation, no I/O, no state but the choice of kernels and of
+//! their strategy, which [`Parity::detect`] makes once. Slices have any length and any alignment.
 //!
 //! | Part | File |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | P and Q and their updates | `pq.rs` |
 //! | recovery of lost strips | `recover.rs` |
 //! | comparison, location of a wrong strip | `compare.rs` |
-//! | cached and streaming stores | `store.rs` |
+//! | order of reads, kind of stores, by CPU | `strategy.rs` |
 //! | vector kernels | `simd/` |
 //!
 //! # Exponents
@@ -46,13 +46,13 @@ mod pq;
 mod recover;
 #[allow(unsafe_code, reason = "vector loads and stores, and calls that need a CPU feature")]
 mod simd;
-mod store;
+mod strategy;
 mod xor;
 
 use std::fmt;
 
 pub use compare::{Located, Mismatch};
-pub use store::Store;
+pub use strategy::{Maker, Strategy};
 
 /// Which kernels are in use, chosen once at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,11 +107,11 @@ impl fmt::Display for Level {
 #[derive(Clone, Copy)]
 pub struct Parity {
     kernels: &'static simd::Kernels,
-    store: Store,
+    strategy: Strategy,
 }
 
 impl Parity {
-    /// Chooses the best level this CPU has.
+    /// Chooses the best level this CPU has, and its strategy for strips that are in a cache.
     ///
     /// Reads no environment variable; a caller that offers a choice uses [`Parity::with_level`].
     #[must_use]
@@ -120,19 +120,17 @@ impl Parity {
         best_first.find_map(Self::with_level).expect("every CPU has the scalar level")
     }
 
-    /// Chooses a given level, `None` where the CPU lacks it.
+    /// Chooses a given level, `None` where the CPU lacks it; the strategy as [`Parity::detect`].
     #[must_use]
     pub fn with_level(level: Level) -> Option<Self> {
-        simd::kernels(level).map(|kernels| Self { kernels, store: Store::Cached })
+        let strategy = Strategy::for_cached(Maker::detect());
+        simd::kernels(level).map(|kernels| Self { kernels, strategy })
     }
 
-    /// The same kernels, storing results of `pq`, `xor` and `recover_two` as said.
-    ///
-    /// Results that are not aligned to 64 bytes go through the caches whatever is said, and so do
-    /// those of kernels without such stores (scalar, NEON).
+    /// The same kernels with another strategy for `pq`, `xor` and `recover_two`.
     #[must_use]
-    pub fn storing(self, store: Store) -> Self {
-        Self { store, ..self }
+    pub fn with_strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
     }
 
     /// The level in use.
@@ -140,11 +138,18 @@ impl Parity {
     pub fn level(&self) -> Level {
         self.kernels.level()
     }
+
+    /// The strategy in use.
+    #[must_use]
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
 }
 
 impl fmt::Debug for Parity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parity").field("level", &self.level()).field("store", &self.store).finish()
+        let mut fields = f.debug_struct("Parity");
+        fields.field("level", &self.level()).field("strategy", &self.strategy).finish()
     }
 }
 
@@ -191,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn how_results_are_stored_is_what_was_said_last() {
+    fn the_strategy_is_the_one_for_caches_until_another_is_said() {
         let scalar = Parity::with_level(Level::Scalar).unwrap();
-        assert_eq!(format!("{scalar:?}"), "Parity { level: Scalar, store: Cached }");
-        let streaming = scalar.storing(Store::Streaming);
-        assert_eq!(format!("{streaming:?}"), "Parity { level: Scalar, store: Streaming }");
+        assert_eq!(scalar.strategy(), Strategy::for_cached(Maker::detect()));
+        let streaming = scalar.with_strategy(Strategy::Streaming);
+        assert_eq!(format!("{streaming:?}"), "Parity { level: Scalar, strategy: Streaming }");
     }
 
     #[test]

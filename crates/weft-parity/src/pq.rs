@@ -18,7 +18,7 @@ impl Parity {
     pub fn pq(&self, data: &[(u8, &[u8])], p: &mut [u8], q: &mut [u8]) {
         assert_eq!(p.len(), q.len());
         assert_weighted(data, p.len());
-        self.kernels.pq(data, 0, p, q, self.store);
+        self.kernels.pq(data, 0, p, q, self.strategy);
     }
 
     /// Generates only Q.

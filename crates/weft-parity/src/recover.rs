@@ -58,7 +58,7 @@ impl Parity {
         assert_lost(others, a, out_a.len());
         assert_lost(others, b, out_a.len());
         let solution = Solution::new(a, b);
-        self.kernels.recover_two(others, (p, q), solution, out_a, out_b, self.store);
+        self.kernels.recover_two(others, (p, q), solution, out_a, out_b, self.strategy);
     }
 }
 

@@ -24,7 +24,7 @@ impl Parity {
     /// Source   H. P. Anvin, "The mathematics of RAID-6", §1
     pub fn xor(&self, sources: &[&[u8]], p: &mut [u8]) {
         assert!(sources.iter().all(|source| source.len() == p.len()), "strips differ in length");
-        self.kernels.xor(sources, p, self.store);
+        self.kernels.xor(sources, p, self.strategy);
     }
 
     /// Carries a changed data strip over to P: `p ^= old ^ new`.

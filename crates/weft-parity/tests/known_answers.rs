@@ -3,7 +3,7 @@
 //! The reference multiplies by logarithms, in tables built here by repeated doubling, and shares
 //! nothing with the crate.
 
-use weft_parity::{Level, Parity, gf};
+use weft_parity::{Level, Parity, Strategy, gf};
 use weft_units::rng::Rng;
 
 /// Logarithms and antilogarithms to base 2 in GF(2⁸) modulo 0x11d.
@@ -47,8 +47,10 @@ impl Field {
     }
 }
 
+/// Every level by every strategy.
 fn levels() -> impl Iterator<Item = Parity> {
-    Level::ALL.into_iter().filter_map(Parity::with_level)
+    let levels = Level::ALL.into_iter().filter_map(Parity::with_level);
+    levels.flat_map(|level| Strategy::ALL.map(|strategy| level.with_strategy(strategy)))
 }
 
 /// Strips without a pattern that a wrong kernel could share.

@@ -1,12 +1,23 @@
-//! Property tests of every level of SIMD against the scalar one, at all lengths and alignments.
+//! Property tests of every level of SIMD, by every strategy, against the scalar one, at all lengths
+//! and alignments.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
-use weft_parity::{Level, Parity, Store};
+use weft_parity::{Level, Parity, Strategy as Way};
+use weft_units::rng::Rng;
 
 fn vector_levels() -> impl Iterator<Item = Parity> {
     Level::ALL.into_iter().skip(1).filter_map(Parity::with_level)
+}
+
+/// Every level by every strategy.
+fn vector_ways() -> impl Iterator<Item = Parity> {
+    vector_levels().flat_map(|level| Way::ALL.map(|way| level.with_strategy(way)))
+}
+
+fn streaming_levels() -> impl Iterator<Item = Parity> {
+    vector_levels().map(|level| level.with_strategy(Way::Streaming))
 }
 
 fn scalar() -> Parity {
@@ -89,8 +100,9 @@ proptest! {
             let q = inside(at, strips.len, |q| parity.q(&data, q));
             (p_of_pq, q_beside_p, p, q)
         };
-        for level in vector_levels() {
-            prop_assert_eq!(run(level), run(scalar()), "{}", level.level());
+        let expected = run(scalar());
+        for parity in vector_ways() {
+            prop_assert_eq!(run(parity), expected.clone(), "{:?}", parity);
         }
     }
 
@@ -104,7 +116,7 @@ proptest! {
         let sources: Vec<&[u8]> = data.iter().map(|strip| strip.1).collect();
         let stored: Vec<u8> = (0..=250).cycle().skip(17).take(strips.len).collect();
         let mut results = Vec::new();
-        for parity in vector_levels().map(|level| level.storing(Store::Streaming)).chain([scalar()]) {
+        for parity in streaming_levels().chain([scalar()]) {
             let mut second = Vec::new();
             let first = from_line(beside, strips.len, |p| {
                 second = from_line(beside, strips.len, |q| parity.pq(&data, p, q));
@@ -114,7 +126,7 @@ proptest! {
             results.push((parity.level(), "xor", p, Vec::new()));
         }
         data.retain(|strip| !lost.contains(&strip.0));
-        for parity in vector_levels().map(|level| level.storing(Store::Streaming)).chain([scalar()]) {
+        for parity in streaming_levels().chain([scalar()]) {
             let mut second = Vec::new();
             let first = from_line(beside, strips.len, |a| {
                 second = from_line(beside, strips.len, |b| {
@@ -186,8 +198,9 @@ proptest! {
             let one = inside(at, strips.len, |out| parity.recover_data_from_q(&data, &q, a, out));
             (out_a, out_b, one)
         };
-        for level in vector_levels() {
-            prop_assert_eq!(run(level), run(scalar()), "{}", level.level());
+        let expected = run(scalar());
+        for parity in vector_ways() {
+            prop_assert_eq!(run(parity), expected.clone(), "{:?}", parity);
         }
     }
 
@@ -222,5 +235,33 @@ fn bits_beside_the_slice_do_not_count() {
             assert!(level.is_zero(&bytes[at..at + len]), "{level:?}, {len} bytes");
         }
         bytes[at..at + len].fill(0xff);
+    }
+}
+
+/// Counts that have kernels of their own and counts that have none, lengths around every width of a
+/// column.
+#[test]
+fn every_shape_gives_the_scalar_results_by_every_strategy() {
+    let mut rng = Rng::new(1);
+    let bytes: Vec<u8> = (0..2_500).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    let strips: Vec<&[u8]> = (0..40).map(|number| &bytes[number * 301..][..4099]).collect();
+    for count in 0..=strips.len() {
+        for len in [0, 1, 63, 64, 65, 255, 256, 511, 767, 768, 1024, 1279, 1280, 1535, 2048, 4099] {
+            let data: Vec<(u8, &[u8])> =
+                (0..).zip(&strips[..count]).map(|(k, strip)| (k, &strip[..len])).collect();
+            let sources: Vec<&[u8]> = data.iter().map(|strip| strip.1).collect();
+            let run = |parity: Parity| {
+                let mut found = [(); 4].map(|()| vec![0x5a; len]);
+                let [p, q, p_of_both, q_of_both] = &mut found;
+                parity.xor(&sources, p);
+                parity.q(&data, q);
+                parity.pq(&data, p_of_both, q_of_both);
+                found
+            };
+            let expected = run(scalar());
+            for parity in vector_ways() {
+                assert!(run(parity) == expected, "{count} strips of {len} bytes by {parity:?}");
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of recovery: every loss that P and Q cover comes back, every wrong byte is located.
 
-use weft_parity::{Level, Located, Mismatch, Parity};
+use weft_parity::{Level, Located, Mismatch, Parity, Strategy};
 use weft_units::rng::Rng;
 
 /// An array's strips with their parity, which tests then lose or damage.
@@ -54,8 +54,10 @@ fn orders() -> Vec<Vec<u8>> {
     orders
 }
 
+/// Every level by every strategy.
 fn levels() -> impl Iterator<Item = Parity> {
-    Level::ALL.into_iter().filter_map(Parity::with_level)
+    let levels = Level::ALL.into_iter().filter_map(Parity::with_level);
+    levels.flat_map(|level| Strategy::ALL.map(|strategy| level.with_strategy(strategy)))
 }
 
 fn rows(len: usize) -> impl Iterator<Item = (Parity, Row)> {

@@ -6,16 +6,16 @@
 use std::arch::aarch64::*;
 
 use super::Kernels;
-use super::vector::{column, column_mut, nothing};
+use super::vector::{column, column_mut, nothing, swapped};
 use crate::compare::{equal_scalar, is_zero_scalar};
 use crate::gf::{self, exponent_difference};
 use crate::pq::{mul_into_scalar, pq_scalar, q_scalar, update_pq_scalar, update_q_scalar};
 use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
 use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
-use crate::{Level, Weighted};
+use crate::{Level, Strategy, Weighted};
 
 // 8 P and 8 Q leave half of 32 registers.
-vector_kernels!("neon", Level::Neon, NEON, horner, nothing, COLUMN = 8);
+vector_kernels!(("neon", Level::Neon, NEON), (horner, nothing, COLUMN = 8), (horner, P = 16));
 
 type Vector = uint8x16_t;
 const BYTES: usize = 16;

@@ -9,8 +9,9 @@
 //! Kernels are functions compiled for a CPU feature, so calling one is unsafe: the CPU must have
 //! the feature. [`kernels`] is the only way to a table, it asks the CPU, and `Kernels` cannot be
 //! built elsewhere. Kernels are otherwise safe functions on slices: every load and store goes
-//! through a reference to an array of one vector, so no length is trusted. The exception is
-//! `x86/avx512_gfni/md_order.rs`, which reads through pointers after it has compared lengths.
+//! through a reference to an array of one vector, so no length is trusted. The exceptions are
+//! `x86/avx512_gfni/md_order.rs` and `swapped.rs` beside it, which read through pointers after they
+//! have compared lengths.
 
 #[macro_use]
 mod vector;
@@ -21,7 +22,7 @@ mod aarch64;
 mod x86;
 
 use crate::recover::Solution;
-use crate::{Level, Store, Weighted, compare, pq, recover, xor};
+use crate::{Level, Maker, Strategy, Weighted, compare, pq, recover, xor};
 
 /// The kernels of a level, `None` where this CPU lacks it.
 pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
@@ -43,6 +44,14 @@ pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
     }
 }
 
+/// The maker of this CPU, asked once.
+pub(crate) fn maker() -> Maker {
+    #[cfg(target_arch = "x86_64")]
+    return *x86::MAKER;
+    #[cfg(not(target_arch = "x86_64"))]
+    Maker::Other
+}
+
 /// The kernels of one level.
 ///
 /// Slices that a kernel writes, and those it reads whole, have one length, asserted by the callers
@@ -52,16 +61,17 @@ pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
 pub(crate) struct Kernels {
     level: Level,
     xor_into: unsafe fn(&mut [u8], &[u8]),
-    xor: unsafe fn(&[&[u8]], &mut [u8], bool),
-    p: unsafe fn(&[Weighted<'_>], usize, &mut [u8]),
+    xor: unsafe fn(&[&[u8]], &mut [u8], Strategy),
+    p: unsafe fn(&[Weighted<'_>], usize, &mut [u8], Strategy),
     q: unsafe fn(&[Weighted<'_>], usize, &mut [u8]),
-    pq: unsafe fn(&[Weighted<'_>], usize, &mut [u8], &mut [u8], bool),
+    pq: unsafe fn(&[Weighted<'_>], usize, &mut [u8], &mut [u8], Strategy),
     update_p: unsafe fn(&[u8], &[u8], &mut [u8]),
     update_q: unsafe fn(u8, &[u8], &[u8], &mut [u8]),
     update_pq: unsafe fn(u8, &[u8], &[u8], &mut [u8], &mut [u8]),
     mul_into: unsafe fn(u8, &[u8], &mut [u8]),
     recover_one: unsafe fn(&[Weighted<'_>], &[u8], u8, &mut [u8]),
-    recover_two: unsafe fn(&[Weighted<'_>], (&[u8], &[u8]), Solution, &mut [u8], &mut [u8], bool),
+    recover_two:
+        unsafe fn(&[Weighted<'_>], (&[u8], &[u8]), Solution, &mut [u8], &mut [u8], Strategy),
     is_zero: unsafe fn(&[u8]) -> bool,
     equal: unsafe fn(&[u8], &[u8]) -> bool,
 }
@@ -77,14 +87,14 @@ impl Kernels {
         unsafe { (self.xor_into)(target, source) }
     }
 
-    pub(crate) fn xor(&self, sources: &[&[u8]], p: &mut [u8], store: Store) {
+    pub(crate) fn xor(&self, sources: &[&[u8]], p: &mut [u8], strategy: Strategy) {
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.xor)(sources, p, store == Store::Streaming) }
+        unsafe { (self.xor)(sources, p, strategy) }
     }
 
-    pub(crate) fn p(&self, data: &[Weighted<'_>], offset: usize, p: &mut [u8]) {
+    pub(crate) fn p(&self, data: &[Weighted<'_>], offset: usize, p: &mut [u8], strategy: Strategy) {
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.p)(data, offset, p) }
+        unsafe { (self.p)(data, offset, p, strategy) }
     }
 
     pub(crate) fn q(&self, data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
@@ -98,10 +108,10 @@ impl Kernels {
         offset: usize,
         p: &mut [u8],
         q: &mut [u8],
-        store: Store,
+        strategy: Strategy,
     ) {
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.pq)(data, offset, p, q, store == Store::Streaming) }
+        unsafe { (self.pq)(data, offset, p, q, strategy) }
     }
 
     pub(crate) fn update_p(&self, old: &[u8], new: &[u8], p: &mut [u8]) {
@@ -143,11 +153,10 @@ impl Kernels {
         solution: Solution,
         out_a: &mut [u8],
         out_b: &mut [u8],
-        store: Store,
+        strategy: Strategy,
     ) {
-        let stream = store == Store::Streaming;
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.recover_two)(others, pq, solution, out_a, out_b, stream) }
+        unsafe { (self.recover_two)(others, pq, solution, out_a, out_b, strategy) }
     }
 
     pub(crate) fn is_zero(&self, bytes: &[u8]) -> bool {
@@ -165,7 +174,7 @@ static SCALAR: Kernels = Kernels {
     level: Level::Scalar,
     xor_into: xor::xor_into_scalar,
     xor: |sources, p, _| xor::xor_scalar(sources, 0, p),
-    p: |data, offset, p| xor::xor_scalar(data, offset, p),
+    p: |data, offset, p, _| xor::xor_scalar(data, offset, p),
     q: pq::q_scalar,
     pq: |data, offset, p, q, _| pq::pq_scalar(data, offset, p, q),
     update_p: xor::update_p_scalar,

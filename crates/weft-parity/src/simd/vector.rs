@@ -20,9 +20,10 @@
 //! consecutive, for levels where a general product takes several instructions, and
 //! `sum_of_products!` is for levels where it takes one.
 //!
-//! Kernels that can store past the caches take `stream`, and do so where their results are aligned
-//! to a vector; they then also ask for sources ahead of time, since nothing of them is in a cache
-//! either ([`crate::Store`]).
+//! Kernels that take a [`crate::Strategy`] have up to three ways. Streaming ones store past the
+//! caches where their results are aligned to a vector; they then also ask for sources ahead of
+//! time, since nothing of them is in a cache either. Swapped ones read strips in another order and
+//! in wider columns.
 //!
 //! All functions carry the level's `#[target_feature]`, which makes the intrinsics safe to call and
 //! lets helpers inline. A trait could not do that: its methods cannot carry the attribute. What
@@ -54,29 +55,35 @@ pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 pub(super) const AHEAD_BYTES: usize = 1024;
 
-/// Runs a body for each column of `$bytes` bytes, first `COLUMN` vectors wide, then one vector
-/// wide.
+/// The strip that comes at a turn from 0 on: 1, 0, 3, 2, 5, 4, an odd last one in its place.
+///
+/// No two neighbours in this order are as far apart as the two before them. Nor may a compiler undo
+/// it: a loop that took two turns at once would go through every second strip with the same load.
+/// Bounds that are checked at each turn keep it from that.
+#[inline(always)]
+pub(super) fn swapped<S>(strips: &[S], turn: usize) -> &S {
+    &strips[(turn ^ 1).min(strips.len() - 1)]
+}
+
+/// Runs a body for each column of `$bytes` bytes, first as many vectors wide as the first of the
+/// `$widths` says, and what is left by the next: `COLUMN` and one vector where none are given.
 ///
 /// `$at` is the column's first byte and `$width` its constant width. Evaluates to the end of the
-/// last column, where less than a vector is left.
+/// last column, where less than a vector is left, as the last of the widths is 1.
 macro_rules! columns {
-    ($bytes:expr, |$at:ident, $width:ident| $body:block) => {{
+    ($bytes:expr, |$at:ident, $width:ident| $body:block) => {
+        columns!($bytes, [COLUMN, 1], |$at, $width| $body)
+    };
+    ($bytes:expr, [$($widths:expr),+], |$at:ident, $width:ident| $body:block) => {{
         let bytes: usize = $bytes;
         let mut $at = 0;
-        {
-            const $width: usize = COLUMN;
+        $({
+            const $width: usize = $widths;
             while bytes - $at >= $width * BYTES {
                 $body
                 $at += $width * BYTES;
             }
-        }
-        {
-            const $width: usize = 1;
-            while bytes - $at >= BYTES {
-                $body
-                $at += BYTES;
-            }
-        }
+        })+
         $at
     }};
 }
@@ -176,11 +183,37 @@ macro_rules! sum_of_products {
     }};
 }
 
+/// As `sum_of_products!`, each two strips swapped, and one at a time.
+#[allow(unused_macros, reason = "which levels there are depends on the architecture")]
+macro_rules! swapped_products {
+    ($data:expr, $at:expr, $width:ident, CACHED) => {{
+        let data: &[Weighted<'_>] = $data;
+        let mut p = [zero(); $width];
+        let mut q = [zero(); $width];
+        for turn in 0..data.len() {
+            let (exponent, strip) = swapped(data, turn);
+            let factor = multiplier(gf::pow2(*exponent));
+            let strip = column::<BYTES, $width>(strip, $at);
+            for lane in 0..$width {
+                let bytes = load(&strip[lane]);
+                p[lane] = xor(p[lane], bytes);
+                q[lane] = xor(q[lane], mul(bytes, &factor));
+            }
+        }
+        (p, q)
+    }};
+}
+
 /// Generates the kernels of a level and their table.
+///
+/// The first group names the level. The second says what it does with strips in order: the way to a
+/// column's P and Q, what is better for common shapes, and how many vectors wide a column is. The
+/// third says what with swapped ones: the way to P and Q, and the width of a column of P alone.
 macro_rules! vector_kernels {
     (
-        $feature:literal, $level:expr, $table:ident, $syndrome:ident, $common:ident,
-        COLUMN = $column:literal
+        ($feature:literal, $level:expr, $table:ident),
+        ($syndrome:ident, $common:ident, COLUMN = $column:literal),
+        ($swapped:ident, P = $swapped_p:literal)
     ) => {
         /// The kernels of this level.
         pub(in crate::simd) static $table: Kernels = Kernels {
@@ -216,18 +249,45 @@ macro_rules! vector_kernels {
         }
 
         #[target_feature(enable = $feature)]
-        fn xor_slices(sources: &[&[u8]], p: &mut [u8], stream: bool) {
-            if stream && is_aligned(p) {
-                xor_strips::<true, _>(sources, 0, p);
-                fence();
-            } else {
-                xor_strips::<false, _>(sources, 0, p);
+        fn xor_slices(sources: &[&[u8]], p: &mut [u8], strategy: Strategy) {
+            xor_by(sources, 0, p, strategy);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn xor_weighted(data: &[Weighted<'_>], offset: usize, p: &mut [u8], strategy: Strategy) {
+            xor_by(data, offset, p, strategy);
+        }
+
+        #[target_feature(enable = $feature)]
+        #[inline]
+        fn xor_by<S: Strip>(sources: &[S], offset: usize, p: &mut [u8], strategy: Strategy) {
+            match strategy {
+                Strategy::Streaming if is_aligned(p) => {
+                    xor_strips::<true, _>(sources, offset, p);
+                    fence();
+                }
+                Strategy::InOrder | Strategy::Streaming => {
+                    xor_strips::<CACHED, _>(sources, offset, p);
+                }
+                Strategy::Swapped => xor_swapped(sources, offset, p),
             }
         }
 
         #[target_feature(enable = $feature)]
-        fn xor_weighted(data: &[Weighted<'_>], offset: usize, p: &mut [u8]) {
-            xor_strips::<false, _>(data, offset, p);
+        #[inline]
+        fn xor_swapped<S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
+            let tail = columns!(p.len(), [$swapped_p, 4, 1], |at, WIDTH| {
+                let mut sum = [zero(); WIDTH];
+                for turn in 0..sources.len() {
+                    let source = swapped(sources, turn).bytes();
+                    let source = column::<BYTES, WIDTH>(source, offset + at);
+                    for lane in 0..WIDTH {
+                        sum[lane] = xor(sum[lane], load(&source[lane]));
+                    }
+                }
+                write::<WIDTH, CACHED>(sum, p, at);
+            });
+            xor_scalar(sources, offset + tail, &mut p[tail..]);
         }
 
         #[target_feature(enable = $feature)]
@@ -262,25 +322,35 @@ macro_rules! vector_kernels {
         }
 
         #[target_feature(enable = $feature)]
-        fn pq(data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8], stream: bool) {
-            if stream && is_aligned(p) && is_aligned(q) {
-                pq_stored::<true>(data, offset, p, q);
-                fence();
-            } else {
-                pq_stored::<false>(data, offset, p, q);
+        fn pq(
+            data: &[Weighted<'_>],
+            offset: usize,
+            p: &mut [u8],
+            q: &mut [u8],
+            strategy: Strategy,
+        ) {
+            match strategy {
+                Strategy::Streaming if is_aligned(p) && is_aligned(q) => {
+                    pq_stored::<true, false>(data, offset, p, q);
+                    fence();
+                }
+                Strategy::InOrder | Strategy::Streaming => {
+                    pq_stored::<CACHED, false>(data, offset, p, q);
+                }
+                Strategy::Swapped => pq_stored::<CACHED, true>(data, offset, p, q),
             }
         }
 
         #[target_feature(enable = $feature)]
         #[inline]
-        fn pq_stored<const STREAM: bool>(
+        fn pq_stored<const STREAM: bool, const SWAPPED: bool>(
             data: &[Weighted<'_>],
             offset: usize,
             p: &mut [u8],
             q: &mut [u8],
         ) {
             // A level may have something better for the shapes that are most common.
-            let done = $common::<STREAM>(data, offset, p, q);
+            let done = $common::<STREAM, SWAPPED>(data, offset, p, q);
             let (p, q, offset) = (&mut p[done..], &mut q[done..], offset + done);
             let tail = columns!(p.len(), |at, WIDTH| {
                 let (column_p, column_q) = $syndrome!(data, offset + at, WIDTH, STREAM);
@@ -381,19 +451,25 @@ macro_rules! vector_kernels {
             solution: Solution,
             out_a: &mut [u8],
             out_b: &mut [u8],
-            stream: bool,
+            strategy: Strategy,
         ) {
-            if stream && is_aligned(out_a) && is_aligned(out_b) {
-                recover_two_stored::<true>(others, pq, solution, out_a, out_b);
-                fence();
-            } else {
-                recover_two_stored::<false>(others, pq, solution, out_a, out_b);
+            match strategy {
+                Strategy::Streaming if is_aligned(out_a) && is_aligned(out_b) => {
+                    recover_two_stored::<true, false>(others, pq, solution, out_a, out_b);
+                    fence();
+                }
+                Strategy::InOrder | Strategy::Streaming => {
+                    recover_two_stored::<CACHED, false>(others, pq, solution, out_a, out_b);
+                }
+                Strategy::Swapped => {
+                    recover_two_stored::<CACHED, true>(others, pq, solution, out_a, out_b);
+                }
             }
         }
 
         #[target_feature(enable = $feature)]
         #[inline]
-        fn recover_two_stored<const STREAM: bool>(
+        fn recover_two_stored<const STREAM: bool, const SWAPPED: bool>(
             others: &[Weighted<'_>],
             (p, q): (&[u8], &[u8]),
             solution: Solution,
@@ -403,7 +479,11 @@ macro_rules! vector_kernels {
             let of_p = multiplier(solution.of_p);
             let of_q = multiplier(solution.of_q);
             let tail = columns!(out_a.len(), |at, WIDTH| {
-                let (mut sum_p, mut sum_q) = $syndrome!(others, at, WIDTH, STREAM);
+                let (mut sum_p, mut sum_q) = if SWAPPED {
+                    $swapped!(others, at, WIDTH, CACHED)
+                } else {
+                    $syndrome!(others, at, WIDTH, STREAM)
+                };
                 let p = column::<BYTES, WIDTH>(p, at);
                 let q = column::<BYTES, WIDTH>(q, at);
                 for lane in 0..WIDTH {
@@ -486,11 +566,33 @@ macro_rules! vector_kernels {
 /// For levels that have nothing better for common shapes.
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 #[inline(always)]
-pub(super) fn nothing<const STREAM: bool>(
+pub(super) fn nothing<const STREAM: bool, const SWAPPED: bool>(
     _data: &[crate::Weighted<'_>],
     _offset: usize,
     _p: &mut [u8],
     _q: &mut [u8],
 ) -> usize {
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strip_has_its_turn_and_no_two_distances_in_a_row_are_equal() {
+        let constant = |order: &[i32]| {
+            let steps: Vec<i32> = order.windows(2).map(|two| two[1] - two[0]).collect();
+            steps.windows(2).any(|two| two[0] == two[1])
+        };
+        for count in 1..40 {
+            let strips: Vec<i32> = (0..count).collect();
+            let order: Vec<i32> = (0..strips.len()).map(|turn| *swapped(&strips, turn)).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, strips);
+            assert!(!constant(&order), "{order:?}");
+        }
+        assert!(constant(&[0, 1, 2]));
+    }
 }

@@ -3,7 +3,10 @@
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Intel, "Intrinsics Guide",
 //! for the instructions.
 
+use std::sync::LazyLock;
+
 use super::vector;
+use crate::Maker;
 
 /// The names every level's module starts from.
 mod prelude {
@@ -16,10 +19,10 @@ mod prelude {
     };
     pub(super) use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
     pub(super) use crate::simd::Kernels;
-    pub(super) use crate::simd::vector::{column, column_mut, nothing};
+    pub(super) use crate::simd::vector::{column, column_mut, nothing, swapped};
     pub(super) use crate::simd::x86::prefetch_at;
     pub(super) use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
-    pub(super) use crate::{Level, Weighted};
+    pub(super) use crate::{Level, Strategy, Weighted};
 }
 
 /// Asks for the line that will be used a little later, or whatever is there.
@@ -31,6 +34,22 @@ fn prefetch_at(place: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) }
 }
 
+/// The maker of this CPU.
+///
+/// Asked once: a virtual machine leaves to its hypervisor to be told.
+pub(super) static MAKER: LazyLock<Maker> = LazyLock::new(|| {
+    // SAFETY: every x86-64 CPU has the instruction, and its function 0.
+    #[allow(unused_unsafe, reason = "calling it is safe since Rust 1.94")]
+    let answer = unsafe { std::arch::x86_64::__cpuid(0) };
+    let mut name = [0; 12];
+    for (part, register) in
+        name.as_chunks_mut().0.iter_mut().zip([answer.ebx, answer.edx, answer.ecx])
+    {
+        *part = register.to_le_bytes();
+    }
+    Maker::from_name(&name)
+});
+
 pub(super) use avx2::AVX2;
 pub(super) use avx512_gfni::AVX512_GFNI;
 pub(super) use ssse3::SSSE3;
@@ -41,7 +60,7 @@ mod ssse3 {
     use crate::gf::exponent_difference;
 
     // 4 P, 4 Q and two tables leave 6 of 16 registers.
-    vector_kernels!("ssse3", Level::Ssse3, SSSE3, horner, nothing, COLUMN = 4);
+    vector_kernels!(("ssse3", Level::Ssse3, SSSE3), (horner, nothing, COLUMN = 4), (horner, P = 8));
 
     type Vector = __m128i;
     const BYTES: usize = 16;
@@ -150,7 +169,7 @@ mod avx2 {
     use crate::gf::exponent_difference;
 
     // 4 P, 4 Q and two tables leave 6 of 16 registers.
-    vector_kernels!("avx2", Level::Avx2, AVX2, horner, nothing, COLUMN = 4);
+    vector_kernels!(("avx2", Level::Avx2, AVX2), (horner, nothing, COLUMN = 4), (horner, P = 8));
 
     type Vector = __m256i;
     const BYTES: usize = 32;
@@ -263,19 +282,34 @@ mod avx2 {
 /// 64 bytes at a time: one affine transformation makes a product.
 mod avx512_gfni {
     mod md_order;
+    mod swapped;
 
     use super::prelude::*;
     use md_order::md_order;
+    use swapped::swapped_pq;
 
     // 8 P, 8 Q, two matrices and a pair of strips in flight fill 32 registers.
     vector_kernels!(
-        "avx512f,gfni",
-        Level::Avx512Gfni,
-        AVX512_GFNI,
-        sum_of_products,
-        md_order,
-        COLUMN = 8
+        ("avx512f,gfni", Level::Avx512Gfni, AVX512_GFNI),
+        (sum_of_products, common, COLUMN = 8),
+        (swapped_products, P = 20)
     );
+
+    /// What is better than `sum_of_products!` for the shapes that are most common.
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn common<const STREAM: bool, const SWAPPED: bool>(
+        data: &[Weighted<'_>],
+        offset: usize,
+        p: &mut [u8],
+        q: &mut [u8],
+    ) -> usize {
+        if SWAPPED {
+            swapped_pq(data, offset, p, q)
+        } else {
+            md_order::<STREAM>(data, offset, p, q)
+        }
+    }
 
     type Vector = __m512i;
     const BYTES: usize = 64;

@@ -10,7 +10,7 @@ use weft_bench::nbd::{NbdLoad, serve_array, serve_least};
 use weft_bench::parity::ParityLoad;
 use weft_bench::repeat::{REPETITIONS, Repetition};
 use weft_bench::{BenchError, Effort, Sheet, costs, engine, sched};
-use weft_parity::{Level, Store};
+use weft_parity::{Level, Strategy};
 
 use super::peers::{Files, start_weft};
 use super::table;
@@ -141,9 +141,10 @@ struct OfParity {
     /// neon
     #[arg(long, value_parser = level)]
     level: Option<Level>,
-    /// Store results into the caches or past them, instead of what weft chooses for the case
-    #[arg(long, value_name = "HOW", value_parser = ["cached", "streaming"])]
-    store: Option<String>,
+    /// Read strips and store results in this way, instead of what weft chooses for the case and
+    /// this CPU: in-order, swapped, streaming
+    #[arg(long, value_name = "HOW", value_parser = strategy)]
+    strategy: Option<Strategy>,
     /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -173,6 +174,11 @@ struct Repeat {
 fn level(name: &str) -> Result<Level, String> {
     let names = Level::ALL.map(Level::name).join(", ");
     Level::from_name(name).ok_or_else(|| format!("expected one of {names}"))
+}
+
+fn strategy(name: &str) -> Result<Strategy, String> {
+    let names = Strategy::ALL.map(Strategy::name).join(", ");
+    Strategy::from_name(name).ok_or_else(|| format!("expected one of {names}"))
 }
 
 fn repetition() -> impl TypedValueParser<Value = &'static Repetition> {
@@ -269,12 +275,9 @@ impl OfNbd {
 
 impl OfParity {
     fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
-        let store = self.store.as_deref().map(|how| match how {
-            "streaming" => Store::Streaming,
-            _ => Store::Cached,
-        });
         let only = self.only.clone().unwrap_or_default();
-        Ok(ParityLoad { level: self.level, store, only }.measure(effort, sheet)?)
+        Ok(ParityLoad { level: self.level, strategy: self.strategy, only }
+            .measure(effort, sheet)?)
     }
 }
 

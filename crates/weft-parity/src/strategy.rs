@@ -1,0 +1,210 @@
+//! Strategy of the kernels: in which order strips are read, and how results are stored.
+//!
+//! Every strategy gives the same bytes. Which one is fast depends on where the strips are and on
+//! who made the CPU. Where strips lie, callers know and say; the CPU is asked once.
+//!
+//! | Strips | AMD | other CPUs |
+//! |---|---|---|
+//! | in a cache, or nobody knows ([`Strategy::for_cached`]) | swapped | in order |
+//! | in no cache, and results that nobody reads soon ([`Strategy::for_cold`]) | by size | by size |
+//!
+//! # In a cache
+//!
+//! AMD's CPUs watch each load instruction, and fetch ahead once its addresses are a constant
+//! distance apart. A kernel goes through the strips with one instruction, and the strips of a
+//! stripe often lie at a constant distance: so the CPU fetches what lies as far again behind the
+//! last strip, into the very lines of the first-level cache that the strips need. That halves the
+//! rate: XOR 8+1 with strips of 64 KiB went at 0.51 of ISA-L. (Its loop goes through the strips
+//! from the last to the first. Where they lie the other way round it is ISA-L that loses up to
+//! half.) So it appears from the orders that were tried: there were no hardware counters to ask.
+//! Reading the strips as 1, 0, 3, 2, 5, 4 makes no two distances in a row equal. A kernel of its
+//! own for each count of strips helps less: each of its loads steps through one strip, and fetches
+//! beyond its end (0.7 of ISA-L with strips of 16 KiB).
+//!
+//! With that out of the way more of a strip at a time is faster, as long as the sums stay in
+//! registers: XOR 8+1 with 4, 16 and 64 KiB went at 1.02, 0.95 and 0.94 of ISA-L by one vector of
+//! 64 bytes at a time, at 1.11, 0.80 and 1.01 by eight, at 1.35, 1.07 and 1.00 by sixteen, and at
+//! 1.40, 1.09 and 1.02 by twenty. So AVX-512 takes 20 for P, and for P and Q 12. Pages of 4 KiB
+//! leave four of either.
+//!
+//! Source: an AMD EPYC of family 26 (Zen 5) with 1 MiB of L2; medians of 11 rounds in turns. Older
+//! families have not been measured and get the same. Intel's have been measured with strips in
+//! order alone, and keep that. `weft bench parity --strategy swapped` tells what a CPU at hand does.
+//!
+//! # In no cache
+//!
+//! An ordinary store first reads the line that it changes, and pushes something else out of the
+//! caches. A streaming store (non-temporal, in Intel's words) does neither, and a streaming kernel
+//! prefetches its sources. Where strips come from memory and results leave for a device
+//! that is worth 1.1 to 1.4 times the rate. Where strips are in a cache, or a CPU reads the results
+//! soon, it costs up to two thirds of it.
+
+use std::fmt;
+
+/// Order in which strips are read, and way in which results are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Strips in order; results into the caches.
+    InOrder,
+    /// Each two strips swapped and in wide columns; results into the caches.
+    ///
+    /// Not all kernels have it: [`xor`](crate::Parity::xor) of every level but scalar,
+    /// [`pq`](crate::Parity::pq) and [`recover_two`](crate::Parity::recover_two) of AVX-512. Others
+    /// read in order.
+    Swapped,
+    /// Strips in order and fetched ahead; results past the caches.
+    ///
+    /// Results that are not aligned to 64 bytes go through the caches, and so do those of kernels
+    /// without such stores (scalar, NEON).
+    Streaming,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Self; 3] = [Self::InOrder, Self::Swapped, Self::Streaming];
+
+    /// The name as users write it: `in-order`, `swapped` or `streaming`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InOrder => "in-order",
+            Self::Swapped => "swapped",
+            Self::Streaming => "streaming",
+        }
+    }
+
+    /// The strategy with this [`name`](Self::name), `None` for any other text.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.name() == name)
+    }
+
+    /// What is faster for strips that are in a cache, on a CPU of this maker.
+    #[must_use]
+    pub const fn for_cached(maker: Maker) -> Self {
+        match maker {
+            Maker::Amd => Self::Swapped,
+            Maker::Other => Self::InOrder,
+        }
+    }
+
+    /// What is faster for strips of which no cache holds anything, and results that nobody on a CPU
+    /// reads soon, on a CPU of this maker.
+    ///
+    /// Long strips gain by streaming; on AMD's CPUs while there are fewer than eight of them for a
+    /// result, so that stores are a large part. With short ones the first lines of each strip,
+    /// which nobody asked for ahead, are what is waited for: still a gain when two results would be
+    /// read before they are written, and none for a single one or where more than ten strips
+    /// compete for prefetches.
+    ///
+    /// Shape    `sources` strips are read and `results` are written, of `strip_bytes` each
+    /// Source   `weft bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to
+    ///          ISA-L on an Intel Xeon with AVX-512: XOR 4+1 4K 1.20 and 1.24, 64K 1.20 and 0.97;
+    ///          XOR 8+1 4K 1.06 and 1.09, 64K 1.09 and 0.98; P+Q 6+2 4K 1.17 and 0.99, 64K 1.35
+    ///          and 1.03; P+Q 10+2 4K 1.20 and 1.07, 64K 1.29 and 1.15; P+Q 16+2 4K 1.03 and 1.12,
+    ///          64K 1.20 and 1.10. On an AMD EPYC of family 26: XOR 4+1 4K 1.17 and 1.26, 64K 1.24
+    ///          and 1.11; XOR 8+1 4K 1.10 and 1.19, 64K 0.94 and 1.12; P+Q 6+2 4K 1.35 and 1.24,
+    ///          64K 1.13 and 1.05; P+Q 10+2 4K 1.43 and 1.39, 64K 1.09 and 0.99; P+Q 16+2 4K 1.12
+    ///          and 1.24, 64K 1.24 and 1.32
+    #[must_use]
+    pub const fn for_cold(
+        maker: Maker,
+        sources: usize,
+        results: usize,
+        strip_bytes: usize,
+    ) -> Self {
+        let many_stores = match maker {
+            Maker::Amd => sources < 8 * results,
+            Maker::Other => true,
+        };
+        let long = strip_bytes >= 16 << 10 && many_stores;
+        if long || (results > 1 && sources <= 10) { Self::Streaming } else { Self::InOrder }
+    }
+
+    /// The same for results that are read at once: not past the caches.
+    pub(crate) const fn into_caches(self) -> Self {
+        match self {
+            Self::InOrder | Self::Streaming => Self::InOrder,
+            Self::Swapped => Self::Swapped,
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Who made the CPU, as far as a strategy depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Maker {
+    /// AMD.
+    Amd,
+    /// Anybody else, or nobody knows.
+    Other,
+}
+
+impl Maker {
+    /// The maker of this CPU.
+    ///
+    /// In a virtual machine it is the one that the hypervisor tells.
+    #[must_use]
+    pub fn detect() -> Self {
+        crate::simd::maker()
+    }
+
+    /// The maker whose name these twelve bytes are, as an x86-64 CPU tells it.
+    ///
+    /// Source   AMD, "AMD64 Architecture Programmer's Manual", volume 3, CPUID function 0
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others do not tell"))]
+    pub(crate) fn from_name(name: &[u8; 12]) -> Self {
+        if name == b"AuthenticAMD" { Self::Amd } else { Self::Other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cold_results_are_streamed_where_that_was_measured_to_gain() {
+        let (in_order, streaming) = (Strategy::InOrder, Strategy::Streaming);
+        for (sources, results, strip_bytes, amd, other) in [
+            (4, 1, 4 << 10, in_order, in_order),
+            (4, 1, 64 << 10, streaming, streaming),
+            (8, 1, 64 << 10, in_order, streaming),
+            (6, 2, 4 << 10, streaming, streaming),
+            (16, 2, 4 << 10, in_order, in_order),
+            (16, 2, 64 << 10, in_order, streaming),
+        ] {
+            for (maker, expected) in [(Maker::Amd, amd), (Maker::Other, other)] {
+                let found = Strategy::for_cold(maker, sources, results, strip_bytes);
+                assert_eq!(found, expected, "{maker:?}: {sources}+{results} {strip_bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn cached_strips_are_swapped_on_the_cpus_of_one_maker() {
+        assert_eq!(Strategy::for_cached(Maker::from_name(b"AuthenticAMD")), Strategy::Swapped);
+        assert_eq!(Strategy::for_cached(Maker::from_name(b"GenuineIntel")), Strategy::InOrder);
+        assert_eq!(Maker::detect(), Maker::detect());
+    }
+
+    #[test]
+    fn each_strategy_is_found_by_its_name() {
+        for strategy in Strategy::ALL {
+            assert_eq!(Strategy::from_name(strategy.name()), Some(strategy));
+            assert_eq!(strategy.to_string(), strategy.name());
+        }
+        assert_eq!(Strategy::from_name("fast"), None);
+    }
+
+    #[test]
+    fn results_that_are_read_at_once_stay_in_the_caches() {
+        let kept = Strategy::ALL.map(Strategy::into_caches);
+        assert_eq!(kept, [Strategy::InOrder, Strategy::Swapped, Strategy::InOrder]);
+    }
+}
