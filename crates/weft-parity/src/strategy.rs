@@ -29,7 +29,7 @@
 //!
 //! Source: an AMD EPYC of family 26 (Zen 5) with 1 MiB of L2; medians of 11 rounds in turns. Older
 //! families have not been measured and get the same. Intel's have been measured with strips in
-//! order alone, and keep that. `weft bench parity --strategy swapped` tells what a CPU at hand does.
+//! order alone, and keep that. `weft bench parity --strategy swapped` tells what another CPU does.
 //!
 //! # In no cache
 //!
