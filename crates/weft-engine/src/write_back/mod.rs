@@ -127,6 +127,8 @@ struct Cached {
     /// Requests of clients under way.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
+    /// What a stop could not write, for this error, is given up.
+    lost: Option<ReplyError>,
     written: u64,
 }
 
@@ -187,6 +189,7 @@ impl WriteBack {
                 ratios: volume.knobs().ratios,
                 clients: 0,
                 stopping: None,
+                lost: None,
                 written: 0,
             }
         });
@@ -481,8 +484,8 @@ impl WriteBack {
             },
             OpWork::Stop(command) => {
                 let (client, tag) = (command.client, command.tag);
-                let lost = self.volumes[self.op(id).volume.index()].failing.clone();
-                let result = lost.map_or(result, |(error, _)| Err(error));
+                let lost = self.volumes[self.op(id).volume.index()].lost.clone();
+                let result = lost.map_or(result, Err);
                 self.forget(id);
                 out.reply(client, tag, result);
             }

@@ -248,11 +248,18 @@ impl Rig {
         self.replies.insert(tag, result);
     }
 
-    /// Completes one of what is outstanding. Whether there was any.
+    /// Completes one of what is outstanding, and gives the engine its turns. Whether there was any.
     fn step(&mut self, pick: usize) -> bool {
         if self.jobs.is_empty() {
             return false;
         }
+        self.complete(pick);
+        self.run();
+        true
+    }
+
+    /// Completes one of what is outstanding.
+    fn complete(&mut self, pick: usize) {
         let pick = pick % self.jobs.len();
         let Job { token, work } = self.jobs.remove(pick);
         let mut result = Ok(Value::Nothing);
@@ -269,8 +276,6 @@ impl Rig {
             }
         }
         self.engine.handle(self.now, Input::Done { token, result });
-        self.run();
-        true
     }
 
     fn member(&mut self, member: usize, op: &MemberOp, payload: &[u64]) {
@@ -810,6 +815,37 @@ fn a_stop_writes_everything_or_says_that_it_could_not() {
     assert!(rig.engine.write_back.as_ref().unwrap().is_at_rest());
     let late = rig.ask(0, RequestOp::Read, 0, 8, Flags::NONE);
     assert_eq!(rig.replies.remove(&late), Some(Err(ReplyError::Stopping)));
+}
+
+/// Found by straight-faults, seed 5001850: a member has no space for a second.
+#[test]
+fn a_stop_says_what_it_gave_up_though_others_are_written_after_it() {
+    for together in [false, true] {
+        let mut rig = Rig::new(1, 64, 1024);
+        let write = rig.ask(0, RequestOp::Write, 0, 12 * SECTORS, Flags::NONE);
+        rig.ok(write);
+        let tag = rig.command(0, Verb::Stop);
+        while matches!(rig.jobs[0].work, Work::Compute(_)) {
+            rig.step(0);
+        }
+        let writes = rig.jobs.len();
+        assert!(writes > 1, "several runs");
+        for number in 0..writes {
+            rig.broken = number == 0;
+            rig.complete(0);
+            if !together {
+                rig.run();
+            }
+        }
+        rig.run();
+        while !rig.replies.contains_key(&tag) {
+            if !rig.step(0) {
+                rig.wake();
+            }
+        }
+        assert_eq!(rig.replies.remove(&tag), Some(Err(ReplyError::Io)), "together: {together}");
+        assert!(rig.engine.write_back.as_ref().unwrap().is_at_rest());
+    }
 }
 
 #[test]

@@ -203,6 +203,10 @@ impl WriteBack {
                     self.cache.dirty(out.now, cached.writer, cached.inode, run);
                 }
                 cached.failing = Some((error.clone(), Some(out.now + RETRY)));
+                // Whatever others do that are written meanwhile.
+                if cached.is_draining() {
+                    cached.lost = Some(error.clone());
+                }
                 if std::mem::take(&mut cached.tells_of_failure) {
                     let error = error.clone();
                     out.notice(Notice::WriteBackFailed { volume, at: first * FRAME_BYTES, error });
@@ -241,7 +245,7 @@ impl WriteBack {
             if !cached.is_draining() {
                 continue;
             }
-            if cached.failing.is_some() {
+            if cached.lost.is_some() {
                 let mut freed = Vec::new();
                 self.cache.discard(cached.inode, 0..u64::MAX);
                 cached.resident.replaced(0..u64::MAX, &mut freed);
