@@ -332,8 +332,11 @@ impl WriteBack {
         }
         if lent {
             // They come back by the volume's release.
-            self.lent.remove(&op.frames_below().first);
-            op.release_edges(out);
+            let (all, below) = (request.frames, op.frames_below());
+            self.lent.remove(&below.first);
+            if below != all {
+                self.lent_in_part.insert(below.first, (all, below.count));
+            }
         } else if request.frames.count > 0 && !went_well {
             out.push(Output::Release(request.frames));
         }

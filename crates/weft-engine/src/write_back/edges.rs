@@ -21,7 +21,7 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, Run, Segment};
 use crate::contract::input::{ClientRequest, Flags, RequestOp};
-use crate::contract::output::{ComputeOp, Output};
+use crate::contract::output::ComputeOp;
 use crate::volume::Volume;
 
 /// Progress of a write that goes through.
@@ -101,18 +101,6 @@ impl ClientOp {
         let (all, asked) = (pages_of(self.request.range), pages_of(self.asked));
         let skipped = (asked.start - all.start) as u32;
         Run::new(first.0 + skipped, (asked.end - asked.start) as u32)
-    }
-
-    /// Gives back the frames that the volume never had.
-    pub(super) fn release_edges(&self, out: &mut Outbox) {
-        let (all, below) = (self.request.frames, self.frames_below());
-        let before = below.first.0 - all.first.0;
-        let after = all.count - before - below.count;
-        for (first, count) in [(all.first.0, before), (below.first.0 + below.count, after)] {
-            if count > 0 {
-                out.push(Output::Release(Run::new(first, count)));
-            }
-        }
     }
 }
 

@@ -83,6 +83,9 @@ pub(crate) struct WriteBack {
     asked: BTreeMap<(ClientId, Tag), OpId>,
     /// Frames of clients that volumes have and give back, by the first of them.
     lent: BTreeMap<Frame, OpId>,
+    /// The same of requests that are answered, of which volumes have a part: all frames, and how
+    /// many of them are lent. They come back together.
+    lent_in_part: BTreeMap<Frame, (Run, u32)>,
     /// Requests that wait for room, and those that came later and must not pass them.
     waiting: VecDeque<OpId>,
     /// Pages of writes that have room and are not dirty yet.
@@ -205,6 +208,7 @@ impl WriteBack {
             free: Vec::new(),
             asked: BTreeMap::new(),
             lent: BTreeMap::new(),
+            lent_in_part: BTreeMap::new(),
             waiting: VecDeque::new(),
             reserved: 0,
             issues: Vec::new(),
@@ -299,8 +303,8 @@ impl WriteBack {
     /// Takes the answers of volumes to the cache out of the outputs of this turn.
     pub(crate) fn collect(&mut self, first: usize, volumes: &mut [Volume], out: &mut Outbox) {
         let (asked, lent, memory) = (&mut self.asked, &mut self.lent, &mut self.memory);
-        let ops = &mut self.ops;
-        let mut answers = Vec::new();
+        let (ops, in_part) = (&mut self.ops, &mut self.lent_in_part);
+        let (mut answers, mut whole) = (Vec::new(), Vec::new());
         out.keep_from(first, |output| match output {
             Output::Reply { client, tag, result } => match asked.remove(&(*client, *tag)) {
                 Some(id) => {
@@ -316,10 +320,17 @@ impl WriteBack {
                     }
                     false
                 }
-                None => !memory.comes_back(*run),
+                None => match in_part.remove(&run.first) {
+                    Some((all, _)) => {
+                        whole.push(all);
+                        false
+                    }
+                    None => !memory.comes_back(*run),
+                },
             },
             _ => true,
         });
+        whole.into_iter().for_each(|run| out.push(Output::Release(run)));
         for (id, result) in answers {
             self.answered(id, result, volumes, out);
         }
@@ -369,7 +380,8 @@ impl WriteBack {
             OpWork::Client(op) => op.request.frames.count - op.frames_below().count,
             _ => 0,
         });
-        held.sum()
+        let in_part = self.lent_in_part.values().map(|(all, lent)| all.count - lent);
+        held.chain(in_part).sum()
     }
 
     /// Pages that are dirty or being written.
@@ -409,6 +421,7 @@ impl WriteBack {
         self.ops.iter().all(Option::is_none)
             && self.asked.is_empty()
             && self.lent.is_empty()
+            && self.lent_in_part.is_empty()
             && self.reserved == 0
             && !self.memory.lent()
             && self.volumes.iter().all(|cached| cached.resident.is_empty())
