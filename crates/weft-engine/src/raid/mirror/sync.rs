@@ -480,7 +480,10 @@ impl Copier {
                 });
             }
         }
-        let goes_on = part.range.end() < part.end && !cx.membership().broken;
+        let more = part.range.end() < part.end && !cx.membership().broken;
+        // A member that was given up may still read the memory that the next section would go to.
+        let goes_on = more && part.pins == 0;
+        let rest = ByteRange { start: part.range.end(), len: part.end - part.range.end() };
         if let Some(request) = part.request.filter(|_| !goes_on) {
             events.push(Event::SubRequestsDone { request, sub_requests: 1, result: Ok(()) });
         }
@@ -499,12 +502,13 @@ impl Copier {
             Task::Sync { .. } => part.unreadable,
             Task::Correct(slot) => SlotSet::only(slot),
         };
-        match part.task {
+        let task = part.task;
+        match task {
             Task::Sync { key, .. } => {
                 let nth = self.units.iter().position(|unit| unit.key == key);
                 let nth = nth.expect("a unit stays until its parts are over");
                 let unit = &mut self.units[nth];
-                unit.parts -= u32::from(!goes_on);
+                unit.parts -= u32::from(!more);
                 unit.mismatch |= !differ.is_empty();
                 unit.wrong = unit.wrong.or(wrong);
                 unit.ok &= ok;
@@ -512,7 +516,11 @@ impl Copier {
                     let Unit { key, mismatch, wrong, ok, .. } = self.units.swap_remove(nth);
                     events.push(Event::SyncDone { unit: key, mismatch, wrong, ok });
                 }
+                if more && !goes_on {
+                    self.rest.push_back((task, rest));
+                }
             }
+            Task::Correct(slot) if more && !goes_on => self.correct(slot, rest, FRAME_BYTES),
             Task::Correct(_) => {}
         }
         slots.ascending().for_each(|slot| self.correct(slot, range, FRAME_BYTES));
