@@ -83,6 +83,8 @@ pub(super) struct SuperblockUpdates {
     /// A superblock update is under way, and nothing of it is outstanding: what it writes next says
     /// clean and waits until the members are flushed, as strips were corrected since it began.
     pub(super) held: bool,
+    /// The same before the first of its superblocks: the bitmap's header is written.
+    begins: bool,
     /// The first superblock update that records every failure so far.
     pub(super) records_failures: u64,
 }
@@ -149,9 +151,13 @@ impl Array {
         }
         if goes_on && self.corrections == Corrections::Durable {
             self.updates.held = false;
-            self.try_again(out);
-            if self.updates.outstanding == 0 {
-                self.finish_superblocks(out);
+            if std::mem::take(&mut self.updates.begins) {
+                self.start_superblock_writes(out);
+            } else {
+                self.try_again(out);
+                if self.updates.outstanding == 0 {
+                    self.finish_superblocks(out);
+                }
             }
         }
         self.write_bitmap_pages(out);
@@ -227,6 +233,8 @@ impl Array {
             self.updates.catching_up = false;
         } else if self.updates.not_before.is_some() {
             self.finish_superblocks(out);
+        } else if self.waits_for_corrections() {
+            (self.updates.held, self.updates.begins) = (true, true);
         } else {
             self.start_superblock_writes(out);
         }
@@ -408,6 +416,10 @@ impl Array {
             return;
         }
         if std::mem::take(&mut self.updates.introducing) {
+            if self.membership.broken {
+                // The members of a broken array stay as they are.
+                return;
+            }
             let events = self.events;
             self.write_superblocks(|member| member.superblock().events() < events, out);
             return;
