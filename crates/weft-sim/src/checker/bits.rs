@@ -5,7 +5,9 @@
 //! next start would read them; those of a bitmap of another time all count as set. What counts as a
 //! change is what counts in [`super::Dirty`], which calls this.
 
-use weft_units::Slot;
+use weft_engine::Token;
+use weft_ondisk::Features;
+use weft_units::{Sectors, Slot};
 
 use super::parity::{Bytes, Media};
 use super::{View, Violation};
@@ -15,8 +17,19 @@ pub(super) const NAME: &str = "I20 bits before data";
 /// A disk's sectors: its number, the first, how many.
 pub(super) type Place = (usize, u64, u64);
 
+/// Those of some sectors of a disk that become something else by this.
+fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
+    let before = view.disks[disk].peek(at, count);
+    let len = bytes.len() / count as usize;
+    let contents = before.chunks_exact(len).zip(bytes.chunks_exact(len));
+    let changed = (at..).zip(contents).filter(|(_, (before, after))| before != after);
+    changed.map(|(at, _)| at).collect()
+}
+
 /// What a member holds of these sectors is about to become this. Those that stay what they are
-/// count for nothing.
+/// count for nothing, nor do those of a member that is being rebuilt and not believed there yet: a
+/// stripe is written to it as a whole. One that a bitmap let come back is believed wherever no bit
+/// is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,
@@ -26,11 +39,11 @@ pub(super) fn before_data(
     if !view.record.has_bitmaps() {
         return;
     }
-    let before = view.disks[disk].peek(at, count);
-    let len = bytes.len() / count as usize;
-    let contents = before.chunks_exact(len).zip(bytes.chunks_exact(len));
-    let changed = (at..).zip(contents).filter(|(_, (before, after))| before != after);
-    let mut columns = changed.filter_map(|(at, _)| view.column_at(disk, at));
+    let end = believed_to(view, disk);
+    let first = view.array.data_offset[disk].0;
+    let believed = |at: &u64| end.is_none_or(|end| *at < first + end.0);
+    let changed = changed(view, (disk, at, count), bytes).into_iter().filter(believed);
+    let mut columns = changed.filter_map(|at| view.column_at(disk, at));
     let clear = columns.find_map(|column| Some((column, view.record.clear_bit(column)?)));
     if let Some((column, other)) = clear {
         let message = format!(
@@ -40,13 +53,26 @@ pub(super) fn before_data(
     }
 }
 
-/// Metadata are about to be written to a disk. Where they clear bits, nothing of these chunks is
-/// outstanding, what members hold of them is durable, and agrees.
+/// Up to which of its data sectors a member is believed; `None` for all.
+fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
+    if view.record.is_in_sync(disk) {
+        return None;
+    }
+    let Some(slotted) = view.record.of(disk).filter(|_| view.record.own_slot(disk).is_some())
+    else {
+        return Some(Sectors::ZERO);
+    };
+    let by_bitmap = slotted.features().contains(Features::RECOVERY_BITMAP);
+    slotted.recovery_offset().filter(|_| !by_bitmap)
+}
+
+/// Metadata are about to be written to a disk. Where they clear bits, nothing is outstanding that
+/// changes these chunks, what members hold of them is durable, and agrees.
 pub(super) fn before_clear(
     view: View<'_>,
     (disk, at): (usize, u64),
     bytes: &[u8],
-    outstanding: impl Iterator<Item = Place>,
+    outstanding: impl Iterator<Item = (Token, Place)>,
     found: &mut Vec<Violation>,
 ) {
     let chunks = view.record.cleared_by(&view.disks[disk], disk, at, bytes);
@@ -62,8 +88,14 @@ pub(super) fn before_clear(
     let mut say = |what: String| {
         found.push(Violation::new(NAME, format!("a bit is cleared on disk {disk} while {what}")));
     };
-    for (other, at, count) in outstanding {
-        let mut written = (at..at + count).filter_map(|at| view.column_at(other, at));
+    for (token, place) in outstanding {
+        let (other, at, count) = place;
+        // Of a stripe that is written as a whole most stays what it is.
+        let written = match view.disks[other].payload_of(token) {
+            Some(bytes) if !bytes.is_empty() => changed(view, place, bytes),
+            _ => (at..at + count).collect(),
+        };
+        let mut written = written.into_iter().filter_map(|at| view.column_at(other, at));
         if let Some(column) = written.find(|column| clears(*column)) {
             say(format!("a write of column {column} to disk {other} is outstanding"));
         }

@@ -79,8 +79,9 @@ impl Dirty {
             }
             MemberOp::WriteMetadata { at, bytes } => {
                 self.superblock(view, bytes, found);
-                let counts = |write: &&Write| write.counts && view.record.is_in_sync(write.place.0);
-                let outstanding = self.writes.values().filter(counts).map(|write| write.place);
+                let counts = |write: &Write| write.counts && view.record.is_in_sync(write.place.0);
+                let outstanding = self.writes.iter().filter(|(_, write)| counts(write));
+                let outstanding = outstanding.map(|(token, write)| (*token, write.place));
                 let to = (view.disk(*member), at.0);
                 bits::before_clear(view, to, bytes, outstanding, found);
             }

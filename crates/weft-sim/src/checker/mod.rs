@@ -230,9 +230,9 @@ impl Checkers {
         self.stale.assembled(view, assembly, &mut self.found);
     }
 
-    /// A disk joins that never was a member, or was one before.
-    pub fn disk_added(&mut self, disk: usize, columns: impl Iterator<Item = u64>) {
-        self.stale.disk_added(disk, columns);
+    /// A disk joins that never was a member, or was one before. `keeps`: with what it held.
+    pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
+        self.stale.disk_added(disk, keeps, columns);
     }
 
     /// Whether a token is outstanding, as far as checkers know.

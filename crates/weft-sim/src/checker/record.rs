@@ -83,6 +83,15 @@ impl Record {
         disks.iter().any(dead).then(written)
     }
 
+    /// Events of the superblock of a disk, whether it can be read or not, also where the disk was
+    /// cut short before it.
+    #[must_use]
+    pub fn events_on(disk: &Disk, version: impl Into<Version>) -> Option<u64> {
+        let (version, size) = (version.into(), disk.whole_size());
+        let bytes = disk.peek_stable(version.position(size)?.0, 8);
+        Superblock::parse(&bytes, version, size).ok().map(|sb| sb.events())
+    }
+
     /// Of superblocks that were read already.
     #[must_use]
     pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {

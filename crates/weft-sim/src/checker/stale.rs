@@ -8,7 +8,8 @@
 //! A member that is being rebuilt is good below its recovery offset, like one in sync: a write
 //! there that was acknowledged and not flushed may be lost with the power, and the model knows it.
 //! What may not be lost is what the rebuild put there. So a column that such a disk lost is missing
-//! unless a version of it was durable before.
+//! unless a version of it was durable before, or the disk came back with what it held and missed
+//! nothing there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,9 @@ pub struct Stale {
     durable: BTreeMap<usize, BTreeSet<u64>>,
     /// Columns that each disk misses.
     missing: BTreeMap<usize, BTreeSet<u64>>,
+    /// Of each disk that came back with what it held: the columns that it missed, or held in its
+    /// cache alone, at that time or at any time since.
+    owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +143,11 @@ impl Stale {
         let Write { disk, at, count, submitted, fua } = write;
         for column in (at..at + count).filter_map(|at| view.array.data_sector(disk, at)) {
             self.stored.insert((disk, column), submitted);
-            if let Some(missing) = self.missing.get_mut(&disk) {
-                missing.remove(&column);
+            if let Some(missing) = self.missing.get_mut(&disk)
+                && missing.remove(&column)
+                && let Some(owed) = self.owed.get_mut(&disk)
+            {
+                owed.insert(column);
             }
             if fua {
                 self.durable.entry(disk).or_default().insert(column);
@@ -150,17 +157,26 @@ impl Stale {
         }
     }
 
-    /// A disk joins: it holds nothing of what was written.
-    pub fn disk_added(&mut self, disk: usize, columns: impl Iterator<Item = u64>) {
+    /// A disk joins: it holds nothing of what was written at these columns. `keeps`: it holds what
+    /// it held elsewhere.
+    pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
-        self.missing.entry(disk).or_default().extend(columns);
+        self.owed.remove(&disk);
+        let missing = self.missing.entry(disk).or_default();
+        missing.extend(columns);
+        if keeps {
+            let volatile = self.volatile.get(&disk).into_iter().flatten().map(|it| it.1);
+            self.owed.insert(disk, missing.iter().copied().chain(volatile).collect());
+        }
     }
 
     /// What a disk had not made durable is gone: `lost` are absolute data columns of disks that
     /// were not in sync. (On those that were, the model knows what may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
+        let has = |all: Option<&BTreeSet<u64>>, column: &u64| all.map(|it| it.contains(column));
         for (disk, column) in lost {
-            if !self.durable.get(disk).is_some_and(|columns| columns.contains(column)) {
+            let held = has(self.owed.get(disk), column) == Some(false);
+            if !held && has(self.durable.get(disk), column) != Some(true) {
                 self.missing.entry(*disk).or_default().insert(*column);
             }
         }
@@ -180,7 +196,7 @@ impl Stale {
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();
-        (volatile, self.durable.clone(), self.missing.clone())
+        (volatile, self.durable.clone(), self.missing.clone(), self.owed.clone())
     }
 
     /// See [`super::Checkers::assembled`].

@@ -240,6 +240,13 @@ impl Model {
         }
     }
 
+    /// The same of one whose client is gone, and that a write-back cache may keep until a flush.
+    pub fn write_left(&mut self, write: WriteId) {
+        self.acknowledged += 1;
+        self.unflushed.extend(self.range_of(write).map(|range| (self.acknowledged, range)));
+        self.write_failed(write);
+    }
+
     /// A flush is received.
     #[must_use]
     pub fn flush_issued(&self) -> FlushMark {
@@ -420,6 +427,12 @@ impl Model {
     #[must_use]
     pub fn in_flight_ranges(&self) -> Vec<ByteRange> {
         self.writes.values().map(|issued| issued.range).collect()
+    }
+
+    /// Byte ranges of writes that no flush has covered since they were answered: a write-back cache
+    /// may be writing them at any time.
+    pub fn unflushed_ranges(&self) -> impl Iterator<Item = ByteRange> {
+        self.unflushed.iter().map(|(_, range)| *range)
     }
 
     /// Whether a read that is issued now may return this.

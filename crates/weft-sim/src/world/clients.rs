@@ -80,7 +80,11 @@ impl World {
                 // Nobody will hear how it ended: done as a rule, but not where there is no space.
                 Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
                     self.orphans.extend(self.model.range_of(write));
-                    self.model.write_failed(write);
+                    if self.options.write_back.is_some() {
+                        self.model.write_left(write);
+                    } else {
+                        self.model.write_failed(write);
+                    }
                 }
                 Expected::Advice | Expected::Flush(_) | Expected::Nothing => {}
             }
@@ -180,7 +184,7 @@ impl World {
         self.disk_of.push(disk);
         let places = self.model.touched().flat_map(|sector| self.array.column(sector).places);
         let sectors: BTreeSet<u64> = places.filter(|_| !keeps).map(|place| place.sector).collect();
-        self.checkers.disk_added(disk, sectors.into_iter());
+        self.checkers.disk_added(disk, keeps, sectors.into_iter());
         self.read_record();
         self.member_info(disk, index)
     }

@@ -10,7 +10,7 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::Slot;
 
 use super::World;
-use crate::checker::{Place, Violation};
+use crate::checker::{Place, Record, Violation};
 use crate::suspects::Suspects;
 
 /// The copies of a sector that are there, each with its slot, in the order in which they are read.
@@ -77,16 +77,21 @@ impl World {
         }
     }
 
-    /// Whether members that are gone know more than those that are believed. One copy alone is an
-    /// array of mirrors, however old; that is beyond the promises.
+    /// Whether members that are not believed know more than those that are: they are gone, or their
+    /// superblocks cannot be read or were torn. One copy alone is an array of mirrors, however old;
+    /// that is beyond the promises.
     fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
-        let events = |disk: usize| self.record.of(disk).map(weft_ondisk::Superblock::events);
+        let events = |disk: usize| {
+            let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
+            before.max(Record::events_on(&self.disks[disk], self.options.version))
+        };
         let believed = assembly.slots.iter().filter_map(|state| match state {
-            SlotState::InSync(member) => events(member.info.index.index()),
+            SlotState::InSync(member) => Some(member.info.index.index()),
             SlotState::Rebuilding { .. } | SlotState::Missing => None,
         });
-        let gone = (0..self.disks.len()).filter(|disk| self.disks[*disk].faults.gone);
-        gone.filter_map(events).max() > believed.max()
+        let believed: BTreeSet<usize> = believed.collect();
+        let others = (0..self.disks.len()).filter(|disk| !believed.contains(disk));
+        others.map(events).max() > believed.iter().map(|disk| events(*disk)).max()
     }
 
     /// See [`World::look_again`]: one sector of an array without parity.

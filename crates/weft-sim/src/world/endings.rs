@@ -111,9 +111,12 @@ impl World {
         self.judge_parity(&written, parity::Bytes::Visible);
     }
 
-    /// Columns that a write is about that is not answered, or whose client is gone.
+    /// Columns that a write is about that is not answered, or whose client is gone, or that a
+    /// write-back cache answered.
     fn columns_being_written(&self) -> BTreeSet<u64> {
         let ranges = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
+        let kept = self.options.write_back.and(Some(self.model.unflushed_ranges()));
+        let ranges = ranges.chain(kept.into_iter().flatten());
         ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
     }
 
