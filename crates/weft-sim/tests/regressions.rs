@@ -1000,7 +1000,7 @@ fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
 }
 
 /// Scripts by which sweeps found bugs of the engine, with what it did.
-const FOUND_BUGS: [(&str, u64, &str); 8] = [
+const FOUND_BUGS: [(&str, u64, &str); 10] = [
     ("straight-faults", 5_001_850, "a stop answered for pages that the cache had given up"),
     ("bitmap-faults", 5_000_794, "the same, on parity"),
     ("straight-beyond", 5_002_174, "pages that a stop could not write were tried by nobody again"),
@@ -1021,6 +1021,8 @@ const FOUND_BUGS: [(&str, u64, &str); 8] = [
         "superblocks said clean while a corrected copy was volatile, as the bitmap's header was \
          written in between",
     ),
+    ("straight-beyond", 5_003_910, "a unit that the end of the array cut short counted as rebuilt"),
+    ("straight-beyond-powered", 5_001_070, "so did one that was read and not written"),
     ("beyond", 5_003_057, "the rest of an update went to the members of a broken array"),
 ];
 

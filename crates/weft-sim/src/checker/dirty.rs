@@ -72,7 +72,7 @@ impl Dirty {
                 };
                 let (disk, counts) = (view.disk(*member), attr.origin != Origin::Sync);
                 let column = view.column_at(disk, at.0).unwrap_or(0);
-                let number = view.record.of(disk).map(Superblock::dev_number);
+                let number = view.written.of(disk).map(Superblock::dev_number);
                 let place = (disk, at.0, count);
                 self.writes.insert(*token, Write { number, place, column, counts });
                 self.submitted = Some(*token);
@@ -110,7 +110,8 @@ impl Dirty {
         if changes && !rebuilt {
             bits::before_data(view, (disk, at, count), bytes, found);
         }
-        if changes && !rebuilt && !view.record.all_dirty() {
+        // Whoever wrote a superblock does not know that it can never be read again.
+        if changes && !rebuilt && !view.record.all_dirty() && !view.written.all_dirty() {
             found.push(Violation::new(
                 NAME,
                 format!(

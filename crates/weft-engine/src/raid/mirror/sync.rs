@@ -430,8 +430,9 @@ impl Copier {
         let wanted = wanted.without(SlotSet::only(source)).without(part.given_up).and(present);
         part.step = Step::Writing;
         part.written = wanted;
-        let sealed = cx.membership().read_only || cx.membership().broken;
-        if sealed || !part.ok {
+        // Nothing more is written to a broken array: what was to be is not.
+        part.ok &= !cx.membership().broken;
+        if cx.membership().read_only || !part.ok {
             part.written = SlotSet::EMPTY;
             self.finish(place, level, events, cx);
             return;
@@ -480,7 +481,9 @@ impl Copier {
                 });
             }
         }
-        let more = part.range.end() < part.end && !cx.membership().broken;
+        let is_whole = part.range.end() >= part.end;
+        let more = !is_whole && !cx.membership().broken;
+        part.ok &= is_whole || more;
         // A member that was given up may still read the memory that the next section would go to.
         let goes_on = more && part.pins == 0;
         let rest = ByteRange { start: part.range.end(), len: part.end - part.range.end() };
