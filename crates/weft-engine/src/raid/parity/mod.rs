@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use weft_units::{Span, StripeId, Time, VolumeId};
 
-use self::cache::{Acquired, Cache};
+use self::cache::{Acquired, Cache, Picked};
 use self::discard::Discard;
 use self::priority::PrioritySettings;
 use self::split::{Detour, SplitRequest};
@@ -219,10 +219,14 @@ impl ParityRaid {
         let (mut picks, mut count) = (0, 0);
         while picks < stripes_max && count < most {
             let first = picked.len();
-            if !stripes.cache.pick(&settings, picked) {
+            let found = stripes.cache.pick(&settings, picked);
+            if found == Picked::Nothing {
                 break;
             }
             picks += 1;
+            if found == Picked::Part {
+                break;
+            }
             if stripes.cache.policy().turn_is_one_request {
                 let led = |id: &StripeId| 1 + stripes.cache.stripe(*id).followers();
                 count += picked[first..].iter().map(led).sum::<u64>();

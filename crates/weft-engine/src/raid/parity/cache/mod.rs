@@ -83,6 +83,16 @@ enum Starved {
     Stripes(u32),
 }
 
+/// Stripes that were picked to be handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Picked {
+    Nothing,
+    /// One, or all of those beside it.
+    Run,
+    /// Some of those beside it: the others are to be read while these are written.
+    Part,
+}
+
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
@@ -105,8 +115,7 @@ impl Cache {
         // Fewer stripes than md allows are for tests, where classes would starve each other.
         let policy = StripeSizePolicy::of(knobs.stripe_size);
         let batches = plug_2008::has_batches_and_classes(knobs.stripe_cache_form);
-        let classes_pay =
-            stripes >= 2 * u32::from(CLASSES_MAX) && !policy.picks_full_stripes && batches;
+        let classes_pay = stripes >= 2 * u32::from(CLASSES_MAX) && policy.runs.is_none() && batches;
         let classes = if classes_pay { CLASSES_MAX } else { 1 };
         let mut cache = Self {
             stripes: Vec::new(),
@@ -432,22 +441,24 @@ impl Cache {
     }
 
     /// The next stripes to handle: one, or the stripes beside it that wait on the same list,
-    /// ascending, if full stripes are picked. Whether there were any.
-    pub(crate) fn pick(&mut self, settings: &PrioritySettings, picked: &mut Vec<StripeId>) -> bool {
-        let (list, id) = match self.pick_one(settings) {
-            None => return false,
-            Some(picked) => picked,
-        };
-        if !self.policy.picks_full_stripes {
+    /// ascending, if the stripe size picks runs.
+    pub(crate) fn pick(
+        &mut self,
+        settings: &PrioritySettings,
+        picked: &mut Vec<StripeId>,
+    ) -> Picked {
+        let Some((list, id)) = self.pick_one(settings) else { return Picked::Nothing };
+        let Some(rule) = self.policy.runs else {
             picked.push(id);
-            return true;
-        }
+            return Picked::Run;
+        };
         let stripes = self.stripes_per_chunk;
         let key = self.stripe(id).key;
         let full_stripe = key / stripes * stripes;
         let waits = |cache: &Self, key: u64| {
             cache.index.find(key).filter(|id| cache.lists.of(*id) == Some(list))
         };
+        let stripes_max = rule.stripes_max(self.stripe(id).full_write, self.active);
         let first = picked.len();
         for below in (full_stripe..key).rev() {
             let Some(id) = waits(self, below) else { break };
@@ -458,10 +469,13 @@ impl Cache {
         picked.push(id);
         for above in key + 1..full_stripe + stripes {
             let Some(id) = waits(self, above) else { break };
+            if picked.len() - first >= stripes_max {
+                return Picked::Part;
+            }
             self.lists.remove(id);
             picked.push(id);
         }
-        true
+        Picked::Run
     }
 
     fn pick_one(&mut self, settings: &PrioritySettings) -> Option<(List, StripeId)> {
@@ -540,6 +554,39 @@ mod tests {
         (stripe.handle, stripe.delayed) = (true, true);
         cache.release(id);
         id
+    }
+
+    #[test]
+    fn stripes_that_are_read_are_picked_in_pieces_and_filled_ones_all_at_once() {
+        let settings = &rule(PriorityRule::Bypass, 1);
+        for (filled, used, pieces) in [
+            (false, 20, &[8, 8, 4][..]),
+            // A sixteenth of the stripes in use is more than eight.
+            (false, 160, &[10; 16]),
+            (true, 160, &[160]),
+        ] {
+            let auto = Knobs { stripe_size: StripeSize::AUTO, ..Knobs::md() };
+            let mut cache = Cache::new(256, Frame(0), 3, Sectors(8), 256, &auto);
+            for key in 0..used {
+                let id = take(&mut cache, key);
+                let stripe = cache.stripe_mut(id);
+                (stripe.handle, stripe.full_write) = (true, filled);
+                cache.release(id);
+            }
+            let (mut next, mut found) = (0, Vec::new());
+            while next < used {
+                let mut picked = Vec::new();
+                let last = cache.pick(settings, &mut picked) == Picked::Run;
+                for id in &picked {
+                    assert_eq!(cache.stripe(*id).key, next, "ascending, and each once");
+                    next += 1;
+                }
+                assert_eq!(last, next == used, "others wait beside it");
+                found.push(picked.len());
+            }
+            assert_eq!(found, pieces);
+            assert_eq!(cache.pick(settings, &mut Vec::new()), Picked::Nothing);
+        }
     }
 
     #[test]

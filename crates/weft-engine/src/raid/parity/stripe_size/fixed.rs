@@ -4,7 +4,7 @@ use super::StripeSizePolicy;
 
 /// Decisions of md.
 pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
-    picks_full_stripes: false,
+    runs: None,
     waits_for_runs: false,
     feeds_delayed: false,
     gathers_streams: false,

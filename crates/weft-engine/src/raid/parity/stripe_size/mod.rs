@@ -30,8 +30,9 @@ use crate::layout::geometry::Geometry;
 #[derive(Debug)]
 pub(crate) struct StripeSizePolicy {
     /// Stripes of one full stripe that are on the same list are picked together, ascending, and
-    /// their member requests merged. Inactive stripes are of one class then, not of eight.
-    pub(super) picks_full_stripes: bool,
+    /// their member requests merged. Inactive stripes are of one class then, not of eight. `None`:
+    /// each stripe is picked on its own.
+    pub(super) runs: Option<&'static RunRule>,
     /// A request that finds fewer free stripes than its part of a full stripe needs waits for all
     /// of them, or half the cache.
     pub(super) waits_for_runs: bool,
@@ -48,6 +49,25 @@ pub(crate) struct StripeSizePolicy {
     threshold_min: u32,
     /// Plug of delayed stripes with `activation=each_turn` and `writes=auto`.
     plug: Option<&'static PlugRule>,
+}
+
+/// How many stripes are picked together.
+#[derive(Debug)]
+pub(super) struct RunRule {
+    /// Stripes that are to be read: of those in use one of so many parts.
+    parts_of_active: u32,
+    /// And no fewer than these.
+    least: u32,
+}
+
+impl RunRule {
+    /// Most stripes of a run; a turn ends where one was cut. Filled stripes are written at once:
+    /// the longest request is the best. Stripes that are read first go in pieces, so that members
+    /// read one piece while they write the one before it.
+    #[inline]
+    pub(super) fn stripes_max(&self, filled: bool, active: u32) -> usize {
+        if filled { usize::MAX } else { (active / self.parts_of_active).max(self.least) as usize }
+    }
 }
 
 impl StripeSizePolicy {
