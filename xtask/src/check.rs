@@ -44,6 +44,10 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
             ["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep", "--", "gate"];
         run(cargo(&example), HALF_AN_HOUR)
     });
+    report.part("grid", || {
+        let example = ["run", "-q", "--release", "-p", "weft-lab", "--example", "grid"];
+        run(cargo(&[&example[..], &["--", "--few"]].concat()), HALF_AN_HOUR)
+    });
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     report.part("documentation", || {
         let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);

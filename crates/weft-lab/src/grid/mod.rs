@@ -3,7 +3,9 @@
 //! The text `experiments/grid.toml` has arrays and loads; each pair is a [`Cell`] that is simulated
 //! under several [`Setting`]s with the same seed. A cell has a [`Line`] for each job of its load:
 //! rate, 99th percentile and longest wait under each. A job that loses beyond the bound of the text
-//! is in [`Found::losses`], worst first.
+//! is in [`Found::losses`], worst first. The text lists those that are known to, each with its
+//! reason ([`Open`]): any other that loses fails the grid, and so does a listed one that no longer
+//! does.
 //!
 //! The rate alone would hide two things, so both are held as well: a stream that starves beside
 //! another load (each job has its own line), and latency at an equal rate (open loops).
@@ -15,7 +17,7 @@ use weft_engine::page_cache::Kernel;
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
-pub use text::{Array, Bound, GridError, Load};
+pub use text::{Array, Bound, GridError, Load, Open};
 
 use crate::experiment::deal;
 use crate::fio_json::JobResult;
@@ -35,10 +37,9 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Every setting that a level knows: stripes are those of parity.
-    #[must_use]
-    pub fn of_level(has_parity: bool) -> Vec<Self> {
-        let fixed: &[u32] = if has_parity { &[16 << 10, 64 << 10] } else { &[] };
+    /// Every setting that a level knows: stripes are those of parity. Of a few, what nobody tunes.
+    fn of_level(has_parity: bool, few: bool) -> Vec<Self> {
+        let fixed: &[u32] = if has_parity && !few { &[16 << 10, 64 << 10] } else { &[] };
         [Self::Weft, Self::Md]
             .into_iter()
             .chain(fixed.iter().map(|size| Self::Fixed(*size)))
@@ -101,6 +102,9 @@ pub struct Grid {
     pub bound: Bound,
     /// Cells, array by array.
     pub cells: Vec<Cell>,
+    /// Jobs that are known to lose.
+    pub open: Vec<Open>,
+    few: bool,
 }
 
 /// What was found of all cells.
@@ -109,6 +113,7 @@ pub struct Found {
     /// Jobs, cell by cell.
     pub lines: Vec<Line>,
     bound: Bound,
+    open: Vec<Open>,
 }
 
 /// Reason why a line loses.
@@ -124,7 +129,7 @@ pub enum Loss {
 
 impl Grid {
     /// The grid of the project, with the cells whose names have these words; `few` loads on every
-    /// array alone.
+    /// array alone, and without md's other sizes of stripes.
     ///
     /// # Errors
     /// The text is not understood.
@@ -147,7 +152,7 @@ impl Grid {
                 });
             }
         }
-        Ok(Self { bound: text.bound, cells })
+        Ok(Self { bound: text.bound, cells, open: text.open, few })
     }
 
     /// Runs every cell under every setting, on as many threads as there are CPUs, and says after
@@ -160,7 +165,8 @@ impl Grid {
             .cells
             .iter()
             .flat_map(|cell| {
-                let settings = Setting::of_level(cell.volume.level.is_some_and(has_parity));
+                let has_parity = cell.volume.level.is_some_and(has_parity);
+                let settings = Setting::of_level(has_parity, self.few);
                 settings.into_iter().map(move |setting| (cell, setting))
             })
             .collect();
@@ -177,7 +183,7 @@ impl Grid {
                 line.figures.push((setting, figures));
             }
         }
-        Ok(Found { lines, bound: self.bound })
+        Ok(Found { lines, bound: self.bound, open: self.open.clone() })
     }
 }
 
@@ -275,6 +281,19 @@ impl Found {
         losses
     }
 
+    /// Why a line is known to lose.
+    #[must_use]
+    pub fn known(&self, line: &Line) -> Option<&Open> {
+        self.open.iter().find(|open| (&open.array, &open.load) == (&line.array, &line.load))
+    }
+
+    /// Those that are known to lose and were run and do not: they are to be taken off the list.
+    #[must_use]
+    pub fn mended(&self) -> Vec<&Open> {
+        let wins = |line: &&Line| line.losses(&self.bound).is_empty();
+        self.lines.iter().filter(wins).filter_map(|line| self.known(line)).collect()
+    }
+
     /// Geometric means of weft's rates: to md's, and to the best of md with any size of stripes.
     #[must_use]
     pub fn means(&self) -> (f64, f64) {
@@ -344,7 +363,7 @@ mod tests {
             figures: vec![(Setting::Weft, *weft), (Setting::Md, *md)],
         };
         let bound = Grid::new("no such cell", false).unwrap().bound;
-        Found { lines: pairs.iter().map(line).collect(), bound }
+        Found { lines: pairs.iter().map(line).collect(), bound, open: Vec::new() }
     }
 
     #[test]
@@ -378,6 +397,36 @@ mod tests {
         let rates: Vec<f64> = all.losses().iter().map(|(line, _)| line.to_md()).collect();
         assert_eq!(rates, [0.1, 0.9]);
         assert!((all.means().0 - libm::cbrt(0.9 * 0.1 * 9.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_loss_is_known_by_its_array_and_load_until_it_no_longer_loses() {
+        let md = figures(100.0, 10, 100);
+        let mut all = found(&[(figures(90.0, 1, 1), md)]);
+        let open = |load: &str| Open { array: "a".into(), load: load.into(), why: "so".into() };
+        all.open = vec![open("another")];
+        assert!(all.known(&all.lines[0]).is_none() && all.mended().is_empty());
+        all.open = vec![open("l")];
+        assert!(all.known(&all.lines[0]).is_some() && all.mended().is_empty());
+        let mut all = found(&[(figures(96.0, 1, 1), md)]);
+        all.open = vec![open("l")];
+        assert_eq!(all.mended(), [&open("l")]);
+    }
+
+    #[test]
+    fn every_known_loss_is_of_a_job_of_the_grid_and_told_to_people() {
+        let grid = Grid::new("", false).unwrap();
+        let page = include_str!("../../../../docs/grid.md");
+        for open in &grid.open {
+            let is_of = |cell: &&Cell| {
+                let several = cell.jobs.len() > 1;
+                let named = |job: &Job| format!("{}: {}", cell.load, job.name) == open.load;
+                cell.array == open.array
+                    && if several { cell.jobs.iter().any(named) } else { cell.load == open.load }
+            };
+            assert!(grid.cells.iter().any(|cell| is_of(&cell)), "{open:?}");
+            assert!(page.contains(&open.array) && page.contains(&open.load), "{open:?}");
+        }
     }
 
     #[test]

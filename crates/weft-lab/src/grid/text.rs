@@ -17,6 +17,20 @@ pub(super) struct Text {
     pub(super) bound: Bound,
     pub(super) array: Vec<Array>,
     pub(super) load: Vec<Load>,
+    #[serde(default)]
+    pub(super) open: Vec<Open>,
+}
+
+/// A job that is known to lose, until it no longer does.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// Name of its array.
+    pub array: String,
+    /// Name of its load, and of its job if the load has several.
+    pub load: String,
+    /// Why it loses, and why that is left.
+    pub why: String,
 }
 
 /// Milliseconds that depend on how fast a device is.
@@ -41,6 +55,8 @@ pub struct Bound {
     pub mean_to_md: f64,
     /// Least geometric mean of rates over those of md's best size of stripes.
     pub mean_to_fixed: f64,
+    /// What the first of them is meant to become.
+    pub goal_mean_to_md: f64,
 }
 
 /// An array of simulated drives.

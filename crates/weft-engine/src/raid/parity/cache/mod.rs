@@ -557,9 +557,9 @@ mod tests {
     }
 
     #[test]
-    fn stripes_that_are_read_are_picked_in_pieces_and_filled_ones_all_at_once() {
+    fn stripes_that_are_read_are_picked_in_short_runs_and_filled_ones_all_at_once() {
         let settings = &rule(PriorityRule::Bypass, 1);
-        for (filled, used, pieces) in [
+        for (filled, used, runs) in [
             (false, 20, &[8, 8, 4][..]),
             // A sixteenth of the stripes in use is more than eight.
             (false, 160, &[10; 16]),
@@ -584,7 +584,7 @@ mod tests {
                 assert_eq!(last, next == used, "others wait beside it");
                 found.push(picked.len());
             }
-            assert_eq!(found, pieces);
+            assert_eq!(found, runs);
             assert_eq!(cache.pick(settings, &mut Vec::new()), Picked::Nothing);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! What is known of a strip is known for 4 KiB, so a small write moves no more than it must. But
 //! stripes of one full stripe that are ready together are handled together, so that each member
-//! gets the longest runs there are, and those that are read first in pieces, so that reads and
+//! gets the longest runs there are, and those that are read first in short runs, so that reads and
 //! writes of a large write overlap; a request that finds no room for its part of a full stripe
 //! waits for it, or half the cache, so that they are not taken apart; a write that goes on where
 //! another one ended waits, while filled stripes are on their way to the members, for the rest of
@@ -29,10 +29,10 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     plug: Some(&PLUG),
 };
 
-/// A large write of a part of its stripes is read and written in up to sixteen pieces of 32 KiB or
+/// A large write of a part of its stripes is read and written in up to sixteen runs of 32 KiB or
 /// more on each member. Whole, all members read, and then all of them write: random 1 MiB at a
 /// depth of 1 on four SATA SSDs went at 0.83 of md's rate, whose stripes each go their own way, and
-/// goes at 1.05. Held against 358 loads, halves and doubles of both figures lose more of them
+/// goes at 1.03. Held against 358 loads, halves and doubles of both figures lose more of them
 /// (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 

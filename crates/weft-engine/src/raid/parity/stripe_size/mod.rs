@@ -62,8 +62,8 @@ pub(super) struct RunRule {
 
 impl RunRule {
     /// Most stripes of a run; a turn ends where one was cut. Filled stripes are written at once:
-    /// the longest request is the best. Stripes that are read first go in pieces, so that members
-    /// read one piece while they write the one before it.
+    /// the longest request is the best. Stripes that are read first go in short runs, so that
+    /// members read one while they write the one before it.
     #[inline]
     pub(super) fn stripes_max(&self, filled: bool, active: u32) -> usize {
         if filled { usize::MAX } else { (active / self.parts_of_active).max(self.least) as usize }
