@@ -22,7 +22,59 @@ pub struct KnownOpen {
 }
 
 /// All that is known.
-pub const KNOWN_OPEN: &[KnownOpen] = &[];
+pub const KNOWN_OPEN: &[KnownOpen] = &[
+    KnownOpen {
+        profile: MIRRORS_WITH_BITMAP,
+        seed: 5_003_032,
+        spares: 0,
+        reason: "with a write-back cache a recovery goes on one turn late; what is outstanding \
+                 wakes it; not looked into",
+        violation: &["I13 liveness", "a wake-up is lost"],
+    },
+    KnownOpen {
+        profile: WITH_BITMAP,
+        seed: 5_003_398,
+        spares: 0,
+        reason: "a member with a dead sector comes back by the bitmap and the array is stopped; \
+                 engine or checker is not decided",
+        violation: &["I8 no stale member", "is believed and misses"],
+    },
+    KnownOpen {
+        profile: Profile::STRAIGHT[4],
+        seed: 5_001_526,
+        spares: 0,
+        reason: "a member that was cut short is rebuilt, and two cuts follow; engine or checker is \
+                 not decided",
+        violation: &["I8 no stale member", "is believed and misses"],
+    },
+    KnownOpen {
+        profile: MIRRORS_WITH_BITMAP,
+        seed: 5_001_539,
+        spares: 1,
+        reason: "a member whose superblock cannot be read comes back while another fails; engine \
+                 or checker is not decided",
+        violation: &["I20 bits before data", "its bit is not set"],
+    },
+    KnownOpen {
+        profile: Profile::STRAIGHT[4],
+        seed: 5_002_611,
+        spares: 2,
+        reason: "a spare of version 0.90 takes the number of a member that failed, and the checker \
+                 takes the one for the other, it seems",
+        violation: &["I4 no early acknowledgement", "no survivor records"],
+    },
+    KnownOpen {
+        profile: WITH_BITMAP,
+        seed: 5_002_266,
+        spares: 0,
+        reason: "an array is refused after a cut, for a member that was being added has no bitmap; \
+                 not looked into",
+        violation: &["I1 durability", "refused", "bitmap magic"],
+    },
+];
+
+const WITH_BITMAP: Profile = Profile::BITMAPS[3];
+const MIRRORS_WITH_BITMAP: Profile = Profile::BITMAPS[7];
 
 impl KnownOpen {
     /// The script that fails.
