@@ -117,6 +117,15 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
     ] {
         write(dir.path().join(name), text).unwrap();
     }
+    std::fs::create_dir(dir.path().join("folder.toml")).unwrap();
+    for (name, text) in [
+        ("odd.toml", &b"base = 'hdd-2007-7200'\nrpm = 'fast'\n"[..]),
+        ("key.toml", b"base = 'hdd-2007-7200'\nseek_leas_ms = 1\n"),
+        ("bad.toml", b"kind = 'hdd'\nrpm\n"),
+        ("raw.toml", b"\xff\xfe"),
+    ] {
+        write(dir.path().join(name), text).unwrap();
+    }
     write(dir.path().join("bytes.fio"), b"# a job\n[j]\nrw=\xff\xfe\n").unwrap();
     for (words, told) in [
         (
@@ -142,6 +151,17 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
             &["good.fio", "--device", "null", "--device", "null", "-n", "3"],
             "found 2 models for 3 members",
         ),
+        (&["good.fio", "--device", "sda.toml"], "sda.toml: No such file"),
+        (&["good.fio", "--device", "/dev/zero.toml"], "/dev/zero.toml: "),
+        (&["good.fio", "--device", "folder.toml"], "folder.toml: found no regular file"),
+        (&["good.fio", "--device", "odd.toml"], "odd.toml: rpm: found \"fast\", expected a whole"),
+        (&["good.fio", "--device", "raw.toml"], "raw.toml: stream did not contain valid UTF-8"),
+        (&["good.fio", "--device", "key.toml"], "key.toml: seek_leas_ms: found, expected only"),
+        (&["good.fio", "--device", "key.toml"], "; did you mean seek_least_ms?"),
+        (&["good.fio", "--device", "bad.toml"], "bad.toml: not TOML: TOML parse error at line 2"),
+        (&["good.fio", "--drive", "rpm"], "--drive rpm on ssd-sata-dc-2019: expected KEY=VALUE"),
+        (&["good.fio", "--drive", "rpm=1"], "--drive rpm=1 on ssd-sata-dc-2019: rpm: found, exp"),
+        (&["good.fio", "--sweep", "drive.dies=8,none"], "dies: found \"none\", expected a whole"),
         (&["good.fio", "--level", "3"], "--level"),
         (&["good.fio", "-n", "1"], "1 is not in 2..=64"),
         (&["good.fio", "--chunk", "3K"], "chunk: found 3072 bytes"),
@@ -209,6 +229,39 @@ fn models_are_listed() {
     let text = exits(dir.path(), 0, &["sim", "--device", "list"]).out;
     assert_eq!(text.lines().count(), 15, "{text}");
     assert!(text.contains("hdd-2007-7200            disk of 2007"), "{text}");
+}
+
+/// A text of one's own is a drive, with its keys in the result; a change is one to a key of it.
+#[test]
+fn a_drive_of_ones_own_is_simulated_and_changed_key_by_key() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let job = "[r]\nrw=randread\nbs=4k\ndirect=1\nsize=64m\nruntime=1\ntime_based\n";
+    write(path.join("j.fio"), job).unwrap();
+    write(path.join("mine.toml"), "base = 'hdd-2007-7200'\nrpm = 15000\n").unwrap();
+    let of = |more: &[&str]| {
+        let sheet = json(path, &[&["sim", "j.fio", "--json", "--level", "0"], more].concat());
+        let rate = sheet["jobs"][0]["read"]["iops"].as_f64().unwrap();
+        (rate, sheet["weft"].clone())
+    };
+    let (plain, _) = of(&["--device", "hdd-2007-7200"]);
+    let (mine, weft) = of(&["--device", "mine.toml"]);
+    let (changed, other) = of(&["--device", "hdd-2007-7200", "--drive", "rpm=15000"]);
+    assert!(mine > plain * 1.1, "{mine} against {plain}");
+    assert_eq!(changed.to_bits(), mine.to_bits(), "the same drive by either way");
+    assert_eq!(weft["members"][0]["model"], "mine.toml");
+    assert_eq!(other["members"][0]["model"], "hdd-2007-7200 rpm=15000");
+    let text = weft["drives"]["mine.toml"].as_str().unwrap();
+    assert!(text.contains("rpm = 15000\n") && text.contains("heads = "), "{text}");
+    // What is printed is a text that is read, and the same drive.
+    write(path.join("again.toml"), text).unwrap();
+    assert_eq!(of(&["--device", "again.toml"]).0.to_bits(), mine.to_bits());
+    // A sweep takes keys too, and drives of both kinds.
+    let words = ["sim", "j.fio", "--level", "0", "--device", "mine.toml"];
+    let swept = exits(path, 0, &[&words[..], &["--sweep", "drive.rpm=5400,15000"]].concat()).out;
+    assert!(swept.contains("drive.rpm") && swept.contains("best throughput: 15000"), "{swept}");
+    let swept = exits(path, 0, &[&words[..], &["--sweep", "device=mine.toml,null"]].concat()).out;
+    assert!(swept.contains("best throughput: null"), "{swept}");
 }
 
 #[test]

@@ -36,15 +36,19 @@ pub(crate) use sweep::{Compared, compare};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The simulated volume")]
 pub(crate) struct Simulated {
-    /// Model of the members' drives: once for all of them, or once for each; `list` lists the
-    /// models
-    #[arg(long, value_name = "MODEL", default_values_t = [DEVICE.to_owned()])]
+    /// Model of the members' drives: once for all of them, or once for each; FILE.toml is one of
+    /// your own, in the form of crates/weft-sim/drives; `list` lists the named models
+    #[arg(long, value_name = "MODEL|FILE.toml", default_values_t = [DEVICE.to_owned()])]
     device: Vec<String>,
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10; or single, one member as it is, without an array
     #[arg(short, long, value_name = "LEVEL", default_value = "5")]
     level: LevelArg,
     /// Members [default: 4, or as many as there are --device; of level single one]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
+    /// Changes a key of those models, as rpm=5400; may be given several times. With --json,
+    /// weft.drives has every key of a model with its value
+    #[arg(long, value_name = "KEY=VALUE")]
+    drive: Vec<String>,
     raid_devices: Option<u16>,
     /// Bytes placed on one member before moving to the next; a plain number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = size::kib, default_value = "512K")]
@@ -84,7 +88,7 @@ pub(crate) struct Simulated {
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
     faults: Option<String>,
     /// Runs with each of these values, and compares; several make every combination. A knob, or
-    /// level, chunk, raid-devices, device, write-back or kernel
+    /// level, chunk, raid-devices, device, drive.KEY, write-back or kernel
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
@@ -190,7 +194,7 @@ impl Simulated {
             Some(DRAWN) => faults::drawn(level, members, Span::secs(1), self.seed),
             Some(plan) => faults::parse(plan, members).map_err(Failure::usage)?,
         };
-        Ok(Volume {
+        let mut volume = Volume {
             level,
             members: Volume::members(&self.device, members).map_err(failure)?,
             chunk: self.chunk,
@@ -203,7 +207,9 @@ impl Simulated {
             cpus: self.cpus,
             faults,
             seed: self.seed,
-        })
+        };
+        volume.change_drives(&self.drive).map_err(failure)?;
+        Ok(volume)
     }
 }
 

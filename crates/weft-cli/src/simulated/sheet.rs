@@ -117,9 +117,11 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         write!(out, "stripe_size {}, ", volume.knobs.show("stripe_size").unwrap_or_default())?;
     }
     writeln!(out, "simulated for {}", time(outcome.elapsed))?;
+    let names = outcome.members.iter().map(|member| member.model.chars().count());
+    let width = names.max().unwrap_or(0).max(26);
     writeln!(
         out,
-        "  {:<3} {:<26} {:>9} {:>9} {:>10} {:>9} {:>10} {:>8}",
+        "  {:<3} {:<width$} {:>9} {:>9} {:>10} {:>9} {:>10} {:>8}",
         "", "member", "reads", "KiB each", "MiB", "writes", "MiB", "flushes"
     )?;
     for (index, MemberOutcome { model, traffic, in_sync, .. }) in outcome.members.iter().enumerate()
@@ -128,7 +130,7 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         let each = sectors_read as f64 / 2.0 / (reads as f64).max(1.0);
         writeln!(
             out,
-            "  {index:<3} {model:<26} {reads:>9} {each:>9.1} {:>10.1} {writes:>9} {:>10.1} {flushes:>8}{}",
+            "  {index:<3} {model:<width$} {reads:>9} {each:>9.1} {:>10.1} {writes:>9} {:>10.1} {flushes:>8}{}",
             sectors_read as f64 / 2048.0,
             sectors_written as f64 / 2048.0,
             if *in_sync { "" } else { "  failed" },

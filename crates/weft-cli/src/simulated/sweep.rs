@@ -193,7 +193,10 @@ impl Simulated {
                 });
                 (self.raid_devices, self.device) = (Some(members), vec![value.to_owned()]);
             }
-            _ => return Ok(false),
+            name => {
+                let Some(key) = name.strip_prefix("drive.") else { return Ok(false) };
+                self.drive.push(format!("{key}={value}"));
+            }
         }
         Ok(true)
     }

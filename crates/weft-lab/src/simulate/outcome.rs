@@ -193,6 +193,11 @@ impl Outcome {
             Stop::Interrupted(_) => "interrupted",
             Stop::Limit(_) => "limit",
         };
+        let drives: serde_json::Map<String, Value> = volume
+            .members
+            .iter()
+            .map(|(name, model)| (name.clone(), model.to_toml().into()))
+            .collect();
         json!({
             "schema": "weft.sim/1",
             "stop": stop,
@@ -206,6 +211,7 @@ impl Outcome {
                 "knobs": knobs,
             },
             "members": members,
+            "drives": drives,
             "requests": self.answered.0,
             "requests_failed": self.answered.1,
             "client_bytes_read": self.client.0.0,

@@ -1,5 +1,7 @@
 //! Volume of a simulation: drives, array, knobs and faults.
 
+use std::collections::BTreeMap;
+
 use thiserror::Error;
 use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
@@ -16,7 +18,7 @@ use super::SimulateError;
 pub struct Volume {
     /// Any level; `None` for one member as it is, without metadata.
     pub level: Option<Level>,
-    /// A drive for each member, by the name of its model.
+    /// A drive for each member, with the name of its model and what is changed in it.
     pub members: Vec<(String, Model)>,
     /// Size of a chunk of the array.
     pub chunk: Bytes,
@@ -54,6 +56,16 @@ pub enum VolumeError {
         /// Members.
         members: usize,
     },
+    /// A change to a drive that its model cannot have.
+    #[error("--drive {change} on {device}: {why}")]
+    Drive {
+        /// Name of the model.
+        device: String,
+        /// The change that was asked for.
+        change: String,
+        /// Error of the model.
+        why: String,
+    },
     /// A chunk that nothing fits.
     #[error("chunk: found {found} bytes, expected a multiple of 4096 up to 1 GiB")]
     Chunk {
@@ -73,7 +85,7 @@ pub enum VolumeError {
 }
 
 impl Volume {
-    /// So many members with these models: one for all, or one for each.
+    /// So many members with these models, names or files: one for all, or one for each.
     ///
     /// # Errors
     /// A model does not exist, or there are too few or too many.
@@ -82,9 +94,47 @@ impl Volume {
         if found != 1 && found != count {
             return Err(VolumeError::Devices { found, members: count }.into());
         }
-        let named = |name: &String| Ok((name.clone(), Drive::model(name)?));
+        let named = |name: &String| Ok((name.clone(), Model::of_argument(name)?));
         let known: Result<Vec<_>, SimulateError> = models.iter().map(named).collect();
         Ok(known?.into_iter().cycle().take(count).collect())
+    }
+
+    /// Changes keys of the models of all members, `KEY=VALUE` each; their names tell it then.
+    ///
+    /// # Errors
+    /// A model has no such key, or the key no such value.
+    pub fn change_drives(&mut self, changes: &[String]) -> Result<(), SimulateError> {
+        // One of each name: what takes a steady drive to reach its state is done once for all.
+        let mut changed: BTreeMap<String, (String, Model)> = BTreeMap::new();
+        for (name, model) in &mut self.members {
+            if !changed.contains_key(name) {
+                changed.insert(name.clone(), Self::changed(name, model, changes)?);
+            }
+            (*name, *model) = changed[name].clone();
+        }
+        Ok(())
+    }
+
+    fn changed(
+        name: &str,
+        model: &Model,
+        changes: &[String],
+    ) -> Result<(String, Model), SimulateError> {
+        let (mut named, mut model) = (name.to_owned(), model.clone());
+        for change in changes {
+            let refused = |why: String| VolumeError::Drive {
+                device: name.to_owned(),
+                change: change.clone(),
+                why,
+            };
+            let (key, value) = change
+                .split_once('=')
+                .ok_or_else(|| refused("expected KEY=VALUE, as rpm=5400".to_owned()))?;
+            let (key, value) = (key.trim(), value.trim());
+            model = model.with_key(key, value).map_err(|error| refused(error.to_string()))?;
+            named = format!("{named} {key}={value}");
+        }
+        Ok((named, model))
     }
 
     /// A machine with this volume, new and in sync.

@@ -13,6 +13,8 @@
 //! assert!(wrong.to_string().starts_with("rpm: found \"fast\", expected a whole number"));
 //! # Ok::<(), weft_sim::drive::ModelError>(())
 //! ```
+//!
+//! `weft sim --device` takes a name or such a file, `--drive` one key of it.
 
 mod fields;
 
@@ -91,12 +93,30 @@ pub(super) enum DriveKind {
 #[non_exhaustive]
 pub enum ModelError {
     /// There is no model of this name.
-    #[error("model: found {found:?}, expected one of {known}")]
+    #[error("model: found {found:?}, expected one of {known}, or FILE.toml{near}", near = meant(near.as_ref()))]
     Name {
         /// Name that was asked for.
         found: String,
         /// Names that are known, joined by commas.
         known: String,
+        /// The name that was perhaps meant.
+        near: Option<String>,
+    },
+    /// A file cannot be read.
+    #[error("{path}: {why}; name a file with the keys of a drive, or base = \"MODEL\" and changes")]
+    Unread {
+        /// Path of the file.
+        path: String,
+        /// Error of the host.
+        why: String,
+    },
+    /// A file has no model.
+    #[error("{path}: {source}")]
+    File {
+        /// Path of the file.
+        path: String,
+        /// Error of its text.
+        source: Box<ModelError>,
     },
     /// The text is not TOML.
     #[error("not TOML: {0}")]
@@ -120,13 +140,27 @@ pub enum ModelError {
         expected: String,
     },
     /// A key that models of this kind do not have.
-    #[error("{key}: found, expected only {expected}")]
+    #[error("{key}: found, expected only {expected}{near}", near = meant(near.as_ref()))]
     Unknown {
         /// The key.
         key: String,
         /// Names that are known, joined by commas.
         expected: String,
+        /// The key that was perhaps meant.
+        near: Option<String>,
     },
+}
+
+/// The end of a message about a name that is not known.
+fn meant(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
+/// Of some names the one that a wrong one is near to.
+fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
+    let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 4);
+    near.map(|(_, name)| name.to_owned())
 }
 
 impl Model {
@@ -155,8 +189,29 @@ impl Model {
         let (_, text) = text.ok_or_else(|| ModelError::Name {
             found: name.to_owned(),
             known: TEXTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            near: nearest(name, TEXTS.iter().map(|(name, _)| *name)),
         })?;
         Self::from_toml(text)
+    }
+
+    /// What `--device MODEL` or `--device FILE.toml` means: whatever ends in `.toml` is a file.
+    ///
+    /// # Errors
+    /// There is no model of this name; or the file cannot be read, is larger than 1 MiB, or has a
+    /// text that is no model, as [`Model::from_toml`] says.
+    pub fn of_argument(argument: &str) -> Result<Self, ModelError> {
+        if !argument.ends_with(".toml") {
+            return Self::named(argument);
+        }
+        let unread = |why: String| ModelError::Unread { path: argument.to_owned(), why };
+        let metadata = std::fs::metadata(argument).map_err(|error| unread(error.to_string()))?;
+        if !metadata.is_file() || metadata.len() > TEXT_BYTES_MAX {
+            let found = if metadata.is_file() { "a larger one" } else { "no regular file" };
+            return Err(unread(format!("found {found}, expected a file of 1 MiB at most")));
+        }
+        let text = std::fs::read_to_string(argument).map_err(|error| unread(error.to_string()))?;
+        Self::from_toml(&text)
+            .map_err(|source| ModelError::File { path: argument.to_owned(), source: source.into() })
     }
 
     /// The same model with some keys replaced: `text` as in [`Model::from_toml`], without `base`.
@@ -171,6 +226,23 @@ impl Model {
         Self::of(merged(self.table.clone(), &changes))
     }
 
+    /// The same model with one key replaced: `value` as TOML has it, a word with or without quotes.
+    ///
+    /// # Errors
+    /// As [`Model::from_toml`].
+    pub fn with_key(&self, key: &str, value: &str) -> Result<Self, ModelError> {
+        let literal = format!("value = {value}").parse::<Table>().ok();
+        let literal = literal.filter(|table| table.len() == 1);
+        let literal = literal.and_then(|mut table| table.remove("value"));
+        let value = literal.unwrap_or_else(|| Value::String(value.to_owned()));
+        if key == "base" {
+            return Err(wrong("base", &value, "no base: there is one already"));
+        }
+        let mut table = self.table.clone();
+        table.insert(key.to_owned(), value);
+        Self::of(table)
+    }
+
     /// Every key with its value, in the order of their names: for reports, and to hash.
     #[must_use]
     pub fn to_toml(&self) -> String {
@@ -181,6 +253,9 @@ impl Model {
         &self.kind
     }
 }
+
+/// Larger files are refused unread.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 fn parsed(text: &str) -> Result<Table, ModelError> {
     let syntax = |error: toml::de::Error| ModelError::Syntax(error.to_string().trim().to_owned());
@@ -285,7 +360,7 @@ fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
     // Vendors' gigabytes.
     let capacity = u64::from(fields.count("capacity_gb", 1..=1_000_000)?) * 1_000_000_000;
     let pages = capacity / 4_096;
-    let simulated = u64::from(fields.count("simulated_mib", 64..=1_048_576)?) * 256;
+    let simulated = u64::from(fields.count("simulated_mib", 64..=16_384)?) * 256;
     let over_provisioning = fields.percent("over_provisioning_percent", 1.0..=400.0)?;
     let shape = Shape {
         pages,

@@ -1,7 +1,7 @@
 //! Bench of a bare drive, for these tests.
 
 use std::collections::{BTreeMap, VecDeque};
-use weft_sim::drive::{Access, Command, Done, Drive};
+use weft_sim::drive::{Access, Command, Done, Drive, Model};
 use weft_sim::rng::{Digest, Rng};
 use weft_units::{Sectors, Span, Time};
 
@@ -61,8 +61,12 @@ impl Run {
 impl Bench {
     pub(crate) fn of(model: &str, changes: &str, seed: u64) -> Self {
         let model = Drive::model(model).and_then(|model| model.with(changes));
-        let model = model.unwrap_or_else(|error| panic!("{error}"));
-        let drive = Drive::new(&model, seed);
+        Self::with(&model.unwrap_or_else(|error| panic!("{error}")), seed)
+    }
+
+    /// Of a model of any text.
+    pub(crate) fn with(model: &Model, seed: u64) -> Self {
+        let drive = Drive::new(model, seed);
         let text = model.to_toml();
         let dies = text.lines().find_map(|line| line.strip_prefix("dies = "));
         Self {

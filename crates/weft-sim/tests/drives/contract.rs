@@ -151,3 +151,72 @@ fn a_drive_without_a_volatile_cache_wants_no_flush_and_no_fua() {
         assert_eq!(bench.drive.wanted(Access::Read), Some(Access::Read));
     }
 }
+
+/// Whatever a user's text may say and is taken is a drive that answers its commands; the rest is an
+/// error. Each key alone, and with another, at values around the ends of all ranges.
+#[test]
+fn a_model_that_is_taken_answers_its_commands_whatever_its_keys_are() {
+    let values = [
+        "-1", "0", "0.01", "1", "3", "64", "1000", "1e5", "65535", "16384", "100000", "10000000",
+        "1000000", "1e300", "nan", "true", "fresh", "steady", "[]", "'", "\n", "",
+    ];
+    let (mut taken, mut refused) = (0, 0);
+    for name in ["hdd-2022-20tb", "hdd-2011-reduced", "ssd-sata-2012-mlc", "null"] {
+        let plain = Model::of_argument(name).and_then(|of| of.with(small(name))).unwrap();
+        let text = plain.to_toml();
+        let keys: Vec<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
+        let mut rng = weft_units::rng::Rng::new(7);
+        for _ in 0..1_500 {
+            let mut model = Ok(plain.clone());
+            for _ in 0..1 + rng.below(2) {
+                let key = keys[rng.below(keys.len() as u64) as usize];
+                let value = values[rng.below(values.len() as u64) as usize];
+                // Larger maps take memory and time, and have no other rules.
+                if !(key == "simulated_mib" && value.len() > 4) {
+                    model = model.and_then(|model| model.with_key(key, value));
+                }
+            }
+            match model {
+                Ok(model) => {
+                    let mut bench = Bench::with(&model, 3);
+                    let end = bench.sectors() - 64;
+                    for step in 0..12 {
+                        let first = end / 11 * step / BLOCK * BLOCK;
+                        bench.submit(if step % 2 == 0 { WRITE } else { Access::Read }, first, 64);
+                        bench.rest();
+                    }
+                    taken += 1;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(keys.iter().any(|key| text.starts_with(key)), "{text}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(taken > 1_000 && refused > 1_000, "{taken} taken, {refused} refused");
+}
+
+/// A key, or a name, that is nearly one is told which one was perhaps meant.
+#[test]
+fn a_key_that_is_not_known_is_told_with_the_nearest() {
+    let model = Model::of_argument("hdd-2007-7200").unwrap();
+    for (key, value, told) in [
+        ("rmp", "7200", "rmp: found, expected only age_limit_ms, "),
+        ("rmp", "7200", "; did you mean rpm?"),
+        ("write_cache", "0", "; did you mean write_cache_kib?"),
+        ("base", "null", "base: found \"null\", expected no base"),
+        ("rpm", "fast", "rpm: found \"fast\", expected a whole number from 1000 to 30000"),
+        ("rpm", "7200\nheads = 3", "rpm: found "),
+        ("no such", "1", "no such: found, expected only "),
+    ] {
+        let error = model.with_key(key, value).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+    let far = model.with_key("colour", "red").unwrap_err().to_string();
+    assert!(!far.contains("did you mean"), "{far}");
+    let error = Model::of_argument("hdd-2007-72OO").unwrap_err().to_string();
+    assert!(error.ends_with("or FILE.toml; did you mean hdd-2007-7200?"), "{error}");
+    assert!(model.with_key("rpm", "5400").unwrap().to_toml().contains("rpm = 5400"));
+}

@@ -1,6 +1,6 @@
 //! Keys of a drive model: the value of each, with its unit and range.
 
-use super::ModelError;
+use super::{ModelError, nearest};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use toml::{Table, Value};
@@ -115,7 +115,8 @@ impl<'a> Fields<'a> {
             None => Ok(()),
             Some(key) => {
                 let known: Vec<&str> = self.asked.iter().copied().collect();
-                Err(ModelError::Unknown { key: key.clone(), expected: known.join(", ") })
+                let near = nearest(key, known.iter().copied());
+                Err(ModelError::Unknown { key: key.clone(), expected: known.join(", "), near })
             }
         }
     }
