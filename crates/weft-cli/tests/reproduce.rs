@@ -112,11 +112,44 @@ fn what_is_not_known_is_a_usage_error() {
         (&["reproduce", "000", "--quick", "--full"], "--full"),
         (&["reproduce", "000", "--ranges", "--fit"], "--fit"),
         (&["reproduce", "000", "--only", "fio"], "000 dd stripe_cache_size=256"),
+        (&["reproduce", "000", "-n", "65"], "machine.members: found 65, expected 2..=64"),
+        (&["reproduce", "000", "-l", "3"], "--level"),
+        (&["reproduce", "000", "-l", "single"], "machine.members: found 4, expected 1..=1"),
+        (&["reproduce", "000", "-c", "3K"], "machine.chunk_kib: found 3, expected a multiple of 4"),
+        (&["reproduce", "000", "-c", "1s"], "--chunk: found 512 bytes, expected whole KiB"),
+        (&["reproduce", "000", "--set", "priority"], "priority: expected KNOB=VALUE"),
+        (&["reproduce", "000", "--set", "strip=1"], "strip: no such knob"),
+        (
+            &["reproduce", "000", "--set", "priority=fifo"],
+            "--set priority: found priority=fifo, where column baseline has priority=fifo, expected a \
+             knob that no column sets",
+        ),
     ] {
         let text = exits(dir.path(), 2, words);
         assert!(text.err.contains(told), "{words:?}: {text:?}");
         assert_eq!(text.out, "");
     }
+}
+
+/// What was claimed of one array is tried on another: by its options, and not by its text.
+#[test]
+fn an_experiment_is_run_on_another_machine_which_is_told() {
+    let dir = tempdir().unwrap();
+    let of = |more: &[&str]| {
+        let words = ["reproduce", "004", "--only", "isolated", "--quick", "--runs=2", "--json"];
+        json(dir.path(), &[&words[..], more].concat())
+    };
+    let side = |sheet: &serde_json::Value, of: &str| sheet["rows"][0]["measured"][of].clone();
+    let plain = of(&[]);
+    // A single write of 4 KiB to RAID 5: data and parity, each read and written; RAID 6 has two.
+    assert_eq!(side(&plain, "patched"), 16.0);
+    let other = of(&["-l", "6", "-n", "6", "--chunk", "64", "--set", "fifo_batch=8"]);
+    assert_eq!(side(&other, "patched"), 24.0);
+    let told = other["experiments"][0]["assumptions"].to_string();
+    let line = "level raid6 for raid5, 6 members for 4, chunk 64 KiB for 512, fifo_batch=8;";
+    assert!(told.contains(line), "{told}");
+    let told = plain["experiments"][0]["assumptions"].to_string();
+    assert!(!told.contains("not the text's"), "{told}");
 }
 
 #[test]

@@ -8,14 +8,20 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_lab::experiment::{Calibrated, Effort, Experiment, Ranged, Results, Size, estimate};
+use weft_lab::experiment::{
+    Calibrated, Effort, Experiment, OtherMachine, Ranged, Results, Size, estimate,
+};
 use weft_lab::report::Report;
 use weft_lab::statistics::{Estimate, gain_percent};
 use weft_sim::machine::CostTable;
+use weft_units::Bytes;
 
+use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::reproduced::{QUICK, Reproduced, SEED, assumed, gain, interval, step};
 use crate::result_file::ResultFile;
+use crate::simulated::LevelArg;
+use crate::size;
 use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, steps, tries};
 
 /// Measures a published patch's effect again, on simulated disks
@@ -39,7 +45,7 @@ pub(crate) struct Reproduce {
     experiment: Vec<PathBuf>,
     /// Print the text of the experiment that is named, to be changed and given to --experiment, and
     /// run nothing
-    #[arg(long, conflicts_with_all = ["controls", "costs", "fit", "json", "only", "ranges", "report", "results"])]
+    #[arg(long, conflicts_with_all = ["chunk", "controls", "costs", "fit", "json", "level", "only", "raid_devices", "ranges", "report", "results", "set"])]
     print_experiment: bool,
     /// Only rows that have this in their name, as `dd` or `1 MiB`
     #[arg(long, value_name = "WORDS")]
@@ -66,9 +72,21 @@ pub(crate) struct Reproduce {
     /// Run magnitudes under other values of what is assumed, instead of all rows
     #[arg(long, conflicts_with_all = ["controls", "results", "report", "fit"])]
     ranges: bool,
+    /// Members instead of the experiment's
+    #[arg(short = 'n', long, value_name = "COUNT", help_heading = OTHER)]
+    raid_devices: Option<u16>,
+    /// Level instead of the experiment's: linear, 0, 1, 4, 5, 6, 10 or single
+    #[arg(short, long, value_name = "LEVEL", help_heading = OTHER)]
+    level: Option<LevelArg>,
+    /// Chunk instead of the experiment's; a plain number is KiB
+    #[arg(short, long, value_name = "SIZE", value_parser = size::kib, help_heading = OTHER)]
+    chunk: Option<Bytes>,
+    /// A knob in every column and case, unless a column sets it itself; may be given several times
+    #[arg(long, value_name = "KNOB=VALUE", help_heading = OTHER)]
+    set: Vec<String>,
     /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs
     /// --write`, and *N for N times as much
-    #[arg(long, value_name = "TABLE")]
+    #[arg(long, value_name = "TABLE", help_heading = OTHER)]
     costs: Option<String>,
     /// Keep every run's parameters, course and results in this new directory
     #[arg(long, value_name = "DIR")]
@@ -93,6 +111,12 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         }
         None => experiments,
     };
+    let other = other_machine(arguments)?;
+    let experiments: Vec<Experiment> = experiments
+        .into_iter()
+        .map(|known| known.on(&other))
+        .collect::<Result<_, _>>()
+        .map_err(Failure::usage)?;
     let experiments = match &arguments.only {
         Some(words) => only(experiments, words)?,
         None => experiments,
@@ -148,6 +172,29 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         sheet["result_sha256"].as_str().unwrap_or("")
     )?;
     Ok(Exit::Done)
+}
+
+/// Heading of the options that change an experiment's machine.
+const OTHER: &str = "Another machine than the experiment's";
+
+/// What the machine is to be instead of what the texts say.
+fn other_machine(arguments: &Reproduce) -> Result<OtherMachine, Failure> {
+    let mut settings = Vec::new();
+    for setting in &arguments.set {
+        let (name, value) = knobs::split(setting)?;
+        settings.push(format!("{name}={}", knobs::plain(name, value)));
+    }
+    if let Some(Bytes(found)) = arguments.chunk.filter(|chunk| !chunk.0.is_multiple_of(1024)) {
+        return Err(Failure::usage(format!(
+            "--chunk: found {found} bytes, expected whole KiB, a multiple of 4"
+        )));
+    }
+    Ok(OtherMachine {
+        level: arguments.level.map(|LevelArg(level)| level),
+        members: arguments.raid_devices,
+        chunk: arguments.chunk,
+        knobs: settings,
+    })
 }
 
 /// The experiments that are named, or all that there are.

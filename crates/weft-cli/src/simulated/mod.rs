@@ -131,7 +131,7 @@ fn kernel(text: &str) -> Result<String, String> {
 
 /// A level of md, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LevelArg(Option<Level>);
+pub(crate) struct LevelArg(pub(crate) Option<Level>);
 
 impl FromStr for LevelArg {
     type Err = String;

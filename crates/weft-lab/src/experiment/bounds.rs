@@ -85,7 +85,7 @@ impl Experiment {
 
     /// The same, once a machine was made of each column and under each circumstance, on whose
     /// volume all loads have room.
-    fn tried(self) -> Result<Self, ExperimentError> {
+    pub(super) fn tried(self) -> Result<Self, ExperimentError> {
         let Some(case) = self.text.case.first() else { return Ok(self) };
         for column in self.text.column.keys() {
             self.try_column(case, column)?;

@@ -13,6 +13,7 @@
 //! | machine of a run | `testbed.rs` |
 //! | loads and their metrics | `load/` |
 //! | metrics | `metric.rs` |
+//! | another machine than the text's | `other_machine.rs` |
 //! | course of a run over time | `watch.rs` |
 //! | threads that carry out runs | `pool.rs` |
 //! | estimate of the duration | `estimate.rs` |
@@ -32,6 +33,7 @@ mod estimate;
 mod load;
 mod measured;
 mod metric;
+mod other_machine;
 mod pool;
 mod ranges;
 mod results;
@@ -55,6 +57,7 @@ pub use load::{
 };
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
+pub use other_machine::OtherMachine;
 pub(crate) use pool::deal;
 pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
