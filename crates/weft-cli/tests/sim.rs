@@ -195,6 +195,19 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
     }
 }
 
+/// Random blocks come once each, on the largest disks too.
+#[test]
+fn a_plain_random_job_runs_on_disks_of_20_tb() {
+    let dir = tempdir().unwrap();
+    let job = "[r]\nrw=randwrite\nbs=4k\ndirect=1\ntime_based\nruntime=100ms\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    for members in ["4", "12"] {
+        let words = ["sim", "j.fio", "--device", "hdd-2022-20tb", "-n", members];
+        let text = exits(dir.path(), 0, &words).out;
+        assert!(text.contains("r: (group 0): err=0"), "{text}");
+    }
+}
+
 /// What was there stays, and nothing lies beside it.
 #[test]
 fn a_job_that_only_the_volume_bounds_is_told() {

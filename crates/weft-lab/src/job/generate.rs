@@ -14,8 +14,9 @@ use super::rng::Rng;
 use super::{Blocks, Direction, Distribution, Job, JobError};
 use weft_units::Bytes;
 
-/// Most blocks that a map is kept of: 256 MiB of memory.
-const MAP_BLOCKS_MAX: u64 = 1 << 31;
+/// Most blocks that a map is kept of: 256 TiB of 4 KiB. What it takes grows with what is gone to;
+/// 256 MiB at first, if it is of so many.
+const MAP_BLOCKS_MAX: u64 = 1 << 36;
 
 /// Something that a clone asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,32 +344,48 @@ impl Iterator for Generator {
 struct Map {
     count: u64,
     taken: u64,
-    /// Bits of blocks, of full words, and of full words of these.
-    levels: [Vec<u64>; 3],
+    /// Bits of blocks, 64 words at a time; none where the pass has not been yet.
+    blocks: Vec<Option<Box<[u64; 64]>>>,
+    /// Bits of full words, and of full words of these.
+    full: [Vec<u64>; 2],
 }
 
 impl Map {
     fn new(count: u64) -> Self {
         let words = |bits: u64| usize::try_from(bits.div_ceil(64)).expect("bounded");
-        let (first, second) = (words(count), words(words(count) as u64));
-        let levels = [vec![0; first], vec![0; second], vec![0; words(second as u64)]];
-        Self { count, taken: 0, levels }
+        let second = words(words(count) as u64);
+        let full = [vec![0; second], vec![0; words(second as u64)]];
+        Self { count, taken: 0, blocks: vec![None; second], full }
+    }
+
+    /// A word of bits of blocks, of full words or of full ones of these; `None` behind the last.
+    fn word(&self, level: usize, word: usize) -> Option<u64> {
+        match level.checked_sub(1) {
+            None => {
+                let words = self.blocks.get(word / 64)?;
+                Some(words.as_ref().map_or(0, |words| words[word % 64]))
+            }
+            Some(level) => self.full.get(level)?.get(word).copied(),
+        }
     }
 
     fn has(&self, block: u64) -> bool {
         let (word, bit) = split(block);
-        self.levels[0][word] >> bit & 1 == 1
+        self.word(0, word).is_some_and(|word| word >> bit & 1 == 1)
     }
 
     fn set(&mut self, block: u64) {
-        let mut at = block;
-        for level in &mut self.levels {
-            let (word, bit) = split(at);
-            level[word] |= 1 << bit;
-            if level[word] != u64::MAX {
+        let (word, bit) = split(block);
+        let words = self.blocks[word / 64].get_or_insert_with(|| Box::new([0; 64]));
+        words[word % 64] |= 1 << bit;
+        let (mut is_full, mut at) = (words[word % 64] == u64::MAX, word as u64);
+        for level in &mut self.full {
+            if !is_full {
                 break;
             }
-            at = word as u64;
+            let (word, bit) = split(at);
+            level[word] |= 1 << bit;
+            (is_full, at) = (level[word] == u64::MAX, word as u64);
         }
         self.taken += 1;
     }
@@ -403,9 +420,8 @@ impl Map {
         let mut level = 0;
         // Up, until a word has a free bit at or after the place; then down to that bit.
         loop {
-            let bits = self.levels.get(level)?;
             let (word, bit) = split(at);
-            let free = bits.get(word).map_or(0, |word| !word & (u64::MAX << bit));
+            let free = self.word(level, word).map_or(0, |word| !word & (u64::MAX << bit));
             if free != 0 {
                 at = word as u64 * 64 + u64::from(free.trailing_zeros());
                 if level == 0 {
@@ -419,7 +435,7 @@ impl Map {
             } else if level == 2 {
                 // The top level is searched word by word: 2^18 blocks each.
                 at = (word as u64 + 1) * 64;
-                if at >= bits.len() as u64 * 64 {
+                if at >= self.full[1].len() as u64 * 64 {
                     return None;
                 }
             } else {
@@ -455,6 +471,20 @@ mod tests {
             map.take(&mut rng, 1);
             assert_eq!(map.taken, 1);
         }
+    }
+
+    /// A map of a volume of 256 TiB has room, and takes memory where the pass has been.
+    #[test]
+    fn the_largest_map_gives_blocks_of_its_whole_range() {
+        let mut map = Map::new(MAP_BLOCKS_MAX);
+        let mut rng = Rng::new(3);
+        let taken: std::collections::BTreeSet<u64> =
+            (0..5_000).map(|_| map.take(&mut rng, 1).0).collect();
+        assert_eq!((taken.len(), map.taken), (5_000, 5_000));
+        let (first, last) = (taken.first().unwrap(), taken.last().unwrap());
+        assert!(*first < MAP_BLOCKS_MAX / 100 && *last > MAP_BLOCKS_MAX / 100 * 99);
+        assert!(taken.iter().all(|block| map.has(*block)));
+        assert!(map.blocks.iter().filter(|words| words.is_some()).count() <= 5_000);
     }
 
     #[test]
