@@ -178,6 +178,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         (&["good.fio", "--write-back", "4K"], "found 4K, expected 1M to 1T, or off"),
         (&["good.fio", "--sweep", "write-back=off,x"], "--sweep write-back=x: size: found \"x\""),
         (&["good.fio", "--kernel", "5.4"], "found \"5.4\", expected one of 2.6.24, 3.1, "),
+        (&["good.fio", "--csv", "--json"], "cannot be used with"),
         (&["good.fio", "--results", "."], ".: found something in it, expected an empty or a new"),
     ] {
         let text = exits(dir.path(), 2, &[&["sim"], words].concat());
@@ -242,6 +243,51 @@ fn models_are_listed() {
     let text = exits(dir.path(), 0, &["sim", "--device", "list"]).out;
     assert_eq!(text.lines().count(), 15, "{text}");
     assert!(text.contains("hdd-2007-7200            disk of 2007"), "{text}");
+}
+
+/// The same figures as in JSON, by columns that are named; a sweep has a column for each knob.
+#[test]
+fn csv_has_the_figures_of_json_in_named_columns() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("j.fio"), DIRECT.replace("[1MB write]", "[1MB, \"large\"]")).unwrap();
+    let table = |words: &[&str]| -> Vec<std::collections::BTreeMap<String, String>> {
+        let text = exits(dir.path(), 0, words).out;
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        reader.deserialize().map(|row| row.unwrap()).collect()
+    };
+    let words = ["sim", "j.fio", "--device", "null"];
+    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    let rows = table(&[&words[..], &["--csv"]].concat());
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for (row, job) in rows.iter().zip(sheet["jobs"].as_array().unwrap()) {
+        let write = &job["write"];
+        assert_eq!((&*row["job"], &*row["direction"]), (job["jobname"].as_str().unwrap(), "write"));
+        for (column, value) in [
+            ("requests", &write["total_ios"]),
+            ("bytes", &write["io_bytes"]),
+            ("clat_max_ns", &write["clat_ns"]["max"]),
+            ("clat_p99_ns", &write["clat_ns"]["percentile"]["99.000000"]),
+        ] {
+            assert_eq!(row[column], value.to_string(), "{column}");
+        }
+    }
+    let swept = ["--sweep", "stripe_size=4K,auto", "--sweep", "chunk=64K,128K", "--runs", "2"];
+    let words = [&words[..], &swept].concat();
+    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    let rows = table(&[&words[..], &["--csv"]].concat());
+    assert_eq!(rows.len(), 8, "two jobs by four settings");
+    assert_eq!(
+        (&*rows[7]["stripe_size"], &*rows[7]["chunk"], &*rows[7]["runs"]),
+        ("auto", "128K", "2")
+    );
+    let last = &sheet["jobs"][1]["settings"][3]["throughput_mb_s"];
+    for (column, value) in [
+        ("throughput_mb_s", &last["value"]),
+        ("throughput_mb_s_low", &last["ci95"][0]),
+        ("throughput_mb_s_high", &last["ci95"][1]),
+    ] {
+        assert_eq!(rows[7][column].parse::<f64>().unwrap(), value.as_f64().unwrap(), "{column}");
+    }
 }
 
 /// A text of one's own is a drive, with its keys in the result; a change is one to a key of it.

@@ -16,7 +16,8 @@ use weft_units::Bytes;
 
 use crate::outcome::{Failure, Outcome as Ending};
 use crate::simulated::{
-    Compared, Simulated, bar, compare, ended, failure, header, print_models, print_outcome,
+    Compared, Simulated, bar, compare, ended, failure, header, print_csv, print_models,
+    print_outcome,
 };
 use crate::size;
 use crate::terminal::{print_json, stdout};
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
         return Err(Failure::usage("replay: found no trace, expected a file, or --device list"));
     }
     let replay = arguments.replay()?;
-    if !arguments.json {
+    if !arguments.json && !arguments.simulated.is_csv() {
         print_shape(&replay.shape)?;
     }
     let title = arguments.traces[0].display().to_string();
@@ -130,6 +131,8 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
             weft.insert("changes".to_owned(), changes_to_json(changes));
         }
         print_json(&document(&header, &outcome.results))?;
+    } else if arguments.simulated.is_csv() {
+        print_csv(&outcome)?;
     } else {
         print_changes(changes, pace)?;
         print_outcome(&outcome, &volume)?;

@@ -10,7 +10,8 @@ use weft_lab::simulate::sweep::Load;
 
 use crate::outcome::{Failure, Outcome as Ending};
 use crate::simulated::{
-    Compared, Simulated, bar, compare, ended, failure, header, print_models, print_outcome,
+    Compared, Simulated, bar, compare, ended, failure, header, print_csv, print_models,
+    print_outcome,
 };
 use crate::terminal::{complain, print_json};
 
@@ -69,6 +70,8 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
     let outcome = outcome.map_err(failure)?;
     if arguments.json {
         print_json(&document(&header(&outcome, &volume), &outcome.results))?;
+    } else if arguments.simulated.is_csv() {
+        print_csv(&outcome)?;
     } else {
         print_outcome(&outcome, &volume)?;
     }

@@ -1,5 +1,6 @@
 //! The simulated volume of `sim` and `replay`: its options, its progress bar, its exit status.
 
+mod csv;
 mod shares;
 mod sheet;
 mod sweep;
@@ -29,6 +30,7 @@ use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::size;
 use crate::terminal::{share, stdout};
 
+pub(crate) use csv::print_outcome as print_csv;
 pub(crate) use sheet::print_outcome;
 pub(crate) use sweep::{Compared, compare};
 
@@ -40,15 +42,15 @@ pub(crate) struct Simulated {
     /// your own, in the form of crates/weft-sim/drives; `list` lists the named models
     #[arg(long, value_name = "MODEL|FILE.toml", default_values_t = [DEVICE.to_owned()])]
     device: Vec<String>,
+    /// Changes a key of those models, as rpm=5400; may be given several times. With --json,
+    /// weft.drives has every key of a model with its value
+    #[arg(long, value_name = "KEY=VALUE")]
+    drive: Vec<String>,
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10; or single, one member as it is, without an array
     #[arg(short, long, value_name = "LEVEL", default_value = "5")]
     level: LevelArg,
     /// Members [default: 4, or as many as there are --device; of level single one]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
-    /// Changes a key of those models, as rpm=5400; may be given several times. With --json,
-    /// weft.drives has every key of a model with its value
-    #[arg(long, value_name = "KEY=VALUE")]
-    drive: Vec<String>,
     raid_devices: Option<u16>,
     /// Bytes placed on one member before moving to the next; a plain number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = size::kib, default_value = "512K")]
@@ -94,6 +96,9 @@ pub(crate) struct Simulated {
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     runs: Option<u64>,
+    /// Print comma-separated values: a row for each job and direction, or for each setting
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     /// Writes what was compared to a page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
@@ -155,6 +160,11 @@ impl Simulated {
     /// Whether only the list of models was asked for.
     pub(crate) fn lists(&self) -> bool {
         self.device.iter().any(|device| device == "list")
+    }
+
+    /// Whether CSV was asked for, and no text.
+    pub(crate) fn is_csv(&self) -> bool {
+        self.csv
     }
 
     /// The volume that was described, when nothing is to be compared.

@@ -13,7 +13,7 @@ use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
 
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, failure, header, shares};
+use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::result_file::ResultFile;
@@ -66,6 +66,8 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     kept.map_err(Failure::failed)?;
     if as_json {
         print_json(&to_json(simulated, what, &settings, &swept, runs))?;
+    } else if simulated.csv {
+        csv::print_swept(&swept, &settings.knob, &settings.names, runs)?;
     } else {
         for job in &swept {
             print(job, &settings, runs)?;
@@ -329,7 +331,7 @@ fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
 /// Difference below which settings count as alike, per cent.
 const ALIKE_PERCENT: f64 = 0.5;
 
-fn iops(swept: &Swept, setting: usize) -> f64 {
+pub(super) fn iops(swept: &Swept, setting: usize) -> f64 {
     let samples = &swept.samples[setting];
     samples.iter().map(|sample| sample.iops).sum::<f64>() / samples.len().max(1) as f64
 }
