@@ -286,3 +286,51 @@ fn processes_of_a_trace_are_told_apart_with_their_shares() {
     let text = exits(dir.path(), 2, &["replay", "u.iolog", "--by", "process"]).err;
     assert!(text.contains("does not know processes; expected --by device"), "{text}");
 }
+
+/// What is advised is told in the words of create and serve, holds by itself, and stays by what is
+/// given.
+#[test]
+fn advice_is_one_line_whose_figures_another_run_repeats() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("t.iolog"), iolog()).unwrap();
+    let words = ["replay", "t.iolog", "--depth", "16", "--device", "hdd-2011-reduced", "-n", "4"];
+    let advise = ["--set", "priority=fifo", "--advise=mb/s", "--runs", "2", "--seed", "5"];
+    let advise = [&words[..], &advise].concat();
+    let sheet = json(dir.path(), &[&advise[..], &["--json"]].concat());
+    assert_eq!((&sheet["schema"], &sheet["goal"]), (&json!("weft.advice/1"), &json!("throughput")));
+    let (create, serve) = (sheet["create"].as_str().unwrap(), sheet["serve"].as_str().unwrap());
+    assert!(create.starts_with("weft create --level 5 --raid-devices 4 --chunk "), "{create}");
+    assert!(serve.contains(" --set priority=fifo"), "given, and kept: {serve}");
+    let names: Vec<&str> =
+        sheet["steps"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"chunk") && names.contains(&"stripe_size"), "{names:?}");
+    assert!(!names.contains(&"priority") && !names.contains(&"raid-devices"), "{names:?}");
+    // create takes its words.
+    let options: Vec<&str> = create.split(' ').skip(1).filter(|word| *word != "MEMBER…").collect();
+    let made = ["--member-size", "64M", "--dry-run", "a", "b", "c", "d"];
+    exits(dir.path(), 0, &[&options[..], &made].concat());
+    // A sweep of the same settings and seeds finds the same, and sim takes serve's words.
+    let chunk = create.split(' ').skip_while(|word| *word != "--chunk").nth(1).unwrap();
+    let settings: Vec<&str> = serve.split(' ').skip(2).filter(|word| *word != "MEMBER…").collect();
+    let again = ["--chunk", chunk, "--runs", "5", "--seed", "1000008", "--json"];
+    let again = json(dir.path(), &[&words[..], &settings, &again].concat());
+    assert_eq!(again["jobs"][0]["settings"][0]["throughput_mb_s"], sheet["value"]);
+    // md untuned is what --as md is.
+    let md = ["--as", "md", "--runs", "5", "--seed", "1000008", "--json"];
+    let md = json(dir.path(), &[&words[..], &md].concat());
+    assert_eq!(md["jobs"][0]["settings"][0]["throughput_mb_s"], sheet["against_md"]["value"]);
+    // For people: one line at the end.
+    let text = exits(dir.path(), 0, &advise).out;
+    let last = text.lines().last().unwrap();
+    let begin = format!("use this: {create}; {serve} (throughput ");
+    assert!(last.starts_with(&begin) && last.contains(" against md untuned, "), "{text}");
+    for (words, told) in [
+        (&["--level", "single", "--advise"][..], "--advise: found nothing to vary"),
+        (&["--advise=iops"], "[possible values: p99, mb/s]"),
+        (&["--advise", "--runs", "1"], "--runs: found 1, expected 2 or more"),
+        (&["--advise", "--csv"], "cannot be used with"),
+    ] {
+        let text = exits(dir.path(), 2, &[&["replay", "t.iolog"], words].concat());
+        assert!(text.err.contains(told), "{words:?}: {text:?}");
+    }
+}

@@ -6,6 +6,8 @@ use weft_engine::knobs::SchedulerKind;
 use weft_engine::page_cache::Kernel;
 use weft_lab::fio_json::JobResult;
 use weft_lab::job::{Direction, Job, ParseOptions, parse_text};
+use weft_lab::simulate::advise::{Goal, Wanted, advise};
+use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, WriteBackOutcome, faults, jobs};
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
@@ -333,4 +335,40 @@ fn the_page_cache_goes_by_the_kernel_that_is_named() {
     let kernels = [Kernel::V2_6_24, Kernel::V3_1, Kernel::named("mainline-6.12").unwrap()];
     let [old, vanilla, io_less] = kernels.map(&mut found);
     assert!(old != vanilla && vanilla != io_less, "{old:?} {vanilla:?} {io_less:?}");
+}
+
+/// A volume whose stripes are too large for its load is found out, whatever is wanted; one that is
+/// told to stay is not touched, and one that nothing is gained by stays.
+#[test]
+fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
+    let job =
+        "[w]\nrw=randwrite\nbs=4k\ndirect=1\nioengine=libaio\niodepth=16\nio_size=2m\nsize=256m\n";
+    let load = Load::Jobs(jobs_of(job));
+    let mut wrong = volume("ssd-sata-dc-2019");
+    wrong.knobs.set(wrong.knobs.parse("stripe_size", "65536").unwrap());
+    let fixed = ["raid-devices", "stripe_cache_size", "chunk"].map(str::to_owned);
+    for goal in [Goal::Throughput, Goal::P99] {
+        let wanted = Wanted { load: &load, volume: &wrong, goal, runs: 3, fixed: &fixed };
+        let advice = advise(&wanted, &|_| true).unwrap().unwrap();
+        let stripe_size = advice.volume.knobs.show("stripe_size").unwrap();
+        assert!(["4096", "auto"].contains(&stripe_size.as_str()), "{goal:?}: {stripe_size}");
+        assert_eq!((advice.volume.members.len(), advice.volume.chunk), (4, Bytes::kib(64)));
+        assert_eq!(advice.volume.seed, wrong.seed);
+        let step = advice.steps.iter().find(|step| step.name == "stripe_size").unwrap();
+        let (at_first, taken) = (&step.values[0], &step.values[step.taken]);
+        assert_eq!(at_first.0, "65536");
+        match goal {
+            Goal::Throughput => assert!(taken.1.value > 1.5 * at_first.1.value, "{step:?}"),
+            Goal::P99 => assert!(taken.1.value * 1.5 < at_first.1.value, "{step:?}"),
+        }
+        assert!(advice.next.is_some());
+    }
+    let fixed = ["raid-devices", "stripe_size", "chunk", "priority", "stripe_cache_bytes"];
+    let fixed = fixed.map(str::to_owned);
+    let wanted = Wanted { load: &load, volume: &wrong, goal: Goal::P99, runs: 2, fixed: &fixed };
+    let error = advise(&wanted, &|_| true).unwrap_err().to_string();
+    assert!(error.contains("found nothing to vary"), "{error}");
+    // Somebody wants it to stop.
+    let wanted = Wanted { fixed: &[], ..wanted };
+    assert!(advise(&wanted, &|_| false).unwrap().is_none());
 }

@@ -1,5 +1,6 @@
 //! The simulated volume of `sim` and `replay`: its options, its progress bar, its exit status.
 
+mod advice;
 mod csv;
 mod shares;
 mod sheet;
@@ -30,6 +31,8 @@ use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::size;
 use crate::terminal::{share, stdout};
 
+use advice::GoalArg;
+
 pub(crate) use csv::print_outcome as print_csv;
 pub(crate) use sheet::print_outcome;
 pub(crate) use sweep::{Compared, compare};
@@ -52,9 +55,9 @@ pub(crate) struct Simulated {
     /// Members [default: 4, or as many as there are --device; of level single one]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
     raid_devices: Option<u16>,
-    /// Bytes placed on one member before moving to the next; a plain number is KiB
-    #[arg(short, long, value_name = "SIZE", value_parser = size::kib, default_value = "512K")]
-    chunk: Bytes,
+    /// Bytes placed on one member before moving to the next; a plain number is KiB [default: 512K]
+    #[arg(short, long, value_name = "SIZE", value_parser = size::kib)]
+    chunk: Option<Bytes>,
     /// How much of each member is used [default: all of the smallest]
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
     member_size: Option<Bytes>,
@@ -99,6 +102,17 @@ pub(crate) struct Simulated {
     /// Print comma-separated values: a row for each job and direction, or for each setting
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// Searches members, chunk, stripe size, stripe cache and priority for this goal, and says in
+    /// one line what to use; what is given by an option stays as it is
+    #[arg(
+        long,
+        value_name = "GOAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "p99",
+        conflicts_with_all = ["sweep", "report", "results", "csv", "faults"]
+    )]
+    advise: Option<GoalArg>,
     /// Writes what was compared to a page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
@@ -153,6 +167,9 @@ impl FromStr for LevelArg {
 /// The value of `--faults` that is none.
 const DRAWN: &str = "drawn";
 
+/// mdadm's default.
+const CHUNK: Bytes = Bytes::kib(512);
+
 /// A drive that many servers have had.
 const DEVICE: &str = "ssd-sata-dc-2019";
 
@@ -173,6 +190,7 @@ impl Simulated {
     /// There is none like that.
     pub(crate) fn alone(&self) -> Result<Option<Volume>, Failure> {
         let compares = !self.sweep.is_empty() || self.runs.is_some();
+        let compares = compares || self.advise.is_some();
         let compares = compares || self.report.is_some() || self.results.is_some();
         if compares { Ok(None) } else { self.volume().map(Some) }
     }
@@ -207,7 +225,7 @@ impl Simulated {
         let mut volume = Volume {
             level,
             members: Volume::members(&self.device, members).map_err(failure)?,
-            chunk: self.chunk,
+            chunk: self.chunk.unwrap_or(CHUNK),
             member_size: self.member_size,
             knobs,
             costs: CostTable::of_argument(&self.costs).map_err(Failure::usage)?,

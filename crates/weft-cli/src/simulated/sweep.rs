@@ -12,6 +12,7 @@ use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
 use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
 
+use super::advice::advised;
 use super::sheet::{count, nanoseconds};
 use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
 use crate::knobs;
@@ -37,8 +38,11 @@ struct Settings {
     volumes: Vec<Volume>,
 }
 
-/// Simulates every setting, and prints how they compare.
+/// Simulates every setting, and prints how they compare; or searches the best.
 pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> Ending {
+    if let Some(goal) = simulated.advise {
+        return advised(simulated, goal, what, as_json);
+    }
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
     let file = simulated.report.as_deref().map(ResultFile::at).transpose()?;
@@ -177,7 +181,7 @@ impl Simulated {
         match name {
             "kernel" => self.kernel = super::kernel(value).map_err(wrong)?,
             "write-back" | "write_back" => self.write_back = value.parse().map_err(wrong)?,
-            "chunk" => self.chunk = size::kib(value).map_err(wrong)?,
+            "chunk" => self.chunk = Some(size::kib(value).map_err(wrong)?),
             "level" => self.level = value.parse().map_err(wrong)?,
             "raid-devices" | "raid_devices" => {
                 let count = value.parse().ok().filter(|count| (2..=64).contains(count));

@@ -1,13 +1,15 @@
 //! Simulation of a user's own load: fio jobs and traces on a simulated volume.
 //!
 //! A [`Volume`] says which drives, which array on them and how it is tuned; [`jobs::run`] runs a
-//! fio job file on it, [`trace::Replay`] a trace, and [`sweep::sweep`] either of them under several
-//! settings. What comes out is an [`Outcome`]: results in fio's terms, what the members were asked
-//! for, and what the engine had to do. The code that decides is the engine that serves real
-//! volumes; the drives are models, and time is virtual, so nothing depends on the host.
+//! fio job file on it, [`trace::Replay`] a trace, [`sweep::sweep`] either of them under several
+//! settings, and [`advise::advise`] searches the best. What comes out is an [`Outcome`]: results in
+//! fio's terms, what the members were asked for, and what the engine had to do. The code that
+//! decides is the engine that serves real volumes; the drives are models, and time is virtual, so
+//! nothing depends on the host.
 //!
 //! Source   experiments.md §5, §6
 
+pub mod advise;
 pub mod clients;
 pub mod faults;
 pub mod jobs;
@@ -29,6 +31,7 @@ pub use weft_sim::machine::{CostTable, CostsError, PlannedFault, Traffic};
 
 use crate::job::JobError;
 use crate::replay::ReplayError;
+use crate::statistics::StatisticsError;
 
 /// Why a simulation did not run, or did not come to an end.
 #[derive(Debug, Error)]
@@ -85,6 +88,15 @@ pub enum SimulateError {
         /// Formats of its files.
         formats: String,
     },
+    /// Nothing of the volume may be varied.
+    #[error(
+        "--advise: found nothing to vary, expected a level with chunks or parity, or members of one \
+         model, and something of them that is not given"
+    )]
+    NothingToSearch,
+    /// What was measured cannot be compared.
+    #[error("--advise: {0}; the load has to read or write something")]
+    Statistics(#[from] StatisticsError),
     /// A run of several did not come to an end.
     #[error("{}", unfinished(stop))]
     Unfinished {

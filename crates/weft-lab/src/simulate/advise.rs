@@ -1,0 +1,381 @@
+//! Advice: members, chunk, stripe size, stripe cache and priority that serve a load best, by trying.
+//!
+//! One of them is varied at a time, from the volume that is given; and again, as long as another one
+//! has changed since. A value replaces the present one only if it is better at 95 % in paired runs
+//! of the same seeds, and by [`LEAST_GAIN`]: what makes no difference stays as it is. The winner is
+//! then run by seeds that the search has not seen, beside the best of all others and md untuned on
+//! the same drives; what was picked by luck loses it there.
+//!
+//! The search climbs: two values that are good only together are not found.
+//!
+//! Inputs   a load, a volume, a [`Goal`], and what is to stay as it is
+//! Answer   [`Advice`]; the one of several jobs is of the geometric mean over them
+
+use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_engine::layout::level::LevelRow;
+use weft_units::Bytes;
+
+use super::sweep::{Load, Metric, PERCENTS, Sample, Swept, sweep};
+use super::{SimulateError, Volume};
+use crate::statistics::{Estimate, geometric_mean};
+
+/// What is wanted of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// As many MB/s as possible.
+    Throughput,
+    /// A latency as short as possible, of 99 % of the requests.
+    P99,
+}
+
+impl Goal {
+    /// The metric that it is measured by.
+    #[must_use]
+    pub fn metric(self) -> Metric {
+        match self {
+            Self::Throughput => Metric::Throughput,
+            Self::P99 => Metric::Percentile(1),
+        }
+    }
+
+    /// Whether a ratio of paired runs says that the one above the line is better, at 95 % and by
+    /// [`LEAST_GAIN`] at least.
+    #[must_use]
+    pub fn is_better(self, ratio: &Estimate) -> bool {
+        match self {
+            Self::Throughput => ratio.low > 1.0 && ratio.value >= 1.0 + LEAST_GAIN,
+            Self::P99 => ratio.high < 1.0 && ratio.value <= 1.0 - LEAST_GAIN,
+        }
+    }
+
+    fn prefers(self, one: f64, other: f64) -> bool {
+        if self == Self::Throughput { one > other } else { one < other }
+    }
+}
+
+/// Gains below this are none: half a percent.
+pub const LEAST_GAIN: f64 = 0.005;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The load.
+    pub load: &'a Load,
+    /// Where the search begins.
+    pub volume: &'a Volume,
+    /// What is wanted.
+    pub goal: Goal,
+    /// Runs of each setting, two at least.
+    pub runs: u64,
+    /// Names of what stays as it is: `raid-devices`, `chunk` and knobs.
+    pub fixed: &'a [String],
+}
+
+/// Values of one thing, as they were tried.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Name of what was varied.
+    pub name: &'static str,
+    /// Each value with the goal's metric; the first is the one that was there.
+    pub values: Vec<(String, Estimate)>,
+    /// Index of the value that stays from here on.
+    pub taken: usize,
+    /// Values on whose volume the load does not fit, each with the reason.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// A volume against the advised one, in paired runs of fresh seeds.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// What is other than advised; empty for md untuned.
+    pub differs: Vec<(&'static str, String)>,
+    /// Its metric.
+    pub value: Estimate,
+    /// The advised volume divided by it.
+    pub ratio: Estimate,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// The volume to use.
+    pub volume: Volume,
+    /// Its metric, by fresh seeds.
+    pub value: Estimate,
+    /// The best of the others that were tried, if any was.
+    pub next: Option<Other>,
+    /// md untuned on the same drives, chunk 512 KiB.
+    pub md: Other,
+    /// How it was found.
+    pub steps: Vec<Step>,
+    /// Runs of the last comparison.
+    pub runs: u64,
+}
+
+/// Searches; `None` when `progress` wanted it to stop.
+///
+/// # Errors
+/// The load does not run on the volume that is given, or there is nothing to search.
+///
+/// # Panics
+/// A run panics.
+pub fn advise(
+    wanted: &Wanted<'_>,
+    progress: &(dyn Fn(f64) -> bool + Sync),
+) -> Result<Option<Advice>, SimulateError> {
+    let names = searched(wanted.volume, wanted.fixed);
+    if names.is_empty() {
+        return Err(SimulateError::NothingToSearch);
+    }
+    let mut search = Search {
+        wanted: *wanted,
+        progress,
+        done: 0,
+        planned: names.len() * 2 + 1,
+        tried: Vec::new(),
+    };
+    let mut at = wanted.volume.clone();
+    let mut steps: Vec<Step> = Vec::new();
+    // Names in turn until each has been tried since the last change.
+    let mut since_change = 0;
+    for name in names.iter().copied().cycle().take(names.len() * PASSES_MAX) {
+        if since_change == names.len() {
+            break;
+        }
+        let Some((step, volume)) = search.step(name, &at)? else { return Ok(None) };
+        since_change = if step.taken == 0 { since_change + 1 } else { 1 };
+        at = volume;
+        steps.push(step);
+    }
+    search.confirm(at, steps)
+}
+
+/// Rounds through all names.
+const PASSES_MAX: usize = 3;
+
+/// What of a volume can be varied, in the order in which it is.
+fn searched(volume: &Volume, fixed: &[String]) -> Vec<&'static str> {
+    let Some(level) = volume.level else { return Vec::new() };
+    let alike = volume.members.iter().all(|(name, _)| *name == volume.members[0].0);
+    let has_parity = level.parity_count() > 0;
+    let names = [
+        (MEMBERS, alike),
+        (CHUNK, level.is_striped()),
+        ("stripe_size", has_parity),
+        (CACHE, has_parity),
+        ("priority", has_parity),
+    ];
+    let is_fixed = |name: &str| fixed.iter().any(|of| of == name);
+    let free = |name: &&str| match *name {
+        CACHE => !is_fixed("stripe_cache_bytes") && !is_fixed("stripe_cache_size"),
+        name => !is_fixed(name),
+    };
+    names.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).filter(free).collect()
+}
+
+const MEMBERS: &str = "raid-devices";
+const CHUNK: &str = "chunk";
+/// The knob of the stripe cache's size: by bytes or by stripes, as `stripe_size` is.
+const CACHE: &str = "stripe cache";
+
+/// Value of a part of a volume, in the words of the command line.
+fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
+    match name {
+        MEMBERS => (MEMBERS, volume.members.len().to_string()),
+        CHUNK => (CHUNK, format!("{}K", volume.chunk.0 / 1024)),
+        CACHE => {
+            let is_auto = volume.knobs.show("stripe_size").as_deref() == Some("auto");
+            let knob = if is_auto { "stripe_cache_bytes" } else { "stripe_cache_size" };
+            (knob, volume.knobs.show(knob).unwrap_or_default())
+        }
+        knob => (knob, volume.knobs.show(knob).unwrap_or_default()),
+    }
+}
+
+/// The same volume with other values of a part: each that is there, in the order of size.
+fn others(volume: &Volume, name: &'static str) -> Vec<Volume> {
+    let (knob, _) = value(volume, name);
+    let values: &[&str] = match knob {
+        MEMBERS => &["3", "4", "5", "6", "8", "10", "12"],
+        CHUNK => &["16", "64", "128", "256", "512", "1024"],
+        "stripe_size" => &["auto", "4096", "16384", "65536"],
+        "stripe_cache_bytes" => &["8388608", "33554432", "134217728"],
+        "stripe_cache_size" => &["256", "1024", "4096"],
+        "priority" => &["stream", "bypass", "fifo"],
+        _ => &[],
+    };
+    let with = |text: &&str| with(volume, knob, text);
+    let volumes = values.iter().filter_map(with);
+    volumes.filter(|other| value(other, name) != value(volume, name)).collect()
+}
+
+/// A volume with this value; `None` where its level has no such.
+fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
+    let mut other = volume.clone();
+    match knob {
+        MEMBERS => {
+            let count: u16 = text.parse().ok()?;
+            let level = volume.level?;
+            let member = volume.members.first()?.clone();
+            let fits = count >= LevelRow::of(level).members_min;
+            other.members = fits.then(|| vec![member; usize::from(count)])?;
+        }
+        CHUNK => other.chunk = Bytes::kib(text.parse().ok()?),
+        knob => other.knobs.set(volume.knobs.parse(knob, text).ok()?),
+    }
+    Some(other)
+}
+
+/// Parts by which a volume differs from another, with its values.
+fn differs(volume: &Volume, from: &Volume) -> Vec<(&'static str, String)> {
+    let names = [MEMBERS, CHUNK, "stripe_size", CACHE, "priority"];
+    let values = names.map(|name| (value(volume, name), value(from, name)));
+    values.into_iter().filter(|(one, other)| one != other).map(|(one, _)| one).collect()
+}
+
+struct Search<'a> {
+    wanted: Wanted<'a>,
+    progress: &'a (dyn Fn(f64) -> bool + Sync),
+    done: usize,
+    planned: usize,
+    /// Every volume that was run, with the goal's metric.
+    tried: Vec<(Volume, f64)>,
+}
+
+impl Search<'_> {
+    /// Runs volumes; `None` when it is to stop, an index with its error when one does not run.
+    fn run(
+        &mut self,
+        volumes: &[Volume],
+        runs: u64,
+    ) -> Result<Option<Swept>, Box<(usize, SimulateError)>> {
+        let (done, planned) = (self.done as f64, self.planned.max(self.done + 1) as f64);
+        let progress = |part: f64| (self.progress)((done + part) / planned);
+        let swept = sweep(self.wanted.load, volumes, runs, &progress, &mut |_, _, _, _| {})?;
+        self.done += 1;
+        Ok(swept.map(|jobs| joined(&jobs)))
+    }
+
+    /// Tries all values of a part; what came out, and the volume that stays.
+    fn step(
+        &mut self,
+        name: &'static str,
+        at: &Volume,
+    ) -> Result<Option<(Step, Volume)>, SimulateError> {
+        let (goal, runs) = (self.wanted.goal, self.wanted.runs);
+        let mut volumes = vec![at.clone()];
+        volumes.extend(others(at, name));
+        let mut left_out = Vec::new();
+        let swept = loop {
+            match self.run(&volumes, runs) {
+                Ok(Some(swept)) => break swept,
+                Ok(None) => return Ok(None),
+                Err(error) => match *error {
+                    (0, error) | (_, error @ SimulateError::Stuck { .. }) => return Err(error),
+                    (at, error) => {
+                        let volume = volumes.remove(at);
+                        left_out.push((value(&volume, name).1, error.to_string()));
+                    }
+                },
+            }
+        };
+        let metric = goal.metric();
+        let values: Vec<Estimate> =
+            (0..volumes.len()).map(|of| swept.estimate(of, metric)).collect();
+        let mut taken = 0;
+        for other in 1..volumes.len() {
+            let ratio = swept.against(0, other, metric);
+            let better = ratio.is_ok_and(|ratio| goal.is_better(&ratio));
+            if better && (taken == 0 || goal.prefers(values[other].value, values[taken].value)) {
+                taken = other;
+            }
+        }
+        for (volume, estimate) in volumes.iter().zip(&values) {
+            self.tried.push((volume.clone(), estimate.value));
+        }
+        let named = volumes.iter().map(|volume| value(volume, name).1);
+        let values = named.zip(values).collect();
+        let step = Step { name: value(at, name).0, values, taken, left_out };
+        Ok(Some((step, volumes.swap_remove(taken))))
+    }
+
+    /// Runs the winner by fresh seeds, beside the next best and md untuned.
+    fn confirm(
+        &mut self,
+        winner: Volume,
+        steps: Vec<Step>,
+    ) -> Result<Option<Advice>, SimulateError> {
+        let goal = self.wanted.goal;
+        let mut next: Option<(Volume, f64)> = None;
+        for (volume, value) in self.tried.drain(..) {
+            let best = next.as_ref().is_none_or(|(_, of)| goal.prefers(value, *of));
+            if best && !differs(&volume, &winner).is_empty() {
+                next = Some((volume, value));
+            }
+        }
+        let mut knobs = Knobs::md();
+        knobs.scheduler = SchedulerKind::MqDeadline;
+        let chunk = Bytes::kib(512);
+        let md = Volume { chunk, knobs, write_back: None, ..winner.clone() };
+        let mut volumes = vec![winner, md];
+        volumes.extend(next.map(|(volume, _)| volume));
+        for volume in &mut volumes {
+            volume.seed = volume.seed.wrapping_add(FRESH);
+        }
+        let runs = self.wanted.runs.max(CONFIRMING_RUNS);
+        self.done = self.planned - 1;
+        let swept = self.run(&volumes, runs).map_err(|error| error.1)?;
+        let Some(swept) = swept else { return Ok(None) };
+        let metric = goal.metric();
+        // The next best may be better where nobody was picked.
+        let swapped = volumes.len() == 3
+            && swept.against(0, 2, metric).is_ok_and(|ratio| goal.is_better(&ratio));
+        let (first, second) = if swapped { (2, 0) } else { (0, 2) };
+        let against = |other: usize| -> Result<Other, SimulateError> {
+            Ok(Other {
+                differs: differs(&volumes[other], &volumes[first]),
+                value: swept.estimate(other, metric),
+                ratio: swept.against(other, first, metric)?,
+            })
+        };
+        let next = if volumes.len() == 3 { Some(against(second)?) } else { None };
+        let md = Other { differs: Vec::new(), ..against(1)? };
+        let value = swept.estimate(first, metric);
+        let volume = Volume { seed: self.wanted.volume.seed, ..volumes.swap_remove(first) };
+        Ok(Some(Advice { volume, value, next, md, steps, runs }))
+    }
+}
+
+/// Distance of the seeds of the last comparison from those of the search.
+const FRESH: u64 = 1_000_003;
+
+/// Runs of the last comparison, at least.
+const CONFIRMING_RUNS: u64 = 5;
+
+/// One job whose figures are geometric means over all that did something.
+fn joined(jobs: &[Swept]) -> Swept {
+    if let [one] = jobs {
+        return one.clone();
+    }
+    let over = |setting: usize, run: usize, metric: Metric| {
+        let does = |job: &&Swept| job.samples.iter().flatten().all(|of| metric.of(of) > 0.0);
+        let values: Vec<f64> =
+            jobs.iter().filter(does).map(|job| metric.of(&job.samples[setting][run])).collect();
+        geometric_mean(&values).unwrap_or(0.0)
+    };
+    let sample = |setting: usize, run: usize| Sample {
+        throughput: over(setting, run, Metric::Throughput),
+        mean: over(setting, run, Metric::Mean),
+        percentiles: std::array::from_fn::<_, { PERCENTS.len() }, _>(|at| {
+            over(setting, run, Metric::Percentile(at))
+        }),
+        ..Sample::default()
+    };
+    let settings = jobs.first().map_or(&[][..], |job| &job.samples);
+    let samples: Vec<Vec<Sample>> = settings
+        .iter()
+        .enumerate()
+        .map(|(setting, runs)| (0..runs.len()).map(|run| sample(setting, run)).collect())
+        .collect();
+    Swept { job: String::new(), courses: vec![Vec::new(); samples.len()], samples }
+}
