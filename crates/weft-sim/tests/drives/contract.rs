@@ -195,7 +195,7 @@ fn a_model_that_is_taken_answers_its_commands_whatever_its_keys_are() {
             }
         }
     }
-    assert!(taken > 1_000 && refused > 1_000, "{taken} taken, {refused} refused");
+    assert!(taken > 500 && refused > 1_000, "{taken} taken, {refused} refused");
 }
 
 /// A key, or a name, that is nearly one is told which one was perhaps meant.
@@ -219,4 +219,18 @@ fn a_key_that_is_not_known_is_told_with_the_nearest() {
     let error = Model::of_argument("hdd-2007-72OO").unwrap_err().to_string();
     assert!(error.ends_with("or FILE.toml; did you mean hdd-2007-7200?"), "{error}");
     assert!(model.with_key("rpm", "5400").unwrap().to_toml().contains("rpm = 5400"));
+}
+
+/// A buffer that holds less than a program takes writes until the program is full, and goes on.
+#[test]
+fn writes_end_however_small_the_buffer_is() {
+    let model = Model::of_argument("ssd-sata-2012-mlc").unwrap();
+    let model = model.with("simulated_mib = 128\nwrite_buffer_kib = 4\nplanes = 4").unwrap();
+    let mut bench = Bench::with(&model, 3);
+    for place in 0..100 {
+        // A program has eight pages of 4 KiB here; these are five.
+        bench.submit(WRITE, place * 4_096, 5 * BLOCK);
+        bench.rest();
+    }
+    assert_eq!(bench.drive.counters().writes, 100);
 }

@@ -35,9 +35,11 @@ impl Buffer {
         }
     }
 
-    /// Sets room aside, when there is some.
+    /// Sets room aside, when there is some; or when nothing is under way that would make room: an
+    /// open program waits for more pages, however small the buffer is.
     pub(super) fn promise(&mut self, pages: u64) -> bool {
-        let fits = self.taken + pages <= self.limit || self.taken == 0;
+        let waits = self.taken == self.open.len() as u64;
+        let fits = self.taken + pages <= self.limit || waits;
         if fits {
             self.taken += pages;
         }
