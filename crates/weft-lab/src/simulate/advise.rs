@@ -1,7 +1,7 @@
-//! Advice: members, chunk, stripe size, stripe cache and priority that serve a load best, by trying.
+//! Advice: members, chunk, stripe size, stripe cache and priority that serve a load best, as tried.
 //!
-//! One of them is varied at a time, from the volume that is given; and again, as long as another one
-//! has changed since. A value replaces the present one only if it is better at 95 % in paired runs
+//! One of them is varied at a time, from the volume that is given; and again while another one has
+//! changed since. A value replaces the present one only if it is better at 95 % in paired runs
 //! of the same seeds, and by [`LEAST_GAIN`]: what makes no difference stays as it is. The winner is
 //! then run by seeds that the search has not seen, beside the best of all others and md untuned on
 //! the same drives; what was picked by luck loses it there.

@@ -159,7 +159,7 @@ fn meant(near: Option<&String>) -> String {
 /// Of some names the one that a wrong one is near to.
 fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
-    let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 4);
+    let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 3);
     near.map(|(_, name)| name.to_owned())
 }
 
