@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weft_engine::WriteBackConfig;
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{CACHES_PASSED_MAX, Knobs};
 use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
 use weft_ondisk::{Level, Version, layout_id};
@@ -177,4 +177,10 @@ pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
     let least = if LevelRow::of(options.level).parities > 0 { 0 } else { 1 << 20 };
     let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
+}
+
+/// Bytes that may be written while a stripe waits: as many as fill so many stripes again and again.
+pub(crate) fn passed_max(stripes: u32, knobs: &Knobs, options: &Options) -> Bytes {
+    let strip = knobs.stripe_size.at_most(options.chunk.bytes()).bytes().0;
+    Bytes(CACHES_PASSED_MAX * u64::from(stripes) * strip * options.members as u64)
 }

@@ -5,7 +5,8 @@
 //! simulated drives, for a short simulated time, against md untuned in the same test.
 
 use weft_engine::knobs::{
-    Activation, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND, Writes,
+    Activation, CACHES_PASSED_MAX, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND,
+    Writes,
 };
 use weft_engine::mutant::Mutant;
 use weft_engine::{Flags, RequestOp};
@@ -30,13 +31,26 @@ struct Starved {
     found: Option<&'static str>,
     waited: Option<Span>,
     others: u64,
+    /// Bytes of the others that were answered before it, all of them if it was not.
+    passed: u64,
 }
 
 fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
+    starve_for(LOAD, Span::millis(1), knobs, planted, overlapped)
+}
+
+/// Of so much load, on members that take so long.
+fn starve_for(
+    load: Span,
+    latency: Span,
+    knobs: Knobs,
+    planted: Option<Mutant>,
+    overlapped: bool,
+) -> Starved {
     // Data of a stripe is contiguous: 8 KiB. RAID 5 of three.
     let mut rig = Rig::raid5(3, chunk_kib(4)).with(|o| {
         o.knobs = knobs;
-        o.latency = Span::millis(1);
+        o.latency = latency;
         o.full_stripes = 64;
     });
     if let (Some(mutant), Some(engine)) = (planted, rig.engine_mut()) {
@@ -50,25 +64,31 @@ fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
     if overlapped {
         rig.put_nosync(stripe + 512, 512);
     }
-    let (mut next, mut others): (u64, Vec<Ticket>) = (0, Vec::new());
-    let (mut waited, mut answered) = (None, 0);
-    while rig.now.since(begun) < LOAD && rig.failure().is_none() {
+    let (mut next, mut others): (u64, Vec<(Ticket, u64)>) = (0, Vec::new());
+    let (mut waited, mut answered, mut passed) = (None, 0, 0);
+    while rig.now.since(begun) < load && rig.failure().is_none() {
         while others.len() < 6 {
             // A filled stripe, or one block of a stripe that is to be read for at once.
             let place = (2 + next % stripes) * stripe;
             let len = if next.is_multiple_of(3) { BLOCK } else { stripe };
             let flags = Flags { sync: true, ..Flags::NONE };
-            others.push(rig.issue(RequestOp::Write, place, len, Payload::Tags, flags));
+            let ticket = rig.issue(RequestOp::Write, place, len, Payload::Tags, flags);
+            others.push((ticket, len));
             next += 1;
         }
         assert!(rig.step(Order::Fifo), "something is outstanding");
-        others.retain(|ticket| !rig.is_answered(*ticket));
+        others.retain(|(ticket, len)| {
+            let answered = rig.is_answered(*ticket);
+            passed += if answered && waited.is_none() { *len } else { 0 };
+            !answered
+        });
         answered = next - others.len() as u64;
         if waited.is_none() && rig.is_answered(waits) {
             waited = Some(rig.now.since(begun));
         }
     }
-    Starved { found: rig.failure().map(|violation| violation.checker), waited, others: answered }
+    let found = rig.failure().map(|violation| violation.checker);
+    Starved { found, waited, others: answered, passed }
 }
 
 /// Every rule that decides how long a stripe waits. With each the stripe is held, or could be.
@@ -136,6 +156,60 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
         seen += u32::from(starves);
     }
     println!("seen with {seen} of {} rules", rules().len());
+    assert!(seen >= 3, "{seen}");
+}
+
+/// Stripes of a small cache, of 12 KiB each, and what may be written before one that waits goes.
+const FEW: u32 = 17;
+const PASSED_MAX: u64 = CACHES_PASSED_MAX * FEW as u64 * 12 * 1024;
+
+/// Rules by which a stripe of [`starve`] lets as much pass as the load brings, where nothing bounds
+/// its wait.
+fn patient() -> Vec<Knobs> {
+    let starves = |knobs: &Knobs| {
+        starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..*knobs }, None, false)
+            .waited
+            .is_none()
+    };
+    let few = |knobs: Knobs| Knobs { stripe_cache_size: FEW, ..knobs };
+    rules().into_iter().map(few).filter(starves).collect()
+}
+
+/// A load that writes as much as may pass a stripe in a third of this time, and what I19 lets pass
+/// in all of it; the bound in time is far.
+const MUCH: Span = Span::millis(1200);
+
+fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
+    let knobs = Knobs { preread_wait_max: Span::secs(60), ..knobs };
+    starve_for(load, Span(20_000), knobs, planted, false)
+}
+
+#[test]
+fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
+    let (mut bounded, rules) = (0, patient());
+    for knobs in &rules {
+        let found = write_much(Span(MUCH.0 / 3), *knobs, None);
+        assert_eq!(found.found, None, "{knobs:?}");
+        assert!(found.waited.is_some(), "{knobs:?}");
+        // And what was under way when it was ready.
+        assert!(found.passed < PASSED_MAX + (1 << 20), "{} with {knobs:?}", found.passed);
+        bounded += u32::from(found.passed > PASSED_MAX);
+    }
+    println!("{bounded} of {} rules come to the bound", rules.len());
+    assert!(bounded >= 4, "{bounded} of {}", rules.len());
+}
+
+/// The twin of the test above.
+#[test]
+fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
+    let mut seen = 0;
+    for knobs in patient() {
+        let found = write_much(MUCH, knobs, Some(Mutant::WaitWithoutEnd));
+        assert!(matches!(found.found, None | Some("I19 bounded wait")), "{:?}", found.found);
+        assert_eq!(found.found.is_some(), found.waited.is_none(), "{knobs:?}");
+        seen += u32::from(found.found.is_some());
+    }
+    println!("seen with {seen} rules");
     assert!(seen >= 3, "{seen}");
 }
 

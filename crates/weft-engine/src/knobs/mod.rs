@@ -476,6 +476,11 @@ impl Default for Knobs {
 /// [`Knobs::preread_wait_max`] of md: its stripes wait for others without a bound.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
+/// With another [`Knobs::preread_wait_max`] no stripe waits while more is written than fills the
+/// stripe cache this many times. On disks the bound in time comes first; stripes of the fastest
+/// drives would let gigabytes pass in a second.
+pub const CACHES_PASSED_MAX: u64 = 64;
+
 /// md's `speed_limit_min` and `speed_limit_max` of a system that nobody has tuned, each second.
 const SYNC_SPEED_MIN: Bytes = Bytes::kib(1000);
 const SYNC_SPEED_MAX: Bytes = Bytes::kib(200_000);

@@ -506,7 +506,8 @@ pub const TABLE: &[KnobRow] = &[
         range: "0..=60, or none",
         origin: "weft",
         doc: "How long a stripe waits at most to be filled before it is preread, and a request for a stripe; \
-              none, as md, while other stripes are preread or filled stripes are written.",
+              less where 64 times what the stripe cache holds is written before that. \
+              none, as md: while other stripes are preread or filled stripes are written.",
         parse: |text, _| {
             let span = match text {
                 "none" => WAITS_WITHOUT_BOUND,

@@ -1,10 +1,11 @@
 //! Checker I19, bounded wait: no request waits for ever while the volume serves others.
 //!
 //! While members answer and other requests of the volume are done, no request waits longer than its
-//! stripes may wait to be filled, and to be free, each a few times over, and what members take. Its
-//! time begins anew when an earlier request is answered that it overlaps, when a member has not
-//! answered for a second, and when one answers with an error: what follows from that has bounds of
-//! its own (`no_space_wait`, superblocks).
+//! stripes may wait to be filled, and to be free, each a few times over, and what members take; and
+//! no more is written meanwhile than may pass a stripe, as many times over. Its time begins anew
+//! when an earlier request is answered that it overlaps, when a member has not answered for a
+//! second, and when one answers with an error: what follows from that has bounds of its own
+//! (`no_space_wait`, superblocks).
 //!
 //! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written:
 //! then nothing is promised, and nothing is checked.
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 use weft_engine::knobs::WAITS_WITHOUT_BOUND;
 use weft_engine::{Input, Output, RequestOp, Tag, Token};
-use weft_units::{ByteRange, ClientId, Span, Time};
+use weft_units::{ByteRange, Bytes, ClientId, Span, Time};
 
 use super::Violation;
 
@@ -33,10 +34,14 @@ const OTHERS: u64 = 16;
 #[derive(Clone, Debug)]
 pub struct BoundedWait {
     wait_max: Span,
+    /// Bytes that may pass a stripe.
+    passed_max: Bytes,
     requests: BTreeMap<(ClientId, Tag), Waits>,
     /// Requests and answers so far.
     arrived: u64,
     answered: u64,
+    /// Bytes of writes that were answered so far.
+    written: u64,
     /// Member requests that are not done, and since when.
     submitted: BTreeMap<Token, Time>,
     /// The longest that anybody waited who was answered.
@@ -48,18 +53,21 @@ struct Waits {
     range: ByteRange,
     writes: bool,
     number: u64,
-    /// From when it counts, and how many had been answered then.
+    /// From when it counts, and what had been answered then.
     since: Time,
     answered: u64,
+    written: u64,
 }
 
 impl Default for BoundedWait {
     fn default() -> Self {
         Self {
             wait_max: WAITS_WITHOUT_BOUND,
+            passed_max: Bytes(u64::MAX),
             requests: BTreeMap::new(),
             arrived: 0,
             answered: 0,
+            written: 0,
             submitted: BTreeMap::new(),
             longest: Span::ZERO,
         }
@@ -67,9 +75,10 @@ impl Default for BoundedWait {
 }
 
 impl BoundedWait {
-    /// Stripes may wait so long from now on.
-    pub fn allow(&mut self, wait_max: Span, now: Time) {
+    /// Stripes may wait so long from now on, and let so much pass.
+    pub fn allow(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
         self.wait_max = wait_max;
+        self.passed_max = passed_max;
         self.begin_anew(now);
     }
 
@@ -91,6 +100,7 @@ impl BoundedWait {
                     number: self.arrived,
                     since: now,
                     answered: self.answered,
+                    written: self.written,
                 };
                 self.requests.insert((request.client, request.tag), waits);
             }
@@ -114,12 +124,13 @@ impl BoundedWait {
             Output::Reply { client, tag, .. } => {
                 let Some(done) = self.requests.remove(&(*client, *tag)) else { return };
                 self.answered += 1;
+                self.written += if done.writes { done.range.len.0 } else { 0 };
                 self.longest = self.longest.max(now.since(done.since));
                 for waits in self.requests.values_mut() {
                     let overlaps =
                         waits.range.overlaps(done.range) && (waits.writes || done.writes);
                     if overlaps && done.number < waits.number {
-                        (waits.since, waits.answered) = (now, self.answered);
+                        waits.begin(now, self.answered, self.written);
                     }
                 }
                 self.look(now, found);
@@ -136,18 +147,20 @@ impl BoundedWait {
             self.begin_anew(now);
         }
         let most = Span(self.wait_max.0 * WAITS + SERVICE.0);
+        let passed = self.passed_max.0.saturating_mul(WAITS);
         let late = self.requests.iter().find(|(_, waits)| {
-            now.since(waits.since) > most && self.answered - waits.answered >= OTHERS
+            let too_long = now.since(waits.since) > most || self.written - waits.written > passed;
+            too_long && self.answered - waits.answered >= OTHERS
         });
         if let Some(((client, tag), waits)) = late {
             let (waited, others) = (now.since(waits.since), self.answered - waits.answered);
-            let range = waits.range;
+            let (range, written) = (waits.range, Bytes(self.written - waits.written));
             found.push(Violation::new(
                 NAME,
                 format!(
                     "{client:?} {tag:?} ({range:?}) has waited for {waited:?} while members answered and \
-                     {others} others were done; stripes wait for {:?} at most",
-                    self.wait_max
+                     {others} others were done, {written:?} written; stripes wait for {:?} and {:?} at most",
+                    self.wait_max, self.passed_max
                 ),
             ));
         }
@@ -155,7 +168,13 @@ impl BoundedWait {
 
     fn begin_anew(&mut self, now: Time) {
         for waits in self.requests.values_mut() {
-            (waits.since, waits.answered) = (now, self.answered);
+            waits.begin(now, self.answered, self.written);
         }
+    }
+}
+
+impl Waits {
+    fn begin(&mut self, now: Time, answered: u64, written: u64) {
+        (self.since, self.answered, self.written) = (now, answered, written);
     }
 }

@@ -44,7 +44,7 @@ use std::fmt;
 
 use weft_engine::assemble::Assembly;
 use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
-use weft_units::{MemberIndex, Span, Time};
+use weft_units::{Bytes, MemberIndex, Span, Time};
 
 pub use acknowledge::Acknowledge;
 pub use array::{Array, Column, Place, Places};
@@ -242,8 +242,8 @@ impl Checkers {
     }
 
     /// How long stripes wait at most, from now on.
-    pub fn allow_waits(&mut self, wait_max: Span, now: Time) {
-        self.bounded_wait.allow(wait_max, now);
+    pub fn allow_waits(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
+        self.bounded_wait.allow(wait_max, passed_max, now);
     }
 
     /// The engine's limits changed with a knob.

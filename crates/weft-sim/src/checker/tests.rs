@@ -439,9 +439,20 @@ fn waits_beside_others(
     overlap: bool,
     silent: bool,
 ) -> Vec<&'static str> {
+    waits_while_others_write(each, wait_max, Bytes(u64::MAX), overlap, silent)
+}
+
+/// The same, with a bound on what is written meanwhile: 512 bytes by each of them.
+fn waits_while_others_write(
+    each: Span,
+    wait_max: Span,
+    passed_max: Bytes,
+    overlap: bool,
+    silent: bool,
+) -> Vec<&'static str> {
     let (mut waits, mut found) = (BoundedWait::default(), Vec::new());
     let mut now = Time(1_000);
-    waits.allow(wait_max, now);
+    waits.allow(wait_max, passed_max, now);
     let write = |tag: u64, at: u64| {
         Input::Client(ClientRequest {
             client: CLIENT,
@@ -489,6 +500,23 @@ fn i19_a_request_that_waits_while_others_are_done_is_caught() {
         waits_beside_others(each, WAITS_WITHOUT_BOUND, false, false),
         waits_beside_others(each, wait_max, true, false),
         waits_beside_others(each, wait_max, false, true),
+    ];
+    assert!(good.iter().all(Vec::is_empty), "{good:?}");
+}
+
+#[test]
+fn i19_a_request_that_waits_while_too_much_is_written_is_caught() {
+    let while_written = |passed_max: u64, wait_max: Span, overlap: bool| {
+        let each = Span::millis(1);
+        waits_while_others_write(each, wait_max, Bytes(passed_max), overlap, false)
+    };
+    // 20 times 512 bytes; what may pass a stripe may pass four times.
+    let found = while_written(2048, Span::secs(1), false);
+    assert!(!found.is_empty() && found.iter().all(|name| *name == "I19 bounded wait"), "{found:?}");
+    let good = [
+        while_written(2560, Span::secs(1), false),
+        while_written(2048, WAITS_WITHOUT_BOUND, false),
+        while_written(2048, Span::secs(1), true),
     ];
     assert!(good.iter().all(Vec::is_empty), "{good:?}");
 }

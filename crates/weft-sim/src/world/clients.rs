@@ -17,7 +17,7 @@ use super::{Answer, Logged, Ticket, World, device_uuid};
 use crate::checker::Violation;
 use crate::disk::Disk;
 use crate::model::{FlushMark, Payload, ReadMark, WriteId};
-use crate::options::member_bytes_max;
+use crate::options::{member_bytes_max, passed_max};
 use crate::payload::NeedsPayload;
 
 #[derive(Clone, Debug)]
@@ -119,7 +119,8 @@ impl World {
             self.options.knobs.set(*knob);
             let knobs = self.options.knobs;
             let most = member_bytes_max(&knobs, &self.options);
-            self.checkers.allow_waits(knobs.preread_wait_max, self.now);
+            let passed_max = passed_max(self.cache_stripes, &knobs, &self.options);
+            self.checkers.allow_waits(knobs.preread_wait_max, passed_max, self.now);
             if let Knob::StripeCacheSize(stripes) = knob {
                 self.resizes.insert(ticket, self.options.stripes_max.unwrap_or(*stripes));
                 self.limit_stripes();

@@ -204,6 +204,9 @@ pub(crate) struct Stripe {
     pub(crate) streams: bool,
     /// Since when it lacks strips that it was not permitted to read.
     pub(crate) waits_since: Option<Time>,
+    /// And how many bytes had been drained by then
+    /// ([`Cache::drained`](super::cache::Cache::drained)).
+    pub(crate) waits_from: u64,
     /// A request waits for one that it has a sub-request of.
     pub(crate) waited_for: bool,
     /// Therefore it waits at most until then.
@@ -258,6 +261,7 @@ impl Stripe {
             arrivals: 0,
             streams: false,
             waits_since: None,
+            waits_from: 0,
             waited_for: false,
             due: None,
             reads_since: None,

@@ -64,6 +64,10 @@ pub(crate) struct Cache {
     waiting: Waiting,
     /// Of those that wait to be filled.
     bounds: Bounds,
+    /// Bytes that were drained into stripes.
+    drained: u64,
+    /// Bytes of memory of all stripes.
+    bytes: u64,
     /// Requests have found no stripe since then.
     starved_since: Option<Time>,
     /// A request has waited for too long: stripes that are not in use are kept for it.
@@ -134,6 +138,8 @@ impl Cache {
             plug: Plug::default(),
             waiting: Waiting::default(),
             bounds: Bounds::default(),
+            drained: 0,
+            bytes: u64::from(stripes) * u64::from(members) * height.bytes().0,
             starved_since: None,
             reserved: false,
             newly_delayed: false,
@@ -184,6 +190,18 @@ impl Cache {
             self.lists.remove(id);
         }
         ready
+    }
+
+    /// A stripe has drained so many bytes, and passes those that wait.
+    #[inline]
+    pub(super) fn count_drained(&mut self, bytes: u64) {
+        self.drained += bytes;
+    }
+
+    /// Bytes that were drained into stripes so far.
+    #[inline]
+    pub(super) fn drained(&self) -> u64 {
+        self.drained
     }
 
     /// Whether filled stripes of a chunk are written as one batch.
@@ -493,7 +511,7 @@ impl Cache {
 
     /// Whether a turn would find a stripe to handle.
     pub(crate) fn has_runnable(&self, settings: &PrioritySettings, now: Time) -> bool {
-        if self.lists.first(List::Handle).is_some() || self.is_overdue(settings.bound, now) {
+        if self.lists.first(List::Handle).is_some() || self.is_overdue(settings, now) {
             return true;
         }
         if self.has_waited(settings, now) {

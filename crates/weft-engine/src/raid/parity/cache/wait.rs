@@ -1,7 +1,8 @@
 //! Waiting stripes: how long a delayed stripe waits for more writes, and the bound on any wait.
 //!
-//! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for: then it
-//! is ready and may read. md has no such bound (`preread_wait_max=none`).
+//! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for, or
+//! while more is written than fills the stripe cache 64 times ([`CACHES_PASSED_MAX`]): then it is
+//! ready and may read. md has no such bounds (`preread_wait_max=none`).
 //!
 //! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]).
 //! When the first of these times comes, all waiting stripes are looked at again: a stream may have
@@ -12,7 +13,7 @@
 use weft_units::{Span, StripeId, Time};
 
 use super::{Cache, List, Patience, PrioritySettings, Stripe};
-use crate::knobs::WAITS_WITHOUT_BOUND;
+use crate::knobs::{CACHES_PASSED_MAX, WAITS_WITHOUT_BOUND};
 
 /// Facts about the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,19 +27,24 @@ pub(super) struct Waiting {
     made_room: bool,
 }
 
-/// Of the stripes that wait, whatever for: none of them waits since before that, and none is due
-/// before that.
+/// Of the stripes that wait, whatever for: none of them waits since before that, in time and in
+/// bytes drained, and none is due before that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     since: Option<Time>,
+    from: u64,
     due: Option<Time>,
 }
 
 impl Bounds {
     fn add(&mut self, stripe: &Stripe) {
         let first = |all: Option<Time>, one: Option<Time>| all.into_iter().chain(one).min();
-        *self =
-            Self { since: first(self.since, stripe.waits_since), due: first(self.due, stripe.due) };
+        if stripe.waits_since.is_some() {
+            let from = stripe.waits_from;
+            self.from = if self.since.is_some() { self.from.min(from) } else { from };
+        }
+        self.since = first(self.since, stripe.waits_since);
+        self.due = first(self.due, stripe.due);
     }
 }
 
@@ -68,30 +74,42 @@ impl Cache {
 
     /// Whether one has, as far as is known without looking.
     #[inline]
-    pub(super) fn is_overdue(&self, bound: Span, now: Time) -> bool {
+    pub(super) fn is_overdue(&self, settings: &PrioritySettings, now: Time) -> bool {
         (self.bounds.since.is_some() || self.bounds.due.is_some())
-            && self.overdue_at(bound).is_some_and(|at| at <= now)
+            && (self.overdue_at(settings.bound).is_some_and(|at| at <= now)
+                || (self.bounds.since.is_some()
+                    && settings.bounds_passed
+                    && self.is_passed(self.bounds.from)
+                    && self.stripes_wait()))
+    }
+
+    /// Whether a stripe that waits since then was passed by as much as it may.
+    #[inline]
+    fn is_passed(&self, from: u64) -> bool {
+        self.drained - from > CACHES_PASSED_MAX * self.bytes
     }
 
     /// Stripes that have waited for as long as they may are ready, and may read.
     #[inline]
     pub(crate) fn end_overdue(&mut self, settings: &PrioritySettings, now: Time) {
-        let bound = settings.bound;
-        if self.is_overdue(bound, now) {
-            self.end_waits_since(bound, now);
-            assert!(!self.is_overdue(bound, now), "no stripe waits longer");
+        if self.is_overdue(settings, now) {
+            self.end_long_waits(settings, now);
+            assert!(!self.is_overdue(settings, now), "no stripe waits longer");
         }
     }
 
     #[inline(never)]
-    fn end_waits_since(&mut self, wait_max: Span, now: Time) {
+    fn end_long_waits(&mut self, settings: &PrioritySettings, now: Time) {
         self.bounds = Bounds::default();
         for list in WAITS {
             let mut next = self.lists.first(list);
             while let Some(id) = next {
                 next = self.lists.next(id);
                 let stripe = self.stripe(id);
-                let too_long = stripe.waits_since.is_some_and(|since| since + wait_max <= now);
+                let too_long = stripe.waits_since.is_some_and(|since| {
+                    let passed = settings.bounds_passed && self.is_passed(stripe.waits_from);
+                    passed || since + settings.bound <= now
+                });
                 if too_long || stripe.due.is_some_and(|due| due <= now) {
                     self.lists.remove(id);
                     self.stripe_mut(id).delayed = false;

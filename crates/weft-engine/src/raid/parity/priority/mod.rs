@@ -10,9 +10,10 @@
 //! choice of its own: in each turn, as today, or when a plug is pulled ([`plug_2008`], which has
 //! everything that was around the patch in 2008).
 //!
-//! Whatever the rule, no stripe waits longer than `preread_wait_max`: then it is ready, in its turn
-//! (`cache/wait.rs`). md has no such bound, and keeps a stripe waiting for as long as others are
-//! preread, or, with threshold 0, for as long as filled stripes are written.
+//! Whatever the rule, no stripe waits longer than `preread_wait_max`, or while 64 times what the
+//! stripe cache holds is written: then it is ready, in its turn (`cache/wait.rs`). md has no such
+//! bounds, and keeps a stripe waiting for as long as others are preread, or, with threshold 0, for
+//! as long as filled stripes are written.
 //!
 //! Inputs   heads of the ready and held lists, full-stripe writes in flight; of weft's own: since
 //!          when a stripe lacks strips, when the stream was last seen that will bring them, how
@@ -57,6 +58,9 @@ pub(crate) struct PrioritySettings {
     pub(crate) wait_max: Span,
     /// Longest wait of a stripe by a rule that has no time for each.
     pub(crate) bound: Span,
+    /// Whether a stripe is passed by [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) at
+    /// most, by any rule.
+    pub(crate) bounds_passed: bool,
     /// The plug that holds delayed stripes back; `None`: they are held ones in the next turn.
     pub(crate) plug: Option<&'static PlugRule>,
 }
@@ -70,6 +74,7 @@ impl PrioritySettings {
             threshold: knobs.preread_bypass_threshold,
             wait_max: knobs.preread_wait_max,
             bound,
+            bounds_passed: bound < WAITS_WITHOUT_BOUND,
             plug: match knobs.activation {
                 Activation::AtUnplug => Some(&plug_2008::RULE),
                 Activation::EachTurn => None,

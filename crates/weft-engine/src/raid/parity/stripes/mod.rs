@@ -128,11 +128,14 @@ impl Stripes {
         }
         match facts.plan() {
             StripeStep::Read { strips, delay } => {
+                let drained = self.cache.drained();
                 let stripe = self.cache.stripe_mut(id);
                 if delay {
                     stripe.handle = true;
                     stripe.delayed = true;
-                    stripe.waits_since.get_or_insert(cx.out.now);
+                    if stripe.waits_since.is_none() {
+                        (stripe.waits_since, stripe.waits_from) = (Some(cx.out.now), drained);
+                    }
                     if stripe.waited_for {
                         stripe.due.get_or_insert(cx.out.now + patience_for_others(self.preread));
                     }

@@ -114,6 +114,7 @@ impl Stripes {
                 None => sub_request.zeros().for_each(|(part, offset)| take(part, offset)),
             }
         }
+        self.cache.count_drained(u64::from(written.count()) * strip_bytes);
         let stripe = self.cache.stripe_mut(id);
         stripe.drain(stripe.parity.and(present), zero_copy);
         // Without a member to write parity to there is none to compute, and nothing was read for
