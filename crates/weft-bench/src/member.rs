@@ -1,8 +1,11 @@
-//! Member benchmark: reads and writes of a file through weft's io_uring ring, against fio's.
+//! Member benchmark: reads and writes of files as a driver makes them, against fio's, and each way
+//! to do them against the others.
 //!
-//! Random blocks of 4 KiB, 32 at a time, through the parts that carry out an engine's orders:
-//! requests, leases of payload memory, the ring with its registered buffers. fio (Debian package
-//! fio) does the same on the same file, in turns.
+//! Random blocks of 4 KiB, through the parts that carry out an engine's orders: requests, leases of
+//! payload memory, the ring with its registered buffers. fio (Debian package fio) does the same, 32
+//! at a time, on the same file, in turns. Then `--backend auto` takes turns with io_uring alone and
+//! with threads alone, for a file with `O_DIRECT`, one in the page cache, and one of tmpfs: it has
+//! to be as fast as the faster of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,45 +22,79 @@ use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors};
 
 use crate::BenchError;
-use crate::rounds::{Effort, in_turns};
+use crate::rounds::{Effort, in_turns, median};
 use crate::sheet::{Sheet, SheetRow};
 
-/// The file that is read and written, and for how long.
+/// The files that are read and written, and for how long.
 #[derive(Clone, Debug)]
 pub struct MemberLoad {
     /// Where the file is made; it is removed at the end.
     pub dir: PathBuf,
-    /// Its length in MiB, at least 1.
+    /// Where the file in memory is made, on tmpfs; it is removed at the end.
+    pub memory_dir: PathBuf,
+    /// Their length in MiB, at least 1.
     pub mib: u64,
     /// Seconds for each measurement.
     pub seconds: f64,
 }
 
 impl MemberLoad {
-    /// Fills a row for reads and one for writes, in thousands of requests a second.
+    /// Fills rows for reads and writes, in thousands of requests a second.
     ///
     /// # Errors
-    /// The file cannot be made, read or written; fio is installed and fails; `seconds` is no time.
+    /// A file cannot be made, read or written; fio is installed and fails; `seconds` is no time.
     pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
-        let dir = &self.dir;
-        let said =
-            |error: std::io::Error| BenchError::failed(format!("{}: {error}", dir.display()));
         let seconds = if effort.quick { self.seconds / 4.0 } else { self.seconds };
         let span = Duration::try_from_secs_f64(seconds)
             .map_err(|error| BenchError::usage(format!("--seconds: {error}")))?;
         let rounds = effort.rounds(7, 2);
+        let file = self.file_in(&self.dir)?;
+        sheet.expect(2 + 3 * WAYS.len());
+        self.against_fio(file.path(), rounds, span, sheet)?;
+        let work = |buffered, write, depth| Work { backend: Backend::Auto, buffered, write, depth };
+        for (place, buffered) in [("O_DIRECT", false), ("page cache", true)] {
+            for (write, depth) in WAYS {
+                let work = work(buffered, write, depth);
+                each_way(place, file.path(), work, rounds, span, sheet)?;
+            }
+        }
+        drop(file);
+        if !is_tmpfs(&self.memory_dir) {
+            let dir = self.memory_dir.display();
+            sheet.absent(&format!("{dir} is no tmpfs; --memory-dir names a directory on one"));
+            return Ok(());
+        }
+        let file = self.file_in(&self.memory_dir)?;
+        for (write, depth) in WAYS {
+            each_way("tmpfs", file.path(), work(false, write, depth), rounds, span, sheet)?;
+        }
+        Ok(())
+    }
+
+    fn file_in(&self, dir: &Path) -> Result<tempfile::NamedTempFile, BenchError> {
+        let said =
+            |error: std::io::Error| BenchError::failed(format!("{}: {error}", dir.display()));
         let file = tempfile::NamedTempFile::new_in(dir).map_err(said)?;
         fill(file.as_file(), self.mib << 20).map_err(said)?;
+        Ok(file)
+    }
+
+    fn against_fio(
+        &self,
+        path: &Path,
+        rounds: u32,
+        span: Duration,
+        sheet: &mut Sheet,
+    ) -> Result<(), BenchError> {
         let has_fio = Command::new("fio").arg("--version").output().is_ok();
         if !has_fio {
             sheet.absent("fio is not installed; for it install the package fio");
         }
-        sheet.expect(2);
         for write in [false, true] {
             let case = if write { "4K write QD32" } else { "4K read QD32" };
             sheet.now(case);
-            let path = file.path();
-            let mut ours = || weft(path, write, span);
+            let work = Work { backend: Backend::Auto, buffered: false, write, depth: DEPTH };
+            let mut ours = || weft(path, work, span);
             let mut other = || fio(path, write, span, self.mib);
             if has_fio {
                 let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
@@ -72,6 +109,45 @@ impl MemberLoad {
     }
 }
 
+/// What is done to a file, and how.
+#[derive(Clone, Copy)]
+struct Work {
+    backend: Backend,
+    buffered: bool,
+    write: bool,
+    depth: u32,
+}
+
+/// A row of `--backend auto` against the faster of the others.
+fn each_way(
+    place: &str,
+    path: &Path,
+    work: Work,
+    rounds: u32,
+    span: Duration,
+    sheet: &mut Sheet,
+) -> Result<(), BenchError> {
+    let verb = if work.write { "write" } else { "read" };
+    let case = format!("4K {verb} QD{}, {place}", work.depth);
+    sheet.now(&case);
+    let by = |backend| move || weft(path, Work { backend, ..work }, span);
+    let (mut auto, mut threads) = (by(Backend::Auto), by(Backend::Threads));
+    let mut uring = by(Backend::Uring);
+    let figures = in_turns(rounds, &mut [&mut auto, &mut uring, &mut threads])?;
+    let better = if median(&figures[1]) >= median(&figures[2]) {
+        ("io_uring", &figures[1][..])
+    } else {
+        ("threads", &figures[2][..])
+    };
+    sheet.push(SheetRow::faster(case, "kIOPS", &figures[0], Some(better)).mark(MARK));
+    Ok(())
+}
+
+/// Source   statfs(2)
+fn is_tmpfs(dir: &Path) -> bool {
+    rustix::fs::statfs(dir).is_ok_and(|found| found.f_type == 0x0102_1994)
+}
+
 /// Bytes everywhere, so that no read is of a hole.
 fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     let mib: Vec<u8> =
@@ -83,13 +159,14 @@ fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
 }
 
 /// Thousands of requests a second through the ring.
-fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, BenchError> {
+fn weft(path: &Path, work: Work, span: Duration) -> Result<f64, BenchError> {
+    let Work { backend, buffered, write, depth } = work;
     let said = |error: &dyn std::fmt::Display| BenchError::failed(format!("member: {error}"));
-    let slab = &mut Slab::new(1 + DEPTH).map_err(|error| said(&error))?;
-    let ring = Backend::Auto.open(slab).map_err(|error| said(&error))?;
+    let slab = &mut Slab::new(1 + depth).map_err(|error| said(&error))?;
+    let ring = backend.open(slab).map_err(|error| said(&error))?;
     let spec = MemberSpec::path(path);
-    let open = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []);
-    let member = open.map_err(|error| said(&error))?;
+    let options = OpenOptions { buffered, ..OpenOptions::new(Access::ReadWrite) };
+    let member = options.open(&spec, MemberIndex(0), []).map_err(|error| said(&error))?;
     let blocks = member.info().size.0 / 8;
     let mut io = MemberIo::new(ring);
     io.add(member).map_err(|error| said(&error))?;
@@ -104,7 +181,7 @@ fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, BenchError> {
         };
         io.start(slab, Token(frame.into()), MemberIndex(0), op);
     };
-    (0..DEPTH).for_each(|frame| start(&mut io, slab, frame));
+    (0..depth).for_each(|frame| start(&mut io, slab, frame));
     let begin = Instant::now();
     let mut count = 0_u64;
     let mut more = true;
@@ -152,5 +229,7 @@ fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchE
 }
 
 const DEPTH: u32 = 32;
+/// Whether it is a write, and how many are under way.
+const WAYS: [(bool, u32); 4] = [(false, 1), (false, DEPTH), (true, 1), (true, DEPTH)];
 /// Source   the marks of issue 3
 const MARK: f64 = 0.95;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::overlay::Overlay;
-use crate::ring::{Ring, RingDone, RingOp};
+use crate::ring::{FileKind, Ring, RingDone, RingOp};
 
 /// Fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ impl<R: Ring> Ring for FaultyRing<R> {
         self.inner.set_overlay(index, overlay)
     }
 
-    fn set_blocking(&mut self, index: u16) {
-        self.inner.set_blocking(index);
+    fn set_kind(&mut self, index: u16, kind: FileKind) {
+        self.inner.set_kind(index, kind);
     }
 
     fn capacity(&self) -> usize {

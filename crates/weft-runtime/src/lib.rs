@@ -7,7 +7,7 @@
 //!   driver.rs   engine: handle, run ───────┴──► weft-compute, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
 //!   member_io/   ▼  stages, short transfers, faults
-//!   ring.rs     uring.rs or threads.rs ──► files and devices (devices/)
+//!   ring.rs     auto.rs, uring.rs, threads.rs ──► files and devices (devices/)
 //! ```
 //!
 //! | Part | File |
@@ -18,7 +18,7 @@
 //! | names of members, partitions | `spec.rs`, `partition/` |
 //! | opening and locking members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay/` |
-//! | file operations, by io_uring or threads | `ring.rs`, `uring.rs`, `threads.rs` |
+//! | file operations, by io_uring, threads or at once | `ring.rs`, `uring.rs`, `threads.rs`, `auto.rs` |
 //! | member requests as operations of a ring | `member_io/` |
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
@@ -30,6 +30,7 @@
 //! `devices/lock.rs` (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
+pub mod auto;
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
 pub mod clock;
@@ -56,6 +57,7 @@ mod worker;
 
 use thiserror::Error;
 
+use auto::AutoRing;
 use buffers::Slab;
 use devices::OpenMember;
 use overlay::OverlayRing;
@@ -66,7 +68,8 @@ use uring::UringRing;
 /// Way in which members are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring where it is allowed, else threads.
+    /// What is fast for each member, see `auto.rs`: io_uring where it is allowed, else threads; at
+    /// once what is in memory.
     #[default]
     Auto,
     /// A pool of threads with `preadv` and `pwritev`.
@@ -112,19 +115,29 @@ impl Backend {
     /// # Errors
     /// io_uring was demanded and is refused, or not even threads can be had.
     pub fn open(self, slab: &Slab) -> Result<Box<dyn Ring>, RuntimeError> {
-        if self != Self::Threads {
-            match UringRing::new(slab, URING_CAPACITY) {
-                Ok(ring) => return Ok(Box::new(ring)),
-                Err(source) if self == Self::Uring => {
-                    let what =
-                        "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
-                    return Err(RuntimeError::Io { what, source });
-                }
-                Err(error) => tracing::warn!(%error, "io_uring refused; threads do its work"),
+        let threads = || -> Result<Box<dyn Ring>, RuntimeError> {
+            let failed = |source| RuntimeError::Io { what: "starting threads", source };
+            Ok(Box::new(ThreadRing::new(THREADS, THREAD_CAPACITY).map_err(failed)?))
+        };
+        let uring = || -> std::io::Result<Box<dyn Ring>> {
+            Ok(Box::new(UringRing::new(slab, URING_CAPACITY)?))
+        };
+        let (below, threads_beside) = match self {
+            Self::Threads => return threads(),
+            Self::Uring => {
+                let what = "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
+                return uring().map_err(|source| RuntimeError::Io { what, source });
             }
-        }
-        let failed = |source| RuntimeError::Io { what: "starting threads", source };
-        Ok(Box::new(ThreadRing::new(THREADS, THREAD_CAPACITY).map_err(failed)?))
+            Self::Auto => match uring() {
+                Ok(ring) => (ring, THREADS),
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring refused; threads do its work");
+                    (threads()?, 0)
+                }
+            },
+        };
+        let failed = |source| RuntimeError::Io { what: "epoll", source };
+        Ok(Box::new(AutoRing::new(below, threads_beside).map_err(failed)?))
     }
 }
 

@@ -53,6 +53,20 @@ pub enum Action {
     },
 }
 
+/// What reads and writes of a file wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A device, by `O_DIRECT`.
+    Device,
+    /// Memory alone: a file of tmpfs.
+    Memory,
+    /// The page cache: pages that are there or not, write-back, the journal of a file system.
+    PageCache,
+    /// Another process or host (FUSE, network), for which the kernel may wait even to begin:
+    /// nobody but a thread of its own may begin an operation.
+    Server,
+}
+
 /// End of an operation.
 #[derive(Debug)]
 pub struct RingDone {
@@ -87,10 +101,9 @@ pub trait Ring: Send {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// The kernel may wait for the answer of another process or host to begin an operation on the
-    /// file at `index`, put in before: nobody but a thread of its own may begin it.
-    fn set_blocking(&mut self, index: u16) {
-        let _ = index;
+    /// Tells what operations on the file at `index`, put in before, may wait for.
+    fn set_kind(&mut self, index: u16, kind: FileKind) {
+        let _ = (index, kind);
     }
 
     /// Number of operations that may be outstanding.
@@ -199,8 +212,8 @@ impl<R: Ring + ?Sized> Ring for Box<R> {
         (**self).set_overlay(index, overlay)
     }
 
-    fn set_blocking(&mut self, index: u16) {
-        (**self).set_blocking(index);
+    fn set_kind(&mut self, index: u16, kind: FileKind) {
+        (**self).set_kind(index, kind);
     }
 
     fn capacity(&self) -> usize {

@@ -56,10 +56,21 @@ struct OfFile {
     running: usize,
 }
 
+/// An operation, and the file that it keeps open.
 #[derive(Debug)]
-struct Job {
-    op: RingOp,
-    file: Arc<OwnedFd>,
+pub(crate) struct Job {
+    pub(crate) op: RingOp,
+    pub(crate) file: Arc<OwnedFd>,
+}
+
+impl Job {
+    /// Carries the operation out, here and now.
+    pub(crate) fn carry_out(mut self) -> RingDone {
+        let Self { op, file } = &mut self;
+        let performed = catch_unwind(AssertUnwindSafe(|| perform(op, file)));
+        let panicked = performed.is_err();
+        RingDone { op: self.op, result: performed.unwrap_or(Err(Errno::IO)), panicked }
+    }
 }
 
 impl ThreadRing {
@@ -214,13 +225,10 @@ impl Queue {
 
 impl Shared {
     fn work(&self) {
-        while let Some(mut job) = self.next() {
-            let Job { op, file } = &mut job;
-            let performed = catch_unwind(AssertUnwindSafe(|| perform(op, file)));
-            let panicked = performed.is_err();
-            let result = performed.unwrap_or(Err(Errno::IO));
-            lock(&self.queue).files[usize::from(job.op.file)].running -= 1;
-            self.end(RingDone { op: job.op, result, panicked });
+        while let Some(job) = self.next() {
+            let ended = job.carry_out();
+            lock(&self.queue).files[usize::from(ended.op.file)].running -= 1;
+            self.end(ended);
         }
     }
 
@@ -250,7 +258,6 @@ impl Shared {
     }
 }
 
-/// Carries an operation out, here and now.
 fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
     let RingOp { action, offset, skip, limit, .. } = op;
     match action {

@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::buffers::{Address, Memory, Slab};
-use crate::ring::{Action, Ring, RingDone, RingOp};
+use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
 
 /// io_uring behind the interface of a ring.
 pub struct UringRing {
@@ -238,7 +238,10 @@ impl Ring for UringRing {
         Ok(())
     }
 
-    fn set_blocking(&mut self, index: u16) {
+    fn set_kind(&mut self, index: u16, kind: FileKind) {
+        if kind != FileKind::Server {
+            return;
+        }
         if self.blocking.is_empty() {
             let mut most = [u32::try_from(self.slots.len()).expect("16 bits"), 0];
             if let Err(error) = self.ring.submitter().register_iowq_max_workers(&mut most) {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use weft_engine::{Fault, Frame, MemberOp, Segment, Segments, Token, Value};
 use weft_runtime::Backend;
+use weft_runtime::auto::AutoRing;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::faulty::{FaultyRing, Injection};
@@ -136,7 +137,13 @@ fn rings() -> Vec<(&'static str, MakeRing)> {
     let mut rings = vec![("threads", threads)];
     if has_uring() {
         rings.push(("io_uring", |slab| Box::new(UringRing::new(slab, 16).unwrap())));
+        rings.push(("auto", |slab| {
+            Box::new(AutoRing::new(Box::new(UringRing::new(slab, 16).unwrap()), 3).unwrap())
+        }));
     }
+    rings.push(("auto over threads", |_| {
+        Box::new(AutoRing::new(Box::new(ThreadRing::new(3, 16).unwrap()), 0).unwrap())
+    }));
     rings
 }
 
@@ -333,6 +340,9 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
     let mut rings = vec![("threads", threads)];
     if has_uring() {
         rings.push(("io_uring", |slab| Box::new(UringRing::new(slab, CAPACITY).unwrap())));
+        rings.push(("auto", |slab| {
+            Box::new(AutoRing::new(Box::new(UringRing::new(slab, CAPACITY).unwrap()), 3).unwrap())
+        }));
     }
     let is_stuck: Verdict = |_, op| (op.file == MEMBER.0).then_some(Injection::Late(u32::MAX));
     // The share of one of two members, and the twin: of one that is alone.
@@ -508,7 +518,8 @@ fn direct_io_goes_on_at_a_block() {
 fn a_backend_can_be_forced() {
     let slab = Slab::new(2).unwrap();
     assert!(Backend::Threads.open(&slab).unwrap().describe().starts_with("threads"));
-    assert!(Backend::Auto.open(&slab).is_ok());
+    let auto = Backend::Auto.open(&slab).unwrap().describe();
+    assert!(auto.starts_with(if has_uring() { "io_uring" } else { "threads" }), "{auto}");
 }
 
 /// A file that is cut short while it is open: no answer after that is a success, and none is zeros.

@@ -15,6 +15,7 @@ use super::sysfs::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
 use crate::buffers::AlignedBytes;
 use crate::overlay::Overlay;
+use crate::ring::FileKind;
 
 impl OpenMember {
     /// Description of the member for the engine.
@@ -68,9 +69,9 @@ impl OpenMember {
         zeroes_and_unmaps(self.identity)
     }
 
-    /// Whether the kernel may have to wait for another process or host to begin a request to it.
-    pub(crate) fn may_block(&self) -> bool {
-        self.may_block
+    /// What its requests wait for.
+    pub(crate) fn file_kind(&self) -> FileKind {
+        self.file_kind
     }
 
     /// End of the member in its file, in bytes.

@@ -26,6 +26,7 @@ use std::time::Duration;
 use weft_engine::MemberInfo;
 
 use crate::overlay::Overlay;
+use crate::ring::FileKind;
 use extent::{Extent, Identity};
 
 pub use crate::spec::{MemberSpec, parse_size};
@@ -77,8 +78,7 @@ pub struct OpenMember {
     extent: Extent,
     /// Medium of the member: a block device, a file that may be cut short, or memory.
     medium: Medium,
-    /// Another process or host answers for it.
-    may_block: bool,
+    file_kind: FileKind,
     /// Holds the lock of the file behind a loop device.
     backing: Option<OwnedFd>,
     /// Takes what is written; the file is open for reading then.

@@ -16,6 +16,7 @@ use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_clai
 use super::lock::LOCK_POLL;
 use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
+use crate::ring::FileKind;
 use crate::spec::{Located, Place, window_within};
 
 impl OpenOptions {
@@ -122,6 +123,7 @@ impl OpenOptions {
             ..MemberInfo::of_size(index, label, sectors)
         };
         let access = self.access;
+        let file_kind = if is_block { kind_of_device(mode) } else { kind_of_file(&file, mode) };
         let mut member = OpenMember {
             file,
             info,
@@ -132,11 +134,10 @@ impl OpenOptions {
             identity,
             extent,
             medium: if is_block { Medium::BlockDevice } else { Medium::File },
-            may_block: false,
+            file_kind,
             backing,
             overlay: None,
         };
-        member.may_block = !is_block && may_block(&member.file);
         member.info.discards = member.can_discard();
         member.info.device = traits_of(member.identity);
         Ok(member)
@@ -291,16 +292,27 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
         identity,
         extent: Extent::of(identity, &(0..size)),
         medium: Medium::Memory,
-        may_block: false,
+        file_kind: FileKind::Memory,
         backing: None,
         overlay: None,
     })
 }
 
-/// Whether the server of its file system is a process (FUSE) or another host. One that does not say
-/// what it is may be.
-fn may_block(file: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(file).map_or(true, |found| SERVED_MAGICS.contains(&found.f_type))
+fn kind_of_device(mode: IoMode) -> FileKind {
+    match mode {
+        IoMode::Buffered => FileKind::PageCache,
+        IoMode::Direct => FileKind::Device,
+    }
+}
+
+/// By its file system. The server of one that does not say what it is may be a process or another
+/// host.
+fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
+    match rustix::fs::fstatfs(file).map(|found| found.f_type) {
+        Ok(TMPFS_MAGIC) => FileKind::Memory,
+        Ok(magic) if !SERVED_MAGICS.contains(&magic) => kind_of_device(mode),
+        _ => FileKind::Server,
+    }
 }
 
 /// The unit of `O_DIRECT`, or `None` where there is none worth its name.

@@ -124,9 +124,7 @@ impl<R: Ring> MemberIo<R> {
         if let Some(overlay) = member.overlay() {
             self.ring.set_overlay(index.0, Arc::clone(overlay))?;
         }
-        if member.may_block() {
-            self.ring.set_blocking(index.0);
-        }
+        self.ring.set_kind(index.0, member.file_kind());
         let mapping = if self.memory_inline && member.is_memory() {
             Some(Mapping::new(member.file(), member.info().size.bytes().0)?)
         } else {

@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::Overlay;
-use crate::ring::{Action, Ring, RingDone, RingOp};
+use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
 
 /// A ring whose members may have overlays.
 #[derive(Debug)]
@@ -89,8 +89,8 @@ impl<R: Ring> Ring for OverlayRing<R> {
         Ok(())
     }
 
-    fn set_blocking(&mut self, index: u16) {
-        self.inner.set_blocking(index);
+    fn set_kind(&mut self, index: u16, kind: FileKind) {
+        self.inner.set_kind(index, kind);
     }
 
     fn capacity(&self) -> usize {

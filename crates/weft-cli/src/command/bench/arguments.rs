@@ -91,13 +91,17 @@ struct OfEngine {
 /// Measures reads and writes of a member
 ///
 /// Random blocks of 4 KiB of a new file, 32 at a time, against fio's io_uring engine (Debian
-/// package fio). The file is removed at the end.
+/// package fio); then --backend auto against the faster of uring and threads, one and 32 at a time,
+/// with O_DIRECT, through the page cache, and on tmpfs. The files are removed at the end.
 #[derive(Debug, Args)]
 struct OfMember {
     /// Where the file is made [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// MiB of it
+    /// Where the file on tmpfs is made
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory_dir: PathBuf,
+    /// MiB of each
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     size: u64,
@@ -255,7 +259,8 @@ impl OfEngine {
 impl OfMember {
     fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let load = MemberLoad { dir, mib: self.size, seconds: self.seconds };
+        let memory_dir = self.memory_dir.clone();
+        let load = MemberLoad { dir, memory_dir, mib: self.size, seconds: self.seconds };
         Ok(load.measure(effort, sheet)?)
     }
 }

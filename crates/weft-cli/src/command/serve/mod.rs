@@ -147,7 +147,8 @@ impl Serve {
 /// How members are reached.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum BackendArg {
-    /// io_uring where it is allowed, else threads
+    /// By what is fast for each member: io_uring, or threads where it is refused; copies at once
+    /// for members on tmpfs; threads for writes to the page cache
     Auto,
     /// A pool of threads
     Threads,
