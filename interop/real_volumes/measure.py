@@ -12,7 +12,8 @@ the page cache (`--buffered`), all written once before the first round.
 
 --plant is the twin: the first contestant of every row is held up (SIGSTOP) for half of the time.
 
-The table is printed worst first; --json prints one object instead: rows, each with its rounds.
+The table is printed worst first, with the quartiles over the rounds; where these hold 1, or are equal to it, the row
+says "not told apart". --json prints one object instead: rows, each with its rounds.
 """
 
 import argparse
@@ -202,18 +203,26 @@ def measure(load, members, contestants, options):
     }
 
 
+def quartiles(ratios):
+    last = len(ratios) - 1
+    return ratios[last // 4], ratios[last - last // 4]
+
+
 def printed(table):
-    print(f"{'ratio':>6} {'of rounds':>12}  {'MB/s':>8} {'other':>8}  {'p99 ms':>8} {'other':>8}  load, members: who")
+    print(f"{'ratio':>6} {'quartiles':>12}  {'MB/s':>8} {'other':>8}  {'p99 ms':>8} {'other':>8}  load, members: who")
     for row in table:
-        between = f"{row['ratios'][0]:.2f}-{row['ratios'][-1]:.2f}"
+        low, high = quartiles(row["ratios"])
+        between, sure = f"{low:.2f}-{high:.2f}", "" if low > 1 or high < 1 else "; not told apart"
         print(
             f"{row['ratio']:6.2f} {between:>12}  {row['mb_s']:8.1f} {row['baseline_mb_s']:8.1f}  "
             f"{row['p99_ms']:8.2f} {row['baseline_p99_ms']:8.2f}  "
-            f"{row['load']}, {row['members']}: {row['contestant']} against {row['baseline']}"
+            f"{row['load']}, {row['members']}: {row['contestant']} against {row['baseline']}{sure}"
         )
 
 
 def main():
+    # Servers end with it, however it ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
