@@ -14,7 +14,7 @@
 //! | in the page cache, otherwise | io_uring | the first io_uring, others threads | io_uring |
 //!
 //! *At once* is a copy between memory and memory, in the thread that submits; larger ones than
-//! [`AT_ONCE_BYTES`] go to threads, where two of them are copied at one time. Only what needs no
+//! `AT_ONCE_BYTES` go to threads, where two of them are copied at one time. Only what needs no
 //! device is done so: a flush of a disk, a write that waits for a journal, a read of a page that is
 //! not there would hold up all clients.
 //!
