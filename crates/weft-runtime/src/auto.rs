@@ -16,7 +16,8 @@
 //! *At once* is a copy between memory and memory, in the thread that submits; larger ones than
 //! `AT_ONCE_BYTES` go to threads, where two of them are copied at one time. Only what needs no
 //! device is done so: a flush of a disk, a write that waits for a journal, a read of a page that is
-//! not there would hold up all clients.
+//! not there would hold up all clients. (Memory that was swapped out does so too, as any of this
+//! process.)
 //!
 //! Whether a file system writes to its page cache without waiting is found out by the first such
 //! write, which asks for it (`RWF_NOWAIT`). Where it does not, the kernel's worker does one write
@@ -114,12 +115,14 @@ impl AutoRing {
         drop(slices);
         file.way = match result {
             Ok(_) | Err(Errno::AGAIN) => Way::Below,
-            // A fault of the file shows again where it is not tried.
             Err(_) => Way::Threads,
         };
         match result {
-            Ok(moved) => self.done.push(RingDone { op, result: Ok(moved), panicked: false }),
-            Err(_) => self.push(op),
+            Ok(moved) if moved > 0 => {
+                self.done.push(RingDone { op, result: Ok(moved), panicked: false });
+            }
+            // What went wrong shows again where it is not asked to make haste.
+            Ok(_) | Err(_) => self.push(op),
         }
     }
 
