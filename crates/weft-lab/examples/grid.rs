@@ -2,11 +2,11 @@
 //!
 //! It prints the lines that lose, worst first, then the geometric means, and fails if something
 //! is beyond the bounds of `experiments/grid.toml` that the text does not list, or within them and
-//! listed.
+//! listed. With `--chunks` it prints what other sizes of chunks would do, and fails for nothing.
 
 use std::process::ExitCode;
 
-use weft_lab::grid::{Figures, Found, Grid, Loss, Setting};
+use weft_lab::grid::{Figures, Found, Grid, Loss, OfChunk, Setting};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -14,7 +14,10 @@ fn main() -> ExitCode {
     let all = words.iter().any(|word| word == "--all");
     let only: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
-    let grid = match Grid::new(&only.join(" "), few) {
+    let chunks = words.iter().any(|word| word == "--chunks");
+    let only = only.join(" ");
+    let grid = if chunks { Grid::of_chunks(&only, few) } else { Grid::new(&only, few) };
+    let grid = match grid {
         Ok(grid) => grid,
         Err(error) => return failed(&error),
     };
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         }
     };
     match grid.run(&progress) {
+        Ok(found) if chunks => print_chunks(&found),
         Ok(found) => print(&found, &grid, all, only.is_empty() && !few),
         Err(error) => failed(&error),
     }
@@ -33,6 +37,40 @@ fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     eprintln!("grid: {error}");
     ExitCode::from(2)
 }
+
+/// A row for each size of chunks, and what each loses and wins most.
+fn print_chunks(found: &Found) -> ExitCode {
+    let chunks = found.chunks();
+    let mut arrays: Vec<&str> = found.lines.iter().map(|line| line.array.as_str()).collect();
+    arrays.dedup();
+    let first = format!("{}K", chunks[0].kib);
+    println!("geometric means, and jobs of {} that lose beyond the bound", found.lines.len());
+    println!("{:>6} {:>9} {:>7} {:>9} {:>9}", "chunk", "mean", "mean", "lose", "lose");
+    println!("{:>6} {first:>9} {:>7} {first:>9} {:>9}", "beside", "md", "md");
+    for of in &chunks {
+        let OfChunk { kib, to_md, lose_to_first, lose_to_md, .. } = of;
+        let to_first = of.to_first(None);
+        println!("{kib:>5}K {to_first:>9.3} {to_md:>7.3} {lose_to_first:>9} {lose_to_md:>9}");
+    }
+    for array in arrays {
+        let means: Vec<String> = chunks
+            .iter()
+            .map(|it| format!("{}K {:.3}", it.kib, it.to_first(Some(array))))
+            .collect();
+        println!("{array}: {}", means.join(", "));
+    }
+    for of in &chunks[1..] {
+        println!("\n{}K, worst and best:", of.kib);
+        let (worst, best) = (of.ratios.iter().take(SHOWN), of.ratios.iter().rev().take(SHOWN));
+        for (ratio, line) in worst.chain(best) {
+            println!("{ratio:>7.2}  {} | {}", line.array, line.load);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Lines that are shown of each end.
+const SHOWN: usize = 12;
 
 fn print(found: &Found, grid: &Grid, all: bool, whole: bool) -> ExitCode {
     let losses = found.losses();

@@ -34,21 +34,28 @@ pub enum Setting {
     Md,
     /// md with stripes of so many bytes, which is a kernel of other pages.
     Fixed(u32),
+    /// What weft does untuned on an array whose chunks have so many KiB.
+    Chunk(u64),
 }
 
 impl Setting {
-    /// Every setting that a level knows: stripes are those of parity. Of a few, what nobody tunes.
-    fn of_level(has_parity: bool, few: bool) -> Vec<Self> {
-        let fixed: &[u32] = if has_parity && !few { &[16 << 10, 64 << 10] } else { &[] };
-        [Self::Weft, Self::Md]
-            .into_iter()
-            .chain(fixed.iter().map(|size| Self::Fixed(*size)))
-            .collect()
+    /// Every one of these settings that a level knows: stripes are those of parity.
+    fn of_level(has_parity: bool, settings: Settings) -> Vec<Self> {
+        match settings {
+            Settings::All if has_parity => {
+                vec![Self::Weft, Self::Md, Self::Fixed(16 << 10), Self::Fixed(64 << 10)]
+            }
+            Settings::All | Settings::Few => vec![Self::Weft, Self::Md],
+            Settings::Chunks => {
+                let chunks = CHUNKS_KIB.iter().map(|kib| Self::Chunk(*kib));
+                chunks.chain([Self::Md]).collect()
+            }
+        }
     }
 
     fn knobs(self) -> Knobs {
         match self {
-            Self::Weft => Knobs::default(),
+            Self::Weft | Self::Chunk(_) => Knobs::default(),
             Self::Md => Knobs::md(),
             Self::Fixed(size) => {
                 let mut knobs = Knobs::md();
@@ -104,7 +111,18 @@ pub struct Grid {
     pub cells: Vec<Cell>,
     /// Jobs that are known to lose.
     pub open: Vec<Open>,
-    few: bool,
+    settings: Settings,
+}
+
+/// Settings that every cell is run under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settings {
+    /// Defaults.
+    Few,
+    /// Defaults, and md's other sizes of stripes.
+    All,
+    /// weft's defaults on each size of chunks, and md's on its own.
+    Chunks,
 }
 
 /// What was found of all cells.
@@ -135,6 +153,32 @@ impl Grid {
     /// The text is not understood.
     pub fn new(words: &str, few: bool) -> Result<Self, GridError> {
         let text = Text::of(include_str!("../../../../experiments/grid.toml"))?;
+        let settings = if few { Settings::Few } else { Settings::All };
+        Self::of(text, words, few, settings)
+    }
+
+    /// The cells that say what size of chunks [`Setting::Chunk`] is best, as for [`Grid::new`]: those
+    /// of arrays that have chunks, each array once, and loads of reads as well, which writes by
+    /// whole chunks must not harm.
+    ///
+    /// # Errors
+    /// The text is not understood.
+    pub fn of_chunks(words: &str, few: bool) -> Result<Self, GridError> {
+        let mut text = Text::of(include_str!("../../../../experiments/grid.toml"))?;
+        text.array.iter_mut().for_each(|array| array.chunk_kib = CHUNKS_KIB[0]);
+        let all = std::mem::take(&mut text.array);
+        for array in all {
+            let same = |other: &Array| array.is_like(other);
+            if array.level != "1" && !text.array.iter().any(same) {
+                text.array.push(array);
+            }
+        }
+        text.load.append(&mut text.load_of_chunks);
+        text.open.clear();
+        Self::of(text, words, few, Settings::Chunks)
+    }
+
+    fn of(text: Text, words: &str, few: bool, settings: Settings) -> Result<Self, GridError> {
         let costs = CostTable::named("frozen").map_err(|error| GridError(error.to_string()))?;
         let mut cells = Vec::new();
         for (place, array) in text.array.iter().enumerate() {
@@ -152,7 +196,7 @@ impl Grid {
                 });
             }
         }
-        Ok(Self { bound: text.bound, cells, open: text.open, few })
+        Ok(Self { bound: text.bound, cells, open: text.open, settings })
     }
 
     /// Runs every cell under every setting, on as many threads as there are CPUs, and says after
@@ -166,7 +210,7 @@ impl Grid {
             .iter()
             .flat_map(|cell| {
                 let has_parity = cell.volume.level.is_some_and(has_parity);
-                let settings = Setting::of_level(has_parity, self.few);
+                let settings = Setting::of_level(has_parity, self.settings);
                 settings.into_iter().map(move |setting| (cell, setting))
             })
             .collect();
@@ -195,7 +239,11 @@ impl Cell {
 
     /// Figures of each job.
     fn run(&self, setting: Setting) -> Result<Vec<(String, Figures)>, SimulateError> {
-        let volume = Volume { knobs: setting.knobs(), ..self.volume.clone() };
+        let chunk = match setting {
+            Setting::Chunk(kib) => Bytes::kib(kib),
+            Setting::Weft | Setting::Md | Setting::Fixed(_) => self.volume.chunk,
+        };
+        let volume = Volume { knobs: setting.knobs(), chunk, ..self.volume.clone() };
         let outcome = jobs::run(&volume, &self.jobs, &mut |_| true)?;
         match outcome.stop {
             Stop::Done => {
@@ -244,11 +292,15 @@ impl Line {
     }
 
     fn losses(&self, bound: &Bound) -> Vec<Loss> {
-        let (Some(weft), Some(md)) = (self.under(Setting::Weft), self.under(Setting::Md)) else {
+        self.losses_of(Setting::Weft, Setting::Md, bound)
+    }
+
+    fn losses_of(&self, ours: Setting, theirs: Setting, bound: &Bound) -> Vec<Loss> {
+        let (Some(weft), Some(md)) = (self.under(ours), self.under(theirs)) else {
             return Vec::new();
         };
         let mut losses = Vec::new();
-        let rate = self.to_md();
+        let rate = ratio(Some(weft), Some(md));
         if rate < bound.rate {
             losses.push(Loss::Rate(rate));
         }
@@ -297,13 +349,72 @@ impl Found {
     /// Geometric means of weft's rates: to md's, and to the best of md with any size of stripes.
     #[must_use]
     pub fn means(&self) -> (f64, f64) {
-        let mean = |of: fn(&Line) -> f64| {
-            let logs: f64 = self.lines.iter().map(|line| libm::log(of(line).max(1e-9))).sum();
-            libm::exp(logs / self.lines.len().max(1) as f64)
+        (mean(self.lines.iter().map(Line::to_md)), mean(self.lines.iter().map(Line::to_fixed)))
+    }
+
+    /// Each size of chunks but the first of [`CHUNKS_KIB`], beside that one.
+    #[must_use]
+    pub fn chunks(&self) -> Vec<OfChunk<'_>> {
+        let first = Setting::Chunk(CHUNKS_KIB[0]);
+        let of = |kib: &u64| {
+            let setting = Setting::Chunk(*kib);
+            let rate = |line: &Line| ratio(line.under(setting), line.under(first));
+            let mut ratios: Vec<(f64, &Line)> =
+                self.lines.iter().map(|line| (rate(line), line)).collect();
+            ratios.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+            let loses = |other: Setting| {
+                let lost = |line: &&Line| !line.losses_of(setting, other, &self.bound).is_empty();
+                self.lines.iter().filter(lost).count()
+            };
+            OfChunk {
+                kib: *kib,
+                to_md: mean(
+                    self.lines
+                        .iter()
+                        .map(|line| ratio(line.under(setting), line.under(Setting::Md))),
+                ),
+                lose_to_first: loses(first),
+                lose_to_md: loses(Setting::Md),
+                ratios,
+            }
         };
-        (mean(Line::to_md), mean(Line::to_fixed))
+        CHUNKS_KIB.iter().map(of).collect()
     }
 }
+
+/// A size of chunks, beside the first of [`CHUNKS_KIB`] and beside md.
+#[derive(Clone, Debug)]
+pub struct OfChunk<'a> {
+    /// KiB of a chunk.
+    pub kib: u64,
+    /// Every job with its rate as a multiple of that with the first size, the worst first.
+    pub ratios: Vec<(f64, &'a Line)>,
+    /// Geometric mean of rates over those of md untuned with its own size, which is the first.
+    pub to_md: f64,
+    /// Number of jobs that lose to the first size beyond the bound.
+    pub lose_to_first: usize,
+    /// Number of jobs that lose to md beyond the bound.
+    pub lose_to_md: usize,
+}
+
+impl OfChunk<'_> {
+    /// Geometric mean of the rates over those with the first size: of all jobs, or of an array's.
+    #[must_use]
+    pub fn to_first(&self, array: Option<&str>) -> f64 {
+        let of = self.ratios.iter().filter(|(_, line)| array.is_none_or(|it| it == line.array));
+        mean(of.map(|(ratio, _)| *ratio))
+    }
+}
+
+/// Geometric.
+fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) =
+        ratios.fold((0.0, 0_u32), |(sum, count), it| (sum + libm::log(it.max(1e-9)), count + 1));
+    libm::exp(sum / f64::from(count.max(1)))
+}
+
+/// Sizes of chunks that are compared, in KiB; the first is mdadm's default, and `weft create`'s.
+pub const CHUNKS_KIB: [u64; 4] = [512, 256, 128, 64];
 
 fn volume(array: &Array, costs: &CostTable) -> Result<Volume, GridError> {
     let wrong = |error: &dyn std::fmt::Display| GridError(format!("{}: {error}", array.name));
@@ -449,6 +560,24 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), grid.cells.len(), "no name twice");
+    }
+
+    #[test]
+    fn sizes_of_chunks_are_compared_on_each_array_that_has_chunks_once() {
+        let grid = Grid::of_chunks("", false).unwrap();
+        let mut arrays: Vec<_> = grid.cells.iter().map(|it| it.array.as_str()).collect();
+        arrays.dedup();
+        assert_eq!(arrays.len(), 10, "{arrays:?}");
+        assert!(!arrays.contains(&"raid1 2 sata") && !arrays.contains(&"raid5 4 sata 64K"));
+        assert!(grid.cells.iter().any(|it| it.load.starts_with("random reads")));
+        let found = Grid::of_chunks("raid0 4 nvme sequential 64k QD8", true).unwrap();
+        let found = found.run(&|_, _| ()).unwrap();
+        let chunks = found.chunks();
+        assert_eq!(chunks.iter().map(|it| it.kib).collect::<Vec<_>>(), CHUNKS_KIB);
+        assert!((chunks[0].to_first(None) - 1.0).abs() < 1e-9 && chunks[0].lose_to_first == 0);
+        // Eight of these lie in one chunk or in eight.
+        assert!(chunks[3].to_first(None) > 1.2, "{chunks:?}");
+        assert_eq!(chunks[3].ratios.len(), found.lines.len());
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) struct Text {
     pub(super) bound: Bound,
     pub(super) array: Vec<Array>,
     pub(super) load: Vec<Load>,
+    pub(super) load_of_chunks: Vec<Load>,
     #[serde(default)]
     pub(super) open: Vec<Open>,
 }
@@ -76,6 +77,15 @@ pub struct Array {
     pub chunk_kib: u64,
     /// What goes wrong, as `weft sim --faults` has it.
     pub faults: Option<String>,
+}
+
+impl Array {
+    /// It differs by its chunks and its name alone.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let Self { level, members, device, faults, .. } = self;
+        (level, members, device, faults)
+            == (&other.level, &other.members, &other.device, &other.faults)
+    }
 }
 
 const fn chunk_kib() -> u64 {
