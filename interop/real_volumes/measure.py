@@ -95,11 +95,14 @@ class Volume:
         self.folder = tempfile.mkdtemp(prefix="weft-real.", dir=base)
         self.socket = tempfile.mkdtemp(prefix="weft.", dir=os.environ.get("TMPDIR", "/tmp"))
         self.uri = f"nbd+unix:///v?socket={self.socket}/v.sock"
+        self.process = self.log = None
+        self.members, self.options = members, options
+
+    def start(self):
         files = [f"{self.folder}/m{n}" for n in range(4)]
         make = [WEFT, "create", "--level", "5", "--raid-devices", "4", "--member-size", f"{MEMBER_MIB}M", "--name", "v"]
         subprocess.run([*make, *files], check=True, capture_output=True)
-        if members == "page cache":
-            options = [*options, "--buffered"]
+        options = [*self.options, "--buffered"] if self.members == "page cache" else self.options
         self.log = open(f"{self.folder}/log", "w+")
         self.process = subprocess.Popen(
             [WEFT, "serve", "--name", "v", "--listen", self.uri, *options, *files],
@@ -133,14 +136,17 @@ class Volume:
         return rate, max(side["clat_ns"]["percentile"]["99.000000"] for side in sides) / 1e6
 
     def end(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        try:
-            status = self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        self.log.close()
+        status = 0
+        if self.process:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                status = self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                status = self.process.wait()
+        if self.log:
+            self.log.close()
         for folder in (self.folder, self.socket):
             shutil.rmtree(folder, ignore_errors=True)
         assert status == 0, f"weft serve: exit {status}"
@@ -174,6 +180,7 @@ def measure(load, members, contestants, options):
     try:
         for _, said in contestants:
             volumes.append(Volume(os.environ["WORK"], members, said))
+            volumes[-1].start()
         for turn in range(options.rounds):
             order = range(len(volumes)) if turn % 2 == 0 else reversed(range(len(volumes)))
             for index in order:
