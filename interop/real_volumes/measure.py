@@ -29,6 +29,7 @@ import time
 from statistics import median
 
 WEFT = os.environ["WEFT"]
+# What `weft sim --as md` sets that a load of writes notices.
 MD = "stripe_size=4096 plan_rule=md priority=bypass preread_wait_max=none"
 MEMBER_MIB = 128
 # Of the volume's 3 × 128 MiB, without what metadata takes.
