@@ -157,9 +157,9 @@ impl Grid {
         Self::of(text, words, few, settings)
     }
 
-    /// The cells that say what size of chunks [`Setting::Chunk`] is best, as for [`Grid::new`]: those
-    /// of arrays that have chunks, each array once, and loads of reads as well, which writes by
-    /// whole chunks must not harm.
+    /// The cells that say what size of chunks ([`Setting::Chunk`]) is best, as for [`Grid::new`]:
+    /// of arrays that have chunks, each array once, under loads of reads as well, which small
+    /// chunks may harm.
     ///
     /// # Errors
     /// The text is not understood.
