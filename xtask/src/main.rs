@@ -39,7 +39,7 @@ usage: cargo xtask TASK
   mutants [SET…] [-- OPTION…]   which changes of the code does no test notice? (hours)
   mutants together SHARD   the same for a shard of `stripes` (0/8), built at once (half an hour)
   mutants ledger     how much of that was run
-  grid [--few] [--all] [WORDS]   weft's defaults against md's on the loads of experiments/grid.toml
+  grid [--few] [--all] [--chunks] [WORDS]   weft's defaults against md's, worst first
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
