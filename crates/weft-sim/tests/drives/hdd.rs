@@ -276,6 +276,49 @@ fn a_stream_starves_nobody() {
     assert!(bench.drive.durable(sectors(far), sectors(BLOCK)), "300 MiB passed it over");
 }
 
+/// Rate and longest of 800 sequential reads of 1 MiB; the first come in this order, and between
+/// them one of a place far behind, or none.
+fn sequential_reads(
+    model: &str,
+    depth: u32,
+    (order, far): ([u64; 4], Option<u64>),
+    seed: u64,
+) -> (f64, Span) {
+    let mut bench = Bench::of(model, "", seed);
+    let mut count = 0;
+    let run = bench.closed(depth, 0, 800, |_| {
+        let passed = u64::from(far.is_some() && count > 40);
+        let place = order.get(count as usize).copied().unwrap_or_else(|| count - passed);
+        let place = far.filter(|_| count == 40).unwrap_or(place);
+        count += 1;
+        (Access::Read, place * 2_048, 2_048)
+    });
+    (run.mb_s(), run.longest())
+}
+
+/// At any depth a read takes the time of what is before it, and four turns of the platter; its
+/// twin has one read far away, which the stream does pass by.
+#[test]
+fn sequential_reads_in_flight_together_wait_for_each_other_and_no_longer() {
+    for (model, rate) in [(HDDS[0], 75_u32), (HDDS[1], 138), ("hdd-2022-20tb", 285)] {
+        for (depth, seed) in [(1, 3), (2, 3), (4, 3), (4, 4), (4, 5), (8, 3), (31, 3), (31, 4)] {
+            let allowed = |order| {
+                let (found, longest) = sequential_reads(model, depth, order, seed);
+                near(&format!("{model}: 1 MiB reads at QD{depth}"), found, f64::from(rate), 8.0);
+                let transfers = u64::from(depth + 1) * 1_101_004_800 / u64::from(rate);
+                let most = Span(transfers + 4 * 8_333_333);
+                (longest <= most, format!("{model} QD{depth}: {longest:?} of {most:?}"))
+            };
+            for order in [[0, 1, 2, 3], [2, 1, 0, 3], [3, 2, 1, 0]] {
+                let (within, text) = allowed((order, None));
+                assert!(within, "{order:?}: {text}");
+            }
+            let (within, text) = allowed(([0, 1, 2, 3], Some(40_000)));
+            assert!(depth < 4 || !within, "one far away: {text}");
+        }
+    }
+}
+
 /// Goes on with a stream of depth 4 until a command ends; how long that took.
 fn under_stream(bench: &mut Bench, access: Access, first: u64, until: u64) -> Span {
     let (begun, mut at) = (bench.now, first);

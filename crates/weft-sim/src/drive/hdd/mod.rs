@@ -3,9 +3,12 @@
 //! One arm works on one access at a time. When it is free, it takes the access that it can begin to
 //! transfer soonest: move plus rotation, out of the commands that wait for it and, when nothing
 //! waits or too much is dirty or a flush waits, out of the oldest dirty extents (*destage window*).
-//! A command that has waited longer than the age limit goes first. Without either, the head reads
-//! on behind the last read. Setting out for a command takes the controller's overhead, and the
-//! choice is made at its end; only what continues under the head is taken at once.
+//! A command that has waited longer than the age limit goes first. Reads that continue each other
+//! are one run, and taken in the order in which they came: a read waits for an older one that it
+//! begins in or behind, and the head does not read on while an older read that it passed waits just
+//! behind. Without any, the head reads on behind the last read. Setting out for a command takes the
+//! controller's overhead, and the choice is made at its end; only what continues under the head is
+//! taken at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -21,7 +24,9 @@
 //! an access to the medium is never interrupted; written data does not stay for reading once it is
 //! on the medium.
 //!
-//! Source   `experiments.md` §2.1
+//! Source   `experiments.md` §2.1; that the drive knows reads that continue each other: "Sequential
+//!          read" in product manuals of Fujitsu (MPF3xxxAT §6.5.3, MHN2xxxAT §6.5); that it takes
+//!          them in their order is assumed
 
 mod arm;
 mod geometry;
@@ -520,6 +525,9 @@ impl Hdd {
                 continue;
             }
             let read_by = (!it.write).then(|| self.reads.read_by(&self.geometry, it.first, it.end));
+            if overdue.is_none() && self.is_behind_older(it, read_by.flatten().is_some()) {
+                continue;
+            }
             if let Some(until) = read_by.flatten() {
                 consider(0, Choice::ReadOn(index, Time(until)));
                 continue;
@@ -539,6 +547,17 @@ impl Hdd {
             }
         }
         best.map(|(_, choice)| choice)
+    }
+
+    /// Whether an older read goes before this one: one that it continues, or, when the head would
+    /// only have to read on, one that the head has passed. The oldest of all never is.
+    fn is_behind_older(&self, it: &Waiting, reads_on: bool) -> bool {
+        let passed = |older: &Waiting| reads_on && self.reads.passed(older.first, older.end);
+        let continues = |older: &Waiting| older.first < it.first && it.first <= older.end;
+        // Of reads that came at once, the first sectors count as older.
+        let is_older = |of: &Waiting| (of.arrived, of.first) < (it.arrived, it.first);
+        let mut older = self.waiting.iter().filter(|other| !other.write && is_older(other));
+        !it.write && older.any(|older| continues(older) || passed(older))
     }
 
     fn approach(&self, start: Time, target: &Target, write: bool) -> Approach {

@@ -31,6 +31,8 @@ struct Segment {
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     segment: usize,
+    /// First sector of the read that it began with.
+    began: u64,
     /// Where and when it was known to be.
     from: Target,
     since: u64,
@@ -89,6 +91,14 @@ impl ReadCache {
         Some(stream.since + geometry.transfer(&stream.from.place, length))
     }
 
+    /// Whether the stream, if it runs, began less than a segment behind the end of this range: the
+    /// head has passed it.
+    pub(super) fn passed(&self, start: u64, end: u64) -> bool {
+        let before =
+            |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;
+        self.stream.is_some_and(before)
+    }
+
     /// Whether the stream's segment has all sectors of a range.
     pub(super) fn stream_has(&self, start: u64, end: u64) -> bool {
         let segment = self.stream.map(|stream| self.segments[stream.segment]);
@@ -136,7 +146,7 @@ impl ReadCache {
         let limit = (end + self.segment_sectors).min(geometry.capacity().0);
         self.stream = (end < limit).then(|| {
             let from = Target::new(geometry, end);
-            Stream { segment, from, since: now, limit }
+            Stream { segment, began: start, from, since: now, limit }
         });
     }
 
@@ -188,7 +198,18 @@ mod tests {
         assert_eq!(cache.catch_up(&geometry, 1_000_000_000), Some(1_108));
         assert!(cache.has(108, 1_108) && !cache.has(107, 108), "the oldest sectors made room");
         assert_eq!(cache.read_by(&geometry, 1_000, 1_200), None, "it has stopped");
+        assert!(!cache.passed(50, 90));
         assert_eq!(cache.missing_from(1_000, 1_200), 1_108);
+    }
+
+    #[test]
+    fn a_stream_has_passed_what_ends_less_than_a_segment_before_it_began() {
+        let geometry = geometry();
+        let mut cache = ReadCache::new(4, 1_000);
+        cache.begin(&geometry, 5_000, 5_100, 0);
+        assert!(cache.passed(4_900, 5_000) && cache.passed(3_900, 4_000));
+        assert!(!cache.passed(3_900, 3_999), "too far behind");
+        assert!(!cache.passed(5_000, 5_100) && !cache.passed(5_100, 5_200), "not behind");
     }
 
     #[test]
