@@ -148,6 +148,15 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["good.fio", "--costs", "free"], "costs: found \"free\""),
     (&["good.fio", "--write-back", "4K"], "found 4K, expected 1M to 1T, or off"),
     (&["good.fio", "--sweep", "write-back=off,x"], "--sweep write-back=x: size: found \"x\""),
+    (&["good.fio", "--sync", "rebuild"], "found \"rebuild\", expected one of resync, recover, "),
+    (
+        &["good.fio", "--sweep", "sync=none,x"],
+        "--sweep sync=x: found \"x\", expected one of resync",
+    ),
+    (
+        &["good.fio", "--level", "0", "--sync", "check"],
+        "sync: found raid0, expected a level with r",
+    ),
     (&["good.fio", "--kernel", "5.4"], "found \"5.4\", expected one of 2.6.24, 3.1, "),
     (&["good.fio", "--results", "."], ".: found something in it, expected an empty or a new"),
 ];
@@ -396,6 +405,35 @@ fn a_single_drive_is_simulated_as_it_is() {
     }
     let text = exits(dir.path(), 2, &["sim", "j.fio", "--level", "7"]).err;
     assert!(text.contains("7") && text.contains("or single"), "{text}");
+}
+
+#[test]
+fn a_sync_beside_a_job_and_a_trace_is_told_with_what_it_cost() {
+    let dir = tempdir().unwrap();
+    let job = "[r]\nrw=randread\nbs=4k\niodepth=4\nioengine=libaio\ndirect=1\nsize=64m\n\
+               time_based\nruntime=2\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let words = ["sim", "j.fio", "--device", "hdd-2011-7200", "--member-size", "1G", "--as", "md"];
+    let recover = ["--sync", "recover", "--set", "sync_speed_min=100000"];
+    let text = exits(dir.path(), 0, &[&words[..], &recover].concat()).out;
+    assert!(text.contains("recover: ") && text.contains(" of 1022 MiB of each member"), "{text}");
+    assert!(text.contains("r: ") && text.contains(" MB/s with it, "), "{text}");
+    assert!(text.contains("rebuilding") && !text.contains("failed"), "{text}");
+    let found = json(dir.path(), &[&words[..], &recover, &["--json"]].concat());
+    let sync = &found["weft"]["sync"];
+    assert_eq!((&sync["action"], &sync["finished"]), (&"recover".into(), &false.into()));
+    let rate = |of: &str| sync["jobs"][0][of]["bytes_per_second"].as_f64().unwrap();
+    assert!(rate("with") < 0.95 * rate("without"), "{sync}");
+    // None is none.
+    assert!(json(dir.path(), &[&words[..], &["--json"]].concat())["weft"]["sync"].is_null());
+    let sweep = [&words[..], &["--sweep", "sync=none,recover,check"]].concat();
+    let text = exits(dir.path(), 0, &sweep).out;
+    assert!(text.contains("  check  ") && text.contains("best throughput: none"), "{text}");
+    let trace = "fio version 2 iolog\nvol add\nvol open\nvol read 0 65536\nvol close\n";
+    write(dir.path().join("t.log"), trace).unwrap();
+    let replay = ["replay", "t.log", "--device", "hdd-2011-7200", "--sync", "resync"];
+    let text = exits(dir.path(), 0, &replay).out;
+    assert!(text.contains("resync: 0 B of 878.38 GiB of each member"), "{text}");
 }
 
 #[test]

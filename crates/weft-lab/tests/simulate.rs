@@ -1,9 +1,9 @@
 //! Tests of simulated jobs: each option of fio has its effect.
 
-use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::page_cache::Kernel;
+use weft_engine::{SyncAction, WriteBackConfig};
 use weft_lab::fio_json::JobResult;
 use weft_lab::job::{Direction, Job, ParseOptions, parse_text};
 use weft_lab::simulate::advise::{Goal, Wanted, advise};
@@ -25,6 +25,7 @@ fn volume(model: &str) -> Volume {
             ..Knobs::md()
         },
         write_back: None,
+        sync: None,
         costs: CostTable::named("zero").unwrap(),
         memory: Bytes::mib(256),
         kernel: Kernel::V3_1,
@@ -371,4 +372,89 @@ fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
     // Somebody wants it to stop.
     let wanted = Wanted { fixed: &[], ..wanted };
     assert!(advise(&wanted, &|_| false).unwrap().is_none());
+}
+
+/// A sync of members of 256 MiB beside 4 KiB writes that keep a pace.
+fn synced(action: SyncAction, level: Level, seconds: u64) -> Outcome {
+    let volume = Volume {
+        level: Some(level),
+        members: Volume::members(&["ssd-sata-dc-2019".to_owned()], 4).unwrap(),
+        member_size: Some(Bytes::mib(256)),
+        sync: Some(action),
+        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::default() },
+        ..volume("null")
+    };
+    let text = format!(
+        "[paced]\nrw=randwrite\nbs=4k\ndirect=1\nrate_iops=200\ntime_based\nruntime={seconds}\nsize=64m"
+    );
+    run_on(&volume, &text)
+}
+
+#[test]
+fn a_sync_beside_a_load_passes_every_member_and_says_how_fast() {
+    let actions = [SyncAction::Resync, SyncAction::Recover, SyncAction::Check, SyncAction::Repair];
+    for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
+        for action in actions {
+            let outcome = synced(action, level, 6);
+            let sync = outcome.sync.as_ref().unwrap();
+            let what = format!("{level} {}: {sync:?}", sync.action);
+            assert!(sync.finished && sync.completed == sync.total, "{what}");
+            assert!(sync.total.bytes() > Bytes::mib(250), "{what}");
+            assert!(sync.speed() > 40e6 && sync.took > Span::millis(200), "{what}");
+            // It came by every member: those that it compares it reads, the last it writes.
+            let read = Bytes(outcome.members[0].traffic.sectors_read * 512);
+            let written = Bytes(outcome.members[3].traffic.sectors_written * 512);
+            match action {
+                SyncAction::Recover => assert!(written > Bytes::mib(250), "{what}: {written:?}"),
+                _ => assert!(read > Bytes::mib(250), "{what}: {read:?}"),
+            }
+            assert!(outcome.members.iter().all(|it| it.in_sync && !it.rebuilding), "{what}");
+        }
+    }
+    assert!(run_on(&volume("null"), "[a]\nrw=read\nsize=1m\ndirect=1").sync.is_none());
+}
+
+#[test]
+fn a_sync_that_outlives_its_load_is_told_and_costs_it_something() {
+    let with = |sync, max| {
+        let mut knobs = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::md() };
+        let knob = knobs.parse("sync_speed_max", max).unwrap();
+        knobs.set(knob);
+        let members = Volume::members(&["hdd-2011-7200".to_owned()], 4).unwrap();
+        let volume = Volume { member_size: None, members, sync, knobs, ..volume("null") };
+        run_on(
+            &volume,
+            "[job]\nrw=randread\nbs=4k\niodepth=4\ndirect=1\ntime_based\nruntime=3\nsize=1g",
+        )
+    };
+    let mut fast = with(Some(SyncAction::Recover), "200000");
+    let slow = with(Some(SyncAction::Recover), "2000").sync.unwrap();
+    let without = with(None, "200000");
+    fast.compare_without_sync(&without);
+    assert!(fast.members[3].rebuilding && !fast.members[3].in_sync);
+    let sync = fast.sync.unwrap();
+    assert!(!sync.finished && sync.left() > Some(Span::secs(600)), "{sync:?}");
+    assert!(sync.speed() > 3.0 * slow.speed() && slow.speed() < 4e6, "{sync:?}, {slow:?}");
+    let (name, alone, beside) = &sync.jobs[0];
+    assert!(name == "job" && beside.rate < 0.9 * alone.rate, "{sync:?}");
+}
+
+#[test]
+fn a_level_without_redundancy_has_nothing_to_sync() {
+    let refused = |level, members| {
+        let members = Volume::members(&["null".to_owned()], members).unwrap();
+        let sync = Some(SyncAction::Check);
+        let volume = Volume { level, members, sync, ..volume("null") };
+        volume.machine().err().map(|error| error.to_string())
+    };
+    let expected = "expected a level with redundancy: 1, 4, 5, 6 or 10";
+    for (level, members, found) in [
+        (Some(Level::Raid0), 2, "raid0"),
+        (Some(Level::Linear), 2, "linear"),
+        (None, 1, "a single member"),
+    ] {
+        let error = refused(level, members).unwrap();
+        assert_eq!(error, format!("volume: sync: found {found}, {expected}"));
+    }
+    assert_eq!(refused(Some(Level::Raid5), 3), None);
 }

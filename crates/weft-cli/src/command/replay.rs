@@ -8,16 +8,15 @@ use serde_json::{Value, json};
 use weft_lab::fio_json::document;
 use weft_lab::replay::shape::{Align, Changes, Fit, Pace};
 use weft_lab::replay::{Assume, Event, Format, ReadOptions, ReplayError};
-use weft_lab::simulate::SimulateError;
 use weft_lab::simulate::clients::By;
 use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::trace::{self, Requests, Shape};
+use weft_lab::simulate::{SimulateError, Volume, Watch};
 use weft_units::Bytes;
 
 use crate::outcome::{Failure, Outcome as Ending};
 use crate::simulated::{
-    Compared, Simulated, bar, compare, ended, failure, header, print_csv, print_models,
-    print_outcome,
+    self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
 };
 use crate::size;
 use crate::terminal::{print_json, stdout};
@@ -119,10 +118,9 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
         let what = Compared { title, load: Load::Trace(Box::new(replay)), facts };
         return compare(&arguments.simulated, &what, arguments.json);
     };
-    let bar = bar("replay");
-    let replayed = replay.run(&volume, &mut |progress| bar.goes_on(progress));
-    bar.finish();
-    let trace::Replayed { outcome, changes, pace } = replayed.map_err(failure)?;
+    let load = |volume: &Volume, watch: Watch<'_>| replay.run(volume, watch);
+    let replayed = simulated::run("replay", &volume, |of| &mut of.outcome, load)?;
+    let trace::Replayed { outcome, changes, pace } = replayed;
     if arguments.json {
         let mut header = header(&outcome, &volume);
         if let Value::Object(weft) = &mut header.weft {

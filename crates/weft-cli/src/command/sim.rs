@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use weft_lab::fio_json::document;
 use weft_lab::job::{Job, JobError, OPTION_NAMES, parse};
-use weft_lab::simulate::jobs;
 use weft_lab::simulate::sweep::Load;
+use weft_lab::simulate::{Volume, Watch, jobs};
 
 use crate::outcome::{Failure, Outcome as Ending};
 use crate::simulated::{
-    Compared, Simulated, bar, compare, ended, failure, header, print_csv, print_models,
-    print_outcome,
+    self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
 };
 use crate::terminal::{complain, print_json};
 
@@ -64,10 +63,8 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
         };
         return compare(&arguments.simulated, &what, arguments.json);
     };
-    let bar = bar("sim");
-    let outcome = jobs::run(&volume, &jobs, &mut |progress| bar.goes_on(progress));
-    bar.finish();
-    let outcome = outcome.map_err(failure)?;
+    let load = |volume: &Volume, watch: Watch<'_>| jobs::run(volume, &jobs, watch);
+    let outcome = simulated::run("sim", &volume, |outcome| outcome, load)?;
     if arguments.json {
         print_json(&document(&header(&outcome, &volume), &outcome.results))?;
     } else if arguments.simulated.is_csv() {

@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use clap::Args;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
-use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::page_cache::Kernel;
+use weft_engine::{SyncAction, WriteBackConfig};
 use weft_lab::fio_json::Header;
 use weft_lab::simulate::{
-    CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,
+    CostTable, Outcome, Progress, SimulateError, Stop, Volume, Watch, faults, models, sync_action,
 };
 use weft_ondisk::{Level, MdTime};
 use weft_units::{Bytes, Span};
@@ -81,6 +81,11 @@ pub(crate) struct Simulated {
     /// does; or off
     #[arg(long, value_name = "SIZE", default_value = "off")]
     write_back: WriteBackArg,
+    /// Runs this beside the load from its start: resync, recover (of the last member), check or
+    /// repair. sync_speed_min, sync_speed_max and sync_pace are knobs of --set. The load is run
+    /// again without, and the result tells what it lost
+    #[arg(long, value_name = "ACTION", value_parser = sync_action)]
+    sync: Option<SyncAction>,
     /// CPUs of the host
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: u32,
@@ -93,7 +98,7 @@ pub(crate) struct Simulated {
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
     faults: Option<String>,
     /// Runs with each of these values, and compares; several make every combination. A knob, or
-    /// level, chunk, raid-devices, device, drive.KEY, write-back or kernel
+    /// level, chunk, raid-devices, device, drive.KEY, write-back, sync or kernel
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
@@ -230,6 +235,7 @@ impl Simulated {
             knobs,
             costs: CostTable::of_argument(&self.costs).map_err(Failure::usage)?,
             write_back: self.write_back.0,
+            sync: self.sync,
             memory: self.memory,
             kernel: Kernel::named(&self.kernel).unwrap_or_default(),
             cpus: self.cpus,
@@ -293,6 +299,29 @@ impl Bar {
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Runs a load on a volume; and again without the sync beside it, if there is one, so that the
+/// result can tell what the load lost to that.
+pub(crate) fn run<R>(
+    name: &'static str,
+    volume: &Volume,
+    outcome_of: impl Fn(&mut R) -> &mut Outcome,
+    load: impl Fn(&Volume, Watch<'_>) -> Result<R, SimulateError>,
+) -> Result<R, Failure> {
+    let shown = |name: &'static str, volume: &Volume| {
+        let bar = bar(name);
+        let run = load(volume, &mut |progress| bar.goes_on(progress));
+        bar.finish();
+        run.map_err(failure)
+    };
+    let mut run = shown(name, volume)?;
+    let outcome = outcome_of(&mut run);
+    if outcome.sync.is_some() && outcome.stop == Stop::Done {
+        let mut without = shown("without sync", &Volume { sync: None, ..volume.clone() })?;
+        outcome.compare_without_sync(outcome_of(&mut without));
+    }
+    Ok(run)
 }
 
 /// Exit status of a process that was ended by Ctrl-C, by convention of shells.

@@ -8,7 +8,9 @@ use weft_lab::fio_json::{DirectionResult, JobResult};
 use weft_lab::job::PERCENTILES;
 use weft_lab::latency::Latencies;
 use weft_lab::simulate::faults::told;
-use weft_lab::simulate::{MemberOutcome, Outcome, Stop, Traffic, Volume, WriteBackOutcome};
+use weft_lab::simulate::{
+    MemberOutcome, Outcome, Stop, SyncOutcome, Traffic, Volume, WriteBackOutcome,
+};
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
@@ -124,8 +126,8 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         "  {:<3} {:<width$} {:>9} {:>9} {:>10} {:>9} {:>10} {:>8}",
         "", "member", "reads", "KiB each", "MiB", "writes", "MiB", "flushes"
     )?;
-    for (index, MemberOutcome { model, traffic, in_sync, .. }) in outcome.members.iter().enumerate()
-    {
+    for (index, member) in outcome.members.iter().enumerate() {
+        let MemberOutcome { model, traffic, .. } = member;
         let Traffic { reads, writes, flushes, sectors_read, sectors_written, .. } = *traffic;
         let each = sectors_read as f64 / 2.0 / (reads as f64).max(1.0);
         writeln!(
@@ -133,7 +135,7 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
             "  {index:<3} {model:<width$} {reads:>9} {each:>9.1} {:>10.1} {writes:>9} {:>10.1} {flushes:>8}{}",
             sectors_read as f64 / 2048.0,
             sectors_written as f64 / 2048.0,
-            if *in_sync { "" } else { "  failed" },
+            remark(member),
         )?;
     }
     let (read, written) = outcome.moved();
@@ -170,12 +172,52 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
             "  write-back cache of {limit}: {written} written back, {left} dirty at the end, {most} at most"
         )?;
     }
+    if let Some(sync) = &outcome.sync {
+        print_sync(out, sync)?;
+    }
     print_faults(out, outcome, volume)?;
     if outcome.dirty > Bytes::ZERO {
         writeln!(out, "  {} were dirty in the page cache at the end", size::human(outcome.dirty))?;
     }
     if let Stop::Interrupted(_) = outcome.stop {
         writeln!(out, "  interrupted: these figures end there")?;
+    }
+    Ok(())
+}
+
+/// State of a member that does not hold all of its data.
+fn remark(member: &MemberOutcome) -> &'static str {
+    match (member.in_sync, member.rebuilding) {
+        (true, _) => "",
+        (_, true) => "  rebuilding",
+        _ => "  failed",
+    }
+}
+
+/// Prints how far a sync beside the load came, and what the load lost to it.
+fn print_sync(out: &mut impl Write, sync: &SyncOutcome) -> Result<(), Failure> {
+    let [completed, total] = [sync.completed, sync.total].map(|of| size::human(of.bytes()));
+    write!(
+        out,
+        "{}: {completed} of {total} of each member in {}, {:.1} MB/s",
+        sync.action,
+        time(sync.took),
+        sync.speed() / 1e6
+    )?;
+    match sync.left() {
+        _ if sync.finished => writeln!(out, "; it ended before the load")?,
+        Some(left) => writeln!(out, "; the rest would take {}", time(left))?,
+        None => writeln!(out)?,
+    }
+    for (name, without, with) in &sync.jobs {
+        let change = (with.rate / without.rate.max(1e-9) - 1.0) * 100.0;
+        let [before, after] = [without.p99, with.p99].map(time);
+        writeln!(
+            out,
+            "  {name}: {:.1} MB/s with it, {:.1} without ({change:+.1} %); 99 % within {after}, {before} \
+             without",
+            with.rate, without.rate
+        )?;
     }
     Ok(())
 }

@@ -181,6 +181,8 @@ impl Simulated {
         match name {
             "kernel" => self.kernel = super::kernel(value).map_err(wrong)?,
             "write-back" | "write_back" => self.write_back = value.parse().map_err(wrong)?,
+            "sync" if value == "none" => self.sync = None,
+            "sync" => self.sync = Some(super::sync_action(value).map_err(wrong)?),
             "chunk" => self.chunk = Some(size::kib(value).map_err(wrong)?),
             "level" => self.level = value.parse().map_err(wrong)?,
             "raid-devices" | "raid_devices" => {

@@ -51,7 +51,8 @@ impl Candidate {
     /// # Errors
     /// There can be no such array.
     pub fn of_new(array: &NewArray) -> Result<Vec<Self>, CreateError> {
-        let members = array.slots.iter().flatten().zip(array.plan()?).zip(0..);
+        let members = array.slots.iter().flatten().chain(&array.spares);
+        let members = members.zip(array.plan()?).zip(0..);
         let candidates = members.map(|((new, superblock), index)| {
             let label = format!("disk{index}");
             Self::with_superblock(

@@ -133,6 +133,7 @@ impl Testbed {
             member_size: None,
             knobs,
             write_back: None,
+            sync: None,
             costs: hardware.costs.times(case.costs_times),
             flush_hop: Span(hardware.flush_hop.0 * case.hops_times),
             seed: 0,

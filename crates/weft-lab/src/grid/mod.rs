@@ -22,7 +22,7 @@ pub use text::{Array, Bound, GridError, Load, Open};
 use crate::experiment::deal;
 use crate::fio_json::JobResult;
 use crate::job::{Job, ParseOptions, parse_text};
-use crate::simulate::{CostTable, SimulateError, Stop, Volume, faults, jobs};
+use crate::simulate::{CostTable, SimulateError, Stop, Volume, faults, jobs, sync_action};
 use text::Text;
 
 /// A way to tune a volume.
@@ -247,26 +247,30 @@ impl Cell {
         let outcome = jobs::run(&volume, &self.jobs, &mut |_| true)?;
         match outcome.stop {
             Stop::Done => {
-                Ok(outcome.results.iter().map(|job| (job.name.clone(), of(job))).collect())
+                Ok(outcome.results.iter().map(|job| (job.name.clone(), Figures::of(job))).collect())
             }
             stop => Err(SimulateError::Unfinished { stop }),
         }
     }
 }
 
-fn of(job: &JobResult) -> Figures {
-    let mut all = crate::latency::Latencies::default();
-    let mut bytes = 0;
-    for way in &job.directions {
-        all.merge(&way.total);
-        bytes += way.bytes.0;
-    }
-    let seconds = job.runtime.0.max(1) as f64 / 1e9;
-    Figures {
-        rate: bytes as f64 / 1e6 / seconds,
-        p99: all.percentile(99.0),
-        longest: all.max(),
-        requests: all.count(),
+impl Figures {
+    /// Figures of all directions of a job together.
+    #[must_use]
+    pub fn of(job: &JobResult) -> Self {
+        let mut all = crate::latency::Latencies::default();
+        let mut bytes = 0;
+        for way in &job.directions {
+            all.merge(&way.total);
+            bytes += way.bytes.0;
+        }
+        let seconds = job.runtime.0.max(1) as f64 / 1e9;
+        Self {
+            rate: bytes as f64 / 1e6 / seconds,
+            p99: all.percentile(99.0),
+            longest: all.max(),
+            requests: all.count(),
+        }
     }
 }
 
@@ -422,6 +426,7 @@ fn volume(array: &Array, costs: &CostTable) -> Result<Volume, GridError> {
         Some(text) => faults::parse(text, array.members).map_err(|error| wrong(&error))?,
         None => Vec::new(),
     };
+    let sync = array.sync.as_deref().map(sync_action);
     let members = Volume::members(std::slice::from_ref(&array.device), array.members);
     Ok(Volume {
         level: Some(array.level.parse().map_err(|error| wrong(&error))?),
@@ -430,6 +435,7 @@ fn volume(array: &Array, costs: &CostTable) -> Result<Volume, GridError> {
         member_size: None,
         knobs: Knobs::default(),
         write_back: None,
+        sync: sync.transpose().map_err(|error| wrong(&error))?,
         kernel: Kernel::default(),
         costs: costs.clone(),
         memory: Bytes::mib(4096),

@@ -77,6 +77,8 @@ pub struct Array {
     pub chunk_kib: u64,
     /// What goes wrong, as `weft sim --faults` has it.
     pub faults: Option<String>,
+    /// Sync that runs beside the load, by md's name.
+    pub sync: Option<String>,
 }
 
 impl Array {

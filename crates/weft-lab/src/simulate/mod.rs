@@ -16,6 +16,7 @@ pub mod jobs;
 mod outcome;
 mod pace;
 pub mod sweep;
+mod sync;
 pub mod trace;
 mod volume;
 
@@ -25,6 +26,7 @@ use weft_sim::machine::{Machine, PartsError, Ran};
 use weft_units::{Span, Time};
 
 pub use outcome::{MemberOutcome, Outcome, Stop, WriteBackOutcome};
+pub use sync::{SyncOutcome, action as sync_action};
 pub use volume::{Volume, VolumeError};
 pub use weft_sim::drive::models;
 pub use weft_sim::machine::{CostTable, CostsError, PlannedFault, Traffic};

@@ -7,6 +7,7 @@ use weft_units::{Bytes, FRAME_BYTES, Span, Time};
 
 use super::Volume;
 use super::faults::told;
+use super::sync::SyncOutcome;
 use crate::fio_json::JobResult;
 
 /// Reasons why a simulation ended.
@@ -51,6 +52,8 @@ pub struct Outcome {
     pub dirty: Bytes,
     /// What the write-back cache did, if there is one.
     pub write_back: Option<WriteBackOutcome>,
+    /// Course of the sync beside the load, if there was one.
+    pub sync: Option<SyncOutcome>,
 }
 
 /// What a write-back cache did.
@@ -97,6 +100,8 @@ pub struct MemberOutcome {
     pub traffic: Traffic,
     /// It holds all of its data.
     pub in_sync: bool,
+    /// Its data is being written, by a recovery.
+    pub rebuilding: bool,
     /// Sectors that could not be read and were written again.
     pub corrected: u64,
 }
@@ -113,12 +118,21 @@ impl Outcome {
         let snapshot = host.snapshot();
         let states = snapshot.volumes.first().map(|volume| &volume.members[..]).unwrap_or_default();
         let members = volume.members.iter().zip(host.traffic()).enumerate();
+        let elapsed = host.now().since(Time(0));
+        let sync = volume
+            .sync
+            .zip(snapshot.volumes.first())
+            .map(|(action, of)| SyncOutcome::of(action, of, host.notices(), elapsed));
+        let rebuilds = |state| matches!(state, MemberState::Rebuilding { .. } | MemberState::Spare);
         let members = members.map(|(index, ((model, _), traffic))| MemberOutcome {
             model: model.clone(),
             traffic,
             in_sync: states
                 .iter()
                 .any(|of| usize::from(of.member.0) == index && of.state == MemberState::InSync),
+            rebuilding: states
+                .iter()
+                .any(|of| usize::from(of.member.0) == index && rebuilds(of.state)),
             corrected: states
                 .iter()
                 .filter(|of| usize::from(of.member.0) == index)
@@ -129,7 +143,7 @@ impl Outcome {
         Self {
             results,
             stop,
-            elapsed: host.now().since(Time(0)),
+            elapsed,
             size: host.size(),
             members: members.collect(),
             answered: host.answered(),
@@ -141,6 +155,7 @@ impl Outcome {
             dirty: host.dirty_bytes(),
             write_back: (snapshot.write_back.as_ref())
                 .map(|cache| WriteBackOutcome::of(cache, host.dirty_pages_max())),
+            sync,
         }
     }
 
@@ -224,6 +239,7 @@ impl Outcome {
             "bytes_recovered": self.recovered.0,
             "dirty_bytes_left": self.dirty.0,
             "write_back": self.write_back.map(WriteBackOutcome::to_json),
+            "sync": self.sync.as_ref().map(SyncOutcome::to_json),
         })
     }
 }

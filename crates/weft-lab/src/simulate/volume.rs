@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use thiserror::Error;
-use weft_engine::WriteBackConfig;
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::Kernel;
+use weft_engine::{SyncAction, WriteBackConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
@@ -28,6 +28,8 @@ pub struct Volume {
     pub knobs: Knobs,
     /// The write-back cache in front of the array, if there is one: of `weft serve --write-back`.
     pub write_back: Option<WriteBackConfig>,
+    /// Resync, recovery, check or repair that runs beside the load from its start.
+    pub sync: Option<SyncAction>,
     /// Costs of CPU work.
     pub costs: CostTable,
     /// Memory of the host: of its page cache, for jobs that are buffered.
@@ -137,7 +139,7 @@ impl Volume {
         Ok((named, model))
     }
 
-    /// A machine with this volume, new and in sync.
+    /// A machine with this volume: new, and in sync but for what is to be synced.
     ///
     /// # Errors
     /// There is no such volume.
@@ -164,6 +166,7 @@ impl Volume {
             member_size: self.member_size.map(Bytes::sectors_floor),
             knobs: self.knobs,
             write_back: self.write_back,
+            sync: self.sync,
             costs: self.costs.costs,
             flush_hop: Span::ZERO,
             seed: self.seed,

@@ -15,8 +15,8 @@ use std::ops::Range;
 use weft_engine::knobs::FlushRule;
 use weft_engine::page_cache::InodeId;
 use weft_engine::{
-    Attr, Class, ClientRequest, Congestion, Engine, Flags, Input, Notice, Origin, Output,
-    RequestOp, Run, Tag,
+    Attr, Class, ClientRequest, Command, Congestion, Engine, Flags, Input, Notice, Origin, Output,
+    RequestOp, Run, SyncAction, Tag, Verb,
 };
 use weft_parity::Parity;
 use weft_units::{ByteRange, Bytes, ClientId, Group, Span, Time, VolumeId};
@@ -31,6 +31,9 @@ use super::member::Member;
 use super::probe::History;
 use super::{Costs, MachineParts, PartsError, Pid, PlannedFault, Woken};
 use crate::drive::{Drive, Model};
+
+/// Administrator who starts a check; no process is this client.
+pub(super) const ADMIN: ClientId = ClientId(u32::MAX - 1);
 
 /// An engine, its disks, and what is planned.
 #[derive(Debug)]
@@ -136,7 +139,7 @@ impl Host {
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
         let frames = (config.client_frames_first(), config.frames_total());
-        Ok(Self {
+        let mut host = Self {
             now: Time(0),
             engine: Engine::new(config, Time(0))?,
             flush_order: FlushOrder::new(
@@ -179,7 +182,14 @@ impl Host {
             faults: None,
             notices: Vec::new(),
             recovered: 0,
-        })
+        };
+        // The engine begins the others by itself.
+        if let Some(action @ (SyncAction::Check | SyncAction::Repair)) = parts.sync {
+            let verb = Verb::SyncAction(action);
+            let command = Command { client: ADMIN, tag: Tag(0), volume: VolumeId(0), verb };
+            host.inbox.push(Input::Admin(Box::new(command)));
+        }
+        Ok(host)
     }
 
     // --- for processes -------------------------------------------------------------------------

@@ -23,8 +23,8 @@ mod thread;
 
 use std::any::Any;
 
-use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_engine::{SyncAction, WriteBackConfig};
 use weft_units::{Bytes, Sectors, Span, Time};
 
 pub use cost_table::{CostTable, CostsError};
@@ -57,6 +57,10 @@ pub struct MachineParts {
     /// The product's write-back cache in front of the volume, if there is one. Processes have
     /// a page cache of their own, which is in front of that.
     pub write_back: Option<WriteBackConfig>,
+    /// Pass over all members that runs beside the load from the start: a resync as after an
+    /// unclean stop, recovery of the last member, a check or a repair. Nothing is stored, so that
+    /// parity agrees everywhere.
+    pub sync: Option<SyncAction>,
     /// Costs of CPU work.
     pub costs: Costs,
     /// Time of a hop between threads, of which md's rounds of flushes have some.
@@ -80,6 +84,7 @@ impl MachineParts {
             member_size: None,
             knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
             write_back: None,
+            sync: None,
             costs: Costs::ZERO,
             flush_hop: Span::ZERO,
             seed: 1,
@@ -102,6 +107,12 @@ pub enum PartsError {
     Single {
         /// Number of members.
         members: usize,
+    },
+    /// Nothing to resync, recover or check.
+    #[error("sync: found {volume}, expected a level with redundancy: 1, 4, 5, 6 or 10")]
+    Sync {
+        /// Level of the array, or that there is none.
+        volume: String,
     },
     /// It would not assemble.
     #[error("{0}")]

@@ -2,7 +2,7 @@
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::layout::geometry::Geometry;
-use weft_engine::{Config, MemberInfo};
+use weft_engine::{Config, MemberInfo, SyncAction};
 use weft_ondisk::{Level, NewArray};
 use weft_units::{ByteRange, MemberIndex, Sectors};
 
@@ -45,13 +45,18 @@ impl Stripes {
     }
 }
 
-/// A new array in sync, or the one drive as it is.
+/// A new array in sync but for what is to be synced, or the one drive as it is.
 pub(super) fn new_volume(
     parts: &MachineParts,
     drives: &[Drive],
     size: Sectors,
 ) -> Result<Config, PartsError> {
-    if let Some(level) = parts.level {
+    let level = parts.level.filter(|level| parts.sync.is_none() || level.uses_size());
+    if let (None, Some(_)) = (level, parts.sync) {
+        let volume = parts.level.map_or("a single member".to_owned(), |level| level.to_string());
+        return Err(PartsError::Sync { volume });
+    }
+    if let Some(level) = level {
         let config = Config::for_volume(new_array(level, parts, drives, size)?, parts.knobs);
         return Ok(Config { write_back: parts.write_back, ..config });
     }
@@ -71,6 +76,14 @@ fn new_array(
     size: Sectors,
 ) -> Result<Assembly, PartsError> {
     let mut array = NewArray::in_sync(level, drives.len(), size);
+    match parts.sync {
+        Some(SyncAction::Resync) => (array.assume_clean, array.force) = (false, true),
+        // Its slot is empty, and it is the spare that goes there.
+        Some(SyncAction::Recover) => {
+            array.spares.extend(array.slots.last_mut().and_then(Option::take));
+        }
+        _ => {}
+    }
     array.chunk = level.is_striped().then_some(parts.chunk);
     let mut candidates = Candidate::of_new(&array)?;
     for (candidate, drive) in candidates.iter_mut().zip(drives) {
