@@ -5,18 +5,20 @@
     measure.py --print TABLE.json
 
 Every row of ROWS is a load (jobs of fio, in a client of their own) on a RAID 5 of four members, and its contestants:
-servers that differ in what is said after `weft serve`, each with members of its own, all there at the same time. They
-take turns, round after round, and every second round goes backwards; a ratio is the median of those of neighbours
-in time. Rates and p99 are of the first job of the load. Members are files of tmpfs, files with O_DIRECT, or files in
+servers that differ in what is said after `weft serve`, each with members of its own. They take turns, round after
+round, and every second round goes backwards; a ratio is the median of those of neighbours in time. A server is started
+anew for each turn: on a busy machine one that the kernel has put badly stays so (0.5 for the same against itself, in
+every round). Rates and p99 are of the first job of the load. Members are files of tmpfs, files with O_DIRECT, or files in
 the page cache (`--buffered`), all written once before the first round.
 
---plant is the twin: the first contestant of every row is held up (SIGSTOP) for half of the time.
+--plant is the twin: the first contestant of every row is held up (SIGSTOP) for nine tenths of the time.
 
 The table is printed worst first, with the quartiles over the rounds; where these hold 1, or are equal to it, the row
 says "not told apart". --json prints one object instead: rows, each with its rounds.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -99,14 +101,20 @@ class Volume:
         self.process = self.log = None
         self.members, self.options = members, options
 
-    def start(self):
-        files = [f"{self.folder}/m{n}" for n in range(4)]
+        self.files = [f"{self.folder}/m{n}" for n in range(4)]
+
+    def fill(self):
         make = [WEFT, "create", "--level", "5", "--raid-devices", "4", "--member-size", f"{MEMBER_MIB}M", "--name", "v"]
-        subprocess.run([*make, *files], check=True, capture_output=True)
+        subprocess.run([*make, *self.files], check=True, capture_output=True)
+        self.serve()
+        self.run([job("fill", "write", "1m", 4)], None)
+        self.stop()
+
+    def serve(self):
         options = [*self.options, "--buffered"] if self.members == "page cache" else self.options
-        self.log = open(f"{self.folder}/log", "w+")
+        self.log = open(f"{self.folder}/log", "a+")
         self.process = subprocess.Popen(
-            [WEFT, "serve", "--name", "v", "--listen", self.uri, *options, *files],
+            [WEFT, "serve", "--name", "v", "--listen", self.uri, *options, *self.files],
             stdout=subprocess.PIPE,
             stderr=self.log,
             env={**os.environ, "XDG_RUNTIME_DIR": self.socket},
@@ -115,7 +123,6 @@ class Volume:
         if not ready.startswith(b"ready "):
             self.log.seek(0)
             raise SystemExit(f"weft serve {' '.join(options)}: {self.log.read()}")
-        self.run([job("fill", "write", "1m", 4)], None)
 
     def run(self, jobs, seconds):
         """The first job, summed over its clients: bytes a second, p99 in ms."""
@@ -136,25 +143,29 @@ class Volume:
         rate = sum(side["bw_bytes"] for side in sides)
         return rate, max(side["clat_ns"]["percentile"]["99.000000"] for side in sides) / 1e6
 
-    def end(self):
-        status = 0
-        if self.process:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.terminate()
-            try:
-                status = self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                status = self.process.wait()
-        if self.log:
-            self.log.close()
-        for folder in (self.folder, self.socket):
-            shutil.rmtree(folder, ignore_errors=True)
+    def stop(self):
+        process, self.process = self.process, None
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            status = process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        self.log.close()
         assert status == 0, f"weft serve: exit {status}"
+
+    def end(self):
+        try:
+            if self.process:
+                self.stop()
+        finally:
+            for folder in (self.folder, self.socket):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class Held:
-    """Stops a process for half of the time, while this lasts."""
+    """Stops a process for nine tenths of the time, while this lasts."""
 
     def __init__(self, process):
         self.process, self.over = process, threading.Event()
@@ -163,9 +174,9 @@ class Held:
     def hold(self):
         while not self.over.is_set():
             self.process.send_signal(signal.SIGSTOP)
-            time.sleep(0.02)
+            time.sleep(0.09)
             self.process.send_signal(signal.SIGCONT)
-            time.sleep(0.02)
+            time.sleep(0.01)
 
     def __enter__(self):
         self.thread.start()
@@ -181,15 +192,16 @@ def measure(load, members, contestants, options):
     try:
         for _, said in contestants:
             volumes.append(Volume(os.environ["WORK"], members, said))
-            volumes[-1].start()
+            volumes[-1].fill()
         for turn in range(options.rounds):
             order = range(len(volumes)) if turn % 2 == 0 else reversed(range(len(volumes)))
             for index in order:
-                if options.plant and index == 0:
-                    with Held(volumes[index].process):
-                        found[index].append(volumes[index].run(LOADS[load], options.seconds))
-                else:
-                    found[index].append(volumes[index].run(LOADS[load], options.seconds))
+                volume = volumes[index]
+                volume.serve()
+                is_held = options.plant and index == 0
+                with Held(volume.process) if is_held else contextlib.nullcontext():
+                    found[index].append(volume.run(LOADS[load], options.seconds))
+                volume.stop()
     finally:
         for volume in volumes:
             volume.end()
