@@ -210,8 +210,7 @@ impl Experiment {
         bounds::check(&text)?;
         let origin = format!("experiments/{}.toml", text.patch);
         let control = control::row_of(&text)?;
-        let costs = CostTable::named(&text.machine.costs)
-            .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })?;
+        let costs = costs_of(&text, &text.machine.costs)?;
         let drive = String::new();
         let fitted = Vec::new();
         let mut known = Self { text, control, fitted, costs, drive, hash, source, origin };
@@ -283,13 +282,14 @@ impl Experiment {
         &self.text.case
     }
 
-    /// The table of CPU costs that it is run with.
+    /// The table of CPU costs that it is run with, where a column has none of its own.
     #[must_use]
     pub fn costs(&self) -> &str {
         &self.costs.source
     }
 
-    /// The same with another table of CPU costs. What was fitted was fitted with its own.
+    /// The same with another table of CPU costs, for every column. What was fitted was fitted with
+    /// its own.
     #[must_use]
     pub fn with_costs(mut self, costs: CostTable) -> Self {
         // What the text says of its own costs is not so any more.
@@ -298,8 +298,14 @@ impl Experiment {
             "{OF_COSTS} what the table {} says, which was asked for; what the text says of the size of figures is of its own.",
             costs.source
         ));
-        self.costs = costs;
+        self.take_costs(costs);
         self
+    }
+
+    /// Has one table of CPU costs for the machine and every column.
+    fn take_costs(&mut self, costs: CostTable) {
+        self.text.column.values_mut().for_each(|column| column.costs = None);
+        self.costs = costs;
     }
 
     /// Runs all rows: [`run_all`] of this one.
@@ -579,6 +585,12 @@ impl Sample {
     pub fn settled(&self) -> bool {
         self.parts.iter().all(|part| part.settled != Some(false))
     }
+}
+
+/// A table of CPU costs that a text names.
+fn costs_of(text: &Text, name: &str) -> Result<CostTable, ExperimentError> {
+    CostTable::named(name)
+        .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })
 }
 
 /// Beginning of assumptions about CPU costs.

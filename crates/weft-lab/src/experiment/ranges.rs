@@ -6,11 +6,10 @@
 //! are the row's range. What was found is written into the text, and is printed beside the figure.
 
 use serde::Deserialize;
-use weft_sim::machine::CostTable;
 
 use super::error::ExperimentError;
 use super::text::{ClaimKind, PublishedRow};
-use super::{Effort, Experiment, run_all};
+use super::{Effort, Experiment, costs_of, run_all};
 use crate::statistics::{Estimate, gain_percent};
 
 /// Something that is assumed, otherwise.
@@ -88,10 +87,7 @@ impl Experiment {
     pub(super) fn under(&self, other: &Circumstance) -> Result<Self, ExperimentError> {
         let mut under = self.clone();
         if let Some(name) = &other.costs {
-            under.costs = CostTable::named(name).map_err(|source| ExperimentError::Costs {
-                patch: self.text.patch.clone(),
-                source,
-            })?;
+            under.take_costs(costs_of(&self.text, name)?);
         }
         under.drive.push_str(&other.drive);
         under.text.machine.knobs.extend(other.knobs.iter().cloned());

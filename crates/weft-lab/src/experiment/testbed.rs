@@ -19,7 +19,7 @@ pub(super) const SINGLE: &str = "single";
 /// Between two looks into a machine.
 const LOOK: Span = Span::millis(1);
 
-/// Drives and costs that all columns share.
+/// Drives and costs of all columns; a column may have costs of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Hardware {
     pub(super) model: Model,
@@ -124,6 +124,10 @@ impl Testbed {
         let mut lines = lines.map(|(_, line)| line.as_str()).chain([case.drive.as_str()]);
         let model = own.as_ref().unwrap_or(&hardware.model);
         let model = lines.try_fold(model.clone(), |model, line| model.with(line));
+        let costs = match &column.costs {
+            Some(name) => super::costs_of(text, name)?.costs,
+            None => hardware.costs,
+        };
         let parts = MachineParts {
             level: known,
             model: model
@@ -134,7 +138,7 @@ impl Testbed {
             knobs,
             write_back: None,
             sync: None,
-            costs: hardware.costs.times(case.costs_times),
+            costs: costs.times(case.costs_times),
             flush_hop: Span(hardware.flush_hop.0 * case.hops_times),
             seed: 0,
         };

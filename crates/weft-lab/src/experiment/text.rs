@@ -61,6 +61,9 @@ pub struct Column {
     /// Knobs that the column starts from.
     #[serde(default)]
     pub(super) base: Base,
+    /// Its own table of CPU costs, in place of the machine's.
+    #[serde(default)]
+    pub(super) costs: Option<String>,
     /// `NAME=VALUE`, on top of the case's and the machine's.
     #[serde(default)]
     pub(super) knobs: Vec<String>,

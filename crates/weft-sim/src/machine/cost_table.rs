@@ -26,7 +26,7 @@ use super::Costs;
 /// Costs, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostTable {
-    /// `zero`, `published`, `frozen` or what its user calls it, with its factor.
+    /// One of weft's names or what its user calls it, with its factor.
     pub source: String,
     /// The CPU that it was measured on, if it was.
     pub cpu: Option<String>,
@@ -78,7 +78,7 @@ pub enum CostsError {
 }
 
 impl CostTable {
-    /// One of those that weft has: `zero`, `published` or `frozen`, and a factor if one follows.
+    /// One of those that weft has, such as `frozen`, and a factor if one follows.
     ///
     /// # Errors
     /// There is none of this name.
@@ -88,6 +88,7 @@ impl CostTable {
             "zero" => Self { source: name.into(), cpu: None, date: None, costs: Costs::ZERO },
             "published" => Self { source: name.into(), cpu: None, date: None, costs: PUBLISHED },
             "frozen" => Self::parse(name, FROZEN)?,
+            "md-2020-arm64" => Self::parse(name, MD_2020_ARM64)?,
             found => return Err(CostsError::Name { found: found.into() }),
         };
         Ok(table.times(factor))
@@ -180,7 +181,10 @@ const PUBLISHED: Costs = Costs { submit: 700, ..Costs::ZERO };
 
 const FROZEN: &str = include_str!("../../../../experiments/costs/frozen.toml");
 
-const NAMES: &str = "zero, published or frozen";
+/// Linux md, by figures that its authors published; the file says which.
+const MD_2020_ARM64: &str = include_str!("../../../../experiments/costs/md-2020-arm64.toml");
+
+const NAMES: &str = "zero, published, frozen or md-2020-arm64";
 
 /// A second.
 const COST_MAX: u64 = 1_000_000_000;
@@ -248,7 +252,7 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
         for (name, expected) in [
-            ("frosen", "costs: found \"frosen\", expected zero, published or frozen, or a file"),
+            ("frosen", "costs: found \"frosen\", expected zero, published, frozen or "),
             ("zero*x", "costs: zero*x: expected a whole number after the asterisk, 0..=1000000"),
         ] {
             let error = CostTable::of_argument(name).unwrap_err().to_string();
