@@ -308,6 +308,7 @@ fn hdd(fields: &mut Fields<'_>) -> Result<HddParameters, ModelError> {
         write_cache: fields.kib("write_cache_kib", 0..=1_048_576)?,
         destage_window: fields.count("destage_window", 1..=65_536)?,
         destage_piece: fields.kib("destage_piece_kib", 4..=65_536)?,
+        destage_by_command: fields.word("destage_unit", &["piece", "command"])? == "command",
     })
 }
 

@@ -71,6 +71,8 @@ pub(super) struct HddParameters {
     pub(super) destage_window: u32,
     /// Longest piece that leaves at once.
     pub(super) destage_piece: Sectors,
+    /// A piece ends where a write command of the host did.
+    pub(super) destage_by_command: bool,
 }
 
 /// A disk that turns.
@@ -173,7 +175,7 @@ impl Hdd {
             outside: VecDeque::new(),
             room: None,
             flushes: VecDeque::new(),
-            dirty: WriteCache::new(parameters.write_cache.0),
+            dirty: WriteCache::new(parameters.write_cache.0, parameters.destage_by_command),
             reads: ReadCache::new(parameters.read_segments, parameters.read_segment.0),
             held: 0,
             counters: Counters::default(),

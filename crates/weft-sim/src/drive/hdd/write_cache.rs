@@ -2,7 +2,8 @@
 //!
 //! Dirty sectors are kept as extents that do not overlap. What is written beside an extent makes it
 //! longer; what is written over one replaces its data in place. Extents leave for the platters
-//! (are *destaged*) from a window of the oldest ones, in pieces.
+//! (are *destaged*) from a window of the oldest ones, in pieces: of a size, or, where the drive
+//! keeps a stack of the host's write commands, as long as what is left of the command at the front.
 //!
 //! A flush closes an epoch. Extents of different epochs do not become one, so that a flush never
 //! waits for what was written after it.
@@ -11,7 +12,7 @@
 
 use super::arm::Target;
 use super::geometry::Geometry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The dirty part of a disk's memory.
 #[derive(Clone, Debug)]
@@ -31,6 +32,10 @@ pub(super) struct WriteCache {
     leaving: Option<(u64, u64, u64)>,
     /// How many pieces left since the oldest extent's last.
     passed_over: usize,
+    /// Where commands of the host begin and end, if pieces end there.
+    commands: Option<BTreeSet<u64>>,
+    /// Where the last piece ended, and how much left in a row before it, less what was counted.
+    row: (u64, u64),
 }
 
 /// Dirty sectors in a row.
@@ -43,8 +48,11 @@ pub(super) struct Extent {
 }
 
 impl WriteCache {
-    pub(super) fn new(limit: u64) -> Self {
+    /// A cache of so many sectors, whose pieces end where a command of the host did, or not.
+    pub(super) fn new(limit: u64, by_command: bool) -> Self {
         Self {
+            commands: by_command.then(BTreeSet::new),
+            row: (0, 0),
             extents: BTreeMap::new(),
             starts: BTreeMap::new(),
             aged: 0,
@@ -84,6 +92,10 @@ impl WriteCache {
 
     /// Takes in what room was promised for.
     pub(super) fn insert(&mut self, geometry: &Geometry, start: u64, end: u64) {
+        if let Some(commands) = &mut self.commands {
+            forget(commands, start, end);
+            commands.extend([start, end]);
+        }
         let mut from = start;
         for (held_start, held_end) in self.overlapping(start, end) {
             self.sectors -= held_end.min(end) - held_start.max(start);
@@ -199,10 +211,20 @@ impl WriteCache {
     pub(super) fn leave(&mut self, geometry: &Geometry, age: u64, most: u64) -> (u64, u64) {
         assert!(self.leaving.is_none(), "there is one arm");
         let is_oldest = self.extents.first_key_value().is_some_and(|(oldest, _)| *oldest == age);
-        self.passed_over = if is_oldest { 0 } else { self.passed_over + 1 };
         let extent = self.remove(age);
         let start = extent.start.sector;
-        let end = extent.end.min(start + most);
+        let mut end = extent.end.min(start + most);
+        let mut counts = true;
+        if let Some(commands) = &mut self.commands {
+            end = commands.range(start + 1..end).next().copied().unwrap_or(end);
+            forget(commands, start, end);
+            commands.remove(&start);
+            // Commands in a row pass over the others as often as pieces of the largest size would.
+            let before = if self.row.0 == start { self.row.1 } else { most };
+            counts = before >= most;
+            self.row = (end, before % most + (end - start));
+        }
+        self.passed_over = if is_oldest { 0 } else { self.passed_over + usize::from(counts) };
         self.leaving = Some((start, end, extent.epoch));
         self.count(extent.epoch, 1);
         if end < extent.end {
@@ -223,10 +245,18 @@ impl WriteCache {
         let (start, end, epoch) = self.leaving.take().expect("a piece was leaving");
         self.sectors -= end - start;
         self.count(epoch, -1);
+        if self.extents.is_empty()
+            && let Some(commands) = &mut self.commands
+        {
+            commands.clear();
+        }
     }
 
     /// A write that goes past the cache replaces what is here.
     pub(super) fn supersede(&mut self, geometry: &Geometry, start: u64, end: u64) {
+        if let Some(commands) = &mut self.commands {
+            forget(commands, start, end);
+        }
         for (held_start, held_end) in self.overlapping(start, end) {
             let age = self.starts[&held_start];
             let extent = self.remove(age);
@@ -260,6 +290,13 @@ impl WriteCache {
     }
 }
 
+/// No command begins or ends inside of a range any more.
+fn forget(commands: &mut BTreeSet<u64>, start: u64, end: u64) {
+    while let Some(inside) = commands.range(start + 1..end).next().copied() {
+        commands.remove(&inside);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::geometry::small as geometry;
@@ -274,7 +311,7 @@ mod tests {
     #[test]
     fn neighbours_become_one_and_a_flush_keeps_them_apart() {
         let geometry = geometry();
-        let mut cache = WriteCache::new(1_000);
+        let mut cache = WriteCache::new(1_000, false);
         for (start, end) in [(0, 8), (16, 24), (8, 16), (100, 108)] {
             assert!(cache.promise(end - start));
             cache.insert(&geometry, start, end);
@@ -300,7 +337,7 @@ mod tests {
     #[test]
     fn what_has_reached_the_platters_makes_room_before_its_piece_has_left() {
         let geometry = geometry();
-        let mut cache = WriteCache::new(100);
+        let mut cache = WriteCache::new(100, false);
         assert!(cache.promise(100));
         cache.insert(&geometry, 0, 100);
         let (age, _) = cache.window(1, None).next().expect("something is dirty");
@@ -318,10 +355,53 @@ mod tests {
     }
 
     #[test]
+    fn pieces_end_where_a_command_of_the_host_did() {
+        let geometry = geometry();
+        for (by_command, lengths) in [(true, vec![8, 16, 4, 8]), (false, vec![30, 6])] {
+            let mut cache = WriteCache::new(1_000, by_command);
+            // The last one is written over the end of the third.
+            for (start, end) in [(0, 8), (8, 24), (24, 36), (28, 36)] {
+                assert!(cache.promise(end - start));
+                cache.insert(&geometry, start, end);
+            }
+            let mut found = Vec::new();
+            let oldest = |cache: &WriteCache| cache.window(1, None).next().map(|(age, _)| age);
+            while let Some(age) = oldest(&cache) {
+                found.push(cache.leave(&geometry, age, 30).1);
+                cache.left();
+            }
+            assert_eq!(found, lengths);
+        }
+    }
+
+    #[test]
+    fn commands_in_a_row_pass_over_the_oldest_as_often_as_pieces_would() {
+        let geometry = geometry();
+        let mut cache = WriteCache::new(10_000, true);
+        let row = (0..64).map(|at| (1_000 + at * 8, 1_008 + at * 8));
+        for (start, end) in std::iter::once((0, 8)).chain(row) {
+            assert!(cache.promise(end - start));
+            cache.insert(&geometry, start, end);
+        }
+        let younger = cache.window(2, None).last().map(|(age, _)| age).expect("there are two");
+        for _ in 0..64 {
+            assert_eq!(cache.leave(&geometry, younger, 128).1, 8);
+            cache.left();
+        }
+        assert_eq!(cache.passed_over(), 64 * 8 / 128);
+    }
+
+    #[test]
     fn the_cache_has_the_sectors_that_a_set_would_have() {
+        for by_command in [false, true] {
+            has_the_sectors_of_a_set(by_command);
+        }
+    }
+
+    fn has_the_sectors_of_a_set(by_command: bool) {
         let geometry = geometry();
         let mut rng = Rng::new(11);
-        let mut cache = WriteCache::new(u64::MAX / 8);
+        let mut cache = WriteCache::new(u64::MAX / 8, by_command);
         let mut model = BTreeSet::new();
         for step in 0..20_000 {
             let start = rng.below(400);
