@@ -1,5 +1,7 @@
 //! Tests of experiments: texts and their errors, and that only the patch makes the difference.
 
+use std::path::Path;
+
 use super::*;
 use crate::fit::Fitted;
 use crate::statistics::{Band, Verdict};
@@ -67,6 +69,18 @@ fn a_printed_text_is_read_again_as_what_it_was() {
         assert_eq!(again.hash, known.hash);
         assert_eq!(known.origin(), format!("experiments/{}.toml", known.patch()));
         assert!(again.origin().ends_with("/mine.toml"), "{}", again.origin());
+    }
+}
+
+#[test]
+fn every_text_of_the_folder_is_understood_and_has_its_file_s_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "toml")).collect();
+    assert!(texts.len() >= 8, "{texts:?}");
+    for path in texts {
+        let known = Experiment::from_file(&path).unwrap();
+        assert!(path.ends_with(format!("{}.toml", known.patch())), "{}", path.display());
     }
 }
 
