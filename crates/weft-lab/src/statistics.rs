@@ -249,7 +249,7 @@ pub enum Verdict {
     AgreesOtherwise,
     /// The whole interval lies outside of the band, and on the same side of 1 as the band.
     Direction,
-    /// The interval holds both answers: it lies across an edge of the band, or across 1.
+    /// The interval holds both answers: it lies across an edge of the band, or holds 1.
     Undecided,
     /// The whole interval lies outside of the band, and not on its side of 1.
     Differs,
@@ -273,8 +273,8 @@ impl Verdict {
 /// with.
 ///
 /// An interval that lies across an edge of the band does not say whether the ratio is in it; one
-/// that lies outside and across 1 does not say whether the direction is right. Both are undecided:
-/// more runs would tell.
+/// that lies outside and holds 1 does not say whether the direction is right: the columns are not
+/// told apart. Both are undecided: more runs would tell.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;
@@ -291,6 +291,8 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
         _ if !outside => Verdict::Undecided,
         Some(Band::Above(_)) if low > 1.0 => Verdict::Direction,
         Some(Band::Below(_)) if high < 1.0 => Verdict::Direction,
+        // What holds no change was not told apart from it, so it does not differ either.
+        _ if low <= 1.0 && 1.0 <= high => Verdict::Undecided,
         Some(side) if side.has(low) || side.has(high) => Verdict::Undecided,
         _ => Verdict::Differs,
     }
@@ -487,14 +489,17 @@ mod tests {
             (gain, 1.6, 1.7, Direction),
             (gain, 1.001, 1.01, Direction),
             (gain, 0.99, 1.1, Undecided),
-            (gain, 0.99, 1.0, Differs),
+            (gain, 0.99, 1.0, Undecided),
+            (gain, 1.0, 1.0, Undecided),
+            (gain, 0.99, 0.999, Differs),
             (gain, 0.8, 0.9, Differs),
             (loss, 0.7, 0.9, Agrees),
             (loss, 0.5, 0.6, Direction),
             (loss, 0.9, 1.0, Undecided),
             (loss, 0.94, 1.0, Undecided),
             (loss, 0.94, 0.99, Direction),
-            (loss, 1.0, 1.1, Differs),
+            (loss, 1.0, 1.1, Undecided),
+            (loss, 1.001, 1.1, Differs),
             (none, 0.96, 1.04, Agrees),
             (none, 0.9, 1.0, Undecided),
             (none, 1.06, 1.1, Differs),
@@ -503,14 +508,16 @@ mod tests {
             (exact, 0.0625, 0.0626, Undecided),
             (Band::Above(1.0), 1.01, 1.2, Agrees),
             (Band::Above(1.0), 0.99, 1.2, Undecided),
-            (Band::Above(1.0), 0.9, 1.0, Differs),
+            (Band::Above(1.0), 0.9, 1.0, Undecided),
+            (Band::Above(1.0), 0.9, 0.999, Differs),
             (Band::Above(2.0), 1.5, 3.0, Undecided),
             (Band::Above(2.0), 1.5, 1.9, Direction),
             (Band::Below(1.0), 0.5, 0.9, Agrees),
             (Band::Below(0.6), 0.5, 0.9, Undecided),
             (Band::Below(0.6), 0.7, 0.9, Direction),
             (Band::Below(1.0), 0.5, 1.1, Undecided),
-            (Band::Below(1.0), 1.0, 1.1, Differs),
+            (Band::Below(1.0), 1.0, 1.1, Undecided),
+            (Band::Below(1.0), 1.001, 1.1, Differs),
         ];
         for (band, low, high, expected) in table {
             let estimate = Estimate { value: (low + high) / 2.0, low, high, count: 10 };

@@ -146,8 +146,8 @@ impl Measured {
 
 /// What an undecided row leaves open, and what it does not.
 fn undecided(Estimate { low, high, .. }: &Estimate) -> String {
-    let open = match *low < 1.0 && 1.0 < *high {
-        true => "the interval covers 1",
+    let open = match *low <= 1.0 && 1.0 <= *high {
+        true => "not told apart: the interval covers no change",
         false => "the direction is certain, but the interval covers an edge of the band",
     };
     format!("{open}: more runs make it narrower")
@@ -192,6 +192,7 @@ fn direction_only(ratio: &Estimate, band: Band) -> Verdict {
     match band.side().map(|side| verdict(ratio, side)) {
         Some(Verdict::Agrees) => Verdict::Direction,
         Some(verdict) => verdict,
+        None if ratio.low <= 1.0 && 1.0 <= ratio.high => Verdict::Undecided,
         None => Verdict::Differs,
     }
 }

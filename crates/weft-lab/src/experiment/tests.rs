@@ -289,7 +289,7 @@ fn a_run_that_is_too_short_to_have_settled_goes_on() {
     let row = &mut known.text.row[0];
     (row.patched, row.beyond) = (row.baseline.clone(), None);
     let found = known.run(quick(2, 1), &|_, _| ()).unwrap();
-    for sample in found.cases[0].column("baseline") {
+    for sample in found.cases[0].column("md_64k") {
         let part = &sample.parts[0];
         assert!(part.seconds >= 2.0, "{}", part.seconds);
         // A fifth of a second before, and a tick for each tenth.
@@ -353,7 +353,7 @@ fn a_row_whose_baseline_is_not_what_was_published_has_no_magnitude() {
     let known = Experiment::named("004").unwrap();
     let case = |baseline: &[f64]| {
         let patched: Vec<f64> = baseline.iter().map(|run| run * 1.2).collect();
-        let columns = [("baseline", baseline), ("patched", &patched), ("auto", &patched)];
+        let columns = [("md_64k", baseline), ("md_4k", &patched)];
         made_up("dbench", &columns)
     };
     let row = &known.text.row[0];
