@@ -76,7 +76,8 @@ fn a_printed_text_is_read_again_as_what_it_was() {
 fn every_text_of_the_folder_is_understood_and_has_its_file_s_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let texts: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "toml")).collect();
+    let texts: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "toml")).collect();
     assert!(texts.len() >= 8, "{texts:?}");
     for path in texts {
         let known = Experiment::from_file(&path).unwrap();
