@@ -76,8 +76,10 @@ fn a_printed_text_is_read_again_as_what_it_was() {
 fn every_text_of_the_folder_is_understood_and_has_its_file_s_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    // The grid's loads are a list of another kind.
+    let is_text = |path: &Path| path.extension().is_some_and(|it| it == "toml");
     let texts: Vec<_> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == "toml")).collect();
+        paths.filter(|path| is_text(path) && !path.ends_with("grid.toml")).collect();
     assert!(texts.len() >= 8, "{texts:?}");
     for path in texts {
         let known = Experiment::from_file(&path).unwrap();
@@ -331,7 +333,8 @@ fn what_was_fitted_makes_the_baseline_come_out() {
         let hardware = known.hardware().unwrap();
         for fit in known.fits() {
             let figure = known.row_of(fit).unwrap().published.baseline.unwrap();
-            let says = known.says(fit, &hardware, fit.value, quick(2, 11)).unwrap();
+            // Of the six runs from three seeds, one lies 5 % from the others: two may hold it.
+            let says = known.says(fit, &hardware, fit.value, quick(3, 11)).unwrap();
             assert!((says / figure - 1.0).abs() < 0.03, "{}: {says}, published {figure}", fit.row);
         }
     }
@@ -497,7 +500,7 @@ fn a_row_of_two_cases_compares_their_ratios() {
     assert_eq!(less.reason(), "not known", "whoever disagrees says why");
     let apart = Measured::of(&row, &cases(1.6, 1.1)).unwrap();
     assert!(apart.ratio.value > 1.0 && apart.verdict == Verdict::Undecided);
-    assert!(apart.reason().contains("covers 1"), "{}", apart.reason());
+    assert!(apart.reason().contains("not told apart"), "{}", apart.reason());
     assert!(apart.reason().contains("more runs"), "{}", apart.reason());
 }
 

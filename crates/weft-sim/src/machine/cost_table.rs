@@ -236,6 +236,26 @@ mod tests {
         assert!(matches!(error, CostsError::File { .. }), "{error}");
     }
 
+    /// The file's own arithmetic: what is fixed is `frozen`'s by one factor, and what is left of a
+    /// full stripe of 3+1, 17.55 µs, is 12 KiB copied and read for XOR.
+    #[test]
+    fn md_s_costs_are_what_their_file_says_they_are_made_of() {
+        let md = CostTable::named("md-2020-arm64").unwrap().costs;
+        let frozen = CostTable::named("frozen").unwrap().costs;
+        let fixed = |costs: &Costs| {
+            [costs.turn, costs.input, costs.attach, costs.stripe, costs.follower]
+                .into_iter()
+                .chain([costs.submit, costs.merge, costs.operation])
+                .collect::<Vec<_>>()
+        };
+        for (md, frozen) in fixed(&md).into_iter().zip(fixed(&frozen)) {
+            assert!((md as f64 - frozen as f64 * 21.2).abs() <= 0.5, "{md}, {frozen}");
+        }
+        let bytes = 12_288.0 * (md.copy + md.xor) as f64 / 1e6;
+        assert!((bytes + 0.571 * 21.2 - 17.55).abs() < 0.01, "{bytes}");
+        assert_eq!((md.syscall, md.bio, md.hop), (frozen.syscall, frozen.bio, frozen.hop));
+    }
+
     #[test]
     fn what_is_wrong_is_said() {
         let frozen = CostTable::named("frozen").unwrap().to_toml();
