@@ -35,7 +35,7 @@ fn check(page: &str) -> Result<usize, String> {
         }
         for attribute in element.attributes() {
             let (key, value) = (attribute.name(), attribute.value());
-            let text = matches!(key, "class" | "content" | "aria-labelledby");
+            let text = matches!(key, "class" | "content" | "aria-labelledby" | "data-label");
             let bad = ["NaN", "inf", "http", "javascript", "url("];
             if key.starts_with("on")
                 || matches!(key, "href" | "src" | "srcset" | "style")
@@ -84,6 +84,19 @@ fn the_checker_finds_planted_faults() {
     ] {
         assert!(check(&good.replace(from, to)).is_err(), "{to}");
     }
+}
+
+#[test]
+fn a_series_may_be_called_as_a_number_is_that_is_none() {
+    let bars = Bars {
+        series: vec!["NaN".to_owned(), "inf".to_owned()],
+        groups: vec![group("a", &[1.0, 2.0])],
+        ..Bars::default()
+    };
+    let page = page_of(Block::Bars(bars));
+    assert!(page.contains("data-label=\"NaN\""), "a heading is in an attribute");
+    assert!(check(&page).is_ok(), "{:?}", check(&page));
+    assert!(check(&page.replace("width=\"100%\"", "width=\"NaN\"")).is_err());
 }
 
 #[test]
