@@ -30,11 +30,11 @@
 //!          threshold 0, with the plug of 2008 (experiments/000.md): dd the same; tiobench with 1
 //!          to 8 threads 0 % (±0.3), 99.9 % of prereads within 0.35 s and not 4.9 s. dd beside
 //!          eight writers of single blocks loses: -45 %, both together are done 25 % later (-28 %
-//!          and 7 % where a disk empties its cache by pieces of 1 MiB), because a held stripe goes
+//!          and 7 % where a disk empties its cache for 14 ms at a time), because a held stripe goes
 //!          after 1.0 s and not after 9.4 s, when dd is done. Most of that is the disk, which with
 //!          a full cache of its own lets a read wait for up to 2 s and loses a turn with each
 //!          sub-request that it writes meanwhile; if it let none wait for more than 0.2 s, dd would
-//!          lose 15 % and both be done 5 % sooner (by such pieces). Solid-state drives: dd and
+//!          lose 15 % and both be done 5 % sooner (so emptied). Solid-state drives: dd and
 //!          tiobench the same or 1 % more, dd beside the writers -1 %, both done 12 % sooner,
 //!          within 23 ms and not 1.6 s
 
