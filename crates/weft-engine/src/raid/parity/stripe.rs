@@ -101,6 +101,14 @@ impl SubRequest {
     }
 }
 
+/// Beginning of a wait. A later one has drained no less, so that the order of time is that of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Since {
+    pub(crate) at: Time,
+    /// Bytes that all stripes had drained by then.
+    pub(crate) drained: u64,
+}
+
 /// What the strips of one step of a stripe are read or written for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
@@ -203,10 +211,7 @@ pub(crate) struct Stripe {
     /// One of them goes on where another one ended.
     pub(crate) streams: bool,
     /// Since when it lacks strips that it was not permitted to read.
-    pub(crate) waits_since: Option<Time>,
-    /// And how many bytes had been drained by then
-    /// ([`Cache::drained`](super::cache::Cache::drained)).
-    pub(crate) waits_from: u64,
+    pub(crate) waits_since: Option<Since>,
     /// A request waits for one that it has a sub-request of.
     pub(crate) waited_for: bool,
     /// Therefore it waits at most until then.
@@ -261,7 +266,6 @@ impl Stripe {
             arrivals: 0,
             streams: false,
             waits_since: None,
-            waits_from: 0,
             waited_for: false,
             due: None,
             reads_since: None,

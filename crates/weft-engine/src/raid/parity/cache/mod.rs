@@ -31,11 +31,11 @@ use super::list::{CLASSES_MAX, List, Lists};
 use super::priority::{
     Patience, Pick, Plug, Pressure, Priority, PrioritySettings, Ready, plug_2008,
 };
-use super::stripe::{Batch, Stripe};
+use super::stripe::{Batch, Since, Stripe};
 use super::stripe_size::StripeSizePolicy;
 use crate::contract::frame::Frame;
 use crate::contract::snapshot::StripesInUse;
-use crate::knobs::Knobs;
+use crate::knobs::{CACHES_PASSED_MAX, Knobs};
 use crate::layout::geometry::{Geometry, Placement};
 
 /// The stripe cache of one volume.
@@ -66,8 +66,8 @@ pub(crate) struct Cache {
     bounds: Bounds,
     /// Bytes that were drained into stripes.
     drained: u64,
-    /// Bytes of memory of all stripes.
-    bytes: u64,
+    /// So many bytes may be drained while a stripe waits.
+    passed_max: u64,
     /// Requests have found no stripe since then.
     starved_since: Option<Time>,
     /// A request has waited for too long: stripes that are not in use are kept for it.
@@ -139,7 +139,10 @@ impl Cache {
             waiting: Waiting::default(),
             bounds: Bounds::default(),
             drained: 0,
-            bytes: u64::from(stripes) * u64::from(members) * height.bytes().0,
+            passed_max: CACHES_PASSED_MAX
+                * u64::from(stripes)
+                * u64::from(members)
+                * height.bytes().0,
             starved_since: None,
             reserved: false,
             newly_delayed: false,
@@ -198,10 +201,10 @@ impl Cache {
         self.drained += bytes;
     }
 
-    /// Bytes that were drained into stripes so far.
+    /// The beginning of a wait.
     #[inline]
-    pub(super) fn drained(&self) -> u64 {
-        self.drained
+    pub(super) fn since(&self, now: Time) -> Since {
+        Since { at: now, drained: self.drained }
     }
 
     /// Whether filled stripes of a chunk are written as one batch.
@@ -648,7 +651,8 @@ mod tests {
         let waits = |cache: &mut Cache, key: u64, since: u64| {
             let id = take(cache, key);
             let stripe = cache.stripe_mut(id);
-            (stripe.handle, stripe.delayed, stripe.waits_since) = (true, true, Some(millis(since)));
+            let since = Since { at: millis(since), drained: 0 };
+            (stripe.handle, stripe.delayed, stripe.waits_since) = (true, true, Some(since));
             cache.release(id);
             id
         };

@@ -1,7 +1,7 @@
 //! Waiting stripes: how long a delayed stripe waits for more writes, and the bound on any wait.
 //!
 //! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for, or
-//! while more is written than fills the stripe cache 64 times ([`CACHES_PASSED_MAX`]): then it is
+//! while more is written than fills the stripe cache 64 times (`CACHES_PASSED_MAX`): then it is
 //! ready and may read. md has no such bounds (`preread_wait_max=none`).
 //!
 //! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]).
@@ -12,8 +12,8 @@
 
 use weft_units::{Span, StripeId, Time};
 
-use super::{Cache, List, Patience, PrioritySettings, Stripe};
-use crate::knobs::{CACHES_PASSED_MAX, WAITS_WITHOUT_BOUND};
+use super::{Cache, List, Patience, PrioritySettings, Since, Stripe};
+use crate::knobs::WAITS_WITHOUT_BOUND;
 
 /// Facts about the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,20 +31,14 @@ pub(super) struct Waiting {
 /// bytes drained, and none is due before that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
-    since: Option<Time>,
-    from: u64,
+    since: Option<Since>,
     due: Option<Time>,
 }
 
 impl Bounds {
     fn add(&mut self, stripe: &Stripe) {
-        let first = |all: Option<Time>, one: Option<Time>| all.into_iter().chain(one).min();
-        if stripe.waits_since.is_some() {
-            let from = stripe.waits_from;
-            self.from = if self.since.is_some() { self.from.min(from) } else { from };
-        }
-        self.since = first(self.since, stripe.waits_since);
-        self.due = first(self.due, stripe.due);
+        self.since = self.since.into_iter().chain(stripe.waits_since).min();
+        self.due = self.due.into_iter().chain(stripe.due).min();
     }
 }
 
@@ -68,25 +62,34 @@ impl Cache {
     /// each stripe.
     pub(super) fn overdue_at(&self, bound: Span) -> Option<Time> {
         let bounded = self.bounds.since.filter(|_| bound < WAITS_WITHOUT_BOUND);
-        let at = [bounded.map(|since| since + bound), self.bounds.due].into_iter().flatten().min();
+        let at =
+            [bounded.map(|since| since.at + bound), self.bounds.due].into_iter().flatten().min();
         at.filter(|_| self.stripes_wait())
     }
 
     /// Whether one has, as far as is known without looking.
     #[inline]
     pub(super) fn is_overdue(&self, settings: &PrioritySettings, now: Time) -> bool {
-        (self.bounds.since.is_some() || self.bounds.due.is_some())
-            && (self.overdue_at(settings.bound).is_some_and(|at| at <= now)
-                || (self.bounds.since.is_some()
-                    && settings.bounds_passed
-                    && self.is_passed(self.bounds.from)
-                    && self.stripes_wait()))
+        let Bounds { since, due } = self.bounds;
+        self.is_too_long(since, due, settings, now) && self.stripes_wait()
     }
 
-    /// Whether a stripe that waits since then was passed by as much as it may.
+    /// Whether a stripe has waited since then for as long as it may, in time or in bytes, or is
+    /// due.
     #[inline]
-    fn is_passed(&self, from: u64) -> bool {
-        self.drained - from > CACHES_PASSED_MAX * self.bytes
+    fn is_too_long(
+        &self,
+        since: Option<Since>,
+        due: Option<Time>,
+        settings: &PrioritySettings,
+        now: Time,
+    ) -> bool {
+        let bounded = settings.bound < WAITS_WITHOUT_BOUND;
+        let is_long = |since: Since| {
+            (bounded && since.at + settings.bound <= now)
+                || (settings.bounds_passed && self.drained - since.drained > self.passed_max)
+        };
+        since.is_some_and(is_long) || due.is_some_and(|due| due <= now)
     }
 
     /// Stripes that have waited for as long as they may are ready, and may read.
@@ -106,11 +109,7 @@ impl Cache {
             while let Some(id) = next {
                 next = self.lists.next(id);
                 let stripe = self.stripe(id);
-                let too_long = stripe.waits_since.is_some_and(|since| {
-                    let passed = settings.bounds_passed && self.is_passed(stripe.waits_from);
-                    passed || since + settings.bound <= now
-                });
-                if too_long || stripe.due.is_some_and(|due| due <= now) {
+                if self.is_too_long(stripe.waits_since, stripe.due, settings, now) {
                     self.lists.remove(id);
                     self.stripe_mut(id).delayed = false;
                     self.permit_preread(id);

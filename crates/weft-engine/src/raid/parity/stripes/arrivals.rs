@@ -241,7 +241,8 @@ impl Stripes {
         let (height, preread) = (self.cache.height(), self.preread);
         self.cache.activate_each(settings, now, &|stripe| {
             let moved = stripe.lacks(geometry, height).and_then(&moved);
-            Patience::new(stripe.waits_since.unwrap_or(now), moved, preread, settings.wait_max)
+            let since = stripe.waits_since.map_or(now, |since| since.at);
+            Patience::new(since, moved, preread, settings.wait_max)
         });
     }
 

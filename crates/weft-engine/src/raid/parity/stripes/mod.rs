@@ -128,20 +128,18 @@ impl Stripes {
         }
         match facts.plan() {
             StripeStep::Read { strips, delay } => {
-                let drained = self.cache.drained();
+                let since = self.cache.since(cx.out.now);
                 let stripe = self.cache.stripe_mut(id);
                 if delay {
                     stripe.handle = true;
                     stripe.delayed = true;
-                    if stripe.waits_since.is_none() {
-                        (stripe.waits_since, stripe.waits_from) = (Some(cx.out.now), drained);
-                    }
+                    stripe.waits_since.get_or_insert(since);
                     if stripe.waited_for {
                         stripe.due.get_or_insert(cx.out.now + patience_for_others(self.preread));
                     }
                 } else if let Some(since) = stripe.waits_since.take() {
                     stripe.reads_since = Some(cx.out.now);
-                    self.waits.preread.record(since, cx.out.now);
+                    self.waits.preread.record(since.at, cx.out.now);
                 }
                 self.read(id, strips, cx);
             }
@@ -153,7 +151,7 @@ impl Stripes {
             StripeStep::Recover(lost) => self.recover(id, lost, cx),
             StripeStep::Write(mode) => {
                 if let Some(since) = self.cache.stripe_mut(id).waits_since.take() {
-                    self.waits.filled.record(since, cx.out.now);
+                    self.waits.filled.record(since.at, cx.out.now);
                 }
                 self.drain(id, mode, cx);
             }
