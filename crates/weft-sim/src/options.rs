@@ -180,7 +180,7 @@ pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
 }
 
 /// Bytes that may be written while a stripe waits: as many as fill so many stripes again and again.
-pub(crate) fn passed_max(stripes: u32, knobs: &Knobs, options: &Options) -> Bytes {
-    let strip = knobs.stripe_size.at_most(options.chunk.bytes()).bytes().0;
+pub(crate) fn passed_max(stripes: u32, options: &Options) -> Bytes {
+    let strip = options.knobs.stripe_size.at_most(options.chunk.bytes()).bytes().0;
     Bytes(CACHES_PASSED_MAX * u64::from(stripes) * strip * options.members as u64)
 }

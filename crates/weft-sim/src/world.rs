@@ -39,7 +39,7 @@ use crate::crash::Coverage;
 use crate::disk::Disk;
 use crate::excuses::Excuses;
 use crate::model::Model;
-use crate::options::{Options, member_bytes_max, passed_max};
+use crate::options::{Options, member_bytes_max};
 use crate::payload::NeedsPayload;
 use crate::rng::{Digest, Rng};
 use crate::suspects::Suspects;
@@ -288,8 +288,7 @@ impl World {
             limits.client_frames = config.client_frames;
             limits.member_bytes = member_bytes_max(&knobs, &self.options);
         });
-        let passed_max = passed_max(stripes, &knobs, &self.options);
-        self.checkers.allow_waits(knobs.preread_wait_max, passed_max, self.now);
+        self.allow_waits();
         let engine = Engine::new(config, self.now);
         self.engine = Some(engine.unwrap_or_else(|error| panic!("{error}")));
         // What it finds on its members may be a reason to act.

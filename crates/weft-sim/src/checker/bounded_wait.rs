@@ -159,7 +159,8 @@ impl BoundedWait {
                 NAME,
                 format!(
                     "{client:?} {tag:?} ({range:?}) has waited for {waited:?} while members answered and \
-                     {others} others were done, {written:?} written; stripes wait for {:?} and {:?} at most",
+                     {others} others were done, {written:?} written; stripes wait for {:?} and \
+                     {:?} at most",
                     self.wait_max, self.passed_max
                 ),
             ));

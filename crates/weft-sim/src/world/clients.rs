@@ -119,8 +119,7 @@ impl World {
             self.options.knobs.set(*knob);
             let knobs = self.options.knobs;
             let most = member_bytes_max(&knobs, &self.options);
-            let passed_max = passed_max(self.cache_stripes, &knobs, &self.options);
-            self.checkers.allow_waits(knobs.preread_wait_max, passed_max, self.now);
+            self.allow_waits();
             if let Knob::StripeCacheSize(stripes) = knob {
                 self.resizes.insert(ticket, self.options.stripes_max.unwrap_or(*stripes));
                 self.limit_stripes();
@@ -133,6 +132,12 @@ impl World {
         let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
         self.input(Input::Admin(Box::new(command)));
         Ok(ticket)
+    }
+
+    /// Tells the checkers how long stripes may wait by the knobs as they are.
+    pub(super) fn allow_waits(&mut self) {
+        let passed_max = passed_max(self.cache_stripes, &self.options);
+        self.checkers.allow_waits(self.options.knobs.preread_wait_max, passed_max, self.now);
     }
 
     /// The cache has the size that it was given last and the engine agreed to, or one that it was
