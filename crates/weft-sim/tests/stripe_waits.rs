@@ -201,6 +201,8 @@ impl Process for Scattered {
 /// stripes waited.
 fn mixed(knobs: Knobs) -> (f64, Time, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
+    // By commands, `stream` has all written 3.8 % later than threshold 0.
+    parts.model = parts.model.with_key("destage_unit", "piece").expect("a disk has a unit");
     parts.member_size = None;
     let mut machine = Machine::new(&parts);
     let pool = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 230_000);
@@ -226,8 +228,7 @@ fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
             (own_waits.preread.permille(999), zero_waits.preread.permille(999));
         assert!(own_wait <= Span::millis(1003), "{own_waits:?}");
         assert!(zero_wait > Span::millis(2000), "as long as dd runs: {zero_waits:?}");
-        // 3.8 % later at `AtUnplug` on a disk that empties its cache by commands.
-        assert!(own_end.0 * 100 <= zero_end.0 * 105, "{own_end:?}, {zero_end:?}");
+        assert!(own_end.0 * 100 <= zero_end.0 * 103, "{own_end:?}, {zero_end:?}");
         assert!(own_rate > zero_rate * 0.75, "{own_rate} beside {zero_rate}");
     }
 }
