@@ -23,6 +23,7 @@ use crate::experiment::deal;
 use crate::fio_json::JobResult;
 use crate::job::{Job, ParseOptions, parse_text};
 use crate::simulate::{CostTable, SimulateError, Stop, Volume, faults, jobs, sync_action};
+use crate::statistics::geometric_mean;
 use text::Text;
 
 /// A way to tune a volume.
@@ -410,11 +411,10 @@ impl OfChunk<'_> {
     }
 }
 
-/// Geometric.
+/// Geometric; 1 of none.
 fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) =
-        ratios.fold((0.0, 0_u32), |(sum, count), it| (sum + libm::log(it.max(1e-9)), count + 1));
-    libm::exp(sum / f64::from(count.max(1)))
+    let ratios: Vec<f64> = ratios.map(|ratio| ratio.max(1e-9)).collect();
+    geometric_mean(&ratios).unwrap_or(1.0)
 }
 
 /// Sizes of chunks that are compared, in KiB; the first is mdadm's default, and `weft create`'s.

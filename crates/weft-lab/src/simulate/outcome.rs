@@ -124,20 +124,15 @@ impl Outcome {
             .zip(snapshot.volumes.first())
             .map(|(action, of)| SyncOutcome::of(action, of, host.notices(), elapsed));
         let rebuilds = |state| matches!(state, MemberState::Rebuilding { .. } | MemberState::Spare);
-        let members = members.map(|(index, ((model, _), traffic))| MemberOutcome {
-            model: model.clone(),
-            traffic,
-            in_sync: states
-                .iter()
-                .any(|of| usize::from(of.member.0) == index && of.state == MemberState::InSync),
-            rebuilding: states
-                .iter()
-                .any(|of| usize::from(of.member.0) == index && rebuilds(of.state)),
-            corrected: states
-                .iter()
-                .filter(|of| usize::from(of.member.0) == index)
-                .map(|of| of.corrected)
-                .sum(),
+        let members = members.map(|(index, ((model, _), traffic))| {
+            let of = states.iter().find(|of| usize::from(of.member.0) == index);
+            MemberOutcome {
+                model: model.clone(),
+                traffic,
+                in_sync: of.is_some_and(|of| of.state == MemberState::InSync),
+                rebuilding: of.is_some_and(|of| rebuilds(of.state)),
+                corrected: of.map_or(0, |of| of.corrected),
+            }
         });
         let (read, written) = host.asked_bytes();
         Self {
