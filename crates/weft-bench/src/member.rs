@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use weft_engine::{Frame, MemberOp, Segment, Segments, Token};
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
-use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
+use weft_runtime::devices::{Access, MemberSpec, OpenOptions, is_tmpfs};
 use weft_runtime::member_io::MemberIo;
 use weft_runtime::ring::Ring;
 use weft_units::rng::Rng;
@@ -59,7 +59,7 @@ impl MemberLoad {
             }
         }
         drop(file);
-        if !is_tmpfs(&self.memory_dir) {
+        if !std::fs::File::open(&self.memory_dir).is_ok_and(is_tmpfs) {
             let dir = self.memory_dir.display();
             sheet.absent(&format!("{dir} is no tmpfs; --memory-dir names a directory on one"));
             return Ok(());
@@ -141,11 +141,6 @@ fn each_way(
     };
     sheet.push(SheetRow::faster(case, "kIOPS", &figures[0], Some(better)).mark(MARK));
     Ok(())
-}
-
-/// Source   statfs(2)
-fn is_tmpfs(dir: &Path) -> bool {
-    rustix::fs::statfs(dir).is_ok_and(|found| found.f_type == 0x0102_1994)
 }
 
 /// Bytes everywhere, so that no read is of a hole.

@@ -32,6 +32,7 @@ use extent::{Extent, Identity};
 pub use crate::spec::{MemberSpec, parse_size};
 pub use error::DeviceError;
 pub use member::read_metadata;
+pub use open::is_tmpfs;
 
 pub(crate) use lock::{lock_file, unlock_file};
 pub(crate) use member::Damage;

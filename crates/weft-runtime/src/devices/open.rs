@@ -1,7 +1,7 @@
 //! Opening a member: stat, open, size, overlap with others, lock, mode.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -309,7 +309,7 @@ fn kind_of_device(mode: IoMode) -> FileKind {
 /// host.
 fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
     match rustix::fs::fstatfs(file).map(|found| found.f_type) {
-        Ok(TMPFS_MAGIC) => FileKind::Memory,
+        Ok(_) if is_tmpfs(file) => FileKind::Memory,
         Ok(magic) if !SERVED_MAGICS.contains(&magic) => kind_of_device(mode),
         _ => FileKind::Server,
     }
@@ -317,7 +317,7 @@ fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
 
 /// The unit of `O_DIRECT`, or `None` where there is none worth its name.
 fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>, Errno> {
-    if rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC && !is_block {
+    if is_tmpfs(file) && !is_block {
         return Ok(None);
     }
     let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
@@ -332,8 +332,13 @@ fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>
     Ok(Some(if is_block { block } else { 4096 }))
 }
 
+/// Whether a file, or a directory, lies on tmpfs, in memory.
+///
 /// Source   statfs(2), `TMPFS_MAGIC`
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+pub fn is_tmpfs(file: impl AsFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type == 0x0102_1994)
+}
+
 /// FUSE, NFS, CIFS, SMB 2, 9p, Ceph, AFS.
 ///
 /// Source   statfs(2), linux/magic.h
