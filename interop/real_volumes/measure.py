@@ -4,17 +4,20 @@
     measure.py [--rounds N] [--seconds S] [--only TEXT] [--json] [--plant]
     measure.py --print TABLE.json
 
-Every row of ROWS is a load (jobs of fio, in a client of their own) on a RAID 5 of four members, and its contestants:
-servers that differ in what is said after `weft serve`, each with members of its own. They take turns, round after
-round, and every second round goes backwards; a ratio is the median of those of neighbours in time. A server is started
-anew for each turn: on a busy machine one that the kernel has put badly stays so (0.5 for the same against itself, in
-every round). Rates and p99 are of the first job of the load. Members are files of tmpfs, files with O_DIRECT, or files in
-the page cache (`--buffered`), all written once before the first round.
+Every row of ROWS is a load (jobs of fio, in a client of their own) on a RAID 5 of four members,
+and its contestants: servers that differ in what is said after `weft serve`, each with members of
+its own. They take turns, round after round, and every second round goes backwards; a ratio is the
+median of those of neighbours in time. A server is started anew for each turn: on a busy machine
+one that the kernel has put badly stays so (0.5 for the same against itself, in every round). Rates
+and p99 are of the first job of the load. Members are files of tmpfs, files with O_DIRECT, or files
+in the page cache (`--buffered`), all written once before the first round.
 
---plant is the twin: the first contestant of every row is held up (SIGSTOP) for nine tenths of the time.
+--plant is the twin: the first contestant of every row is held up (SIGSTOP) for nine tenths of the
+time.
 
-The table is printed worst first, with the quartiles over the rounds; where these hold 1, or are equal to it, the row
-says "not told apart". --json prints one object instead: rows, each with its rounds.
+The table is printed worst first, with the quartiles over the rounds; where these hold 1, or are
+equal to it, the row says "not told apart". --json prints one object instead: rows, each with its
+rounds.
 """
 
 import argparse

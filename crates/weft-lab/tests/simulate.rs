@@ -385,7 +385,8 @@ fn synced(action: SyncAction, level: Level, seconds: u64) -> Outcome {
         ..volume("null")
     };
     let text = format!(
-        "[paced]\nrw=randwrite\nbs=4k\ndirect=1\nrate_iops=200\ntime_based\nruntime={seconds}\nsize=64m"
+        "[paced]\nrw=randwrite\nbs=4k\ndirect=1\nrate_iops=200\ntime_based\n\
+         runtime={seconds}\nsize=64m"
     );
     run_on(&volume, &text)
 }

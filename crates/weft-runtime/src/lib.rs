@@ -18,7 +18,7 @@
 //! | names of members, partitions | `spec.rs`, `partition/` |
 //! | opening and locking members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay/` |
-//! | file operations, by io_uring, threads or at once | `ring.rs`, `uring.rs`, `threads.rs`, `auto.rs` |
+//! | operations, by io_uring, threads or at once | `ring.rs`, `uring.rs`, `threads.rs`, `auto.rs` |
 //! | member requests as operations of a ring | `member_io/` |
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |

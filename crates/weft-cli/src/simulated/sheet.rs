@@ -130,11 +130,11 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         let MemberOutcome { model, traffic, .. } = member;
         let Traffic { reads, writes, flushes, sectors_read, sectors_written, .. } = *traffic;
         let each = sectors_read as f64 / 2.0 / (reads as f64).max(1.0);
+        let [read, written] = [sectors_read, sectors_written].map(|it| it as f64 / 2048.0);
         writeln!(
             out,
-            "  {index:<3} {model:<width$} {reads:>9} {each:>9.1} {:>10.1} {writes:>9} {:>10.1} {flushes:>8}{}",
-            sectors_read as f64 / 2048.0,
-            sectors_written as f64 / 2048.0,
+            "  {index:<3} {model:<width$} {reads:>9} {each:>9.1} {read:>10.1} {writes:>9} \
+             {written:>10.1} {flushes:>8}{}",
             remark(member),
         )?;
     }
@@ -144,7 +144,8 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
     if client_written > Bytes::ZERO {
         writeln!(
             out,
-            "  for each MiB that the volume wrote, members wrote {:.2} MiB and read {:.2} MiB beforehand",
+            "  for each MiB that the volume wrote, members wrote {:.2} MiB and read {:.2} MiB \
+             beforehand",
             per(written, client_written),
             outcome.prereads(),
         )?;
@@ -169,7 +170,8 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         let [limit, most, left, written] = [limit, dirty_max, dirty, written].map(size::human);
         writeln!(
             out,
-            "  write-back cache of {limit}: {written} written back, {left} dirty at the end, {most} at most"
+            "  write-back cache of {limit}: {written} written back, {left} dirty at the end, \
+             {most} at most"
         )?;
     }
     if let Some(sync) = &outcome.sync {
@@ -214,8 +216,8 @@ fn print_sync(out: &mut impl Write, sync: &SyncOutcome) -> Result<(), Failure> {
         let [before, after] = [without.p99, with.p99].map(time);
         writeln!(
             out,
-            "  {name}: {:.1} MB/s with it, {:.1} without ({change:+.1} %); 99 % within {after}, {before} \
-             without",
+            "  {name}: {:.1} MB/s with it, {:.1} without ({change:+.1} %); 99 % within {after}, \
+             {before} without",
             with.rate, without.rate
         )?;
     }
