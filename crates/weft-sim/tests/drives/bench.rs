@@ -53,6 +53,13 @@ impl Run {
         self.latencies.iter().sum::<u64>() as f64 / self.latencies.len() as f64 / 1e3
     }
 
+    /// Latency that so many of a thousand commands do not exceed.
+    pub(crate) fn per_mille_us(&self, per_mille: usize) -> f64 {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        sorted[(sorted.len() - 1) * per_mille / 1_000] as f64 / 1e3
+    }
+
     pub(crate) fn longest(&self) -> Span {
         Span(self.latencies.iter().copied().max().unwrap_or(0))
     }

@@ -15,8 +15,8 @@
 //! Assumptions beyond the specification: a write that continues none of the last eight streams
 //! takes `random_write_us` longer (S4500: 52 against 36 µs); the second command in a row starts
 //! reading ahead; what was never written is read from the flash like everything else; a command of
-//! less than 4 KiB costs a page; a stronger medium in front of the flash (SLC mode) is not
-//! modelled.
+//! less than 4 KiB costs a page; latencies spread by chance, where a model says so, as `spread` has
+//! it; a stronger medium in front of the flash (SLC mode) is not modelled.
 //!
 //! Source   `experiments.md` §2.2
 
@@ -24,6 +24,7 @@ mod buckets;
 mod buffer;
 mod flash;
 mod mapping;
+mod spread;
 mod streams;
 
 pub(super) use flash::FlashParameters;
@@ -37,6 +38,7 @@ use crate::rng::Rng;
 use buffer::{Buffer, PageHasher};
 use flash::{Flash, Op, Reader};
 use mapping::{Mapping, Work};
+use spread::Spread;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::{Arc, OnceLock};
@@ -58,6 +60,10 @@ pub(super) struct SsdParameters {
     pub(super) command: Span,
     /// What a write takes longer that continues no other.
     pub(super) random_write: Span,
+    /// Steps of the tails of latencies, of reads from the flash and of writes that continue no
+    /// other; zero for none.
+    pub(super) read_spread: Span,
+    pub(super) write_spread: Span,
     pub(super) link_bytes_per_second: u64,
     pub(super) link_overhead_read: Span,
     pub(super) link_overhead_write: Span,
@@ -105,6 +111,7 @@ pub struct Ssd {
     is_dirty: bool,
     /// Rows erased, which stand for a block of the flash each in turn.
     rows_erased: u64,
+    spread: Spread,
     held: u32,
     work: Vec<Work>,
     counters: Counters,
@@ -131,6 +138,8 @@ struct Reading {
     left: u32,
     /// The command's own share of the link has been taken.
     is_announced: bool,
+    /// What it takes beyond the least time.
+    late: Span,
 }
 
 /// A superpage that was read ahead.
@@ -178,6 +187,7 @@ impl Ssd {
             flushes: VecDeque::new(),
             is_dirty: false,
             rows_erased: rng.below(u64::from(parameters.flash.block_pages)),
+            spread: Spread::new(rng.fork()),
             held: 0,
             work: Vec::new(),
             counters: Counters::default(),
@@ -280,7 +290,7 @@ impl Ssd {
     /// A read arrives.
     fn read(&mut self, now: Time, tag: u64, first: u64, end: u64) {
         let bytes = Sectors(end - first).bytes().0 as u32;
-        let reading = Reading { tag, left: bytes, is_announced: false };
+        let reading = Reading { tag, left: bytes, is_announced: false, late: Span::ZERO };
         let command = match self.unused.pop() {
             Some(place) => {
                 self.reads[place as usize] = reading;
@@ -322,6 +332,9 @@ impl Ssd {
             at = until;
         }
         self.counters.cache_hits += u64::from(hit);
+        if !hit {
+            self.reads[command as usize].late = self.spread.draw(self.parameters.read_spread);
+        }
         if let Some((from, until)) = fetch {
             self.fetch(now, from, until);
         }
@@ -397,7 +410,8 @@ impl Ssd {
         let over = self.link.pass(now, Bytes(u64::from(bytes)), overhead);
         reading.left -= bytes;
         if reading.left == 0 {
-            self.events.plan(over + self.parameters.command, Event::Done(reading.tag));
+            let done = over + self.parameters.command + reading.late;
+            self.events.plan(done, Event::Done(reading.tag));
             self.unused.push(command);
         }
     }
@@ -439,8 +453,12 @@ impl Ssd {
             self.begin_flush(now);
             return;
         }
-        let extra = if continues { Span::ZERO } else { self.parameters.random_write };
-        self.events.plan(now + self.parameters.command + extra, Event::Done(command.tag));
+        let mut done = now + self.parameters.command;
+        if !continues {
+            let spread = self.spread.draw(self.parameters.write_spread);
+            done = done + self.parameters.random_write + spread;
+        }
+        self.events.plan(done, Event::Done(command.tag));
     }
 
     /// Gives the dies what the mapping asks for.
