@@ -38,7 +38,6 @@ const TEXTS: &[(&str, &str)] = &[
     ("ssd-sata-dc-2019", include_str!("../../drives/ssd-sata-dc-2019.toml")),
     ("ssd-sata-dc-2019-wc0", include_str!("../../drives/ssd-sata-dc-2019-wc0.toml")),
     ("ssd-sata-dc-2019-s4600", include_str!("../../drives/ssd-sata-dc-2019-s4600.toml")),
-    ("ssd-sata-dc-2019-spread", include_str!("../../drives/ssd-sata-dc-2019-spread.toml")),
     ("ssd-sata-2020-slowflush", include_str!("../../drives/ssd-sata-2020-slowflush.toml")),
     ("ssd-nvme-dc-2019", include_str!("../../drives/ssd-nvme-dc-2019.toml")),
     ("ssd-nvme-2019-consumer", include_str!("../../drives/ssd-nvme-2019-consumer.toml")),
@@ -65,10 +64,6 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
         ),
         ("ssd-sata-dc-2019-wc0", "the same, saying that it has no volatile cache: gets no flush"),
         ("ssd-sata-dc-2019-s4600", "the same with more spare flash (Intel S4600 class)"),
-        (
-            "ssd-sata-dc-2019-spread",
-            "the same with the spread of latencies of its sheet: 99.9 % in 300/800 µs",
-        ),
         ("ssd-sata-2020-slowflush", "SATA of 2020 without protection: a flush takes 2 to 3 ms"),
         ("ssd-nvme-dc-2019", "data centre NVMe of 2019, PCIe 3, protected, steady state"),
         ("ssd-nvme-2019-consumer", "consumer NVMe TLC of 2019 (970 EVO Plus class), no protection"),

@@ -8,12 +8,11 @@
 //!     takes one of      2        4     16     100      1000     65536: the longest
 //! ```
 //!
-//! Two figures of a sheet thus give two parameters, the least latency and the step. The form is
-//! assumed [A], for two reasons. A tail that halves with every step (an exponential one) through
-//! the S4500's 52 and 800 µs would have a mean of 114 µs, twice what its maker calls typical; this
-//! one has 67. And latencies which fio prints of drives go up by a factor of about three from 90 to
-//! 99 and from 99 to 99.9 %, as this one does. Whole numbers suffice, so that a seed gives the same
-//! times on any host.
+//! Two figures of a sheet thus give two parameters, the least latency and the step, which is the
+//! mean of what is drawn. The form is assumed [A]: a tail that halves with every step (an
+//! exponential one) through the S4500's 52 and 800 µs would have a mean of 114 µs, twice what its
+//! maker calls typical, whatever that is the mean or the median of. Whole numbers suffice, so that
+//! a seed gives the same times on any host.
 //!
 //! It is latency alone: it occupies no die and no link. A read that finds its bytes in a buffer or
 //! read ahead, and a write that continues another one, take the least time.
