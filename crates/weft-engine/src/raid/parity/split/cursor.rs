@@ -99,9 +99,11 @@ impl Cursor {
     /// Marks the units of so many stripes.
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
-            for bit in number - self.first..number - self.first + stripes {
-                assert!(!self.is_done(self.first + bit), "a unit is attached once");
-                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
+            let (from, to) = (number - self.first, number - self.first + stripes);
+            for (word, at) in self.done.iter_mut().zip((0..).step_by(64)) {
+                let bits = bits_below(to.saturating_sub(at)) & !bits_below(from.saturating_sub(at));
+                assert!(*word & bits == 0, "a unit is attached once");
+                *word |= bits;
             }
             assert!(self.left >= stripes, "what is attached was left");
             self.left -= stripes;
@@ -118,6 +120,11 @@ impl UnitRun {
         let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
         (0..).zip(&self.units).filter_map(meant)
     }
+}
+
+/// A word of which so many bits are set, or all.
+fn bits_below(count: u64) -> u64 {
+    if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
 /// The unit that a request's sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
