@@ -180,6 +180,9 @@ pub(crate) struct Stripe {
     /// Of the write in flight: slots that are written from the memory of their writer. What the
     /// stripe has of them is old.
     pub(crate) zero_copy: SlotSet,
+    /// Of the write in flight: in the batch that it follows in, each of its strips lies in memory
+    /// right after that of the stripe before it.
+    pub(crate) goes_on: bool,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
     /// Of the sync's write in flight: the slot whose member had no space.
@@ -247,6 +250,7 @@ impl Stripe {
             new_parity: SlotSet::EMPTY,
             deferred: SlotSet::EMPTY,
             zero_copy: SlotSet::EMPTY,
+            goes_on: false,
             faults: SlotSet::EMPTY,
             no_space: None,
             operation: Operation::Idle,
@@ -310,22 +314,35 @@ impl Stripe {
         self.placement.as_ref().expect("a stripe that is handled stands for a place")
     }
 
-    /// A client wants something of one strip.
+    /// A client wants something of these strips. Their slots.
     #[inline]
-    pub(crate) fn attach(&mut self, sub_request: SubRequest, write: bool, strip_bytes: u64) {
-        let SubRequest { offset, len, memory, .. } = sub_request;
-        assert!(u64::from(offset) + u64::from(len) <= strip_bytes, "it lies within its strip");
-        assert!(memory.is_none_or(|memory| memory.len == len), "its memory is as long");
-        if write {
-            self.writers.insert(sub_request.slot);
-            if u64::from(sub_request.len) == strip_bytes {
-                self.covered.insert(sub_request.slot);
+    pub(crate) fn attach(
+        &mut self,
+        sub_requests: &[SubRequest],
+        write: bool,
+        strip_bytes: u64,
+    ) -> SlotSet {
+        let (mut slots, mut covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        for SubRequest { slot, offset, len, memory, .. } in sub_requests {
+            assert!(
+                u64::from(*offset) + u64::from(*len) <= strip_bytes,
+                "it lies within its strip"
+            );
+            assert!(memory.is_none_or(|memory| memory.len == *len), "its memory is as long");
+            slots.insert(*slot);
+            if u64::from(*len) == strip_bytes {
+                covered.insert(*slot);
             }
-            self.writes.push(sub_request);
-        } else {
-            self.readers.insert(sub_request.slot);
-            self.reads.push(sub_request);
         }
+        if write {
+            self.writers = self.writers.or(slots);
+            self.covered = self.covered.or(covered);
+            self.writes.extend_from_slice(sub_requests);
+        } else {
+            self.readers = self.readers.or(slots);
+            self.reads.extend_from_slice(sub_requests);
+        }
+        slots
     }
 
     /// Sub-requests of readers.

@@ -57,12 +57,10 @@ impl Stripes {
         assert!(!sub_requests.is_empty(), "a request is attached with something");
         stripe.charge(attr);
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
-        for sub_request in sub_requests {
-            stripe.attach(*sub_request, write, strip_bytes);
-            // What is being read now may be read together with what failed: that is no second time.
-            if retried && stripe.in_flight == 0 {
-                stripe.retried.insert(sub_request.slot);
-            }
+        let slots = stripe.attach(sub_requests, write, strip_bytes);
+        // What is being read now may be read together with what failed: that is no second time.
+        if retried && stripe.in_flight == 0 {
+            stripe.retried = stripe.retried.or(slots);
         }
         stripe.handle = true;
         stripe.delayed = false;
@@ -134,12 +132,8 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.batch_ready = false;
             stripe.given_up = stripe.given_up.max(work.given_up);
-            work.reads
-                .into_iter()
-                .for_each(|sub_request| stripe.attach(sub_request, false, strip_bytes));
-            work.writes
-                .into_iter()
-                .for_each(|sub_request| stripe.attach(sub_request, true, strip_bytes));
+            stripe.attach(&work.reads, false, strip_bytes);
+            stripe.attach(&work.writes, true, strip_bytes);
             if let Some(action) = work.sync {
                 stripe.sync = Some((action, ResyncState::Requested));
             }
@@ -209,7 +203,11 @@ impl Stripes {
         );
         match &mut self.cache.stripe_mut(head).batch {
             Batch::Head(followers) => followers.push(id),
-            batch => *batch = Batch::Head(vec![id]),
+            batch => {
+                let mut followers = self.spare_followers.pop().unwrap_or_default();
+                followers.push(id);
+                *batch = Batch::Head(followers);
+            }
         }
         self.cache.stripe_mut(id).batch = Batch::Follower(head);
         self.cache.forbid_preread(id);

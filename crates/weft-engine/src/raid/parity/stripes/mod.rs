@@ -50,6 +50,8 @@ pub(crate) struct Stripes {
     with_deferred: Vec<StripeId>,
     /// Work of retired stripes, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
+    /// Empty lists of the followers of a batch, for their allocations.
+    spare_followers: Vec<Vec<StripeId>>,
     pub(crate) waits: StripeWaits,
     /// Duration of a preread, once one was measured.
     preread: Option<Span>,
@@ -68,6 +70,7 @@ impl Stripes {
             plug: Vec::new(),
             with_deferred: Vec::new(),
             displaced: VecDeque::new(),
+            spare_followers: Vec::new(),
             waits: StripeWaits::default(),
             preread: None,
             events: Vec::new(),

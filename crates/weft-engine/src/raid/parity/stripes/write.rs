@@ -30,7 +30,8 @@ impl Stripes {
         let mut before = id;
         for place in 0..self.followers_of(id).len() {
             let follower = self.followers_of(id)[place];
-            if self.goes_on(follower, before, &mut ops) {
+            let goes_on = self.goes_on(follower, before, &mut ops);
+            if goes_on {
                 let stripe = self.cache.stripe_mut(follower);
                 let (new_parity, zero_copy) =
                     (stripe.parity.and(cx.membership().present()), stripe.to_write());
@@ -38,6 +39,7 @@ impl Stripes {
             } else {
                 self.drain_stripe(follower, mode, &mut ops, cx);
             }
+            self.cache.stripe_mut(follower).goes_on = goes_on;
             cx.out.work.followers += 1;
             before = follower;
         }
@@ -163,24 +165,33 @@ impl Stripes {
         assert!(stripes.len() > 1, "a stripe alone is staged as such");
         let stripe = self.cache.stripe(head);
         let (parity, written) = (stripe.new_parity, stripe.written().or(stripe.new_parity));
+        let kind = |id| MergeKind {
+            fua: false,
+            stripes: true,
+            attr: self.cache.stripe(id).member_attr(Class::None),
+        };
+        let first = kind(head);
+        let alike = stripes.iter().all(|id| first.merges(&kind(*id)));
         for slot in written.and(cx.membership().present()).descending() {
             let without_tail =
                 parity.contains(slot) && cx.is_planted(Mutant::FullStripeWriteWithoutTail);
             let end = stripes.len() - usize::from(without_tail);
             let mut first = 0;
             while first < end {
-                first += self.stage_run(head, slot, first, &stripes[first..end], cx);
+                first += self.stage_run(head, slot, first, &stripes[first..end], alike, cx);
             }
         }
     }
 
-    /// Sends the strips of one slot, as many as fit into one request. How many.
+    /// Sends the strips of one slot, as many as fit into one request. How many. `alike`: all are
+    /// of one client and class.
     fn stage_run(
         &mut self,
         head: StripeId,
         slot: Slot,
         first: usize,
         stripes: &[StripeId],
+        alike: bool,
         cx: &mut Cx<'_>,
     ) -> usize {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
@@ -202,10 +213,15 @@ impl Stripes {
         let mut count = 0;
         for id in stripes.iter().take((room as usize).max(1)) {
             let stripe = self.cache.stripe(*id);
-            if !kind.merges(&MergeKind { attr: stripe.member_attr(Class::None), ..kind }) {
+            let alike =
+                alike || kind.merges(&MergeKind { attr: stripe.member_attr(Class::None), ..kind });
+            if !alike {
                 break;
             }
-            merge::append(&mut parts, stripe.memory(slot, frames).0);
+            match parts.last_mut() {
+                Some(last) if stripe.goes_on => last.len += height.bytes().0 as u32,
+                _ => merge::append(&mut parts, stripe.memory(slot, frames).0),
+            }
             count += 1;
         }
         assert!(count > 0, "a run has stripes");
@@ -220,14 +236,14 @@ impl Stripes {
 
     /// Every member has answered: the writers are answered.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
-        let stripe = self.cache.stripe(id);
-        assert_eq!(stripe.in_flight, 0, "every member has answered");
-        let may_defer = stripe.batch != Batch::None || !stripe.deferred.is_empty();
-        if may_defer && self.save_zero_copy(id, &self.batch_of(id), cx) {
+        assert_eq!(self.cache.stripe(id).in_flight, 0, "every member has answered");
+        let defers = |id: &StripeId| !self.cache.stripe(*id).deferred.is_empty();
+        let one_defers = defers(&id) || self.followers_of(id).iter().any(defers);
+        if one_defers && self.save_zero_copy(id, &self.batch_of(id), cx) {
             return;
         }
         let stripe = self.cache.stripe_mut(id);
-        let followers = match std::mem::take(&mut stripe.batch) {
+        let mut followers = match std::mem::take(&mut stripe.batch) {
             Batch::Head(followers) => followers,
             Batch::Follower(_) | Batch::None => Vec::new(),
         };
@@ -253,10 +269,14 @@ impl Stripes {
         }
         // In order, so that stripes that were used together are used together again, side by side.
         self.rest_or_continue(id);
-        for id in followers {
+        if followers.is_empty() {
+            return;
+        }
+        for id in followers.drain(..) {
             self.cache.stripe_mut(id).batch = Batch::None;
             self.rest_or_continue(id);
         }
+        self.spare_followers.push(followers);
     }
 
     fn stripe_written(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
@@ -274,16 +294,17 @@ impl Stripes {
     pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
         let Self { cache, events, .. } = self;
         let stripe = cache.stripe_mut(id);
-        for sub_request in stripe.taken() {
+        for of_request in stripe.taken().chunk_by(|one, next| one.request == next.request) {
+            let (answered, count) = (of_request[0].request, of_request.len() as u32);
             match events.last_mut() {
                 Some(Event::SubRequestsDone { request, sub_requests, result: Ok(()) })
-                    if *request == sub_request.request && result.is_ok() =>
+                    if *request == answered && result.is_ok() =>
                 {
-                    *sub_requests += 1;
+                    *sub_requests += count;
                 }
                 _ => {
-                    let (request, result) = (sub_request.request, result.clone());
-                    events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+                    let (request, result) = (answered, result.clone());
+                    events.push(Event::SubRequestsDone { request, sub_requests: count, result });
                 }
             }
         }
