@@ -190,10 +190,6 @@ struct Entry {
 
 impl Chain {
     pub(crate) const NONE: Self = Self { first: END, last: END };
-
-    pub(crate) fn is_empty(self) -> bool {
-        self.first == END
-    }
 }
 
 impl Outbox {

@@ -200,17 +200,18 @@ impl Personality {
 
     // Answers.
 
-    /// A member answered a read that begins with this part.
-    pub(crate) fn member_answered(
+    /// A member did not give a read that begins with this part.
+    #[cold]
+    pub(crate) fn read_failed(
         &mut self,
         first: Who,
         position: Option<usize>,
-        result: Result<(), Fault>,
+        fault: Fault,
         cx: &mut Cx<'_>,
     ) {
         match self {
-            Self::Mirror(raid) => raid.member_answered(position, result, cx),
-            Self::Parity(raid) => raid.member_answered(first, position, result, cx),
+            Self::Mirror(raid) => raid.read_failed(position, fault, cx),
+            Self::Parity(raid) => raid.read_failed(first, position, fault, cx),
             Self::Single(_) | Self::Striped(_) => {}
         }
     }

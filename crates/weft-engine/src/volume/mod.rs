@@ -30,7 +30,7 @@ use self::ranges::Ranges;
 use self::requests::{Active, Issuer};
 use self::sync::changes_parity;
 use crate::array::Array;
-use crate::array::outbox::{Chain, Outbox, Outstanding, Owner};
+use crate::array::outbox::{Chain, Outbox, Outstanding, Owner, PassedRequest, Who};
 use crate::array::resync_window::Resync;
 use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
@@ -309,10 +309,7 @@ impl Volume {
                 self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
             }
             Owner::Passed(ref request) if result.is_err() && self.raid.has_copies() => {
-                let (member, write, given_up) = (outstanding.member, outstanding.write, false);
-                let read = self.keep_passed(request);
-                self.with_raid(out, |raid, cx| raid.member_answered(read, position, result, cx));
-                self.part_done(read, Answer { result, member, given_up, write }, out);
+                self.passed_in_vain(request, outstanding, position, result, out);
             }
             Owner::Passed(ref request) => {
                 self.passed(request, outstanding.write, result, out);
@@ -329,28 +326,47 @@ impl Volume {
                 self.metadata_done(position, result, out);
             }
             Owner::Parts(first, merged) => {
-                let (member, write) = (outstanding.member, outstanding.write);
-                if !write {
-                    let report = |raid: &mut Personality, cx: &mut Cx<'_>| {
-                        raid.member_answered(first, position, result, cx);
-                    };
-                    self.with_raid(out, report);
-                }
-                let answer = Answer { result, member, given_up: false, write };
-                self.part_done(first, answer, out);
-                if !merged.is_empty() {
-                    self.parts_done(merged, answer, out);
-                }
+                self.parts_done((first, merged), outstanding, position, result, out);
             }
         }
         self.take_events(out);
     }
 
-    #[inline(never)]
-    fn parts_done(&mut self, mut parts: Chain, answer: Answer, out: &mut Outbox) {
-        while let Some(part) = out.next_part(&mut parts) {
-            self.part_done(part, answer, out);
+    /// Tells the parts of a member request of its end.
+    #[inline(always)]
+    fn parts_done(
+        &mut self,
+        (first, mut merged): (Who, Chain),
+        outstanding: &Outstanding,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        let (member, write) = (outstanding.member, outstanding.write);
+        if let (Err(fault), false) = (result, write) {
+            self.with_raid(out, |raid, cx| raid.read_failed(first, position, fault, cx));
         }
+        let answer = Answer { result, member, given_up: false, write };
+        let mut part = first;
+        loop {
+            self.part_done(part, answer, out);
+            let Some(next) = out.next_part(&mut merged) else { return };
+            part = next;
+        }
+    }
+
+    /// A read that passed failed, and another member may have what it was to read.
+    #[cold]
+    fn passed_in_vain(
+        &mut self,
+        request: &PassedRequest,
+        outstanding: &Outstanding,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        let parts = (self.keep_passed(request), Chain::NONE);
+        self.parts_done(parts, outstanding, position, result, out);
     }
 
     /// A member request that was given up is done at last: its parts use memory no more.

@@ -15,7 +15,7 @@ use crate::contract::output::Output;
 use crate::contract::token::{RequestId, Tag};
 use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
-use crate::raid::{Answer, ArrayIo, SPLITTING, Told};
+use crate::raid::{Answer, ArrayIo, Cx, SPLITTING, Told};
 
 /// A request that is not answered yet, or whose frames are still in use.
 #[derive(Clone, Debug)]
@@ -315,7 +315,8 @@ impl Volume {
     /// A part of a member request is done, or was given up.
     #[inline(always)]
     pub(super) fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
-        match self.with_raid(out, |raid, cx| raid.part_done(part, answer, cx)) {
+        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        match self.raid.part_done(part, answer, &mut cx) {
             Told::Nothing => {}
             Told::Done(request) => self.sub_request_done(request, Ok(()), out),
             Told::Failed(request, error) => self.sub_request_done(request, Err(error), out),

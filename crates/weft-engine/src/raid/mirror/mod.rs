@@ -420,14 +420,9 @@ impl Mirror {
         slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
     }
 
-    /// See [`super::Personality::member_answered`].
-    pub(crate) fn member_answered(
-        &mut self,
-        position: Option<usize>,
-        result: Result<(), Fault>,
-        cx: &mut Cx<'_>,
-    ) {
-        let (Some(position), Err(fault)) = (position, result) else { return };
+    /// See [`super::Personality::read_failed`].
+    pub(crate) fn read_failed(&mut self, position: Option<usize>, fault: Fault, cx: &mut Cx<'_>) {
+        let Some(position) = position else { return };
         match cx.array.members[position].slot {
             _ if fault == Fault::Gone => cx.array.fail(position, cx.out),
             Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),

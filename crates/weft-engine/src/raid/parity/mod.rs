@@ -94,23 +94,19 @@ impl ParityRaid {
 
     // Answers.
 
-    /// See [`super::Personality::member_answered`]. A chunk-aligned read that failed: no stripe
-    /// will report its member.
-    pub(crate) fn member_answered(
+    /// See [`super::Personality::read_failed`]. A chunk-aligned read that failed: no stripe will
+    /// report its member.
+    pub(crate) fn read_failed(
         &mut self,
         first: Who,
         position: Option<usize>,
-        result: Result<(), Fault>,
+        fault: Fault,
         cx: &mut Cx<'_>,
     ) {
         // Of its own reads a stripe reports errors.
-        match (first, result, position) {
-            (Who::Straight(_), Err(Fault::Gone), Some(position)) => {
-                cx.array.fail(position, cx.out);
-            }
-            (Who::Straight(_), Err(_), Some(position)) => {
-                cx.array.members[position].read_errors += 1;
-            }
+        match (first, fault, position) {
+            (Who::Straight(_), Fault::Gone, Some(position)) => cx.array.fail(position, cx.out),
+            (Who::Straight(_), _, Some(position)) => cx.array.members[position].read_errors += 1,
             _ => {}
         }
     }
