@@ -94,6 +94,53 @@ pub(crate) enum Batch {
     None,
 }
 
+/// Slots of a stripe that sub-requests are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    slots: SlotSet,
+    /// Of those, slots that one sub-request covers.
+    covered: SlotSet,
+    /// One of them is to be durable.
+    durable: bool,
+}
+
+impl Touched {
+    /// By these sub-requests of one stripe, whose strips have so many bytes.
+    #[inline(always)]
+    pub(crate) fn by(sub_requests: &[SubRequest], strip_bytes: u64) -> Self {
+        let mut touched = Self::default();
+        for SubRequest { slot, offset, len, memory, fua, .. } in sub_requests {
+            let end = u64::from(*offset) + u64::from(*len);
+            assert!(end <= strip_bytes, "it lies within its strip");
+            assert!(memory.is_none_or(|memory| memory.len == *len), "its memory is as long");
+            touched.slots.insert(*slot);
+            if u64::from(*len) == strip_bytes {
+                touched.covered.insert(*slot);
+            }
+            touched.durable |= fua;
+        }
+        touched
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            slots: self.slots.or(other.slots),
+            covered: self.covered.or(other.covered),
+            durable: self.durable | other.durable,
+        }
+    }
+}
+
+impl Batch {
+    /// Stripes that it leads.
+    pub(crate) fn followers(&self) -> &[StripeId] {
+        match self {
+            Self::Head(followers) => followers,
+            Self::Follower(_) | Self::None => &[],
+        }
+    }
+}
+
 impl SubRequest {
     /// Its memory, if a strip can be written from it: whole, and placed as strips are.
     pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Segment> {
@@ -156,12 +203,11 @@ pub(crate) struct Stripe {
     reads: Vec<SubRequest>,
     readers: SlotSet,
     writes: Vec<SubRequest>,
-    writers: SlotSet,
-    /// Of those, slots that one writer covers.
-    covered: SlotSet,
+    writers: Touched,
     /// Served or drained by the operation in flight, to be answered at its end.
     taken: Vec<SubRequest>,
-    taken_slots: SlotSet,
+    /// By those of them that were drained.
+    drained: Touched,
     pub(crate) uptodate: SlotSet,
     /// Strips that could not be read, twice.
     pub(crate) read_error: SlotSet,
@@ -238,10 +284,9 @@ impl Stripe {
             reads: Vec::new(),
             readers: SlotSet::EMPTY,
             writes: Vec::new(),
-            writers: SlotSet::EMPTY,
-            covered: SlotSet::EMPTY,
+            writers: Touched::default(),
             taken: Vec::new(),
-            taken_slots: SlotSet::EMPTY,
+            drained: Touched::default(),
             uptodate: SlotSet::EMPTY,
             read_error: SlotSet::EMPTY,
             uncorrectable: SlotSet::EMPTY,
@@ -314,35 +359,21 @@ impl Stripe {
         self.placement.as_ref().expect("a stripe that is handled stands for a place")
     }
 
-    /// A client wants something of these strips. Their slots.
+    /// A client wants something of these strips.
     #[inline]
-    pub(crate) fn attach(
-        &mut self,
-        sub_requests: &[SubRequest],
-        write: bool,
-        strip_bytes: u64,
-    ) -> SlotSet {
-        let (mut slots, mut covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
-        for SubRequest { slot, offset, len, memory, .. } in sub_requests {
-            assert!(
-                u64::from(*offset) + u64::from(*len) <= strip_bytes,
-                "it lies within its strip"
-            );
-            assert!(memory.is_none_or(|memory| memory.len == *len), "its memory is as long");
-            slots.insert(*slot);
-            if u64::from(*len) == strip_bytes {
-                covered.insert(*slot);
-            }
-        }
+    pub(crate) fn attach(&mut self, sub_requests: &[SubRequest], touched: Touched, write: bool) {
         if write {
-            self.writers = self.writers.or(slots);
-            self.covered = self.covered.or(covered);
+            self.writers = self.writers.or(touched);
             self.writes.extend_from_slice(sub_requests);
         } else {
-            self.readers = self.readers.or(slots);
+            self.readers = self.readers.or(touched.slots);
             self.reads.extend_from_slice(sub_requests);
         }
-        slots
+    }
+
+    /// A sub-request of it failed once, and is repeated.
+    pub(crate) fn repeat(&mut self, touched: Touched) {
+        self.retried = self.retried.or(touched.slots);
     }
 
     /// Sub-requests of readers.
@@ -378,11 +409,10 @@ impl Stripe {
         (self.waited_for, self.due) = (false, None);
         self.batch_ready = false;
         self.new_parity = new_parity;
-        self.uptodate = self.uptodate.without(self.writers).without(self.parity);
+        self.uptodate = self.uptodate.without(self.writers.slots).without(self.parity);
         self.zero_copy = zero_copy;
         std::mem::swap(&mut self.taken, &mut self.writes);
-        self.taken_slots = std::mem::take(&mut self.writers);
-        self.covered = SlotSet::EMPTY;
+        self.drained = std::mem::take(&mut self.writers);
     }
 
     /// Sub-requests that the operation serves.
@@ -392,7 +422,7 @@ impl Stripe {
 
     /// The operation is over for them.
     pub(crate) fn answered(&mut self) {
-        self.taken_slots = SlotSet::EMPTY;
+        self.drained = Touched::default();
         self.taken.clear();
     }
 
@@ -400,7 +430,7 @@ impl Stripe {
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<SubRequest> {
         assert!(self.taken.is_empty(), "those taken before were answered");
         let mut given_up = std::mem::take(&mut self.writes);
-        (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        self.writers = Touched::default();
         (self.waits_since, self.reads_since) = (None, None);
         (self.waited_for, self.due) = (false, None);
         given_up.extend(self.reads.extract_if(.., |sub_request| lost.contains(sub_request.slot)));
@@ -411,8 +441,7 @@ impl Stripe {
     /// Moves everybody who is not being served out: readers, writers.
     pub(crate) fn move_out(&mut self) -> (Vec<SubRequest>, Vec<SubRequest>) {
         assert!(self.taken.is_empty(), "those taken before were answered");
-        (self.readers, self.writers) = (SlotSet::EMPTY, SlotSet::EMPTY);
-        self.covered = SlotSet::EMPTY;
+        (self.readers, self.writers) = (SlotSet::EMPTY, Touched::default());
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
 
@@ -423,13 +452,25 @@ impl Stripe {
 
     /// Slots with a writer.
     pub(crate) fn to_write(&self) -> SlotSet {
-        self.writers
+        self.writers.slots
+    }
+
+    /// Whether one of the writers wants it durable.
+    pub(crate) fn writes_durably(&self) -> bool {
+        self.writers.durable
+    }
+
+    /// Whether every strip of data has writers that cover it.
+    #[inline]
+    pub(crate) fn is_filled(&self, strip_bytes: u64) -> bool {
+        self.writers.slots == self.data
+            && (self.writers.covered == self.data || self.overwrite(strip_bytes) == self.data)
     }
 
     /// Slots whose writers cover the strip. Writers never overlap each other.
     pub(crate) fn overwrite(&self, strip_bytes: u64) -> SlotSet {
-        let mut whole = self.covered;
-        for slot in self.writers.without(whole).ascending() {
+        let mut whole = self.writers.covered;
+        for slot in self.writers.slots.without(whole).ascending() {
             let sub_requests = self.writes.iter().filter(|sub_request| sub_request.slot == slot);
             whole.set(
                 slot,
@@ -525,11 +566,12 @@ impl Stripe {
             return Purposes { here, at, old: SlotSet::EMPTY, others: Purpose::Parity };
         }
         // Only a read-modify-write has the old content of all that is written, and parity with it.
-        let parity = self.writers.without(strips.or(self.uptodate)).is_empty();
+        let writers = self.to_write();
+        let parity = writers.without(strips.or(self.uptodate)).is_empty();
         let old = match parity {
-            _ if self.writers.is_empty() => SlotSet::EMPTY,
-            true => self.writers.or(self.parity),
-            false => self.writers,
+            _ if writers.is_empty() => SlotSet::EMPTY,
+            true => writers.or(self.parity),
+            false => writers,
         };
         Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
     }
@@ -548,30 +590,26 @@ impl Stripe {
     /// stripe, which was drained and is all zero-copy pages, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&SubRequest, &SubRequest)| {
-            let memory = mine.memory.zip(other.memory);
-            mine.slot == other.slot
-                && mine.offset == 0
-                && mine.len == other.len
-                && memory.is_some_and(|(mine, other)| mine.slab_start() == other.slab_end())
+            let (Some(memory), Some(before)) = (mine.memory, other.memory) else { return false };
+            mine.slot == other.slot && memory.slab_start() == before.slab_end()
         };
+        // Where one writer covers each strip, none begins within one.
         self.frames.0 == before.frames.0 + frames
-            && before.zero_copy == before.taken_slots
-            && self.writers == before.taken_slots
+            && before.zero_copy == before.written()
+            && self.to_write() == before.written()
+            && self.to_write() == self.writers.covered
             && self.writes.len() == before.taken.len()
             && self.writes.iter().zip(&before.taken).all(goes_on)
     }
 
     /// Slots whose data is on its way to the members.
     pub(crate) fn written(&self) -> SlotSet {
-        self.taken_slots
+        self.drained.slots
     }
 
     /// Stripes that are written with it.
     pub(crate) fn followers(&self) -> u64 {
-        match &self.batch {
-            Batch::Head(followers) => followers.len() as u64,
-            Batch::Follower(_) | Batch::None => 0,
-        }
+        self.batch.followers().len() as u64
     }
 
     /// Whether a client or a sync still wants something.
@@ -580,12 +618,12 @@ impl Stripe {
     }
 
     fn has_clients(&self) -> bool {
-        !self.readers.or(self.writers).is_empty() || !self.taken.is_empty()
+        !self.readers.or(self.to_write()).is_empty() || !self.taken.is_empty()
     }
 
     /// Whether somebody who is being written wants it durable.
     pub(crate) fn written_durably(&self) -> bool {
-        self.taken.iter().any(|sub_request| sub_request.fua)
+        self.drained.durable
     }
 
     /// Memory of a whole strip of so many frames.

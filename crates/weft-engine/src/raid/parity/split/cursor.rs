@@ -61,6 +61,20 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
+    /// Units side by side that are not attached, from this one on, at most so many.
+    fn left_from(&self, unit: u64, most: u64) -> u64 {
+        let (from, end) = (unit - self.first, unit - self.first + most);
+        let mut bit = from;
+        while bit < end {
+            let done = self.done[(bit / 64) as usize] >> (bit % 64);
+            if done != 0 {
+                return (bit + u64::from(done.trailing_zeros())).min(end) - from;
+            }
+            bit = (bit / 64 + 1) * 64;
+        }
+        most
+    }
+
     /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit
     /// upwards.
     pub(super) fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
@@ -80,7 +94,7 @@ impl Cursor {
         let in_chunk = first & (units_per_chunk - 1);
         let full_stripe = first / (units_per_chunk * data_members) * data_members;
         let wanted = (units_per_chunk - in_chunk).min(self.end - first);
-        let mut stripes = (1..wanted).find(|stripe| self.is_done(first + stripe)).unwrap_or(wanted);
+        let mut stripes = self.left_from(first, wanted);
         // Units that the request begins or ends within are runs of their own.
         let begins_within = u64::from(self.from > self.first * unit);
         let ends_within = u64::from(end < self.end * unit);
@@ -109,7 +123,9 @@ impl Cursor {
             self.left -= stripes;
         }
         while self.at < self.end && self.is_done(self.at) {
-            self.at += 1;
+            let bit = self.at - self.first;
+            let done = (self.done[(bit / 64) as usize] >> (bit % 64)).trailing_ones();
+            self.at += u64::from(done);
         }
     }
 }

@@ -13,6 +13,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, Time};
 use self::cursor::{Cursor, UnitRun};
 use super::cache::Acquired;
 use super::streams::WriteStream;
+use super::stripe::Touched;
 use super::stripes::arrivals::Arrival;
 use super::{ParityRaid, SubRequest};
 use crate::array::outbox::StraightPart;
@@ -326,7 +327,8 @@ impl ParityRaid {
         };
         let sub_request = io.sub_request(slot, range.start.0, range.end().0, unit);
         let arrival = io.arrival(cx.writes);
-        self.stripes.attach(stripe, &[sub_request], arrival);
+        let sub_requests = [sub_request];
+        self.stripes.attach(stripe, &sub_requests, Touched::by(&sub_requests, unit), arrival);
         Attached::All
     }
 
@@ -418,6 +420,8 @@ impl ParityRaid {
             let end = split.io.range.end().0.min((number + 1) * unit);
             sub_requests.push(split.io.sub_request(slot, start, end, unit));
         }
+        let touched = Touched::by(&sub_requests, unit);
+        let frames = (unit / FRAME_BYTES) as u32;
         let mut stripes = 0;
         while stripes < run.stripes {
             let wanted = run.wanted - stripes;
@@ -426,11 +430,11 @@ impl ParityRaid {
             else {
                 break;
             };
-            self.stripes.attach(stripe, &sub_requests, arrival);
+            self.stripes.attach(stripe, &sub_requests, touched, arrival);
             for memory in
                 sub_requests.iter_mut().filter_map(|sub_request| sub_request.memory.as_mut())
             {
-                memory.frame.0 += (unit / FRAME_BYTES) as u32;
+                memory.frame.0 += frames;
             }
             stripes += 1;
         }
@@ -472,7 +476,8 @@ impl ParityRaid {
                 retried: detour.asked,
                 attr: detour.attr,
             };
-            self.stripes.attach(stripe, &[sub_request], arrival);
+            let sub_requests = [sub_request];
+            self.stripes.attach(stripe, &sub_requests, Touched::by(&sub_requests, unit), arrival);
             detour.sub_requests += 1;
             start = stop;
         }

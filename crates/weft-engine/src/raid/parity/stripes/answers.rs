@@ -294,10 +294,7 @@ impl Stripes {
     /// The stripes that a stripe leads.
     #[inline]
     pub(super) fn followers_of(&self, id: StripeId) -> &[StripeId] {
-        match &self.cache.stripe(id).batch {
-            Batch::Head(followers) => followers,
-            Batch::Follower(_) | Batch::None => &[],
-        }
+        self.cache.stripe(id).batch.followers()
     }
 
     fn head_of(&self, id: StripeId) -> StripeId {

@@ -19,7 +19,7 @@ use crate::layout::geometry::Geometry;
 use crate::raid::parity::SubRequest;
 use crate::raid::parity::cache::Acquired;
 use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_others, plug_2008};
-use crate::raid::parity::stripe::{Batch, ResyncState, Stripe};
+use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
 /// Way in which sub-requests come to a stripe.
@@ -50,17 +50,22 @@ pub(super) struct Displaced {
 
 impl Stripes {
     /// Attaches a client's sub-requests to a stripe that was acquired.
-    pub(crate) fn attach(&mut self, id: StripeId, sub_requests: &[SubRequest], arrival: Arrival) {
+    pub(crate) fn attach(
+        &mut self,
+        id: StripeId,
+        sub_requests: &[SubRequest],
+        touched: Touched,
+        arrival: Arrival,
+    ) {
         let Arrival { write, sync, streams, waited_for, retried, attr } = arrival;
-        let strip_bytes = self.cache.strip_bytes();
         let stripe = self.cache.stripe_mut(id);
         assert!(!sub_requests.is_empty(), "a request is attached with something");
         stripe.charge(attr);
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
-        let slots = stripe.attach(sub_requests, write, strip_bytes);
+        stripe.attach(sub_requests, touched, write);
         // What is being read now may be read together with what failed: that is no second time.
         if retried && stripe.in_flight == 0 {
-            stripe.retried = stripe.retried.or(slots);
+            stripe.repeat(touched);
         }
         stripe.handle = true;
         stripe.delayed = false;
@@ -108,8 +113,11 @@ impl Stripes {
                 Writes::Gather => false,
                 Writes::Sync => true,
             };
-            let follows = matches!(stripe.batch, Batch::Follower(_));
-            if at_once && !follows && !stripe.to_write().is_empty() {
+            if matches!(stripe.batch, Batch::Follower(_)) {
+                // It goes with the one that leads it.
+                continue;
+            }
+            if at_once && !stripe.to_write().is_empty() {
                 self.cache.permit_preread(id);
             }
             self.cache.release(id);
@@ -132,8 +140,8 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.batch_ready = false;
             stripe.given_up = stripe.given_up.max(work.given_up);
-            stripe.attach(&work.reads, false, strip_bytes);
-            stripe.attach(&work.writes, true, strip_bytes);
+            stripe.attach(&work.reads, Touched::by(&work.reads, strip_bytes), false);
+            stripe.attach(&work.writes, Touched::by(&work.writes, strip_bytes), true);
             if let Some(action) = work.sync {
                 stripe.sync = Some((action, ResyncState::Requested));
             }
@@ -191,8 +199,8 @@ impl Stripes {
             Batch::Follower(head) => *head,
             Batch::Head(_) | Batch::None => before,
         };
-        let fua = |stripe: &Stripe| stripe.writes().iter().any(|sub_request| sub_request.fua);
-        if fua(self.cache.stripe(before)) != fua(self.cache.stripe(id)) {
+        let writes_durably = |id| self.cache.stripe(id).writes_durably();
+        if writes_durably(before) != writes_durably(id) {
             return;
         }
         let head_key = self.cache.stripe(head).key;
@@ -214,12 +222,10 @@ impl Stripes {
     }
 
     /// A filled stripe that was never handled and is not read.
+    #[inline(always)]
     fn may_batch(&self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
-        stripe.batch_ready
-            && stripe.to_write() == stripe.data
-            && stripe.sync.is_none()
-            && stripe.overwrite(self.cache.strip_bytes()) == stripe.data
+        stripe.batch_ready && stripe.sync.is_none() && stripe.is_filled(self.cache.strip_bytes())
     }
 
     /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream

@@ -28,8 +28,8 @@ impl Stripes {
         let mut ops = cx.out.ops();
         self.drain_stripe(id, mode, &mut ops, cx);
         let mut before = id;
-        for place in 0..self.followers_of(id).len() {
-            let follower = self.followers_of(id)[place];
+        let batch = std::mem::take(&mut self.cache.stripe_mut(id).batch);
+        for follower in batch.followers().iter().copied() {
             let goes_on = self.goes_on(follower, before, &mut ops);
             if goes_on {
                 let stripe = self.cache.stripe_mut(follower);
@@ -44,6 +44,7 @@ impl Stripes {
             before = follower;
         }
         let stripe = self.cache.stripe_mut(id);
+        stripe.batch = batch;
         assert!(stripe.written().without(stripe.data).is_empty(), "clients write data strips");
         if stripe.written() == stripe.data {
             stripe.full_write = true;
@@ -208,21 +209,22 @@ impl Stripes {
             kind,
         };
         let Some(room) = cx.room(slot, &strip) else { return stripes.len() };
-        let room = room / height.bytes().0;
+        let room = (room / height.bytes().0) as usize;
+        let stripes = &stripes[..room.clamp(1, stripes.len())];
         let mut parts = Segments::new();
         let mut count = 0;
-        for id in stripes.iter().take((room as usize).max(1)) {
+        while let Some(id) = stripes.get(count) {
             let stripe = self.cache.stripe(*id);
-            let alike =
-                alike || kind.merges(&MergeKind { attr: stripe.member_attr(Class::None), ..kind });
-            if !alike {
+            let attr = stripe.member_attr(Class::None);
+            if !alike && !kind.merges(&MergeKind { attr, ..kind }) {
                 break;
             }
-            match parts.last_mut() {
-                Some(last) if stripe.goes_on => last.len += height.bytes().0 as u32,
-                _ => merge::append(&mut parts, stripe.memory(slot, frames).0),
-            }
-            count += 1;
+            let beside = stripes[count + 1..].iter();
+            let beside = beside.take_while(|id| alike && self.cache.stripe(**id).goes_on).count();
+            let memory = stripe.memory(slot, frames).0;
+            let len = memory.len * (1 + beside as u32);
+            merge::append(&mut parts, Segment { len, ..memory });
+            count += 1 + beside;
         }
         assert!(count > 0, "a run has stripes");
         let bytes = Bytes(height.bytes().0 * count as u64);
@@ -263,8 +265,7 @@ impl Stripes {
             }
             Ok(())
         };
-        self.stripe_written(id, &result);
-        for id in &followers {
+        for id in std::iter::once(&id).chain(&followers) {
             self.stripe_written(*id, &result);
         }
         // In order, so that stripes that were used together are used together again, side by side.
@@ -290,7 +291,7 @@ impl Stripes {
     }
 
     /// Ends the operation of a stripe for those whose data it took in, or whom it served.
-    #[inline]
+    #[inline(always)]
     pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
         let Self { cache, events, .. } = self;
         let stripe = cache.stripe_mut(id);
