@@ -7,6 +7,7 @@
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
 use crate::create_bitmap::{NewBitmap, bitmap_room, no_bitmap};
+use crate::chunk_default::chunk_default;
 use crate::{
     Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1,
     SuperblockError, Uuid, layout_id,
@@ -56,7 +57,7 @@ pub struct NewArray {
     pub level: Level,
     /// Layout; `None` for mdadm's choice: left-symmetric, two near copies, RAID0 "original".
     pub layout: Option<u32>,
-    /// Chunk; `None` for 512 KiB where the level needs one.
+    /// Chunk; `None` for mdadm's 512 KiB where the level needs one ([`chunk_default`]).
     pub chunk: Option<Sectors>,
     /// Sectors of each member to use; `None` for all that the smallest has.
     pub size: Option<Sectors>,
@@ -208,9 +209,6 @@ pub enum CreateError {
         expected: Sectors,
     },
 }
-
-/// Chunk when none is given: 512 KiB.
-const CHUNK_DEFAULT: Sectors = Sectors(1024);
 
 /// Unit to which the size of a mirror is rounded down: 64 KiB.
 const RAID1_SIZE_UNIT: Sectors = Sectors(128);
@@ -473,7 +471,7 @@ impl NewArray {
                 Err(CreateError::Chunk { found, expected: "none for this level" })
             };
         }
-        let found = self.chunk.unwrap_or(CHUNK_DEFAULT);
+        let found = self.chunk.unwrap_or(chunk_default(level, false));
         let legal = found.0 >= 8
             && found.0 < 1 << 22
             && if level == Level::Raid0 {

@@ -31,6 +31,7 @@
 mod badblocks;
 mod bitmap;
 mod calendar;
+mod chunk_default;
 pub mod crc;
 mod create;
 mod create_bitmap;
@@ -53,6 +54,7 @@ pub use bitmap::{
     BITMAP_HEADER_BYTES, Bitmap, BitmapContext, BitmapHeader, ChunkState, LOCKLESS_AREA_BYTES,
     LOCKLESS_HEADER_BYTES, Readd, Trust,
 };
+pub use chunk_default::chunk_default;
 pub use create::{CreateError, NewArray, NewMember, data_offset_default};
 pub use create_bitmap::{BITMAP_DEFAULT_ABOVE, NewBitmap};
 pub use error::{At, LogError, SuperblockError};

@@ -1,10 +1,13 @@
 //! Chunk-aligned reads: reads of a whole array straight from its members, past the stripe cache.
 //!
 //! Chunk by chunk, exactly what was asked for, rounded out to the members' logical blocks. What a
-//! member does not have is read through the cache ([`super::split`]).
+//! member does not have is read through the cache ([`super::split`]), and with it what the request
+//! reads of the other chunks of that full stripe: to compute the missing one takes them anyway, and
+//! they would be read twice.
 //!
-//! Source   md-raid.md §2.1 (md: `chunk_aligned_read`)
+//! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
+use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
@@ -25,31 +28,46 @@ impl ParityRaid {
     }
 
     fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        let chunk = self.geometry.chunk().bytes().0;
-        let range = io.range;
-        let mut start = range.start.0;
         let mut sub_requests = 0;
-        while start < range.end().0 {
-            let end = range.end().0.min((start / chunk + 1) * chunk);
-            let position = self.geometry.locate(Bytes(start).sectors_floor());
-            let here = ByteRange::new(start, end - start);
-            sub_requests += 1;
-            let sectors = frames_of(position.sector, here);
-            let readable = cx.membership().readable(sectors, Around::WhereChecked);
-            let place = cx.array.position_at(position.slot);
-            match place.filter(|_| readable.contains(position.slot)) {
-                Some(place) => read(io, here, place, position.sector, cx),
-                None => {
-                    let len = here.len.0 as u32;
-                    let part = StraightPart { request: io.id, start: here.start, len };
-                    self.read_again(part, io, false);
-                    sub_requests += SPLITTING - 1;
+        for in_stripe in parts_of(io.range, self.geometry.full_stripe_bytes()) {
+            let chunks = parts_of(in_stripe, self.geometry.chunk().bytes().0);
+            let places: Option<SmallVec<[_; 8]>> =
+                chunks.map(|here| self.place_of(here, cx)).collect();
+            if let Some(places) = places {
+                for (here, place, sector) in places {
+                    read(io, here, place, sector, cx);
+                    sub_requests += 1;
                 }
+            } else {
+                let len = in_stripe.len.0 as u32;
+                let part = StraightPart { request: io.id, start: in_stripe.start, len };
+                self.read_again(part, io, false);
+                sub_requests += SPLITTING;
             }
-            start = end;
         }
         sub_requests
     }
+
+    /// A range of one chunk with its member's position and first data sector, if the member can be
+    /// read there.
+    fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(ByteRange, usize, Sectors)> {
+        let position = self.geometry.locate(range.start.sectors_floor());
+        let sectors = frames_of(position.sector, range);
+        let readable = cx.membership().readable(sectors, Around::WhereChecked);
+        let place = cx.array.position_at(position.slot)?;
+        readable.contains(position.slot).then_some((range, place, position.sector))
+    }
+}
+
+/// A range, cut where multiples of a size begin.
+fn parts_of(range: ByteRange, size: u64) -> impl Iterator<Item = ByteRange> {
+    let end = range.end().0;
+    let mut start = range.start.0;
+    std::iter::from_fn(move || {
+        let part = ByteRange::new(start, end.min((start / size + 1) * size) - start);
+        start += part.len.0;
+        (part.len > Bytes::ZERO).then_some(part)
+    })
 }
 
 /// Reads a range of a request that lies on one member, at a position, from a data sector on: the

@@ -1,0 +1,51 @@
+//! Default chunk: the size of a new array's chunks when nobody says one.
+//!
+//! mdadm makes chunks of 512 KiB since 2010, for disks: there each chunk of a request may be a
+//! seek, and four streams of reads on four disks have less than half with chunks of 64 KiB. An SSD
+//! has no arm. With parity a small chunk then decides how often a request, or what is under way
+//! together, fills a stripe: with 64 KiB on four members that takes 192 KiB, with 512 KiB 1.5 MiB,
+//! and a stripe that is not filled has to be read before it is written. So RAID 4, 5 and 6 of SSDs
+//! alone have chunks of 64 KiB here. RAID 0 and 10 have no such stripes and keep mdadm's.
+//!
+//! Measured  docs/grid.md, "The size of chunks": rates of every array of SSDs with 64 KiB as a
+//!           multiple of those with 512 KiB, and the loads that lose
+//! Source    `mdadm.h` of mdadm 4.3, 512 KiB for every level
+
+use weft_units::Sectors;
+
+use crate::Level;
+
+/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` is whether no member is
+/// known to have an arm, and every one of them is known.
+#[must_use]
+pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
+    match level {
+        Level::Linear | Level::Raid1 => Sectors::ZERO,
+        Level::Raid4 | Level::Raid5 | Level::Raid6 if only_ssds => OF_SSDS,
+        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => MDADMS,
+    }
+}
+
+/// 512 KiB.
+const MDADMS: Sectors = Sectors(1024);
+/// 64 KiB.
+const OF_SSDS: Sectors = Sectors(128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_with_parity_of_ssds_alone_have_64_kib_and_others_what_mdadm_gives_them() {
+        for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
+            assert_eq!(chunk_default(level, true), Sectors(128));
+            assert_eq!(chunk_default(level, false), Sectors(1024));
+        }
+        for only_ssds in [false, true] {
+            assert_eq!(chunk_default(Level::Raid0, only_ssds), Sectors(1024));
+            assert_eq!(chunk_default(Level::Raid10, only_ssds), Sectors(1024));
+            assert_eq!(chunk_default(Level::Raid1, only_ssds), Sectors(0));
+            assert_eq!(chunk_default(Level::Linear, only_ssds), Sectors(0));
+        }
+    }
+}

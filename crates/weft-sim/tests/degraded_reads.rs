@@ -1,0 +1,50 @@
+//! Tests of what a read takes of the other members when its own is missing. That its content is
+//! right is checked by the simulator.
+
+use weft_engine::assemble;
+use weft_engine::knobs::{Knobs, PlanRule};
+use weft_sim::{BLOCK, Logged, Rig, chunk_kib};
+
+/// Blocks of a chunk.
+const CHUNK: u64 = 16;
+
+/// Blocks that each of four disks reads when a range of an array without disk 1 is read that was
+/// started anew. Parity is on disk 3, 2, 1 and 0, full stripe by full stripe.
+fn reads(plan_rule: PlanRule, blocks: std::ops::Range<u64>) -> [u64; 4] {
+    let mut rig = Rig::raid5(4, chunk_kib(CHUNK * 4)).with(|options| {
+        options.knobs = Knobs { plan_rule, ..Knobs::default() };
+        options.logged = true;
+    });
+    rig.store(0, 12 * CHUNK * BLOCK).expect("all members are there");
+    rig.fail_disk(1).finish();
+    rig.stop();
+    rig.start(&assemble::Options { run: true, ..assemble::Options::default() }).expect("three do");
+    rig.finish();
+    rig.log.clear();
+    let len = (blocks.end - blocks.start) * BLOCK;
+    let ticket = rig.get(blocks.start * BLOCK, len);
+    let found = rig.wait(ticket).expect("parity has it");
+    assert_eq!(found.len() as u64, len);
+    let mut read = [0; 4];
+    for logged in &rig.log {
+        if let Logged::Read { disk, count, .. } = logged {
+            read[*disk] += count / 8;
+        }
+    }
+    read
+}
+
+#[test]
+fn a_read_of_full_stripes_takes_each_strip_of_the_others_once() {
+    assert_eq!(reads(PlanRule::Least, 0..12 * CHUNK), [4 * CHUNK, 0, 4 * CHUNK, 4 * CHUNK]);
+    // md reads them through its stripe cache, too.
+    assert_eq!(reads(PlanRule::Md, 0..12 * CHUNK), [4 * CHUNK, 0, 4 * CHUNK, 4 * CHUNK]);
+}
+
+#[test]
+fn strips_that_no_missing_one_is_computed_from_are_read_from_their_members_alone() {
+    // The last chunk of the first full stripe is on disk 2.
+    assert_eq!(reads(PlanRule::Least, 2 * CHUNK..3 * CHUNK), [0, 0, CHUNK, 0]);
+    // One block of the missing chunk, and the one behind it, on disk 2.
+    assert_eq!(reads(PlanRule::Least, 2 * CHUNK - 1..2 * CHUNK + 1), [1, 0, 2, 1]);
+}
