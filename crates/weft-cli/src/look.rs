@@ -21,6 +21,7 @@ use weft_ondisk::{
     Features, Metadata, MetadataError, SUPER_BYTES, Super1, Superblock, SuperblockBlocks,
     SuperblockError, Unreadable, Version, csum_v1, read_superblock_blocks,
 };
+use weft_runtime::devices::is_rotational;
 use weft_runtime::partition::{self, Table, TableError};
 use weft_runtime::spec::{Located, MemberSpec};
 use weft_units::{Bytes, MemberIndex, Sectors};
@@ -44,6 +45,8 @@ pub(crate) struct Looked {
     pub(crate) identity: (u64, u64),
     /// Whether it is on a block device rather than in a file.
     pub(crate) is_device: bool,
+    /// Whether that device is known to have no arm.
+    pub(crate) is_ssd: bool,
     /// First byte of the member in its file or device.
     start: u64,
     file: Arc<File>,
@@ -97,7 +100,9 @@ impl Looked {
         } else {
             (0, Bytes(bytes).sectors_floor())
         };
-        Ok(Self { label, size, logical_block, identity, is_device, start, file: file.into() })
+        let is_ssd = is_rotational(&file) == Some(false);
+        let file = Arc::new(file);
+        Ok(Self { label, size, logical_block, identity, is_device, is_ssd, start, file })
     }
 
     /// A part of it, by the name that means that part.

@@ -55,6 +55,19 @@ for metadata in 1.0 1.1; do
 	stop_md
 done
 
+# A chunk that nobody names is mdadm's, unless every member is known to be an SSD.
+make_disks 5 16M
+chunk_of() { mdadm --examine "$1" | sed -n 's/^ *Chunk Size : //p'; }
+for disk in "${disks[@]}"; do echo 0 >"/sys/block/${disk##*/}/queue/rotational"; done
+check "weft create on SSDs" "$weft" create --level 5 --raid-devices 4 --name turns "${disks[@]:0:4}"
+equal "its chunk" "$(chunk_of "${disks[0]}")" 64K
+echo 1 >"/sys/block/${disks[4]##*/}/queue/rotational"
+check "weft create on SSDs and a disk" "$weft" create --force --level 5 --raid-devices 4 --name turns "${disks[@]:1:4}"
+equal "its chunk" "$(chunk_of "${disks[4]}")" 512K
+check "weft create of RAID 0 on SSDs" "$weft" create --force --level 0 --raid-devices 2 --name turns "${disks[@]:0:2}"
+equal "its chunk" "$(chunk_of "${disks[0]}")" 512K
+detach
+
 # Killed in the middle of writing: dirty, so that the kernel resyncs all of it.
 for metadata in 0.90 1.1; do
 	name="killed, $metadata"
@@ -65,4 +78,4 @@ for metadata in 0.90 1.1; do
 	resynced "$name"
 	stop_md
 done
-plan 143
+plan 149

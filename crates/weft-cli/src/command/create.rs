@@ -99,7 +99,7 @@ fn layout_name(first: &Super1) -> Option<String> {
 }
 
 fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
-    let Planned { writes, layout, sync } = planned;
+    let Planned { writes, layout, sync, has_chunk_of_ssds } = planned;
     let mut out = stdout();
     let would = if arguments.dry_run { "would create" } else { "created" };
     writeln!(out, "{would} {}", title(writes, layout))?;
@@ -148,6 +148,9 @@ fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
             all - missing.len()
         )?;
     }
+    if *has_chunk_of_ssds {
+        writeln!(out, "chunk: every member is an SSD; --chunk 512K makes it mdadm's")?;
+    }
     writeln!(out, "initial sync: {}; {}", sync.name(), sync.reason(layout.level()))?;
     if arguments.dry_run {
         writeln!(out, "nothing was written")?;
@@ -172,7 +175,7 @@ fn counted(count: u64, what: &str) -> String {
 }
 
 fn to_json(arguments: &Create, planned: &Planned) -> Value {
-    let Planned { writes, layout, sync } = planned;
+    let Planned { writes, layout, sync, .. } = planned;
     let members: Vec<Value> = writes
         .iter()
         .map(|write| {

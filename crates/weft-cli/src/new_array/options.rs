@@ -18,7 +18,8 @@ pub(crate) struct NewArrayOptions {
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) raid_devices: usize,
     /// Bytes on one member before data goes on to the next; a plain number is KiB. RAID 1 and
-    /// linear have none [default: 512K]
+    /// linear have none [default: 64K for RAID 4, 5 and 6 of block devices that are all SSDs, else
+    /// 512K as mdadm]
     #[arg(short, long, value_name = "SIZE", value_parser = size::kib)]
     pub(crate) chunk: Option<Bytes>,
     /// Where parity or copies go, by mdadm's name: left-symmetric or ls and others for RAID 5 and

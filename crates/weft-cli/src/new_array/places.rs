@@ -114,6 +114,15 @@ pub(super) fn refuse_foreign(places: &[Place]) -> Result<(), Failure> {
     }
 }
 
+/// Whether every member is a block device that is known to be an SSD.
+pub(super) fn only_ssds(places: &[Place]) -> bool {
+    places.iter().all(|place| match place {
+        Place::Missing => true,
+        Place::New { .. } => false,
+        Place::Old { looked, .. } => looked.is_ssd,
+    })
+}
+
 /// Slots and spares, as the plan takes them.
 pub(super) fn members_of(
     places: &[Place],

@@ -7,13 +7,13 @@ use weft_engine::layout::slot_set::SlotSet;
 use weft_ondisk::probe::Foreign;
 use weft_ondisk::{
     BITMAP_DEFAULT_ABOVE, Level, NewArray, NewBitmap, ResyncOffset, Role, SUPER_BYTES, Super1,
-    Superblock,
+    Superblock, chunk_default,
 };
 use weft_units::{Bytes, Sectors, Slot};
 
 use super::NewArrayOptions;
 use super::options::described;
-use super::places::{Place, members_of, places, refuse_foreign};
+use super::places::{Place, members_of, only_ssds, places, refuse_foreign};
 use super::write::write_all;
 use crate::member::MemberArg;
 use crate::outcome::Failure;
@@ -24,6 +24,8 @@ pub(crate) struct Planned {
     pub(crate) writes: Vec<MemberWrite>,
     pub(crate) layout: Layout,
     pub(crate) sync: InitialSync,
+    /// Its chunks are other than mdadm's, because the members are SSDs.
+    pub(crate) has_chunk_of_ssds: bool,
 }
 
 /// Metadata to be written to one member.
@@ -66,6 +68,10 @@ impl Planned {
         }
         let (slots, spares) = members_of(&places, arguments.raid_devices)?;
         (array.slots, array.spares) = (slots, spares);
+        let is_asked = array.chunk.is_some();
+        let own_chunk = chunk_default(array.level, only_ssds(&places));
+        let has_chunk_of_ssds = !is_asked && own_chunk != chunk_default(array.level, false);
+        array.chunk.get_or_insert(own_chunk);
         let mut supers = plan(&array, &places)?;
         let asked = arguments.bitmap.is_some() || arguments.consistency_policy.is_some();
         let size = supers.first().map(|superblock| superblock.size);
@@ -102,7 +108,7 @@ impl Planned {
         if let Some(bitmap) = &array.bitmap {
             writes.iter_mut().try_for_each(|write| write.add_bitmap(bitmap))?;
         }
-        Ok(Self { writes, layout, sync })
+        Ok(Self { writes, layout, sync, has_chunk_of_ssds })
     }
 
     /// Makes the files and writes the superblocks.

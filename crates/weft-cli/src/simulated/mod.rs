@@ -55,7 +55,8 @@ pub(crate) struct Simulated {
     /// Members [default: 4, or as many as there are --device; of level single one]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
     raid_devices: Option<u16>,
-    /// Bytes placed on one member before moving to the next; a plain number is KiB [default: 512K]
+    /// Bytes placed on one member before moving to the next; a plain number is KiB [default: what
+    /// weft create makes, 64K for RAID 4, 5 and 6 of SSDs, else 512K; with --as md 512K]
     #[arg(short, long, value_name = "SIZE", value_parser = size::kib)]
     chunk: Option<Bytes>,
     /// How much of each member is used [default: all of the smallest]
@@ -172,9 +173,6 @@ impl FromStr for LevelArg {
 /// The value of `--faults` that is none.
 const DRAWN: &str = "drawn";
 
-/// mdadm's default.
-const CHUNK: Bytes = Bytes::kib(512);
-
 /// A drive that many servers have had.
 const DEVICE: &str = "ssd-sata-dc-2019";
 
@@ -222,15 +220,19 @@ impl Simulated {
             let (name, value) = knobs::split(setting)?;
             knobs::set(&mut knobs, name, value).map_err(Failure::usage)?;
         }
+        let members = Volume::members(&self.device, members).map_err(failure)?;
         let faults = match self.faults.as_deref() {
             None => Vec::new(),
-            Some(DRAWN) => faults::drawn(level, members, Span::secs(1), self.seed),
-            Some(plan) => faults::parse(plan, members).map_err(Failure::usage)?,
+            Some(DRAWN) => faults::drawn(level, members.len(), Span::secs(1), self.seed),
+            Some(plan) => faults::parse(plan, members.len()).map_err(Failure::usage)?,
         };
         let mut volume = Volume {
             level,
-            members: Volume::members(&self.device, members).map_err(failure)?,
-            chunk: self.chunk.unwrap_or(CHUNK),
+            chunk: self.chunk.unwrap_or_else(|| match self.tuned_as.as_str() {
+                "md" => Volume::MDADMS_CHUNK,
+                _ => Volume::own_chunk(level, &members),
+            }),
+            members,
             member_size: self.member_size,
             knobs,
             costs: CostTable::of_argument(&self.costs).map_err(Failure::usage)?,

@@ -315,7 +315,7 @@ impl Search<'_> {
         }
         let mut knobs = Knobs::md();
         knobs.scheduler = SchedulerKind::MqDeadline;
-        let chunk = Bytes::kib(512);
+        let chunk = Volume::MDADMS_CHUNK;
         let md = Volume { chunk, knobs, write_back: None, ..winner.clone() };
         let mut volumes = vec![winner, md];
         volumes.extend(next.map(|(volume, _)| volume));

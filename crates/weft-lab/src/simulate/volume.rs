@@ -6,7 +6,7 @@ use thiserror::Error;
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::Kernel;
 use weft_engine::{SyncAction, WriteBackConfig};
-use weft_ondisk::Level;
+use weft_ondisk::{Level, chunk_default};
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
 use weft_units::{Bytes, Span};
@@ -100,6 +100,18 @@ impl Volume {
         let known: Result<Vec<_>, SimulateError> = models.iter().map(named).collect();
         Ok(known?.into_iter().cycle().take(count).collect())
     }
+
+    /// Chunk that `weft create` gives an array of these drives when nobody says one.
+    #[must_use]
+    pub fn own_chunk(level: Option<Level>, members: &[(String, Model)]) -> Bytes {
+        let only_ssds = members.iter().all(|(_, model)| !model.rotational());
+        level.filter(|level| level.is_striped()).map_or(Self::MDADMS_CHUNK, |level| {
+            chunk_default(level, only_ssds).bytes()
+        })
+    }
+
+    /// Chunk that mdadm gives any array.
+    pub const MDADMS_CHUNK: Bytes = chunk_default(Level::Raid5, false).bytes();
 
     /// Changes keys of the models of all members, `KEY=VALUE` each; their names tell it then.
     ///

@@ -1,7 +1,7 @@
 //! Identity and extent of a member on its disk, and who else uses that, by sysfs and mountinfo.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
@@ -61,7 +61,7 @@ impl Extent {
 }
 
 /// The file or device behind a descriptor.
-pub(super) fn identity_of(file: &OwnedFd) -> Result<Identity, Errno> {
+pub(super) fn identity_of(file: impl AsFd) -> Result<Identity, Errno> {
     let stat = rustix::fs::fstat(file)?;
     let (major, minor) = (rustix::fs::major, rustix::fs::minor);
     Ok(match FileType::from_raw_mode(stat.st_mode) {

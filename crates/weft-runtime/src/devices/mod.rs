@@ -33,6 +33,7 @@ pub use crate::spec::{MemberSpec, parse_size};
 pub use error::DeviceError;
 pub use member::read_metadata;
 pub use open::is_tmpfs;
+pub use sysfs::is_rotational;
 
 pub(crate) use lock::{lock_file, unlock_file};
 pub(crate) use member::Damage;

@@ -10,21 +10,31 @@
 //!          `queue/write_zeroes_max_bytes`, `queue/discard_max_bytes`;
 //!          Documentation/scsi/scsi_mid_low_api.rst, `queue_depth`
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use weft_engine::DeviceTraits;
 
-use super::extent::Identity;
+use super::extent::{Identity, identity_of};
 
 /// What the queue of a member goes by. A file does not say where it lies.
 pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
     folder(identity).map_or_else(DeviceTraits::default, |folder| DeviceTraits {
         depth: depth(&folder, 0),
         host_queue: true,
-        rotational: limit(&folder, "rotational") == Some(1),
+        rotational: rotates(&folder) == Some(true),
         ..DeviceTraits::default()
     })
+}
+
+/// Whether a block device has an arm. `None` of a file, and where the kernel does not say.
+pub fn is_rotational(file: impl AsFd) -> Option<bool> {
+    folder(identity_of(file).ok()?).and_then(|folder| rotates(&folder))
+}
+
+fn rotates(folder: &Path) -> Option<bool> {
+    limit(folder, "rotational").map(|flag| flag == 1)
 }
 
 /// Whether a device zeroes a range without being sent zeroes, and can give up what it stores:
@@ -134,9 +144,9 @@ mod tests {
     #[test]
     fn a_partition_has_the_limits_of_its_disk() {
         let dir = tree();
-        let rotational = |device: &str| limit(&dir.path().join(device), "rotational");
-        assert_eq!((rotational("sda"), rotational("sda/sda2")), (Some(1), Some(1)));
-        assert_eq!((rotational("nvme0n1"), rotational("absent")), (Some(0), None));
+        let rotational = |device: &str| rotates(&dir.path().join(device));
+        assert_eq!((rotational("sda"), rotational("sda/sda2")), (Some(true), Some(true)));
+        assert_eq!((rotational("nvme0n1"), rotational("absent")), (Some(false), None));
     }
 
     #[test]
@@ -144,5 +154,6 @@ mod tests {
         let file = Identity::File { major: 8, minor: 1, inode: 12 };
         assert_eq!(traits_of(file), DeviceTraits::default());
         assert!(!zeroes_and_unmaps(file));
+        assert_eq!(is_rotational(tempfile::tempfile().unwrap()), None);
     }
 }

@@ -80,6 +80,14 @@ pub struct Model {
     kind: DriveKind,
 }
 
+impl Model {
+    /// Whether it has an arm.
+    #[must_use]
+    pub fn rotational(&self) -> bool {
+        matches!(self.kind, DriveKind::Hdd(_) | DriveKind::Reduced(_))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum DriveKind {
     Hdd(Arc<HddParameters>),
