@@ -89,6 +89,8 @@ pub struct Cell {
     /// Name of the load.
     pub load: String,
     volume: Volume,
+    /// Chunk of md's array.
+    mdadms_chunk: Bytes,
     jobs: Vec<Job>,
 }
 
@@ -166,7 +168,7 @@ impl Grid {
     /// The text is not understood.
     pub fn of_chunks(words: &str, few: bool) -> Result<Self, GridError> {
         let mut text = Text::of(include_str!("../../../../experiments/grid.toml"))?;
-        text.array.iter_mut().for_each(|array| array.chunk_kib = CHUNKS_KIB[0]);
+        text.array.iter_mut().for_each(|array| array.chunk_kib = Some(CHUNKS_KIB[0]));
         let all = std::mem::take(&mut text.array);
         for array in all {
             let same = |other: &Array| array.is_like(other);
@@ -174,7 +176,6 @@ impl Grid {
                 text.array.push(array);
             }
         }
-        text.load.append(&mut text.load_of_chunks);
         text.open.clear();
         Self::of(text, words, few, Settings::Chunks)
     }
@@ -182,17 +183,23 @@ impl Grid {
     fn of(text: Text, words: &str, few: bool, settings: Settings) -> Result<Self, GridError> {
         let costs = CostTable::named("frozen").map_err(|error| GridError(error.to_string()))?;
         let mut cells = Vec::new();
-        for (place, array) in text.array.iter().enumerate() {
-            for load in text.load.iter().flat_map(Load::each) {
+        for array in &text.array {
+            let volume = volume(array, &costs)?;
+            let mdadms_chunk = array.chunk_kib.map_or(Volume::MDADMS_CHUNK, Bytes::kib);
+            // Elsewhere such a load is the same run under weft and md.
+            let by_chunk = volume.chunk != mdadms_chunk || settings == Settings::Chunks;
+            let by_chunk = text.load_of_chunks.iter().filter(|_| by_chunk);
+            for load in text.load.iter().chain(by_chunk).flat_map(Load::each) {
                 let Load { name, few: is_few, .. } = &load;
-                let wanted = if few || place > 0 { *is_few } else { true };
+                let wanted = !few && array.all_loads || *is_few;
                 if !wanted || !format!("{} {name}", array.name).contains(words) {
                     continue;
                 }
                 cells.push(Cell {
                     array: array.name.clone(),
                     load: name.clone(),
-                    volume: volume(array, &costs)?,
+                    volume: volume.clone(),
+                    mdadms_chunk,
                     jobs: parsed(&load, &text, array)?,
                 });
             }
@@ -242,7 +249,8 @@ impl Cell {
     fn run(&self, setting: Setting) -> Result<Vec<(String, Figures)>, SimulateError> {
         let chunk = match setting {
             Setting::Chunk(kib) => Bytes::kib(kib),
-            Setting::Weft | Setting::Md | Setting::Fixed(_) => self.volume.chunk,
+            Setting::Weft => self.volume.chunk,
+            Setting::Md | Setting::Fixed(_) => self.mdadms_chunk,
         };
         let volume = Volume { knobs: setting.knobs(), chunk, ..self.volume.clone() };
         let outcome = jobs::run(&volume, &self.jobs, &mut |_| true)?;
@@ -427,11 +435,14 @@ fn volume(array: &Array, costs: &CostTable) -> Result<Volume, GridError> {
         None => Vec::new(),
     };
     let sync = array.sync.as_deref().map(sync_action);
+    let level = Some(array.level.parse().map_err(|error| wrong(&error))?);
     let members = Volume::members(std::slice::from_ref(&array.device), array.members);
+    let members = members.map_err(|error| wrong(&error))?;
+    let chunk = array.chunk_kib.map(Bytes::kib);
     Ok(Volume {
-        level: Some(array.level.parse().map_err(|error| wrong(&error))?),
-        members: members.map_err(|error| wrong(&error))?,
-        chunk: Bytes::kib(array.chunk_kib),
+        level,
+        chunk: chunk.unwrap_or_else(|| Volume::own_chunk(level, &members)),
+        members,
         member_size: None,
         knobs: Knobs::default(),
         write_back: None,
@@ -547,21 +558,30 @@ mod tests {
     }
 
     #[test]
-    fn every_load_is_on_the_first_array_and_a_few_are_on_all() {
+    fn every_load_is_on_two_arrays_and_a_few_are_on_all() {
         let grid = Grid::new("", false).unwrap();
         let few = Grid::new("", true).unwrap();
         let arrays =
             Text::of(include_str!("../../../../experiments/grid.toml")).unwrap().array.len();
         let on =
             |grid: &Grid, array: &str| grid.cells.iter().filter(|it| it.array == array).count();
-        let few_of_each = on(&few, "raid5 4 sata");
-        assert_eq!(few.cells.len(), arrays * few_of_each);
-        assert!(
-            few_of_each >= 20 && on(&grid, "raid5 4 sata") >= 88,
-            "{}",
-            on(&grid, "raid5 4 sata")
+        // Reads alone are the same under both where chunks are.
+        let few_of_each = on(&few, "raid5 4 sata 512K");
+        let few_with_reads = on(&few, "raid5 4 sata");
+        assert!(few_of_each >= 20 && few_with_reads >= few_of_each + 8, "{few_with_reads}");
+        let made_by_defaults = ["sata", "nvme", "sata degraded", "sata, one slow", "sata, resync"]
+            .map(|drives| format!("raid5 4 {drives}"));
+        let with_reads = made_by_defaults.iter().map(String::as_str).chain(["raid6 6 sata"]);
+        assert!(with_reads.clone().all(|array| on(&few, array) == few_with_reads));
+        let with_reads = with_reads.count();
+        assert_eq!(
+            few.cells.len(),
+            with_reads * few_with_reads + (arrays - with_reads) * few_of_each
         );
-        assert_eq!(on(&grid, "raid6 6 sata"), few_of_each);
+        for (array, least) in [("raid5 4 sata", 100), ("raid5 4 sata 512K", 88)] {
+            assert!(on(&grid, array) >= least, "{array}: {}", on(&grid, array));
+        }
+        assert_eq!(on(&grid, "raid6 6 sata"), few_with_reads);
         let mut names: Vec<_> = grid.cells.iter().map(|it| (&it.array, &it.load)).collect();
         names.sort_unstable();
         names.dedup();

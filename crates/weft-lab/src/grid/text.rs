@@ -72,9 +72,12 @@ pub struct Array {
     pub members: usize,
     /// Model of each.
     pub device: String,
-    /// Size of a chunk in KiB.
-    #[serde(default = "chunk_kib")]
-    pub chunk_kib: u64,
+    /// Size of a chunk in KiB, as it was made; without it the array is made by defaults, weft's
+    /// for weft and mdadm's for md.
+    pub chunk_kib: Option<u64>,
+    /// Every load is run on it, not only those that are run on all arrays.
+    #[serde(default)]
+    pub all_loads: bool,
     /// What goes wrong, as `weft sim --faults` has it.
     pub faults: Option<String>,
     /// Sync that runs beside the load, by md's name.
@@ -88,10 +91,6 @@ impl Array {
         (level, members, device, faults)
             == (&other.level, &other.members, &other.device, &other.faults)
     }
-}
-
-const fn chunk_kib() -> u64 {
-    512
 }
 
 /// A load; or several, before they are taken apart.
