@@ -6,8 +6,8 @@
 //! Source: superblocks of 65 arrays that mdadm 4.2 created on Linux 6.12, `fixtures/md-super`; the
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
-use crate::create_bitmap::{NewBitmap, bitmap_room, no_bitmap};
 use crate::chunk_default::chunk_default;
+use crate::create_bitmap::{NewBitmap, bitmap_room, no_bitmap};
 use crate::{
     Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1,
     SuperblockError, Uuid, layout_id,

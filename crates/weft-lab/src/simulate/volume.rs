@@ -105,9 +105,9 @@ impl Volume {
     #[must_use]
     pub fn own_chunk(level: Option<Level>, members: &[(String, Model)]) -> Bytes {
         let only_ssds = members.iter().all(|(_, model)| !model.rotational());
-        level.filter(|level| level.is_striped()).map_or(Self::MDADMS_CHUNK, |level| {
-            chunk_default(level, only_ssds).bytes()
-        })
+        level
+            .filter(|level| level.is_striped())
+            .map_or(Self::MDADMS_CHUNK, |level| chunk_default(level, only_ssds).bytes())
     }
 
     /// Chunk that mdadm gives any array.
