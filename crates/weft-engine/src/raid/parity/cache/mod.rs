@@ -37,6 +37,7 @@ use crate::contract::frame::Frame;
 use crate::contract::snapshot::StripesInUse;
 use crate::knobs::{CACHES_PASSED_MAX, Knobs};
 use crate::layout::geometry::{Geometry, Placement};
+use crate::layout::slot_set::SlotSet;
 
 /// The stripe cache of one volume.
 #[derive(Clone, Debug)]
@@ -195,10 +196,10 @@ impl Cache {
         ready
     }
 
-    /// A stripe has drained so many bytes, and passes those that wait.
+    /// A stripe has drained these strips, and passes those that wait.
     #[inline]
-    pub(super) fn count_drained(&mut self, bytes: u64) {
-        self.drained += bytes;
+    pub(super) fn count_drained(&mut self, strips: SlotSet) {
+        self.drained += u64::from(strips.count()) * self.strip_bytes();
     }
 
     /// The beginning of a wait.

@@ -36,6 +36,7 @@ impl Stripes {
                 let (new_parity, zero_copy) =
                     (stripe.parity.and(cx.membership().present()), stripe.to_write());
                 stripe.drain(new_parity, zero_copy);
+                self.cache.count_drained(zero_copy);
             } else {
                 self.drain_stripe(follower, mode, &mut ops, cx);
             }
@@ -117,7 +118,7 @@ impl Stripes {
                 None => sub_request.zeros().for_each(|(part, offset)| take(part, offset)),
             }
         }
-        self.cache.count_drained(u64::from(written.count()) * strip_bytes);
+        self.cache.count_drained(written);
         let stripe = self.cache.stripe_mut(id);
         stripe.drain(stripe.parity.and(present), zero_copy);
         // Without a member to write parity to there is none to compute, and nothing was read for
