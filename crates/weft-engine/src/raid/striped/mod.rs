@@ -3,6 +3,7 @@
 //! An error of a member is told to the client, as by md: nobody else has the data, and the member
 //! stays in use. A read or write that lies on one member passes, and its order is left to clients.
 
+use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, Sectors};
 
 use super::clear::Clears;
@@ -10,6 +11,7 @@ use super::straight::{self, Target, Targets};
 use super::{Answer, ArrayIo, Cx, Event, Told};
 use crate::array::Array;
 use crate::array::outbox::Who;
+use crate::contract::frame::Segments;
 use crate::contract::input::Fault;
 use crate::contract::token::RequestId;
 use crate::layout::striped::Striped as Places;
@@ -42,13 +44,12 @@ impl Striped {
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;
         }
-        let targets = targets(&self.places, io.range, cx.array);
-        for target in &targets {
-            // Neighbours are not merged: one error is one client's.
-            let memory = straight::memory(io, target.range);
-            straight::send(io, target, &[memory], target.range.len, cx);
+        let runs = runs(&targets(&self.places, io.range, cx.array), io);
+        for (run, memory) in &runs {
+            // Nothing of another request is merged with it: one error is one client's.
+            straight::send(io, run, memory, run.range.len, cx);
         }
-        targets.len() as u64
+        runs.len() as u64
     }
 
     /// See [`super::Personality::discard_done`].
@@ -75,6 +76,25 @@ impl Striped {
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
+}
+
+/// Targets of one request, of which those that follow each other on a member are one, with the
+/// memory of each. The range of a run begins where that of its first target does and is as long as
+/// all of them.
+fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
+    let mut runs: SmallVec<[(Target, Segments); 4]> = SmallVec::new();
+    for target in targets {
+        let memory = straight::memory(io, target.range);
+        let last = runs.iter_mut().rev().find(|(run, _)| run.position == target.position);
+        match last {
+            Some((run, parts)) if run.sector + run.range.len.sectors_floor() == target.sector => {
+                run.range.len += target.range.len;
+                parts.push(memory);
+            }
+            _ => runs.push((*target, smallvec![memory])),
+        }
+    }
+    runs
 }
 
 /// Members that hold a range, in order of the array.

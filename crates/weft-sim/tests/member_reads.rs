@@ -1,8 +1,8 @@
-//! Tests of what a read takes of the other members when its own is missing. That its content is
-//! right is checked by the simulator.
+//! Tests of what members read for a request. That its content is right is checked by the simulator.
 
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, PlanRule};
+use weft_ondisk::Level;
 use weft_sim::{BLOCK, Logged, Rig, chunk_kib};
 
 /// Blocks of a chunk.
@@ -47,4 +47,30 @@ fn strips_that_no_missing_one_is_computed_from_are_read_from_their_members_alone
     assert_eq!(reads(PlanRule::Least, 2 * CHUNK..3 * CHUNK), [0, 0, CHUNK, 0]);
     // One block of the missing chunk, and the one behind it, on disk 2.
     assert_eq!(reads(PlanRule::Least, 2 * CHUNK - 1..2 * CHUNK + 1), [1, 0, 2, 1]);
+}
+
+#[test]
+fn chunks_of_a_request_that_follow_each_other_on_a_member_are_one_read_of_it() {
+    let mut rig = Rig::raid(Level::Raid0, 3, None, chunk_kib(CHUNK * 4)).with(|options| {
+        options.knobs = Knobs::default();
+        options.logged = true;
+    });
+    rig.store(0, 12 * CHUNK * BLOCK).expect("all members are there");
+    rig.log.clear();
+    // Eight chunks, from the middle of the second one on; and another request behind them.
+    let first = rig.get((CHUNK + CHUNK / 2) * BLOCK, 8 * CHUNK * BLOCK);
+    let second = rig.get((9 * CHUNK + CHUNK / 2) * BLOCK, CHUNK / 2 * BLOCK);
+    for (ticket, blocks) in [(first, 8 * CHUNK), (second, CHUNK / 2)] {
+        let found = rig.wait(ticket).expect("all members are there");
+        assert_eq!(found.len() as u64, blocks * BLOCK);
+    }
+    let mut reads: Vec<(usize, u64)> = Vec::new();
+    for logged in &rig.log {
+        if let Logged::Read { disk, count, .. } = logged {
+            reads.push((*disk, count / 8));
+        }
+    }
+    reads.sort_unstable();
+    let half = CHUNK / 2;
+    assert_eq!(reads, [(0, half), (0, 2 * CHUNK + half), (1, 2 * CHUNK + half), (2, 3 * CHUNK)]);
 }
