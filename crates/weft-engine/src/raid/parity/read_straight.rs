@@ -7,8 +7,7 @@
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
-use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
+use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::Around;
@@ -28,46 +27,65 @@ impl ParityRaid {
     }
 
     fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;
-        for in_stripe in parts_of(io.range, self.geometry.full_stripe_bytes()) {
-            let chunks = parts_of(in_stripe, self.geometry.chunk().bytes().0);
-            let places: Option<SmallVec<[_; 8]>> =
-                chunks.map(|here| self.place_of(here, cx)).collect();
-            if let Some(places) = places {
-                for (here, place, sector) in places {
+        while start < end {
+            let here = up_to_multiple(start, end, self.geometry.chunk().bytes().0);
+            let place = self.place_of(here, cx);
+            match place.filter(|_| self.reads_rest_of_stripe(here.end().0, end, cx)) {
+                Some((place, sector)) => {
                     read(io, here, place, sector, cx);
                     sub_requests += 1;
+                    start = here.end().0;
                 }
-            } else {
-                let len = in_stripe.len.0 as u32;
-                let part = StraightPart { request: io.id, start: in_stripe.start, len };
-                self.read_again(part, io, false);
-                sub_requests += SPLITTING;
+                None => {
+                    let rest = up_to_multiple(start, end, self.geometry.full_stripe_bytes());
+                    let len = rest.len.0 as u32;
+                    let part = StraightPart { request: io.id, start: rest.start, len };
+                    self.read_again(part, io, false);
+                    sub_requests += SPLITTING;
+                    start = rest.end().0;
+                }
             }
         }
         sub_requests
     }
 
-    /// A range of one chunk with its member's position and first data sector, if the member can be
-    /// read there.
-    fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(ByteRange, usize, Sectors)> {
+    /// Position of the member that a range of one chunk is on, and the first data sector there, if
+    /// it can be read.
+    #[inline]
+    fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(usize, Sectors)> {
         let position = self.geometry.locate(range.start.sectors_floor());
         let sectors = frames_of(position.sector, range);
         let readable = cx.membership().readable(sectors, Around::WhereChecked);
         let place = cx.array.position_at(position.slot)?;
-        readable.contains(position.slot).then_some((range, place, position.sector))
+        readable.contains(position.slot).then_some((place, position.sector))
+    }
+
+    /// Whether every chunk of a request that ends at `end` can be read from its member, from the
+    /// beginning of a chunk on, up to the end of the full stripe of the chunk before.
+    #[inline]
+    fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
+        if cx.membership().is_whole_and_answers() {
+            return true;
+        }
+        let full_stripe = self.geometry.full_stripe_bytes();
+        let end = end.min(start.next_multiple_of(full_stripe));
+        while start < end {
+            let here = up_to_multiple(start, end, self.geometry.chunk().bytes().0);
+            if self.place_of(here, cx).is_none() {
+                return false;
+            }
+            start = here.end().0;
+        }
+        true
     }
 }
 
-/// A range, cut where multiples of a size begin.
-fn parts_of(range: ByteRange, size: u64) -> impl Iterator<Item = ByteRange> {
-    let end = range.end().0;
-    let mut start = range.start.0;
-    std::iter::from_fn(move || {
-        let part = ByteRange::new(start, end.min((start / size + 1) * size) - start);
-        start += part.len.0;
-        (part.len > Bytes::ZERO).then_some(part)
-    })
+/// Bytes from `start` on, up to the next multiple of a size, or to `end` if that comes first.
+#[inline]
+fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
+    ByteRange::new(start, end.min((start / size + 1) * size) - start)
 }
 
 /// Reads a range of a request that lies on one member, at a position, from a data sector on: the
