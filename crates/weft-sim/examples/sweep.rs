@@ -3,7 +3,8 @@
 //! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which
 //! planted bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
 //! `scripts FIRST SEEDS` leaves load and the small scope out; `replay NAME NUMBER` does one piece
-//! of work again; `shrink PROFILE SEED` shows the fewest steps with which a seed fails.
+//! of work again, `replay FILE` the script of a file; `shrink PROFILE SEED` and `shrink FILE` show
+//! the fewest steps with which one fails; `text PROFILE SEED` prints the script of a seed.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -15,7 +16,7 @@ use weft_engine::mutant::Mutant;
 use weft_sim::World;
 use weft_sim::bugs::{CHECKERS, hunt};
 use weft_sim::excuses::Excuses;
-use weft_sim::known_open::KNOWN_OPEN;
+use weft_sim::kept::{self, Kept};
 use weft_sim::script::{Profile, Script};
 use weft_sim::shrink::shrink;
 use weft_sim::sweep::{Silent, Totals, Work, run};
@@ -35,12 +36,21 @@ fn main() -> ExitCode {
             (Ok(first), Ok(seeds)) => sweep(first, seeds),
             _ => usage(),
         },
+        ["replay", file] => of_file(file, &again),
+        ["shrink", file] => of_file(file, &shortest),
+        ["text", name, number] => match named(name, number) {
+            Some(Work::Seed(profile, seed)) => {
+                print!("{}", Script::generate(seed, profile));
+                ExitCode::SUCCESS
+            }
+            _ => usage(),
+        },
         ["replay", name, number] => match named(name, number) {
             Some(work) => replay(work),
             None => usage(),
         },
         ["shrink", name, number] => match named(name, number) {
-            Some(Work::Seed(profile, seed)) => shortest(profile, seed),
+            Some(Work::Seed(profile, seed)) => shortest(&Script::generate(seed, profile)),
             _ => usage(),
         },
         _ => usage(),
@@ -54,7 +64,7 @@ fn named(name: &str, number: &str) -> Option<Work> {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: sweep gate | bugs SCRIPTS [NAME] | run FIRST SEEDS | scripts FIRST SEEDS | \
-         replay NAME NUMBER | shrink PROFILE SEED"
+         replay NAME NUMBER | replay FILE | shrink PROFILE SEED | shrink FILE | text PROFILE SEED"
     );
     ExitCode::from(2)
 }
@@ -66,12 +76,18 @@ struct Gate(&'static str, u64, u64, String);
 struct Ceiling(&'static str, u64, u64, String);
 
 fn gate() -> ExitCode {
+    let known = match kept::open() {
+        Ok(known) => known,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
     // What is known to fail has a test of its own.
     let open = |profile: &Profile, seed: u64| {
-        KNOWN_OPEN.iter().any(|known| {
-            let Profile { name, more, .. } = known.profile;
-            known.seed == seed && name == profile.name && more == profile.more
-        })
+        let of_seed =
+            |it: &&Kept| it.script.options.seed == seed && it.script.profile == profile.name;
+        known.iter().find(of_seed).is_some_and(|it| it.script == Script::generate(seed, *profile))
     };
     let with_parity = Profile::ALL.into_iter().map(|profile| (profile, GATE_SEEDS));
     let without = Profile::STRAIGHT.into_iter().map(|profile| (profile, GATE_STRAIGHT_SEEDS));
@@ -98,9 +114,8 @@ fn gate() -> ExitCode {
         println!("{verdict:<8}  {found:>10}  {name}, at most {ceiling} ({detail})");
     }
     let mut open = true;
-    for known in KNOWN_OPEN {
-        let (name, seed, reason) = (known.profile.name, known.seed, known.reason);
-        println!("open              {name} seed {seed}: {reason}");
+    for known in &known {
+        println!("open              {}: {}", known.name, known.story);
         if let Err(text) = known.still_fails() {
             open = false;
             println!("{text}");
@@ -259,15 +274,46 @@ fn replay(work: Work) -> ExitCode {
     finish(&totals, true)
 }
 
-/// The shortest failing script that is found of a seed.
-fn shortest(profile: Profile, seed: u64) -> ExitCode {
+/// Does something with the script of a file.
+fn of_file(file: &str, act: &dyn Fn(&Script) -> ExitCode) -> ExitCode {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match kept::script_of(&text) {
+        Ok(script) => act(&script),
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn again(script: &Script) -> ExitCode {
+    match script.run() {
+        Ok(report) => {
+            println!("{report:?}\nno violation");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The shortest failing script that is found of one.
+fn shortest(script: &Script) -> ExitCode {
     let shortest = quietly(|| {
-        let failure = Script::generate(seed, profile).run().err()?;
+        let failure = script.run().err()?;
         Some(shrink(&failure, &|_| (), 400))
     });
     match shortest {
         Some(failure) => println!("{failure}"),
-        None => println!("{} {seed} does not fail", profile.name),
+        None => println!("{} {} does not fail", script.profile, script.options.seed),
     }
     ExitCode::SUCCESS
 }

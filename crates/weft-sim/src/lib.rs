@@ -19,7 +19,7 @@
 //! | random runs and their replay | `script.rs` |
 //! | planted bugs | `bugs.rs` |
 //! | excuses that checkers accept | `excuses.rs` |
-//! | known failures | `known_open.rs` |
+//! | text of scripts that are kept: known failures, regressions | `kept.rs`, `scripts/` |
 //! | shrinking of a failing run | `shrink.rs` |
 //! | representation of payload | `payload.rs` |
 //! | random numbers | `rng.rs` |
@@ -79,7 +79,7 @@ pub mod drive;
 mod driver;
 pub mod excuses;
 pub mod faults;
-pub mod known_open;
+pub mod kept;
 pub mod machine;
 pub mod model;
 mod options;

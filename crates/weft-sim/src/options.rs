@@ -13,7 +13,7 @@ use crate::checker::Array;
 use crate::payload::PayloadMode;
 
 /// Options of a world. Printed with every failure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// RAID level.
     pub level: Level,

@@ -120,65 +120,6 @@ fn disks_that_lie_about_flushes_do_not_keep_an_array_from_assembling() {
     assert!(report.coverage.points > 100 && report.requests > 1000, "{report:?}");
 }
 
-/// Seeds that found a bug, with what it was.
-#[test]
-fn seeds_that_failed_once_do_not_fail_again() {
-    // They are of a time without discards, and of one in which less was drawn.
-    let less = |profile| Profile { more: false, ..profile };
-    let profile = Profile { discards: 0, ..less(Profile::FAULTS_AND_CUTS) };
-    let seeds = [
-        // A member failed in the middle of a resync. Its blocks were in the cache, so that its
-        // recovery computed none, and parity that a crash had left wrong passed for right.
-        (profile, 200_016),
-        // The same with the member that held P, whose old copy was written to the new member.
-        (profile, 302_144),
-        // What a member had no space for was written to it after the array was marked clean.
-        (less(Profile::FAULTS), 701_819),
-        (less(Profile::FAULTS), 703_322),
-        // Two blocks of a member could not be read back; the first failed it while the second was
-        // being read, and what that read left behind passed for the block.
-        (less(Profile::FAULTS), 1_000_290),
-        // No bug of the engine: the model took a write for done whose client was gone and whose
-        // member had no space.
-        (less(Profile::FAULTS), 1_000_188),
-        // A cache waited for its new shape until a member had space again, in an array that had
-        // broken by then.
-        (less(Profile::BEYOND), 500_339),
-        // A member that had failed called another failed whose number was given to the freshest
-        // since (0.90): that passed for two halves that were used on their own, and was refused.
-        (Profile::FAULTS_AND_CUTS, 2_100_616),
-        // No bug of the engine: a stripe of a resync whose member stalls is computed before it is
-        // compared, which passed for work that was forgotten.
-        (Profile::BEYOND, 3_003_051),
-        // Nor here: of a member that had failed it was demanded that it be flushed, as those who
-        // say that it failed could be read no more.
-        (Profile::BEYOND_POWERED, 3_003_196),
-        // A resync read round a member that did not answer, and wrong parity was marked clean.
-        (Profile::FAULTS, 20_913),
-        // No bugs of the engine: a write to a disk counted that had left and whose superblock was
-        // cut off.
-        (Profile::FAULTS_AND_CUTS, 2_101_663),
-        (Profile::BEYOND, 2_103_929),
-        // Nor these: a suspect column was measured without a member whose superblock did not say
-        // yet, or any more, that it is in sync.
-        (Profile::BEYOND, 2_102_536),
-        (Profile::BEYOND_POWERED, 2_101_464),
-        (Profile::BEYOND_POWERED, 3_001_869),
-        // A recovery made a block good while the new member was told its slot, and the others were
-        // told in superblocks that said clean before it was durable.
-        (Profile::FAULTS, 7_001_061),
-        // A bitmap was two updates ahead of the superblock of a member that had no space for one of
-        // them, and the array was refused.
-        (Profile::BITMAPS[7], 1_000_141),
-        // No bug of the engine: a spare had the number of a member that had failed (0.90) before
-        // that was recorded, and what that one held passed for what is promised.
-        (Profile::STRAIGHT[8], 1_000_147),
-    ];
-    for (profile, seed) in seeds {
-        Script::generate(seed, profile).run().unwrap_or_else(|failure| panic!("{failure}"));
-    }
-}
-
 /// `WEFT_SIM_PROFILE=name WEFT_SIM_SEED=n cargo test -p weft-sim --test contract_fuzz replay`
 #[test]
 fn replay() {

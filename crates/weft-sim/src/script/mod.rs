@@ -1,8 +1,8 @@
 //! Scripts: printable random runs, drawn from a seed, that can be replayed and shortened.
 //!
 //! A seed becomes a [`Script`]: a shape and a list of steps, both printable. Running it depends on
-//! nothing else, so a failure is its seed, and what [`crate::shrink`] leaves of the list is a test
-//! to paste.
+//! nothing else, so a failure is the text of its script, from which it is parsed again, and what
+//! [`crate::shrink`] leaves of the list is a file to keep ([`crate::kept`]).
 //!
 //! Faults are drawn so that no more members are hurt than the level survives; whatever a script
 //! does beyond that, it does on purpose ([`Profile::beyond`]).
@@ -11,6 +11,7 @@ mod course;
 mod draw;
 mod steps;
 pub(crate) mod straight;
+mod text;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,9 +27,10 @@ use crate::world::World;
 
 use course::Course;
 pub use steps::{Profile, ScriptStep};
+pub use text::ScriptError;
 
 /// A shape and what is done to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// Name of the profile.
     pub profile: &'static str,
@@ -82,19 +84,13 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seed = self.script.options.seed;
         writeln!(f, "{}", self.violation)?;
-        writeln!(f, "seed {seed}, step {} of {}", self.step, self.script.steps.len())?;
-        writeln!(f, "{:?}", self.script.options)?;
-        writeln!(f, "order {:?}, steps:", self.script.order)?;
-        for step in &self.script.steps {
-            writeln!(f, "    Step::{step:?},")?;
-        }
+        writeln!(f, "after step {} of {}:", self.step, self.script.steps.len())?;
+        write!(f, "{}", self.script)?;
         write!(
             f,
-            "replay: WEFT_SIM_PROFILE={} WEFT_SIM_SEED={seed} cargo test -p weft-sim --test \
-             contract_fuzz replay -- --nocapture",
-            self.script.profile
+            "replay: keep the lines from \"profile\" on as FILE, and cargo run --release -p \
+             weft-sim --example sweep -- replay FILE"
         )
     }
 }

@@ -1,0 +1,248 @@
+//! Steps as lines of a script's text.
+
+use std::fmt;
+use std::str::{FromStr, SplitWhitespace};
+
+use weft_engine::knobs::{Knobs, TABLE};
+use weft_engine::{Fault, Flags, RequestOp, SyncAction};
+
+use super::{interned, name_of, named, number};
+use crate::crash::CutMode;
+use crate::faults::Planned;
+use crate::script::ScriptStep;
+
+const MODES: [(&str, CutMode); 5] = [
+    ("everything", CutMode::Everything),
+    ("nothing", CutMode::Nothing),
+    ("ordered", CutMode::Ordered),
+    ("subset", CutMode::Subset),
+    ("torn", CutMode::Torn),
+];
+
+const OPERATIONS: [(&str, RequestOp); 5] = [
+    ("flush", RequestOp::Flush),
+    ("read", RequestOp::Read),
+    ("write", RequestOp::Write),
+    ("trim", RequestOp::Trim),
+    ("write-zeroes", RequestOp::WriteZeroes),
+];
+
+const FAILURES: [(&str, Planned); 6] = [
+    ("gone", Planned::Gone),
+    ("silent", Planned::Silent),
+    ("once-aborted", Planned::Once(Fault::Aborted)),
+    ("once-gone", Planned::Once(Fault::Gone)),
+    ("once-io", Planned::Once(Fault::Io)),
+    ("once-no-space", Planned::Once(Fault::NoSpace)),
+];
+
+const ACTIONS: [(&str, SyncAction); 6] = [
+    ("check", SyncAction::Check),
+    ("frozen", SyncAction::Frozen),
+    ("idle", SyncAction::Idle),
+    ("recover", SyncAction::Recover),
+    ("repair", SyncAction::Repair),
+    ("resync", SyncAction::Resync),
+];
+
+impl fmt::Display for ScriptStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = |mode| name_of(&MODES, mode);
+        let dead = |dead| if dead { " dead" } else { "" };
+        match *self {
+            Self::Add => write!(f, "add"),
+            Self::Ask { client, op, start, len, flags } => {
+                write!(f, "ask {client} {} {start}+{len}", name_of(&OPERATIONS, op))?;
+                let set = flags_of(flags).into_iter().filter(|(_, set)| *set);
+                set.into_iter().try_for_each(|(name, _)| write!(f, " {name}"))
+            }
+            Self::Cut(how) => write!(f, "cut {}", mode(how)),
+            Self::CutAgain { mode: how, after, stop } => {
+                let stop = if stop { " stop" } else { "" };
+                write!(f, "cut-again {} after={after}{stop}", mode(how))
+            }
+            Self::Disconnect(client) => write!(f, "disconnect {client}"),
+            Self::FailOperation { disk, after, how } => {
+                write!(f, "fail-operation {disk} after={after} {}", name_of(&FAILURES, how))
+            }
+            Self::FailDisk(disk) => write!(f, "fail-disk {disk}"),
+            Self::ReAdd(disk) => write!(f, "re-add {disk}"),
+            Self::BadRead { disk, column, dead: it } => {
+                write!(f, "bad-read {disk} column={column}{}", dead(it))
+            }
+            Self::BadSuperblock { disk, dead: it } => {
+                write!(f, "bad-superblock {disk}{}", dead(it))
+            }
+            Self::BadWrite { disk, column } => write!(f, "bad-write {disk} column={column}"),
+            Self::Finish => write!(f, "finish"),
+            Self::FlushError(disk) => write!(f, "flush-error {disk}"),
+            Self::Kill => write!(f, "kill"),
+            Self::LyingFlush(disk) => write!(f, "lying-flush {disk}"),
+            Self::Look(how) => write!(f, "look {}", mode(how)),
+            Self::NoSpace(disk) => write!(f, "no-space {disk}"),
+            Self::Remove(disk) => write!(f, "remove {disk}"),
+            Self::Return(disk) => write!(f, "return {disk}"),
+            Self::Set(name, value) => write!(f, "set {name}={value}"),
+            Self::Shrink { disk, sectors } => write!(f, "shrink {disk} sectors={sectors}"),
+            Self::Sleep(millis) => write!(f, "sleep {millis}"),
+            Self::Steps(count) => write!(f, "steps {count}"),
+            Self::Stall(disk) => write!(f, "stall {disk}"),
+            Self::Stop => write!(f, "stop"),
+            Self::Stopped => write!(f, "stopped"),
+            Self::Sync(action) => write!(f, "sync {}", name_of(&ACTIONS, action)),
+            Self::Wait(millis) => write!(f, "wait {millis}"),
+        }
+    }
+}
+
+/// Forms of all steps, for the error.
+const STEPS: &str = "add, ask CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
+                     [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
+                     cut-again MODE after=N [stop], disconnect CLIENT, fail-disk DISK, \
+                     fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
+                     look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, \
+                     return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
+                     stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
+
+impl FromStr for ScriptStep {
+    /// What was expected.
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let mut words = Words { name: line, rest: line.split_whitespace() };
+        let name = words.rest.next().unwrap_or_default();
+        words.name = name;
+        let step = match name {
+            "add" => Self::Add,
+            "ask" => words.ask()?,
+            "cut" => Self::Cut(words.one_of(&MODES)?),
+            "cut-again" => {
+                let (mode, after) = (words.one_of(&MODES)?, words.with("after")?);
+                Self::CutAgain { mode, after, stop: words.flag("stop") }
+            }
+            "disconnect" => Self::Disconnect(words.number("CLIENT")?),
+            "fail-operation" => {
+                let (disk, after) = (words.disk()?, words.with("after")?);
+                Self::FailOperation { disk, after, how: words.one_of(&FAILURES)? }
+            }
+            "fail-disk" => Self::FailDisk(words.disk()?),
+            "re-add" => Self::ReAdd(words.disk()?),
+            "bad-read" => {
+                let (disk, column) = (words.disk()?, words.with("column")?);
+                Self::BadRead { disk, column, dead: words.flag("dead") }
+            }
+            "bad-superblock" => {
+                Self::BadSuperblock { disk: words.disk()?, dead: words.flag("dead") }
+            }
+            "bad-write" => Self::BadWrite { disk: words.disk()?, column: words.with("column")? },
+            "finish" => Self::Finish,
+            "flush-error" => Self::FlushError(words.disk()?),
+            "kill" => Self::Kill,
+            "lying-flush" => Self::LyingFlush(words.disk()?),
+            "look" => Self::Look(words.one_of(&MODES)?),
+            "no-space" => Self::NoSpace(words.disk()?),
+            "remove" => Self::Remove(words.disk()?),
+            "return" => Self::Return(words.disk()?),
+            "set" => words.set(line)?,
+            "shrink" => Self::Shrink { disk: words.disk()?, sectors: words.with("sectors")? },
+            "sleep" => Self::Sleep(words.number("MILLISECONDS")?),
+            "steps" => Self::Steps(words.number("COUNT")?),
+            "stall" => Self::Stall(words.disk()?),
+            "stop" => Self::Stop,
+            "stopped" => Self::Stopped,
+            "sync" => Self::Sync(words.one_of(&ACTIONS)?),
+            "wait" => Self::Wait(words.number("MILLISECONDS")?),
+            _ => return Err(format!("a step: {STEPS}")),
+        };
+        match words.rest.next() {
+            Some(_) => Err(format!("nothing after {:?}", step.to_string())),
+            None => Ok(step),
+        }
+    }
+}
+
+/// Words of a line after the first.
+struct Words<'a> {
+    name: &'a str,
+    rest: SplitWhitespace<'a>,
+}
+
+impl Words<'_> {
+    fn ask(&mut self) -> Result<ScriptStep, String> {
+        let client = self.number("CLIENT")?;
+        let op = self.one_of(&OPERATIONS)?;
+        let place = self.rest.next().and_then(|word| word.split_once('+'));
+        let (start, len) = place.ok_or("START+LENGTH in bytes")?;
+        let (start, len) = (number(start, "START")?, number(len, "LENGTH")?);
+        let mut flags = Flags::NONE;
+        for word in self.rest.by_ref() {
+            let flag = match word {
+                "sync" => &mut flags.sync,
+                "fua" => &mut flags.fua,
+                "preflush" => &mut flags.preflush,
+                "meta" => &mut flags.meta,
+                "discard" => &mut flags.discard,
+                "ahead" => &mut flags.ahead,
+                "again" => &mut flags.again,
+                _ => return Err(format!("flags: {}", flags_of(flags).map(|it| it.0).join(", "))),
+            };
+            *flag = true;
+        }
+        Ok(ScriptStep::Ask { client, op, start, len, flags })
+    }
+
+    fn set(&mut self, line: &str) -> Result<ScriptStep, String> {
+        self.rest.by_ref().for_each(drop);
+        let setting = line.strip_prefix("set ").and_then(|setting| setting.split_once('='));
+        let (name, value) = setting.ok_or("set KNOB=VALUE")?;
+        let (name, value) = (name.trim(), value.trim());
+        // A value may depend on others, so that it is looked at as it is set; a name does not.
+        let Some(row) = TABLE.iter().find(|row| row.name == name) else {
+            return Err(Knobs::md()
+                .parse(name, value)
+                .map_or_else(|it| it.to_string(), |_| String::new()));
+        };
+        Ok(ScriptStep::Set(row.name, interned(value)))
+    }
+
+    fn disk(&mut self) -> Result<usize, String> {
+        self.number("DISK")
+    }
+
+    fn number<T: FromStr>(&mut self, of: &str) -> Result<T, String> {
+        number(self.rest.next().unwrap_or_default(), &format!("{} {of}", self.name))
+    }
+
+    fn with<T: FromStr>(&mut self, name: &str) -> Result<T, String> {
+        let word = self.rest.next().and_then(|word| word.split_once('='));
+        let (_, value) = word.filter(|it| it.0 == name).ok_or(format!("{name}=N"))?;
+        number(value, &format!("{name}=N"))
+    }
+
+    fn one_of<T: Copy>(&mut self, list: &[(&'static str, T)]) -> Result<T, String> {
+        named(list, self.rest.next().unwrap_or_default())
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let mut rest = self.rest.clone();
+        let there = rest.next() == Some(name);
+        if there {
+            self.rest = rest;
+        }
+        there
+    }
+}
+
+/// Names of flags, and whether they are set. Taken apart, so that none that is added is forgotten.
+fn flags_of(flags: Flags) -> [(&'static str, bool); 7] {
+    let Flags { sync, fua, preflush, meta, discard, ahead, again } = flags;
+    [
+        ("sync", sync),
+        ("fua", fua),
+        ("preflush", preflush),
+        ("meta", meta),
+        ("discard", discard),
+        ("ahead", ahead),
+        ("again", again),
+    ]
+}
