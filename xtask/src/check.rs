@@ -3,8 +3,8 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;
 use crate::{
-    circles, deny, deps, functions, instructions, interop, links, map, packages, purity, skips,
-    words,
+    circles, deny, deps, fresh, functions, instructions, interop, links, map, packages, purity,
+    skips, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -44,6 +44,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
             ["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep", "--", "gate"];
         run(cargo(&example), HALF_AN_HOUR)
     });
+    report.part("simulation, fresh seeds", fresh::run_fresh);
     report.part("grid", || {
         let example = ["run", "-q", "--release", "-p", "weft-lab", "--example", "grid"];
         run(cargo(&[&example[..], &["--", "--few"]].concat()), HALF_AN_HOUR)
@@ -64,6 +65,13 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         report.part("instructions", || instructions::run(&weft, false));
         interop::run_suites(&mut report, &weft, &[])?;
     }
+    Ok(report)
+}
+
+/// `cargo xtask fresh`.
+pub(crate) fn fresh() -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    report.part("simulation, fresh seeds", fresh::run_fresh);
     Ok(report)
 }
 

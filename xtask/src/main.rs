@@ -7,6 +7,7 @@ mod check;
 mod circles;
 mod deny;
 mod deps;
+mod fresh;
 mod functions;
 mod grid;
 mod instructions;
@@ -40,6 +41,7 @@ usage: cargo xtask TASK
   mutants together SHARD   the same for a shard of `stripes` (0/8), built at once (half an hour)
   mutants ledger     how much of that was run
   grid [--few] [--all] [--chunks] [WORDS]   weft's defaults against md's, worst first
+  fresh              the seeds that the count of commits draws, as CI runs them
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::check(),
+        ["fresh"] => check::fresh(),
         ["grid", words @ ..] => grid::grid(words).map(|()| Report::default()),
         ["instructions"] => check::instructions(false),
         ["instructions", "--update"] => check::instructions(true),

@@ -8,6 +8,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         },
         ["run", first, seeds] => match (first.parse(), seeds.parse()) {
             (Ok(first), Ok(seeds)) => sweep(first, seeds),
+            _ => usage(),
+        },
+        ["fresh", first, seeds, folder] => match (first.parse(), seeds.parse()) {
+            (Ok(first), Ok(seeds)) => fresh(first, seeds, Path::new(folder)),
             _ => usage(),
         },
         ["replay", file] => of_file(file, &again),
@@ -64,6 +69,7 @@ fn named(name: &str, number: &str) -> Option<Work> {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: sweep gate | bugs SCRIPTS [NAME] | run FIRST SEEDS | scripts FIRST SEEDS | \
+         fresh FIRST SEEDS FOLDER | \
          replay NAME NUMBER | replay FILE | shrink PROFILE SEED | shrink FILE | text PROFILE SEED"
     );
     ExitCode::from(2)
@@ -257,6 +263,43 @@ fn sweep(first: u64, seeds: u64) -> ExitCode {
         totals.seeds
     );
     finish(&totals, true)
+}
+
+/// A sweep whose failing scripts are shrunk and kept in a folder, to be mended or committed.
+fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
+    println!("fresh seeds: {first} to {} of each profile", first + seeds - 1);
+    let totals = simulate(&Work::of_sweep(first, seeds));
+    println!(
+        "{} scripts, {} I/Os, {} crash points, {} failures",
+        totals.seeds,
+        totals.requests,
+        totals.crash_points(),
+        totals.failures.len()
+    );
+    for (profile, seed) in &totals.failing {
+        match keep(*profile, *seed, folder) {
+            Ok(path) => println!(
+                "{path}: shrunk; mend it and keep it in crates/weft-sim/scripts/regressions, or tell \
+                 its story and keep it in crates/weft-sim/scripts/open"
+            ),
+            Err(error) => eprintln!("{}: {error}", folder.display()),
+        }
+    }
+    finish(&totals, totals.seeds > 0)
+}
+
+/// Writes the shortest failing script of a seed to a file, whose name comes back.
+fn keep(profile: Profile, seed: u64, folder: &Path) -> std::io::Result<String> {
+    let failure = quietly(|| {
+        let failure = Script::generate(seed, profile).run().err();
+        failure.map(|failure| shrink(&failure, &|_| (), 400))
+    });
+    let failure = failure.ok_or_else(|| std::io::Error::other("it fails no more"))?;
+    let kept = Kept::of_failure(&failure);
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join(format!("{}.script", kept.name));
+    std::fs::write(&path, kept.to_text())?;
+    Ok(path.display().to_string())
 }
 
 /// Scripts of all profiles, and nothing else.

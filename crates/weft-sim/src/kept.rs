@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::script::{Plant, Script, ScriptError};
+use crate::script::{Failure, Plant, Script, ScriptError};
 
 /// A script in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +120,19 @@ impl Kept {
         let fails = fails.map(|part| part.trim().to_owned()).collect();
         let script = script_of(text)?;
         Ok(Self { name: name.to_owned(), story: story.join(" "), fails, script })
+    }
+
+    /// A failure that was drawn, of which nothing is known yet.
+    #[must_use]
+    pub fn of_failure(failure: &Failure) -> Self {
+        let Failure { violation, script, .. } = failure;
+        let (profile, seed) = (script.profile, script.options.seed);
+        Self {
+            name: format!("{profile}-{seed}"),
+            story: format!("Not looked into. Drawn as {profile} {seed}, and shrunk. {violation}"),
+            fails: vec![violation.checker.to_owned()],
+            script: script.clone(),
+        }
     }
 
     /// Text of its file.

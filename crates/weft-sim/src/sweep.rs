@@ -98,6 +98,8 @@ pub struct Totals {
     pub scrubbed: u64,
     /// Failures, each with the command that replays it.
     pub failures: Vec<String>,
+    /// Scripts that failed.
+    pub failing: Vec<(Profile, u64)>,
 }
 
 impl Work {
@@ -155,7 +157,11 @@ impl Work {
             Self::StraightSteady(number) => format!("\n{REPLAY} straight-steady {number}"),
             Self::StraightFaulty(number) => format!("\n{REPLAY} straight-faulty {number}"),
         };
-        Totals { failures: vec![format!("{text}{again}")], ..Totals::default() }
+        let failing = match self {
+            Self::Seed(profile, seed) => vec![(profile, seed)],
+            _ => Vec::new(),
+        };
+        Totals { failures: vec![format!("{text}{again}")], failing, ..Totals::default() }
     }
 
     /// The work of that name: a profile's, `scope`, `steady`, `faulty` or `silent`; the first three
@@ -200,6 +206,7 @@ impl Totals {
         self.verified += other.verified;
         self.scrubbed += other.scrubbed;
         self.failures.extend(other.failures);
+        self.failing.extend(other.failing);
     }
 
     /// Moments at which everything that was not durable was at stake, and what was there afterwards
@@ -230,6 +237,7 @@ pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + S
     });
     let (_, mut totals) = sum.into_inner().expect("work is done outside of the lock");
     totals.failures.sort();
+    totals.failing.sort_by_key(|(profile, seed)| (profile.name, *seed));
     totals
 }
 

@@ -1,0 +1,68 @@
+//! Fresh seeds: scripts that nobody has drawn before, for each commit others.
+//!
+//! The seeds come from the count of commits, so that the same command shows the same before a
+//! submission and in CI, and the next commit draws others. A shallow clone counts only what it has,
+//! and is refused. What fails is shrunk and written to `target/fresh`: its text goes into
+//! `crates/weft-sim/scripts/`, and the failure leaves `open` there by a mend.
+
+use crate::lines::printed;
+use crate::part::{Ending, cargo, run};
+use anyhow::{Context, ensure};
+use std::time::Duration;
+
+/// Where they begin: beyond those of tests, of the gate and of the ledger.
+const FIRST: u64 = 1_000_000_000;
+
+/// Seeds of one commit.
+const STRIDE: u64 = 1_000;
+
+/// Of each profile, and a tenth as many of the other kinds of work: six minutes of two CPUs.
+const EACH: u64 = 800;
+
+/// `cargo xtask fresh`, and a part of `test`.
+pub(crate) fn run_fresh() -> Ending {
+    let first = match first() {
+        Ok(first) => first.to_string(),
+        Err(error) => return Ending::Failed(format!("{error:#}")),
+    };
+    let folder = crate::tree::root().join("target/fresh");
+    let each = EACH.to_string();
+    let mut command = cargo(&["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep"]);
+    command.args(["--", "fresh", &first, &each]).arg(folder);
+    run(command, Duration::from_secs(1800))
+}
+
+/// The first seed of the commit that is checked out.
+fn first() -> anyhow::Result<u64> {
+    let shallow = printed("git", &["rev-parse", "--is-shallow-repository"])?;
+    let count = printed("git", &["rev-list", "--count", "HEAD"])?;
+    seed_of(shallow.trim() == "true", &count)
+}
+
+fn seed_of(shallow: bool, count: &str) -> anyhow::Result<u64> {
+    ensure!(
+        !shallow,
+        "fresh seeds come from the count of commits: found a shallow clone, expected all commits; \
+         run: git fetch --unshallow"
+    );
+    let count: u64 = count
+        .trim()
+        .parse()
+        .with_context(|| format!("git rev-list --count HEAD: found {count:?}, expected a count"))?;
+    Ok(FIRST + count * STRIDE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_have_seeds_of_their_own_and_a_shallow_clone_has_none() {
+        assert_eq!(seed_of(false, "1370\n").unwrap(), 1_001_370_000);
+        let next = seed_of(false, "1371\n").unwrap();
+        assert!(seed_of(false, "1370\n").unwrap() + EACH <= next, "no seed is drawn twice");
+        let shallow = seed_of(true, "1\n").unwrap_err().to_string();
+        assert!(shallow.contains("run: git fetch --unshallow"), "{shallow}");
+        assert!(seed_of(false, "none").unwrap_err().to_string().contains("expected a count"));
+    }
+}
