@@ -70,6 +70,8 @@ pub enum Mutant {
     RedirtiedPageLost,
     /// The last writer that waits for room in the write-back cache is not let in.
     RoomWaiterForgotten,
+    /// A mirror forgets which members had no space before it says that they have some again.
+    LackForgotten,
     /// A resync keeps its lease, so that the array is never marked clean again.
     LeaseNotGivenBack,
     /// Stripes that a turn left over wait until something happens.
@@ -129,7 +131,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that scripts show.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -154,6 +156,7 @@ impl Mutant {
         Self::FullStripeWriteWithoutTail,
         Self::ZeroCopyNotPinned,
         Self::IdleTimerNotSet,
+        Self::LackForgotten,
         Self::LeaseNotGivenBack,
         Self::LostWakeUp,
         Self::MergeAcrossFlush,

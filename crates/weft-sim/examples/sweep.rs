@@ -98,7 +98,9 @@ fn gate() -> ExitCode {
     let with_parity = Profile::ALL.into_iter().map(|profile| (profile, GATE_SEEDS));
     let without = Profile::STRAIGHT.into_iter().map(|profile| (profile, GATE_STRAIGHT_SEEDS));
     let bitmaps = Profile::BITMAPS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
-    let scripts = with_parity.chain(without).chain(bitmaps).flat_map(|(profile, seeds)| {
+    let lacks = Profile::LACKS.into_iter().map(|profile| (profile, GATE_LACKS_SEEDS));
+    let every = with_parity.chain(without).chain(bitmaps).chain(lacks);
+    let scripts = every.flat_map(|(profile, seeds)| {
         seeds.filter(move |seed| !open(&profile, *seed)).map(move |seed| Work::Seed(profile, seed))
     });
     let scopes = (0..GATE_SCOPES).map(Work::Scope);
@@ -210,7 +212,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
 }
 
 /// The same of levels without parity, and of arrays with a bitmap.
-fn gates_of_levels(totals: &Totals) -> [Gate; 7] {
+fn gates_of_levels(totals: &Totals) -> [Gate; 8] {
     let cuts = totals.coverage;
     [
         Gate("seeds of every level", totals.seeds, 2_000, "bitmap on and off".to_owned()),
@@ -222,6 +224,7 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 7] {
         Gate("crash points with a bitmap", totals.bitmap_points, 3_000, "of them".to_owned()),
         Gate("columns compared by their bits", cuts.judged_by_bits, 100_000, "by I20".to_owned()),
         Gate("members taken back", cuts.re_added, 100, "for what bits say they miss".to_owned()),
+        Gate("lacks of space for seconds", totals.lacks, 1_000, "writes succeed soon after".into()),
     ]
 }
 
@@ -464,6 +467,7 @@ fn quietly<T>(act: impl FnOnce() -> T) -> T {
 const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
 const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
 const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
+const GATE_LACKS_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_100;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 200;
 /// 20,000 requests each, as of steady load.

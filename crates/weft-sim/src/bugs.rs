@@ -28,7 +28,7 @@ pub const CHECKERS: [&str; 16] = [
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 38] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 39] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -52,6 +52,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 38] = [
     (Mutant::FrameReusedInFlight, &["I10", "I7 ", "I11"]),
     (Mutant::FullStripeWriteWithoutTail, &["I4 ", "I8 ", "I6 "]),
     (Mutant::IdleTimerNotSet, &["I13"]),
+    (Mutant::LackForgotten, &["I13"]),
     (Mutant::LeaseNotGivenBack, &["I13", "I11"]),
     (Mutant::LostWakeUp, &["I13"]),
     (Mutant::MergeAcrossFlush, &["I4 "]),
@@ -111,6 +112,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         | Mutant::IdleTimerNotSet
         | Mutant::QueueStarves
         | Mutant::QueueSwitchForgets => Profile::QUEUES,
+        Mutant::LackForgotten => Profile::LACKS[1],
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]
         }

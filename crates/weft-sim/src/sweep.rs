@@ -71,6 +71,8 @@ pub struct Totals {
     pub bitmap_seeds: u64,
     /// Power cuts and deaths of the process in them.
     pub bitmap_points: u64,
+    /// Times that members had no space for seconds, and then some.
+    pub lacks: u64,
     /// Client requests that were answered.
     pub requests: u64,
     /// Requests of steady load.
@@ -193,6 +195,7 @@ impl Totals {
         self.straight_points += other.straight_points;
         self.bitmap_seeds += other.bitmap_seeds;
         self.bitmap_points += other.bitmap_points;
+        self.lacks += other.lacks;
         self.requests += other.requests;
         self.steady_requests += other.steady_requests;
         self.faulty_requests += other.faulty_requests;
@@ -252,6 +255,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         straight_points: if profile.straight { points } else { 0 },
         bitmap_seeds: u64::from(profile.bitmaps),
         bitmap_points: if profile.bitmaps { points } else { 0 },
+        lacks: report.lacks,
         requests: report.requests,
         faulty_requests: if profile.faults { report.requests } else { 0 },
         io_errors: report.io_errors,

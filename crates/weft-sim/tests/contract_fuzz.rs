@@ -29,6 +29,7 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
             Ok(report) => {
                 total.coverage.merge(report.coverage);
                 total.kills += report.kills;
+                total.lacks += report.lacks;
                 total.looks += report.looks;
                 total.requests += report.requests;
                 total.verified += report.verified;
@@ -51,6 +52,14 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
     }
     println!("{total:?}");
     total
+}
+
+#[test]
+fn space_that_is_there_again_is_noticed() {
+    let reports = Profile::LACKS.map(|profile| run(profile, 9000, 10));
+    for (profile, report) in Profile::LACKS.iter().zip(reports) {
+        assert!(report.lacks > 20 && report.requests > 1500, "{}: {report:?}", profile.name);
+    }
 }
 
 #[test]

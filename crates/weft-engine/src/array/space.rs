@@ -16,11 +16,13 @@ use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;
 
 impl Array {
-    /// A member had no space for strips.
-    pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) {
-        if let Some(position) = self.position_at(slot) {
-            self.members[position].full_since.get_or_insert(now);
-        }
+    /// A member had no space for strips. Whether that is known of it.
+    pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) -> bool {
+        let Some(position) = self.position_at(slot) else { return false };
+        let full_since = &mut self.members[position].full_since;
+        let known = full_since.is_some();
+        full_since.get_or_insert(now);
+        known
     }
 
     /// Parity may be wrong from here on, for a member had no space for what was written, or

@@ -399,9 +399,18 @@ impl Personality {
     /// Writes again what members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         match self {
-            Self::Mirror(raid) => raid.write_deferred(),
+            Self::Mirror(raid) => raid.write_deferred(cx),
             Self::Parity(raid) => raid.write_deferred(cx),
             Self::Single(_) | Self::Striped(_) => {}
+        }
+    }
+
+    /// Whether members had no space, and wrote nothing since that says whether they have some.
+    #[inline]
+    pub(crate) fn is_unproven(&self) -> bool {
+        match self {
+            Self::Mirror(raid) => raid.is_unproven(),
+            Self::Parity(_) | Self::Single(_) | Self::Striped(_) => false,
         }
     }
 

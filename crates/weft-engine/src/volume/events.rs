@@ -20,6 +20,11 @@ impl Volume {
             self.with_raid(out, |raid, cx| raid.write_deferred(cx));
             self.take_events(out);
         }
+        let is_open = self.full_since.is_none() || self.has_deferred();
+        if !is_open && self.raid.is_unproven() && !self.resync_comes(out.now) {
+            // Nothing but writes of clients finds out whether there is space.
+            self.full_since = None;
+        }
     }
 
     /// When to find out whether there is space again.
@@ -98,9 +103,8 @@ impl Volume {
             }
             Event::Unpinned { request } => self.unpin(request, out),
             Event::Written => {
-                if self.full_since.take().is_some() {
-                    self.array.found_space();
-                }
+                self.full_since = None;
+                self.array.found_space();
                 self.sync_failed_full = false;
             }
         }
@@ -112,9 +116,12 @@ impl Volume {
             self.sync_failed_full = true;
             sync.rewind_to(sector);
         }
-        self.array.found_no_space(slot, out.now);
+        let known = self.array.found_no_space(slot, out.now);
         let first = self.full_since.replace(out.now).is_none();
-        if first && let Some(member) = self.array.at(slot) {
+        if first
+            && !known
+            && let Some(member) = self.array.at(slot)
+        {
             out.notice(Notice::NoSpace { member: member.info.index });
         }
     }

@@ -116,6 +116,17 @@ impl Volume {
                 || (self.may_recover(now) && self.array.can_fill_slots()))
     }
 
+    /// Whether a resync runs, or will once members are asked again that had no space.
+    pub(super) fn resync_comes(&self, now: Time) -> bool {
+        let next = || self.next_sync(now + FULL_RETRY).map(|(action, _)| action);
+        let action = match &self.sync {
+            Some(sync) => Some(sync.action),
+            None if self.syncs_held_back() => None,
+            None => next(),
+        };
+        action == Some(SyncAction::Resync)
+    }
+
     fn syncs_held_back(&self) -> bool {
         self.array.membership.read_only
             || self.array.membership.broken

@@ -6,7 +6,7 @@ use weft_engine::assemble;
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp, SyncAction, Verb};
 use weft_units::{ByteRange, ClientId, Slot, Span};
 
-use super::{Plant, Report, Script, ScriptStep};
+use super::{Plant, Report, Script, ScriptStep, space};
 use crate::checker::Violation;
 use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
@@ -104,6 +104,12 @@ impl<'a> Course<'a> {
                 world.settle();
             }
             ScriptStep::Finish => finish(world, script.order),
+            // An array that is being stopped takes no writes.
+            ScriptStep::LackSpace { .. } if self.stop.is_some() => {}
+            ScriptStep::LackSpace { first, count, seconds } => {
+                self.report.lacks += 1;
+                space::lack(world, first, count, seconds);
+            }
             ScriptStep::Return(disk) => {
                 if world.is_out(disk) && !world.disks[disk].faults.gone {
                     // A bitmap says what it misses, if its superblock may be believed.

@@ -34,6 +34,8 @@ struct Draw {
     queues: Rng,
     /// The same for [`Profile::bitmaps`].
     bits: Rng,
+    /// The same for [`Profile::lacks`].
+    lacks: Rng,
     profile: Profile,
     /// For what the array survives.
     options: Options,
@@ -77,12 +79,19 @@ impl Script {
             }
         }
         if profile.straight {
-            let mirrors = profile.bitmaps || profile.faults && !profile.beyond;
+            let promised = profile.faults && !profile.beyond;
+            let mirrors = profile.bitmaps || profile.lacks > 0 || promised;
             straight::draw(seed, mirrors, &mut options);
         }
         let mut bits = Rng::new(seed ^ 0xb175);
         if profile.bitmaps {
             draw_bitmap(&mut bits, &mut options);
+        }
+        let mut lacks = Rng::new(seed ^ 0x1ac5);
+        if profile.lacks > 0 {
+            let pages = lacks.pick(&[8, 32, 128]);
+            let config = WriteBackConfig::of(Bytes::kib(4 * pages));
+            options.write_back = lacks.percent(50).then_some(config);
         }
         let array = Array::new(options.array_layout(), Vec::new());
         let (spares, members, chunk) = (options.spares, options.members, options.chunk);
@@ -102,6 +111,7 @@ impl Script {
             around: Rng::new(seed ^ 0xa20d),
             queues,
             bits,
+            lacks,
             profile,
             options: options.clone(),
             array,
@@ -313,6 +323,11 @@ impl Draw {
     }
 
     fn step(&mut self) -> ScriptStep {
+        if self.profile.lacks > 0 && self.lacks.percent(self.profile.lacks) {
+            let (first, seconds) = (self.lacks.index(self.members), 1 + self.lacks.below(20));
+            let count = self.lacks.pick(&[1, 1, 1, 2, self.members]);
+            return ScriptStep::LackSpace { first, count, seconds };
+        }
         let Profile { cuts, knobs, faults, admin, discards, .. } = self.profile;
         if self.rng.percent(cuts) {
             return self.ending();

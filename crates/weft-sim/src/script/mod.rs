@@ -9,6 +9,7 @@
 
 mod course;
 mod draw;
+mod space;
 mod steps;
 pub(crate) mod straight;
 mod text;
@@ -57,6 +58,8 @@ pub struct Report {
     pub kills: u64,
     /// Read-only restarts, which may write nothing.
     pub looks: u64,
+    /// Times that members had no space for seconds.
+    pub lacks: u64,
     /// Arrays that an administrator stopped.
     pub stops: u64,
     /// Requests of members that failed with an I/O error.

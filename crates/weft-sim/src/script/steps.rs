@@ -83,6 +83,17 @@ pub enum ScriptStep {
     LyingFlush(usize),
     /// The power goes; somebody looks at the array read-only, and tries to write; then a restart.
     Look(CutMode),
+    /// Disks have no space for a while, longer than it takes until what found none is tried again,
+    /// and shorter than members are waited for; clients go on. Then there is space, and soon every
+    /// write and flush has to succeed.
+    LackSpace {
+        /// Index of the first disk.
+        first: usize,
+        /// Disks from there on, round and round.
+        count: usize,
+        /// For how long.
+        seconds: u64,
+    },
     /// A disk finds space or no space, in turn.
     NoSpace(usize),
     /// Forgets a failed disk.
@@ -152,6 +163,9 @@ pub struct Profile {
     /// Whether the array has a write-intent bitmap, and members leave and come back for it. Drawn
     /// from a stream of its own.
     pub bitmaps: bool,
+    /// Per cent of steps in which disks have no space for a while. Drawn from a stream of its own,
+    /// like the write-back cache of such an array, which is there in half of the scripts.
+    pub lacks: u64,
 }
 
 impl Profile {
@@ -170,6 +184,7 @@ impl Profile {
         beyond: false,
         straight: false,
         bitmaps: false,
+        lacks: 0,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -229,9 +244,23 @@ impl Profile {
         Self { name, bitmaps: true, ..self }
     }
 
+    /// Members without space, again and again: with parity, then mirrors, each without and with a
+    /// bitmap.
+    pub const LACKS: [Self; 4] = [
+        Self::CALM.lacks("lacks"),
+        Self::CALM.straight("").lacks("straight-lacks"),
+        Self::CALM.bitmaps("").lacks("bitmap-lacks"),
+        Self::CALM.straight("").bitmaps("").lacks("straight-bitmap-lacks"),
+    ];
+
+    /// The same, of arrays whose members lack space.
+    const fn lacks(self, name: &'static str) -> Self {
+        Self { name, lacks: 8, ..self }
+    }
+
     /// Profiles of every level.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
-        Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS)
+        Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS).chain(Self::LACKS)
     }
 
     /// Every profile of levels with parity.

@@ -42,7 +42,8 @@ pub(crate) struct Mirror {
     /// Members that did not give what they were asked for, by what that was.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
-    /// Members that had no space for a copy, and have not written one since.
+    /// Members that had no space for a copy a moment ago, and wrote none since. Later they
+    /// are [`Copier::unproven`].
     lack_space: SlotSet,
     copier: Copier,
     balance: ReadBalance,
@@ -108,7 +109,7 @@ impl Mirror {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
-        if result.is_ok() && self.lack_space.is_empty() {
+        if result.is_ok() && self.lack_space.is_empty() && self.copier.unproven.is_empty() {
             return Ok(());
         }
         self.copy_differs(position, range, result, cx)
@@ -127,13 +128,18 @@ impl Mirror {
         let slot = position.and_then(|position| cx.array.members[position].slot);
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
-            self.found_space(slot);
+            if self.lack_space.contains(slot) || self.copier.unproven.contains(slot) {
+                // A later lack of it is another one.
+                cx.array.members[position].full_since = None;
+                self.found_space(slot);
+            }
             return Ok(());
         };
         let spare = cx.membership().is_rebuilding(slot);
         if fault == Fault::NoSpace && !spare {
             let sector = range.start.sectors_floor();
             self.lack_space.insert(slot);
+            self.copier.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });
             return Err(fault);
         }
@@ -156,11 +162,11 @@ impl Mirror {
         Err(fault)
     }
 
-    /// A member has written a copy: it has space.
+    /// A member that had no space has written a copy: it has some.
     fn found_space(&mut self, slot: Slot) {
-        let lacked = self.lack_space;
         self.lack_space.remove(slot);
-        if !lacked.is_empty() && self.lack_space.is_empty() {
+        self.copier.unproven.remove(slot);
+        if self.lack_space.is_empty() && self.copier.unproven.is_empty() {
             self.events.push(Event::Written);
         }
     }
@@ -214,9 +220,24 @@ impl Mirror {
     }
 
     /// See [`super::Personality::write_deferred`]: a resync writes what is missing, and finds out
-    /// whether there is space.
-    pub(crate) fn write_deferred(&mut self) {
+    /// whether there is space, as any write does. Until then it is not known of a member.
+    pub(crate) fn write_deferred(&mut self, cx: &Cx<'_>) {
+        if cx.is_planted(Mutant::LackForgotten) {
+            self.lack_space = SlotSet::EMPTY;
+            return;
+        }
+        let present = cx.membership().present();
+        self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
         self.lack_space = SlotSet::EMPTY;
+        if self.copier.unproven.is_empty() {
+            // Those that lacked space have failed.
+            self.events.push(Event::Written);
+        }
+    }
+
+    /// See [`super::Personality::is_unproven`].
+    pub(crate) fn is_unproven(&self) -> bool {
+        !self.copier.unproven.is_empty()
     }
 
     // Reads.

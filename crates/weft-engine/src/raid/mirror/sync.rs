@@ -48,6 +48,9 @@ pub(super) struct Copier {
     units: Vec<Unit>,
     /// Parts of the last unit that wait for memory.
     rest: VecDeque<(Task, ByteRange)>,
+    /// Members that had no space for a copy, of which it is to be found out whether they have some:
+    /// a resync writes their copies also where these do not differ.
+    pub(super) unproven: SlotSet,
     /// Ranges of the array that members failed to read, for want of memory.
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
@@ -127,6 +130,7 @@ impl Copier {
             free: (0..parts).rev().collect(),
             units: Vec::new(),
             rest: VecDeque::new(),
+            unproven: SlotSet::EMPTY,
             to_correct: VecDeque::new(),
         }
     }
@@ -417,6 +421,7 @@ impl Copier {
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();
+        let unproven = self.unproven;
         let part = self.part(place);
         let of_copies: SlotSet = part.copies.iter().map(|copy| copy.slot).collect();
         let wanted = match part.task {
@@ -427,7 +432,12 @@ impl Copier {
             Task::Sync { .. } => part.unreadable.or(part.differ),
         };
         // Where a member was given up there may be another one: that is rebuilt.
-        let wanted = wanted.without(SlotSet::only(source)).without(part.given_up).and(present);
+        let mut wanted = wanted.without(SlotSet::only(source));
+        if let Task::Sync { action: SyncAction::Resync, .. } = part.task {
+            // Also the copy that counts, which is written with what it holds.
+            wanted = wanted.or(unproven.and(of_copies));
+        }
+        let wanted = wanted.without(part.given_up).and(present);
         part.step = Step::Writing;
         part.written = wanted;
         // Nothing more is written to a broken array: what was to be is not.

@@ -78,6 +78,9 @@ impl fmt::Display for ScriptStep {
             Self::FlushError(disk) => write!(f, "flush-error {disk}"),
             Self::Kill => write!(f, "kill"),
             Self::LyingFlush(disk) => write!(f, "lying-flush {disk}"),
+            Self::LackSpace { first, count, seconds } => {
+                write!(f, "lack-space {first} count={count} seconds={seconds}")
+            }
             Self::Look(how) => write!(f, "look {}", mode(how)),
             Self::NoSpace(disk) => write!(f, "no-space {disk}"),
             Self::Remove(disk) => write!(f, "remove {disk}"),
@@ -100,7 +103,7 @@ const STEPS: &str = "add, ask CLIENT OPERATION START+LENGTH [FLAG]..., bad-read 
                      [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
                      cut-again MODE after=N [stop], disconnect CLIENT, fail-disk DISK, \
                      fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
-                     look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, \
+                     lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, \
                      return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
 
@@ -139,6 +142,10 @@ impl FromStr for ScriptStep {
             "flush-error" => Self::FlushError(words.disk()?),
             "kill" => Self::Kill,
             "lying-flush" => Self::LyingFlush(words.disk()?),
+            "lack-space" => {
+                let (first, count) = (words.disk()?, words.with("count")?);
+                Self::LackSpace { first, count, seconds: words.with("seconds")? }
+            }
             "look" => Self::Look(words.one_of(&MODES)?),
             "no-space" => Self::NoSpace(words.disk()?),
             "remove" => Self::Remove(words.disk()?),

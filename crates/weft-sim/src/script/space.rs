@@ -1,0 +1,99 @@
+//! Members without space for seconds, and then with space again: the array has to notice.
+//!
+//! Meanwhile clients go on, and may be told that there is none. With space again nothing of it may
+//! stay: within [`NOTICED_WITHIN`] every write and flush succeeds, the volume says that there is
+//! space, and no member was failed, as the lack was shorter than members are waited for
+//! (`no_space_wait`, which counts from the beginning of this lack, not of an earlier one).
+
+use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
+use weft_units::{ByteRange, ClientId, Span};
+
+use crate::checker::Violation;
+use crate::model::Payload;
+use crate::world::{Ticket, World};
+
+/// Disks from one on have no space for so many seconds.
+pub(super) fn lack(world: &mut World, first: usize, count: usize, seconds: u64) {
+    let members = world.disks.len();
+    let full: Vec<usize> = (first..first + count).map(|disk| disk % members).collect();
+    let faulty = faulty(world);
+    set_space(world, &full, false);
+    let mut asked = Vec::new();
+    for turn in 0..seconds * PER_SECOND {
+        asked.extend(ask(world, turn));
+        world.idle(Span::millis(1000 / PER_SECOND));
+        if world.failure().is_some() {
+            return;
+        }
+    }
+    set_space(world, &full, true);
+    let mut in_a_row = 0;
+    for turn in 0..NOTICED_WITHIN * PER_SECOND {
+        let tickets = ask(world, turn);
+        world.idle(Span::millis(1000 / PER_SECOND));
+        if world.failure().is_some() {
+            return;
+        }
+        let answered = tickets.into_iter().all(|it| matches!(world.take_answer(it), Some(Ok(_))));
+        in_a_row = if answered { in_a_row + 1 } else { 0 };
+    }
+    judge(world, in_a_row, faulty);
+    // What was refused meanwhile was refused for want of space.
+    for ticket in asked {
+        let answer = world.take_answer(ticket);
+        if !matches!(answer, Some(Ok(_) | Err(ReplyError::NoSpace))) {
+            let message = format!("a write while members have no space is answered {answer:?}");
+            world.fail(Violation::new("I13 liveness", message));
+        }
+    }
+}
+
+fn judge(world: &mut World, in_a_row: u64, faulty_before: usize) {
+    let volume = &world.snapshot().volumes[0];
+    let (no_space, faulty) = (volume.no_space, faulty(world));
+    let message = if faulty > faulty_before {
+        "a member was failed that had no space for less than no_space_wait".to_owned()
+    } else if no_space {
+        format!("{NOTICED_WITHIN} s after there is space the volume says that there is none")
+    } else if in_a_row < SUCCEED {
+        format!("{NOTICED_WITHIN} s after there is space, writes fail: {in_a_row} in a row did not")
+    } else {
+        return;
+    };
+    world.fail(Violation::new("I13 liveness", message));
+}
+
+fn faulty(world: &World) -> usize {
+    let members = &world.snapshot().volumes[0].members;
+    members.iter().filter(|member| member.state == MemberState::Faulty).count()
+}
+
+fn set_space(world: &mut World, full: &[usize], space: bool) {
+    full.iter().for_each(|disk| world.disks[*disk].faults.no_space = !space);
+}
+
+/// A write of a client, another place each time, and a flush now and then.
+fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
+    let (client, blocks) = (ClientId(7), world.size() / BLOCK);
+    let range = ByteRange::new(turn * 37 % blocks * BLOCK, BLOCK);
+    let fua = turn.is_multiple_of(3);
+    let flags = Flags { sync: true, fua, ..Flags::NONE };
+    let mut tickets = vec![world.request(client, RequestOp::Write, range, Payload::Tags, flags)];
+    if turn % PER_SECOND == 1 {
+        let (none, flags) = (ByteRange::new(0, 0), Flags::NONE);
+        tickets.push(world.request(client, RequestOp::Flush, none, Payload::Tags, flags));
+    }
+    tickets
+}
+
+const BLOCK: u64 = 4096;
+
+/// Writes of a second.
+const PER_SECOND: u64 = 4;
+
+/// Seconds until an array has noticed that its members have space again: a few times the second
+/// after which it tries.
+const NOTICED_WITHIN: u64 = 8;
+
+/// Turns at the end of which every write succeeds.
+const SUCCEED: u64 = 8;
