@@ -233,6 +233,9 @@ impl Array {
             self.updates.catching_up = false;
         } else if self.updates.not_before.is_some() {
             self.finish_superblocks(out);
+        } else if self.members.iter().any(|member| self.is_without_bitmap(member)) {
+            // It came while the header was being written; its superblock names a bitmap.
+            self.write_bitmap_again(out);
         } else if self.waits_for_corrections() {
             (self.updates.held, self.updates.begins) = (true, true);
         } else {
@@ -276,7 +279,13 @@ impl Array {
         });
         for position in positions {
             let member = &self.members[position];
-            if !member.is_faulty() && chosen(member) {
+            if member.is_faulty() || !chosen(member) {
+                continue;
+            }
+            if self.is_without_bitmap(member) {
+                // One that came in the middle of the update is told with the next one.
+                self.updates.wanted = self.updates.wanted.max(self.updates.started + 1);
+            } else {
                 self.write_superblock(position, out);
             }
         }

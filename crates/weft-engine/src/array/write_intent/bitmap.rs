@@ -593,6 +593,17 @@ impl Array {
         self.has_bitmap_round()
     }
 
+    /// Another round of the same update, for members that came during the last one.
+    pub(in crate::array) fn write_bitmap_again(&mut self, out: &mut Outbox) {
+        self.start_bitmap_round(true, out);
+    }
+
+    /// Whether a member that superblocks are written to has no bitmap yet, and is to have one.
+    pub(in crate::array) fn is_without_bitmap(&self, member: &Member) -> bool {
+        let stays = |bitmap: &IntentBitmap| bitmap.leaving == Leaving::No;
+        member.lacks_bitmap && !member.is_faulty() && self.bitmap.as_deref().is_some_and(stays)
+    }
+
     fn start_bitmap_round(&mut self, update: bool, out: &mut Outbox) {
         let Some(bitmap) = &mut self.bitmap else { return };
         assert!(bitmap.round.is_none(), "one round at a time");
