@@ -78,6 +78,8 @@ pub enum Mutant {
     LostWakeUp,
     /// A member that left before bits of the bitmap were cleared is copied as if none had been.
     ReaddOfTooOld,
+    /// A recovery of several members settles all, though one of them was rebuilt in part before.
+    PartlyRebuiltSettles,
     /// A FUA write goes to the end of one that is not durable by itself.
     MergeAcrossFlush,
     /// Where copies may differ reads take the last of them, which a resync overwrites.
@@ -131,7 +133,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that scripts show.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -162,6 +164,7 @@ impl Mutant {
         Self::MergeAcrossFlush,
         Self::MirrorReadUnsynced,
         Self::MissedWriteNotRecorded,
+        Self::PartlyRebuiltSettles,
         Self::QueueStarves,
         Self::QueueSwitchForgets,
         Self::ReaddOfTooOld,

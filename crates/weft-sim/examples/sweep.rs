@@ -99,7 +99,8 @@ fn gate() -> ExitCode {
     let without = Profile::STRAIGHT.into_iter().map(|profile| (profile, GATE_STRAIGHT_SEEDS));
     let bitmaps = Profile::BITMAPS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
     let lacks = Profile::LACKS.into_iter().map(|profile| (profile, GATE_LACKS_SEEDS));
-    let every = with_parity.chain(without).chain(bitmaps).chain(lacks);
+    let rebuilds = Profile::REBUILDS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let every = with_parity.chain(without).chain(bitmaps).chain(lacks).chain(rebuilds);
     let scripts = every.flat_map(|(profile, seeds)| {
         seeds.filter(move |seed| !open(&profile, *seed)).map(move |seed| Work::Seed(profile, seed))
     });

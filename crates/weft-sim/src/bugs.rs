@@ -71,7 +71,8 @@ pub const SEEN_BY: [(Mutant, &[&str]); 39] = [
 ];
 
 /// Bugs that need more scripts than the table allows: any checker may report them.
-pub const RARE: [Mutant; 2] = [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly];
+pub const RARE: [Mutant; 3] =
+    [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly, Mutant::PartlyRebuiltSettles];
 
 /// Checkers that no bug of the table needs, and who shows that they see.
 pub const UNUSED: [(&str, &str); 3] = [
@@ -116,6 +117,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]
         }
+        Mutant::PartlyRebuiltSettles => Profile::REBUILDS[number as usize % 2],
         Mutant::AckBeforeAllCopies
         | Mutant::CopyOnWrongMember
         | Mutant::MirrorReadUnsynced

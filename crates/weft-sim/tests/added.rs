@@ -96,7 +96,7 @@ fn the_same_of_other_levels() {
                     let nth = at + after as usize / 2;
                     let script = comes(level, members, how, (before, after));
                     let mut script = with_end(script, MODES[nth % 4], ORDERS[nth % 3]);
-                    if nth % 2 == 0 {
+                    if nth.is_multiple_of(2) {
                         script.options.write_back = Some(WriteBackConfig::of(Bytes(32 * 4096)));
                     }
                     run(&script);

@@ -27,6 +27,7 @@ use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
 use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
+use crate::mutant::Mutant;
 
 /// Extent of a sync, as the personality of the array has it.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +36,20 @@ pub(crate) struct Pass {
     pub(crate) unit: Sectors,
     /// Sectors that it goes over: of each member, or of the array.
     pub(crate) size: Sectors,
-    /// When it has gone over all of them nothing is left that could disagree.
-    pub(crate) settles: bool,
+    /// Whether nothing is left that could disagree when it has gone over all of them.
+    pub(crate) settles: Settles,
     /// It goes over sectors of members, while bits of a bitmap stand for sectors of the array.
     pub(crate) maps: bool,
+}
+
+/// Whether a sync of all sectors leaves nothing that could disagree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settles {
+    No,
+    /// If no member that it rebuilds was rebuilt in part before: what such a member holds is read,
+    /// by clients as well, and neither written nor compared.
+    UnlessPartlyRebuilt,
+    Yes,
 }
 
 /// A sync under way.
@@ -49,6 +60,8 @@ pub(crate) struct Resync {
     pub(crate) lease: Option<Lease>,
     /// Slots being rebuilt when it began, for a recovery.
     slots: SlotSet,
+    /// One of them held data when it began that may be read.
+    partly_rebuilt: bool,
     /// First sector of the pass.
     from: Sectors,
     /// The next stripe to ask for.
@@ -94,6 +107,7 @@ impl Resync {
             action,
             lease,
             slots,
+            partly_rebuilt: array.is_partly_rebuilt(),
             from,
             next: from.0 / unit.0,
             end: pass.size.0.div_ceil(unit.0),
@@ -261,7 +275,13 @@ impl Resync {
         match self.action {
             SyncAction::Recover => {
                 array.rebuilt_to(self.slots, self.completed(), complete);
-                let all = self.from == Sectors::ZERO && self.is_of_all() && self.pass.settles;
+                let partly = self.partly_rebuilt && !array.is_planted(Mutant::PartlyRebuiltSettles);
+                let settles = match self.pass.settles {
+                    Settles::No => false,
+                    Settles::UnlessPartlyRebuilt => !partly,
+                    Settles::Yes => true,
+                };
+                let all = self.from == Sectors::ZERO && self.is_of_all() && settles;
                 if complete && array.membership.degraded() == 0 && all {
                     // All was read and written as a whole, by this one alone.
                     array.membership.resync_from = None;
@@ -302,6 +322,15 @@ impl Array {
             }
         }
         least.map(|least| (slots, least))
+    }
+
+    /// Whether a member being rebuilt holds something that may be read.
+    fn is_partly_rebuilt(&self) -> bool {
+        let holds = |state: MemberState| match state {
+            MemberState::Rebuilding { recovery_offset } => recovery_offset > Sectors::ZERO,
+            MemberState::Faulty | MemberState::InSync | MemberState::Spare => false,
+        };
+        self.members.iter().any(|member| member.slot.is_some() && holds(member.state))
     }
 
     /// Moves the recovery offset of the members being rebuilt; `end` makes them whole.

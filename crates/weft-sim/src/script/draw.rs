@@ -11,7 +11,7 @@ use weft_engine::{Fault, Flags, RequestOp, SyncAction, WriteBackConfig};
 use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep, straight};
+use super::{Profile, Script, ScriptStep, rebuilds, straight};
 use crate::checker::Array;
 use crate::crash::CutMode;
 use crate::driver::Order;
@@ -24,7 +24,7 @@ use crate::rng::Rng;
 const BYTES_EVERY: u64 = 8;
 
 /// State of the drawing of steps.
-struct Draw {
+pub(super) struct Draw {
     rng: Rng,
     /// For [`Profile::more`], so that what the other one draws stays what it was.
     more: Rng,
@@ -36,11 +36,13 @@ struct Draw {
     bits: Rng,
     /// The same for [`Profile::lacks`].
     lacks: Rng,
+    /// The same for [`Profile::rebuilds`].
+    pub(super) rebuilds: Rng,
     profile: Profile,
     /// For what the array survives.
-    options: Options,
+    pub(super) options: Options,
     array: Array,
-    members: usize,
+    pub(super) members: usize,
     /// Most members that the array can do without: of mirrors the copies but one.
     parities: usize,
     chunk: Sectors,
@@ -49,7 +51,7 @@ struct Draw {
     /// Data sectors of each member.
     columns: u64,
     /// Bytes of the array.
-    size: u64,
+    pub(super) size: u64,
     /// Requests crowd in a few places, so that they meet.
     hot: Vec<u64>,
     /// Disks that something may go wrong with.
@@ -58,7 +60,7 @@ struct Draw {
     /// Steps until a stop that was asked for has to be done.
     stops_in: Option<u64>,
     /// Blank disks that joined.
-    added: usize,
+    pub(super) added: usize,
 }
 
 impl Script {
@@ -78,10 +80,14 @@ impl Script {
                 options.knobs.set(knob.expect("they are written as they are parsed"));
             }
         }
-        if profile.straight {
+        if profile.straight && !profile.rebuilds {
             let promised = profile.faults && !profile.beyond;
             let mirrors = profile.bitmaps || profile.lacks > 0 || promised;
             straight::draw(seed, mirrors, &mut options);
+        }
+        let mut two = Rng::new(seed ^ 0x2eb1);
+        if profile.rebuilds {
+            rebuilds::draw(&mut two, seed, &mut options);
         }
         let mut bits = Rng::new(seed ^ 0xb175);
         if profile.bitmaps {
@@ -112,6 +118,7 @@ impl Script {
             queues,
             bits,
             lacks,
+            rebuilds: two,
             profile,
             options: options.clone(),
             array,
@@ -128,6 +135,9 @@ impl Script {
             added: 0,
         };
         let mut steps = Vec::with_capacity(profile.steps);
+        if profile.rebuilds {
+            draw.rebuilds(&mut steps);
+        }
         for _ in 0..profile.steps {
             let step = draw.step();
             draw.before(step, &mut steps);
@@ -312,7 +322,7 @@ impl Draw {
     }
 
     /// Whether something may go wrong with a disk. From now on it does.
-    fn may_hurt(&mut self, disk: usize) -> bool {
+    pub(super) fn may_hurt(&mut self, disk: usize) -> bool {
         let hurt = self.hurt.contains(&disk);
         let with_it = || self.hurt.iter().copied().chain([disk]).collect();
         let may = self.profile.beyond || hurt || self.options.survives(&self.array, &with_it());

@@ -9,6 +9,7 @@
 
 mod course;
 mod draw;
+mod rebuilds;
 mod space;
 mod steps;
 pub(crate) mod straight;

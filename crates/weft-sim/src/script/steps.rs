@@ -166,6 +166,10 @@ pub struct Profile {
     /// Per cent of steps in which disks have no space for a while. Drawn from a stream of its own,
     /// like the write-back cache of such an array, which is there in half of the scripts.
     pub lacks: u64,
+    /// Whether two members are rebuilt at once from different offsets, before anything else, and
+    /// the power goes or the process dies. The array is one that can do without two members, and
+    /// drawn from a stream of its own, as this is.
+    pub rebuilds: bool,
 }
 
 impl Profile {
@@ -185,6 +189,7 @@ impl Profile {
         straight: false,
         bitmaps: false,
         lacks: 0,
+        rebuilds: false,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -258,9 +263,22 @@ impl Profile {
         Self { name, lacks: 8, ..self }
     }
 
+    /// Profiles of two members that are rebuilt at once: every request goes to its member at once,
+    /// or waits in queues, or the array has a bitmap.
+    pub const REBUILDS: [Self; 3] = [
+        Self::CALM.rebuilds("rebuilds"),
+        Self { queues: true, ..Self::CALM.rebuilds("rebuilds-queues") },
+        Self { bitmaps: true, ..Self::CALM.rebuilds("rebuilds-bitmap") },
+    ];
+
+    const fn rebuilds(self, name: &'static str) -> Self {
+        Self { name, steps: 12, cuts: 4, straight: true, rebuilds: true, ..self }
+    }
+
     /// Profiles of every level.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
-        Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS).chain(Self::LACKS)
+        let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
+        before.chain(Self::LACKS).chain(Self::REBUILDS)
     }
 
     /// Every profile of levels with parity.

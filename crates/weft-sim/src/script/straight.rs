@@ -32,17 +32,22 @@ pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
         }
         Level::Raid10 => {
             options.members = rng.pick(&[2, 3, 3, 4, 4, 5, 6]);
-            let layouts = LAYOUTS.into_iter().filter(|it| is_possible(*it, options));
-            let layouts: Vec<u32> = layouts.collect();
-            options.layout = Some(rng.pick(&layouts));
+            options.layout = Some(draw_mirrors(&mut rng, options));
         }
         _ => draw_striped(&mut rng, options),
     }
     options.rotational = some_members(&mut Rng::new(seed ^ 0x707a), options.members);
 }
 
+/// A layout of RAID 10 that so many members can have.
+pub(super) fn draw_mirrors(rng: &mut Rng, options: &Options) -> u32 {
+    let layouts = LAYOUTS.into_iter().filter(|it| is_possible(*it, options));
+    let layouts: Vec<u32> = layouts.collect();
+    rng.pick(&layouts)
+}
+
 /// No member in half of the draws, else each with even odds.
-fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
+pub(super) fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
     let draws = rng.percent(50);
     (0..members).filter(|_| draws && rng.percent(50)).collect()
 }

@@ -7,7 +7,9 @@
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
 //! ```
 //!
-//! A recovery, and a resync of RAID 1, read the first copy and write the others. A check, a repair
+//! A recovery, and a resync of RAID 1, read the first copy and write the others. The first copy is
+//! the one that clients read where copies may differ, also that of a member which was rebuilt so
+//! far: another source would change what was read. A check, a repair
 //! and a resync of RAID 10 read every copy and compare them with the first, which is the one that
 //! clients read until then. A check writes nothing but what could not be read.
 //!
@@ -22,7 +24,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, Volu
 use crate::array::Array;
 use crate::array::membership::{Around, Report};
 use crate::array::outbox::{CopyIo, JobId, Who};
-use crate::array::resync_window::{Pass, Resync};
+use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::{Frame, Run, Segment};
 use crate::contract::input::{Attr, Fault, SyncAction, Value};
 use crate::contract::output::{ComputeOp, Source};
@@ -675,11 +677,12 @@ fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
 /// See [`crate::raid::Personality::resync_pass`].
 pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass {
     let recovers = action == SyncAction::Recover;
+    // Where two members in sync have the same data their copies may differ.
+    let settles = recovers && !array.membership.has_redundancy();
     Pass {
         unit: places.resync_unit(),
         size: if recovers { places.member_size() } else { places.array_size() },
-        // Nobody has a copy that could differ.
-        settles: recovers && !array.membership.has_redundancy(),
+        settles: if settles { Settles::UnlessPartlyRebuilt } else { Settles::No },
         maps: recovers && places.level() == Level::Raid10,
     }
 }

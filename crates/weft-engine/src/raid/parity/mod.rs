@@ -28,7 +28,7 @@ use self::stripes::Stripes;
 use super::{Answer, Cx, Event, Told};
 use crate::array::Array;
 use crate::array::outbox::{JobId, Who};
-use crate::array::resync_window::{Pass, Resync};
+use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::Frame;
 use crate::contract::input::{Fault, Value};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
@@ -277,7 +277,8 @@ impl ParityRaid {
     /// A stripe.
     pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {
         let unit = stripe_size::height(knobs, &self.geometry);
-        Pass { unit, size: array.member_size, settles: true, maps: false }
+        // Of each stripe all parity that is left is compared, whatever was rebuilt before.
+        Pass { unit, size: array.member_size, settles: Settles::Yes, maps: false }
     }
 
     /// Gives a resync its next stripes.

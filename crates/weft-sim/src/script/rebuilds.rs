@@ -1,0 +1,134 @@
+//! Drawing of two members that are rebuilt at once, and of an end in the middle of it.
+//!
+//! One member is replaced and rebuilt in part, a second is replaced then: their recovery offsets
+//! differ. Clients write meanwhile, most of it below the larger offset, and the power goes or the
+//! process dies. Members are long enough that a recovery has a middle: more units than may be under
+//! way at once. Drawn from a stream of its own.
+
+use weft_engine::SyncAction;
+use weft_engine::{Flags, RequestOp};
+use weft_ondisk::Level;
+use weft_units::Sectors;
+
+use super::draw::Draw;
+use super::{ScriptStep, straight};
+use crate::crash::CutMode;
+use crate::options::Options;
+use crate::rng::Rng;
+
+/// Makes the array one that can do without two members: RAID 1 of three and more, RAID 10 or
+/// RAID 6.
+pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
+    let levels = [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid6];
+    options.level = rng.pick(&levels);
+    (options.layout, options.more_data, options.spares) = (None, Vec::new(), 0);
+    let units = UNDER_WAY_MAX + 4 + rng.below(28);
+    options.full_stripes = units;
+    match options.level {
+        Level::Raid1 => {
+            options.members = rng.pick(&[3, 3, 3, 3, 4]);
+            // Units of a resync are of so many sectors, if chunks are not smaller.
+            options.chunk = Sectors(128);
+        }
+        Level::Raid10 => {
+            options.chunk = options.chunk.min(Sectors(16));
+            options.members = rng.pick(&[4, 4, 4, 4, 5, 6]);
+            options.layout = Some(straight::draw_mirrors(rng, options));
+        }
+        _ => {
+            options.chunk = options.chunk.min(Sectors(16));
+            options.members = rng.pick(&[4, 5, 6]);
+        }
+    }
+    options.rotational = straight::some_members(&mut Rng::new(seed ^ 0x707a), options.members);
+}
+
+impl Draw {
+    /// What happens, before steps of any kind follow.
+    pub(super) fn rebuilds(&mut self, steps: &mut Vec<ScriptStep>) {
+        for _ in 0..4 + self.rebuilds.below(6) {
+            steps.push(self.write_below(self.size));
+        }
+        steps.push(ScriptStep::Finish);
+        if self.rebuilds.percent(40) {
+            steps.push(ScriptStep::Sleep(self.rebuilds.pick(&[1, 400, 3500])));
+        }
+        let Some((first, second)) = self.two_members() else { return };
+        // In units of the recovery: how far the first is when the second fails.
+        let units = self.options.full_stripes;
+        let done = units * (20 + self.rebuilds.below(75)) / 100;
+        self.is_replaced(first, steps);
+        let completions = done * (3 + self.rebuilds.below(18)) / 10;
+        self.some_completions(completions, steps);
+        // A recovery under way goes on without the second one; one that begins anew has both.
+        let way = self.rebuilds.below(10);
+        if way < 7 {
+            steps.extend([ScriptStep::Sync(SyncAction::Frozen), ScriptStep::Finish]);
+        }
+        self.is_replaced(second, steps);
+        match way {
+            0..=5 => steps.extend([ScriptStep::Finish, ScriptStep::Sync(SyncAction::Idle)]),
+            7 | 8 => steps.push(ScriptStep::Sync(SyncAction::Idle)),
+            // Still frozen: the next engine begins.
+            _ => {}
+        }
+        let rest = self.rebuilds.below(units / 4);
+        self.some_completions(rest, steps);
+        for _ in 0..1 + self.rebuilds.below(2) {
+            let below = (self.size * done / units).max(4096);
+            for _ in 0..4 + self.rebuilds.below(12) {
+                steps.push(self.write_below(below));
+            }
+            let after = self.rebuilds.below(24) as u32;
+            steps.push(ScriptStep::Steps(after));
+            let modes = [CutMode::Subset, CutMode::Subset, CutMode::Nothing, CutMode::Everything];
+            steps.push(match self.rebuilds.percent(50) {
+                true => ScriptStep::Kill,
+                false => ScriptStep::Cut(self.rebuilds.pick(&modes)),
+            });
+            let after = self.rebuilds.below(units);
+            self.some_completions(after, steps);
+        }
+    }
+
+    /// Two members that the array can do without.
+    fn two_members(&mut self) -> Option<(usize, usize)> {
+        let first = self.rebuilds.index(self.members);
+        let second = self.rebuilds.index(self.members);
+        let two = first != second && self.may_hurt(first) && self.may_hurt(second);
+        two.then_some((first, second))
+    }
+
+    /// A member is failed and removed, and a blank disk takes its place.
+    fn is_replaced(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
+        let few = |rng: &mut Rng| ScriptStep::Steps(rng.below(6) as u32);
+        steps.extend([ScriptStep::FailDisk(disk), few(&mut self.rebuilds)]);
+        steps.push(ScriptStep::Remove(disk));
+        steps.extend([ScriptStep::Add, few(&mut self.rebuilds)]);
+        self.added += 1;
+    }
+
+    /// About so many requests complete, with writes of clients in between.
+    fn some_completions(&mut self, count: u64, steps: &mut Vec<ScriptStep>) {
+        let parts = 1 + self.rebuilds.below(3);
+        for _ in 0..parts {
+            steps.push(ScriptStep::Steps((count / parts) as u32));
+            if self.rebuilds.percent(50) {
+                steps.push(self.write_below(self.size));
+            }
+        }
+    }
+
+    /// A write of whole blocks that begins below this byte.
+    fn write_below(&mut self, below: u64) -> ScriptStep {
+        let rng = &mut self.rebuilds;
+        let start = rng.below(below) / 4096 * 4096;
+        let len = (4096 * (1 + rng.below(4))).min(self.size - start);
+        let flags = Flags { sync: true, fua: rng.percent(15), ..Flags::NONE };
+        let client = 1 + rng.below(3) as u32;
+        ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags }
+    }
+}
+
+/// Units of a recovery of mirrors that are under way at once, at most.
+const UNDER_WAY_MAX: u64 = 32;
