@@ -23,9 +23,12 @@ pub struct Record {
 
 /// The superblock of a disk, whether it can be read or not.
 fn parsed(disk: &Disk, version: Version) -> Option<Superblock> {
-    // A member that was cut short behind its superblock is still known by it.
     let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
-    Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.whole_size()).ok()
+    let bytes = disk.peek_stable(at.0, 8);
+    // A member that joined when it was short already has a superblock of its size today. One that
+    // was cut short behind its superblock is still known by it.
+    let of_size = |size| Superblock::parse(&bytes, version, size).ok();
+    of_size(disk.size()).or_else(|| of_size(disk.whole_size()))
 }
 
 /// The sectors of a disk that its bitmap can have.
@@ -88,8 +91,11 @@ impl Record {
     #[must_use]
     pub fn events_on(disk: &Disk, version: impl Into<Version>) -> Option<u64> {
         let (version, size) = (version.into(), disk.whole_size());
-        let bytes = disk.peek_stable(version.position(size)?.0, 8);
-        Superblock::parse(&bytes, version, size).ok().map(|sb| sb.events())
+        let beyond = || {
+            let bytes = disk.peek_stable(version.position(size)?.0, 8);
+            Superblock::parse(&bytes, version, size).ok()
+        };
+        parsed(disk, version).or_else(beyond).map(|sb| sb.events())
     }
 
     /// Of superblocks that were read already.

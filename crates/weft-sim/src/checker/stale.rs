@@ -9,7 +9,8 @@
 //! there that was acknowledged and not flushed may be lost with the power, and the model knows it.
 //! What may not be lost is what the rebuild put there. So a column that such a disk lost is missing
 //! unless a version of it was durable before, or the disk came back with what it held and missed
-//! nothing there.
+//! nothing there. A column that reads after the cut as it did before was not lost: a correction of
+//! a read error writes again what lay there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,8 +171,9 @@ impl Stale {
         }
     }
 
-    /// What a disk had not made durable is gone: `lost` are absolute data columns of disks that
-    /// were not in sync. (On those that were, the model knows what may be lost.)
+    /// What a disk had not made durable is gone: `lost` are the data columns, of disks that were not
+    /// in sync, which read otherwise than before. (On those that were in sync, the model knows what
+    /// may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         let has = |all: Option<&BTreeSet<u64>>, column: &u64| all.map(|it| it.contains(column));
         for (disk, column) in lost {

@@ -87,6 +87,19 @@ impl Disk {
         report
     }
 
+    /// Sectors that read otherwise after a cut than before it, and of which no version was durable.
+    ///
+    /// A sector whose lost write had put there what lay there anyway, as a correction of a read
+    /// error does, has lost nothing.
+    pub fn lost_since<'a>(
+        &'a self,
+        before: &'a Self,
+        report: &'a CutReport,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let lost = report.lost.difference(&report.settled).copied();
+        lost.filter(|at| before.peek(*at, 1) != self.peek(*at, 1))
+    }
+
     /// Takes out of the cache what a cut decides of as one, in atoms of so many sectors.
     fn pieces_of_cache(&mut self, atom: u64) -> Vec<Piece> {
         let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();

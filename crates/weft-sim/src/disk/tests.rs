@@ -53,6 +53,25 @@ fn a_cut_keeps_any_subset_of_what_is_not_durable_and_all_of_what_is() {
 }
 
 #[test]
+fn a_cut_loses_what_reads_otherwise_afterwards_and_no_rewrite_of_what_lay_there() {
+    let mut disk = disk();
+    write(&mut disk, 1, 0, 1, 2, true);
+    disk.complete(Token(1)).unwrap();
+    // The same again, something else, and a write that never completes.
+    for (token, at, byte) in [(2, 0, 1), (3, 1, 2), (4, 2, 3)] {
+        write(&mut disk, token, at, byte, 1, false);
+    }
+    disk.complete(Token(2)).unwrap();
+    disk.complete(Token(3)).unwrap();
+    let before = disk.clone();
+    let report = disk.power_cut(CutMode::Nothing, &mut Rng::new(1));
+    assert_eq!(report.lost, [0, 1, 2].into());
+    assert_eq!(disk.lost_since(&before, &report).collect::<Vec<_>>(), [1]);
+    let settled = crate::crash::CutReport { settled: [1].into(), ..report };
+    assert_eq!(disk.lost_since(&before, &settled).count(), 0, "a version of it was durable");
+}
+
+#[test]
 fn an_ordered_cut_keeps_a_beginning() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..200 {

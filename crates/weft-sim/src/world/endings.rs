@@ -34,7 +34,7 @@ impl World {
         let mut lost_by_others = Vec::new();
         let (mut any_kept, mut any_lost) = (false, false);
         for disk in 0..self.disks.len() {
-            let in_sync = self.record.is_in_sync(disk);
+            let before = (!self.record.is_in_sync(disk)).then(|| self.disks[disk].clone());
             let report = self.disks[disk].power_cut(mode, &mut self.rng);
             shape.inside_metadata |= report.metadata_in_flight;
             shape.torn_superblocks += u64::from(report.metadata_torn);
@@ -51,9 +51,9 @@ impl World {
                     }
                 }
             }
-            if !in_sync {
-                let column = |absolute: &u64| self.array.data_sector(disk, *absolute);
-                let lost = report.lost.difference(&report.settled).filter_map(column);
+            if let Some(before) = before {
+                let column = |absolute| self.array.data_sector(disk, absolute);
+                let lost = self.disks[disk].lost_since(&before, &report).filter_map(column);
                 lost_by_others.extend(lost.map(|column| (disk, column)));
             }
         }
