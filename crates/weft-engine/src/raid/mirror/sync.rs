@@ -153,8 +153,9 @@ impl Copier {
 
     /// Whether a resync would be given units.
     pub(super) fn would_feed(&self, sync: &Resync) -> bool {
-        // What is under way wakes by its answers.
-        sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| true)
+        // A unit that a bitmap leaves out is done at once, beside units that are under way: there
+        // may be room for the next one without any answer of a member.
+        sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| false)
     }
 
     /// Whether a unit could begin. Its parts need not do so together: there may be less memory.
