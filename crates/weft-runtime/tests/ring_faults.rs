@@ -426,10 +426,13 @@ fn aborted_requests_are_answered_once_as_well() {
 
 /// The other members of an array may have discarded theirs, and parity relies on zeros.
 #[test]
-fn zeros_are_stored_where_a_discard_is_refused() {
+fn zeros_are_stored_where_a_discard_is_refused_or_fails() {
     for (name, ring) in rings() {
         for script in [
             (|_, _| None) as Verdict,
+            |_, op| {
+                matches!(op.action, Action::Discard { .. }).then_some(Injection::Error(Errno::IO))
+            },
             |_, op| {
                 matches!(op.action, Action::Discard { .. })
                     .then_some(Injection::Error(Errno::OPNOTSUPP))
@@ -465,6 +468,17 @@ fn zeros_are_stored_where_a_discard_is_refused() {
         let token = bench.start(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
         bench.finish();
         assert_eq!(bench.fault(token), Some(Fault::NoSpace), "{name}");
+        // So is a member that takes no zeros either, or is gone.
+        for (script, fault) in [
+            ((|_, _| Some(Injection::Error(Errno::IO))) as Verdict, Fault::Io),
+            (|_, _| Some(Injection::Error(Errno::NODEV)), Fault::Gone),
+        ] {
+            let mut bench = Bench::new(ring, script, "ram:8M");
+            let len = Sectors(8);
+            let token = bench.start(MemberOp::Discard { at: Sectors(0), len, fua: false });
+            bench.finish();
+            assert_eq!(bench.fault(token), Some(fault), "{name}");
+        }
     }
 }
 

@@ -98,6 +98,8 @@ pub struct Coverage {
     pub unreadable_superblocks: u64,
     /// Members that left and were taken back for what the bitmap says that they miss.
     pub re_added: u64,
+    /// Discards that failed, in whose stead zeros were stored.
+    pub discards_failed: u64,
     /// Assemblies that were refused, as too many superblocks were torn or not to be read.
     pub refused: u64,
     /// Assemblies of what is dirty and degraded, each refused before there was consent.
@@ -150,6 +152,7 @@ impl Coverage {
         self.unreadable_superblocks += other.unreadable_superblocks;
         self.refused += other.refused;
         self.re_added += other.re_added;
+        self.discards_failed += other.discards_failed;
         self.given_up += other.given_up;
         self.hole_predicted += other.hole_predicted;
         self.hole_wrong += other.hole_wrong;

@@ -62,8 +62,9 @@ impl World {
         let pending = self.pending.remove(&token).expect("only what is outstanding completes");
         self.now = self.now + self.options.latency;
         self.completed += 1;
-        let result = self.end(token, pending);
-        self.input(Input::Done { token, result });
+        if let Some(result) = self.end_or_store_zeros(token, pending) {
+            self.input(Input::Done { token, result });
+        }
     }
 
     /// Ends one and gives the engine its turns.

@@ -11,6 +11,7 @@
 //! | the k-th operation fails (F9, F10) | [`Faults::schedule`] | yes, up to the level |
 //! | stall (F8) | [`Faults::stalled`]: nothing completes until told | yes |
 //! | flush error (F26) | [`Faults::flush_error`] | yes: the member is failed |
+//! | discard that fails | [`Faults::discards_fail`] | yes: zeros are stored |
 //! | disk full (F19) | [`Faults::no_space`] | yes: not a failed member |
 //! | flush that lies (F13) | [`Faults::lying_flush`] | no |
 //! | bit rot (F6) | [`crate::disk::Disk::flip_bit`] | no: found by scrub |
@@ -35,6 +36,8 @@ pub struct Faults {
     pub gone: bool,
     /// Nothing completes; what is outstanding stays so.
     pub stalled: bool,
+    /// So many discards fail from here on. What they leave is what a write leaves that fails.
+    pub discards_fail: u32,
     /// Flushes fail, and so do writes that imply one.
     pub flush_error: bool,
     /// A write that fails, or is given up, leaves nothing, a beginning, any part or all of itself.

@@ -108,6 +108,16 @@ fn arrays_with_a_bitmap_keep_their_promises() {
     assert!(all.coverage.re_added > 15 && all.kills > 20, "{all:?}");
 }
 
+/// A discard that fails hurts nothing: the driver stores zeros in its stead.
+#[test]
+fn discards_that_fail_break_nothing() {
+    for profile in Profile::TRIMS {
+        let report = run(profile, 9500, 60);
+        assert!(report.coverage.discards_failed > 200, "{}: {report:?}", profile.name);
+        assert!(report.requests > 1000 && report.scrubbed > 300, "{}: {report:?}", profile.name);
+    }
+}
+
 /// More members are hurt than the level survives: data may be lost, the contract may not.
 #[test]
 fn beyond_the_level_the_contract_still_holds() {

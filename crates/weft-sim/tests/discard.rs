@@ -147,13 +147,45 @@ fn a_cut_in_the_middle_leaves_full_stripes_that_are_resynced() {
     assert!(suspect > 5, "{suspect}");
 }
 
+/// A discard that fails says nothing about the member: zeros are stored in its stead, on every
+/// level, and copies and parity agree.
+#[test]
+fn a_discard_that_fails_costs_no_member() {
+    let levels = [
+        (Level::Raid1, 3),
+        (Level::Raid10, 4),
+        (Level::Raid4, 3),
+        (Level::Raid5, 4),
+        (Level::Raid6, 5),
+    ];
+    for (level, members) in levels {
+        for zeroes in [false, true] {
+            let mut rig = full(options(level, members));
+            let len = rig.size() / 2 / CHUNK * CHUNK;
+            let next = rig.disks[1].operations();
+            rig.disks[1].faults.schedule.insert(next, Planned::Once(Fault::Io));
+            let flags = Flags { discard: zeroes, sync: true, ..Flags::NONE };
+            let op = if zeroes { RequestOp::WriteZeroes } else { RequestOp::Trim };
+            let request = rig.issue(op, 0, len, Payload::Zeros, flags);
+            assert_eq!(rig.wait(request), Ok(Vec::new()), "{level}");
+            assert_eq!(rig.coverage.discards_failed, 1, "{level}");
+            assert_eq!(rig.volume().degraded, 0, "{level}");
+            rig.verify();
+            assert!(rig.scrub_clean() > 0, "{level}");
+        }
+    }
+}
+
 #[test]
 fn a_member_that_fails_is_failed_and_the_full_stripes_are_zero_without_it() {
-    for how in [Planned::Once(Fault::Io), Planned::Gone] {
+    for gone in [false, true] {
         let mut rig = full(options(Level::Raid5, 4));
         let full_stripe = full_stripe(&rig);
         let next = rig.disks[2].operations();
+        let how = if gone { Planned::Gone } else { Planned::Once(Fault::Io) };
         rig.disks[2].faults.schedule.insert(next, how);
+        // The zeros that are stored instead fail as well.
+        rig.disks[2].faults.schedule.insert(next + 1, how);
         let trim = rig.trim(full_stripe, 2 * full_stripe);
         assert_eq!(rig.wait(trim), Ok(Vec::new()));
         assert_eq!(rig.volume().degraded, 1);

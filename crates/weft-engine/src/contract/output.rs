@@ -61,7 +61,8 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
     /// Store nothing for a range, which reads as zeroes then. A driver that finds that the member
-    /// cannot do that stores zeros: who asks relies on them.
+    /// cannot do that, or fails to, stores zeros: who asks relies on them. An error says that they
+    /// could not be stored either.
     Discard {
         /// First sector.
         at: Sectors,

@@ -9,7 +9,7 @@
 //! Flush              flush ────────────────────────────► answer
 //! Discard            discard ──────────────────────────► answer
 //! Discard, fua       discard ──► flush ────────────────► answer
-//!                    discard ──► transfer of zeros ────► …          (discard refused)
+//!                    discard ──► transfer of zeros ────► …          (refused, or an error)
 //! ```
 //!
 //! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,

@@ -81,9 +81,20 @@ impl Operation {
                 }
                 Next::Stage(Stage::Transfer { dsync: false })
             }
-            // Other members may have discarded theirs: the volume relies on zeros.
-            Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL if stage == Stage::Discard => {
-                tracing::debug!("discard refused; zeros are stored");
+            // Other members may have discarded theirs: the volume relies on zeros. An error says
+            // nothing about what the member stores, which the zeros find out.
+            errno
+                if stage == Stage::Discard
+                    && (cannot_discard(errno) || fault_of(errno, true) == Fault::Io) =>
+            {
+                if cannot_discard(errno) {
+                    tracing::debug!("discard refused; zeros are stored");
+                } else {
+                    tracing::warn!(
+                        member = entry.as_ref().map_or("", |it| it.member.info().label.as_str()),
+                        "discard failed, zeros are stored: {errno}"
+                    );
+                }
                 let len = self.len.min(ZEROS_BYTES);
                 self.buffer = Some(Buffer::Owned(AlignedBytes::zeroed(len)));
                 Next::Stage(Stage::Transfer { dsync: false })
@@ -159,6 +170,11 @@ fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
         }
         _ => Fault::Io,
     }
+}
+
+/// Whether an error says that a member does not discard at all.
+fn cannot_discard(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }
 
 /// Zeros that are stored at a time where nothing can be discarded.

@@ -443,6 +443,9 @@ fn fault(world: &mut World, step: ScriptStep) {
             let sector = column + first(disk);
             world.disks[disk].faults.bad_writes.insert(sector);
         }
+        ScriptStep::FailDiscards { disk, count } => {
+            world.disks[disk].faults.discards_fail += count;
+        }
         ScriptStep::FlushError(disk) => world.disks[disk].faults.flush_error = true,
         ScriptStep::LyingFlush(disk) => world.disks[disk].faults.lying_flush = true,
         ScriptStep::Shrink { disk, sectors } => {

@@ -38,6 +38,8 @@ pub(super) struct Draw {
     lacks: Rng,
     /// The same for [`Profile::rebuilds`].
     pub(super) rebuilds: Rng,
+    /// The same for [`Profile::trims_fail`].
+    trims: Rng,
     profile: Profile,
     /// For what the array survives.
     pub(super) options: Options,
@@ -67,6 +69,31 @@ impl Script {
     /// Script of a seed under a profile.
     #[must_use]
     pub fn generate(seed: u64, profile: Profile) -> Self {
+        let mut draw = Draw::new(seed, profile);
+        let mut steps = Vec::with_capacity(profile.steps);
+        if profile.rebuilds {
+            draw.rebuilds(&mut steps);
+        }
+        for _ in 0..profile.steps {
+            let step = draw.step();
+            draw.before(step, &mut steps);
+            steps.push(step);
+        }
+        let order = draw.rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]);
+        Self {
+            profile: profile.name,
+            options: draw.options,
+            order,
+            steps,
+            within_promises: !profile.beyond && !profile.lies,
+            assembles: !profile.beyond,
+        }
+    }
+}
+
+impl Draw {
+    /// The array of a script, before its first step.
+    fn new(seed: u64, profile: Profile) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let mut options = draw_options(&mut rng, seed, profile);
         let mut more = Rng::new(seed ^ 0x0a0e);
@@ -111,7 +138,7 @@ impl Script {
         let columns = chunk.0 * options.full_stripes;
         let size = array.layout.array_size().bytes().0;
         let hot = (0..4).map(|_| rng.below(size)).collect();
-        let mut draw = Draw {
+        Self {
             rng,
             more,
             around: Rng::new(seed ^ 0xa20d),
@@ -119,8 +146,9 @@ impl Script {
             bits,
             lacks,
             rebuilds: two,
+            trims: Rng::new(seed ^ 0x7121),
             profile,
-            options: options.clone(),
+            options,
             array,
             members,
             parities,
@@ -133,29 +161,9 @@ impl Script {
             spares,
             stops_in: None,
             added: 0,
-        };
-        let mut steps = Vec::with_capacity(profile.steps);
-        if profile.rebuilds {
-            draw.rebuilds(&mut steps);
-        }
-        for _ in 0..profile.steps {
-            let step = draw.step();
-            draw.before(step, &mut steps);
-            steps.push(step);
-        }
-        let order = draw.rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]);
-        Self {
-            profile: profile.name,
-            options,
-            order,
-            steps,
-            within_promises: !profile.beyond && !profile.lies,
-            assembles: !profile.beyond,
         }
     }
-}
 
-impl Draw {
     /// What comes before a step, of what [`Profile::more`] adds.
     fn before(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         if self.profile.queues && self.queues.percent(5) {
@@ -164,6 +172,12 @@ impl Draw {
         }
         if self.profile.bitmaps {
             self.before_with_bits(steps);
+        }
+        let discards = matches!(step, ScriptStep::Ask { op: RequestOp::Trim, .. })
+            || matches!(step, ScriptStep::Ask { flags: Flags { discard: true, .. }, .. });
+        if self.profile.trims_fail && discards && self.trims.percent(50) {
+            let (disk, count) = (self.trims.index(self.members), self.trims.pick(&[1, 1, 2]));
+            steps.push(ScriptStep::FailDiscards { disk, count });
         }
         if !self.profile.more {
             return;

@@ -46,6 +46,13 @@ pub enum ScriptStep {
         /// Kind of the failure.
         how: Planned,
     },
+    /// So many discards of a disk fail from now on.
+    FailDiscards {
+        /// Index of the disk.
+        disk: usize,
+        /// Number of discards.
+        count: u32,
+    },
     /// An administrator declares a disk failed.
     FailDisk(usize),
     /// A disk that was forgotten joins again; with the bitmap only what it misses is copied.
@@ -170,6 +177,8 @@ pub struct Profile {
     /// the power goes or the process dies. The array is one that can do without two members, and
     /// drawn from a stream of its own, as this is.
     pub rebuilds: bool,
+    /// Whether discards fail, of any disk. Drawn from a stream of its own.
+    pub trims_fail: bool,
 }
 
 impl Profile {
@@ -190,6 +199,7 @@ impl Profile {
         bitmaps: false,
         lacks: 0,
         rebuilds: false,
+        trims_fail: false,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -275,10 +285,18 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, straight: true, rebuilds: true, ..self }
     }
 
+    /// Profiles of discards that fail, which hurt nothing: with parity, then others.
+    pub const TRIMS: [Self; 2] =
+        [Self::CALM.trims("trims-fail"), Self::CALM.straight("").trims("straight-trims-fail")];
+
+    const fn trims(self, name: &'static str) -> Self {
+        Self { name, cuts: 3, discards: 30, trims_fail: true, ..self }
+    }
+
     /// Profiles of every level.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
-        before.chain(Self::LACKS).chain(Self::REBUILDS)
+        before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS)
     }
 
     /// Every profile of levels with parity.

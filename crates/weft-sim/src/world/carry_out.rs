@@ -25,6 +25,8 @@ pub struct Pending {
     /// Origin of the request; none for a computation.
     pub origin: Option<Origin>,
     work: Work,
+    /// A discard that zeros have not taken the place of, and whether it is durable.
+    discards: Option<bool>,
     pub(crate) aborted: bool,
 }
 
@@ -72,8 +74,10 @@ impl World {
             }
             Output::Compute { token, ops } => {
                 let work = Work::Compute(ops);
-                self.pending
-                    .insert(token, Pending { disk: None, origin: None, work, aborted: false });
+                self.pending.insert(
+                    token,
+                    Pending { disk: None, origin: None, work, discards: None, aborted: false },
+                );
                 if !self.options.defer_computes {
                     return Some(token);
                 }
@@ -117,6 +121,10 @@ impl World {
     fn submit(&mut self, token: Token, disk: usize, op: MemberOp, origin: Origin) {
         let sectors =
             |parts: &Segments| parts.iter().map(|part| u64::from(part.len)).sum::<u64>() / 512;
+        let discards = match op {
+            MemberOp::Discard { fua, .. } => Some(fua),
+            _ => None,
+        };
         let (work, disk_op, logged) = match op {
             MemberOp::Discard { at, len, fua } => {
                 // A disk of the simulator stores zeros.
@@ -162,8 +170,46 @@ impl World {
             self.fail(Violation::new("I9 read-only", message));
         }
         self.disks[disk].submit(token, disk_op);
-        let pending = Pending { disk: Some(disk), origin: Some(origin), work, aborted: false };
-        self.pending.insert(token, pending);
+        let (disk, origin) = (Some(disk), Some(origin));
+        self.pending.insert(token, Pending { disk, origin, work, discards, aborted: false });
+    }
+
+    /// A request is over, or a discard failed: then zeros are stored, and their answer is its own.
+    pub(crate) fn end_or_store_zeros(
+        &mut self,
+        token: Token,
+        pending: Pending,
+    ) -> Option<Result<Value, Fault>> {
+        let discard =
+            pending.discards.filter(|_| !pending.aborted).map(|fua| (fua, pending.clone()));
+        let faults =
+            pending.disk.filter(|_| discard.is_some()).map(|it| &mut self.disks[it].faults);
+        let fails = faults.is_some_and(|faults| {
+            let fails = faults.discards_fail > 0;
+            faults.discards_fail -= u32::from(fails);
+            fails
+        });
+        let result = if let (true, Some(disk)) = (fails, pending.disk) {
+            self.disks[disk].abort(token);
+            Err(Fault::Io)
+        } else {
+            self.end(token, pending)
+        };
+        match (discard, &result) {
+            (Some((fua, again)), Err(Fault::Io)) => {
+                let (Work::Write { at, count, .. }, Some(disk)) = (&again.work, again.disk) else {
+                    unreachable!("a discard is one of zeros, of a disk")
+                };
+                let (at, count) = (*at, *count);
+                let bytes = vec![0; self.options.payload.bytes_of(count)];
+                let write = DiskOp::Write { at, count, bytes, fua, preflush: false };
+                self.disks[disk].submit(token, write);
+                self.coverage.discards_failed += 1;
+                self.pending.insert(token, Pending { discards: None, ..again });
+                None
+            }
+            _ => Some(result),
+        }
     }
 
     /// Columns of sectors of a disk.

@@ -75,6 +75,7 @@ impl fmt::Display for ScriptStep {
             }
             Self::BadWrite { disk, column } => write!(f, "bad-write {disk} column={column}"),
             Self::Finish => write!(f, "finish"),
+            Self::FailDiscards { disk, count } => write!(f, "fail-discards {disk} {count}"),
             Self::FlushError(disk) => write!(f, "flush-error {disk}"),
             Self::Kill => write!(f, "kill"),
             Self::LyingFlush(disk) => write!(f, "lying-flush {disk}"),
@@ -139,6 +140,9 @@ impl FromStr for ScriptStep {
             }
             "bad-write" => Self::BadWrite { disk: words.disk()?, column: words.with("column")? },
             "finish" => Self::Finish,
+            "fail-discards" => {
+                Self::FailDiscards { disk: words.disk()?, count: words.number("COUNT")? }
+            }
             "flush-error" => Self::FlushError(words.disk()?),
             "kill" => Self::Kill,
             "lying-flush" => Self::LyingFlush(words.disk()?),
