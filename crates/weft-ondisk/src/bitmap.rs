@@ -435,6 +435,33 @@ impl Bitmap {
         known.copied().unwrap_or(ChunkState::Dirty)
     }
 
+    /// Takes over what the bitmap of another member says beside this one: a chunk that is dirty by
+    /// either is, and bits count as cleared when the last of both were. Of a bitmap of other chunks
+    /// nothing is taken.
+    pub fn unite(&mut self, other: &Self) {
+        if !self.is_alike(other) {
+            return;
+        }
+        let cleared = self.header.events_cleared.max(other.header.events_cleared);
+        self.header.events_cleared = cleared;
+        for (index, state) in (0..).zip(&mut self.states) {
+            if other.state(index) == ChunkState::Dirty {
+                *state = ChunkState::Dirty;
+            }
+        }
+    }
+
+    /// Chunks that are dirty by this bitmap and not by another one of the same chunks.
+    pub fn dirty_beside<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
+        let chunks = if self.is_alike(other) { self.chunk_count } else { 0 };
+        let dirty = |it: &Self, index| it.state(index) == ChunkState::Dirty;
+        (0..chunks).filter(move |index| dirty(self, *index) && !dirty(other, *index))
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.chunk, self.chunk_count) == (other.chunk, other.chunk_count)
+    }
+
     /// Ranges that may be out of sync, in order, chunks side by side as one.
     ///
     /// Units    sectors of the data of a member, for RAID10 of the array

@@ -269,6 +269,31 @@ fn writes_during_a_partial_recovery_reach_the_member() {
     rig.verify();
 }
 
+/// One survivor has lost its bits, the other has them: what the member that comes back misses is
+/// copied all the same.
+#[test]
+fn bits_that_one_survivor_lost_are_those_of_the_other() {
+    for loses in [0, 2] {
+        let mut rig = array(Level::Raid1, 3);
+        away(&mut rig, 1, &[1, 28]);
+        let old = Box::new(superblock(&rig, 1));
+        rig.stop();
+        let size = rig.disks[loses].whole_size();
+        let at = superblock(&rig, loses).bitmap_room(size).unwrap().unwrap().start;
+        let mut page = rig.disks[loses].peek(at.0, 1);
+        assert!(page[256..].iter().any(|byte| *byte != 0), "it has bits to lose");
+        page[256..].fill(0);
+        rig.disks[loses].poke(at.0, &page);
+        assert_eq!(bits(&rig, loses), 0);
+        rig.recover();
+        rig.re_add(1, old);
+        rig.until_idle();
+        assert_eq!(rig.volume().degraded, 0, "{loses}");
+        rig.verify();
+        assert!(rig.scrub_clean() > 0, "{loses}");
+    }
+}
+
 /// A page that is not written is written once more; then its member falls.
 #[test]
 fn a_page_that_fails_is_written_again() {

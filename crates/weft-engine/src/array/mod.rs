@@ -202,7 +202,7 @@ impl Array {
 
     /// The bitmap of an array that may be written.
     fn bitmap_of(assembly: &Assembly, now: Time) -> Option<Box<IntentBitmap>> {
-        let bitmap = assembly.bitmap()?;
+        let (bitmap, _) = assembly.united_bitmap()?;
         let in_sync = assembly.slots.iter().filter_map(|state| match state {
             SlotState::InSync(member) => Some(member.superblock.events()),
             SlotState::Missing | SlotState::Rebuilding { .. } => None,
@@ -212,7 +212,7 @@ impl Array {
         let needed = bitmap.resync_ranges(assembly.degraded() > 0, assembly.events, from);
         let needed = needed.filter(|_| from.is_some());
         let layout = assembly.layout.clone();
-        Some(Box::new(IntentBitmap::new(bitmap, layout, needed, least, now)))
+        Some(Box::new(IntentBitmap::new(&bitmap, layout, needed, least, now)))
     }
 
     /// Members of which nothing is outstanding, before it is known how they belong together.

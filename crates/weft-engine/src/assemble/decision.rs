@@ -552,6 +552,12 @@ impl Decision<'_> {
         self.dirty_and_degraded(&mut assembly, reference)?;
         self.newly_degraded(&assembly, freshest)?;
         self.no_overlap(&assembly)?;
+        if let Some((_, differ @ 1..)) = assembly.united_bitmap() {
+            self.notes.push(format!(
+                "the bitmaps of members in sync differ in {differ} bits: each counts as set that \
+                 one of them has; after a crash that is to be expected, else a member lost writes"
+            ));
+        }
         self.standing(&assembly);
         let Self { dropped, notes, states, .. } = self;
         Ok(Assembly { dropped, notes, states, ..assembly })

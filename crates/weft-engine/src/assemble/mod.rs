@@ -10,6 +10,8 @@ pub mod journal;
 mod layout;
 pub mod states;
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 use weft_ondisk::{
     BadBlocks, Bitmap, CreateError, Logs, Metadata, MetadataError, NewArray, Superblock, Uuid,
@@ -126,6 +128,14 @@ impl SlotState {
             Self::Missing => None,
         }
     }
+
+    /// The member, if it has all of its data.
+    fn in_sync(&self) -> Option<&Member> {
+        match self {
+            Self::InSync(member) => Some(member),
+            Self::Missing | Self::Rebuilding { .. } => None,
+        }
+    }
 }
 
 /// A member that is believed.
@@ -229,10 +239,7 @@ impl Assembly {
     /// that superblock names none: then it was being taken away, and bits may be missing.
     #[must_use]
     pub fn bitmap(&self) -> Option<&Bitmap> {
-        let in_sync = self.slots.iter().filter_map(|state| match state {
-            SlotState::InSync(member) => Some(&**member),
-            SlotState::Missing | SlotState::Rebuilding { .. } => None,
-        });
+        let in_sync = self.slots.iter().filter_map(SlotState::in_sync);
         let with_bitmap = in_sync.clone().filter_map(|member| match &member.logs.bitmap {
             Some(Ok(bitmap)) => Some((member.superblock.events(), &**bitmap)),
             Some(Err(_)) | None => None,
@@ -241,6 +248,25 @@ impl Assembly {
         let freshest = in_sync.map(|member| member.superblock.events()).max();
         let found = found.filter(|(events, _)| Some(*events) == freshest && !self.read_only);
         found.map(|(_, bitmap)| bitmap)
+    }
+
+    /// The same with every bit that another member in sync has, whose superblock is as fresh: bits
+    /// are set and cleared on all of them, so that one which another lacks was being set or cleared
+    /// when the last run ended, or was lost. Beside it the number of chunks in which they differ.
+    #[must_use]
+    pub fn united_bitmap(&self) -> Option<(Bitmap, usize)> {
+        let mut united = self.bitmap()?.clone();
+        let in_sync = || self.slots.iter().filter_map(SlotState::in_sync);
+        let freshest = in_sync().map(|member| member.superblock.events()).max();
+        let stale = united.is_stale();
+        let others = in_sync().filter(|it| Some(it.superblock.events()) == freshest);
+        let others = others.filter_map(|it| it.logs.bitmap.as_ref()?.as_ref().ok());
+        let others: Vec<&Bitmap> =
+            others.map(|it| &**it).filter(|it| stale || !it.is_stale()).collect();
+        others.iter().for_each(|other| united.unite(other));
+        let differ: BTreeSet<u64> =
+            others.iter().flat_map(|other| united.dirty_beside(other)).collect();
+        Some((united, differ.len()))
     }
 
     /// Sectors from the superblock to that bitmap, by the freshest member that says so.

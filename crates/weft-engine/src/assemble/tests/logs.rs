@@ -85,6 +85,32 @@ fn a_bitmap_says_how_much_may_be_wrong() {
 }
 
 #[test]
+fn a_bit_that_one_member_in_sync_has_counts_for_all() {
+    // Bits of three members; those of the last are of another time where the events are others.
+    for (bits, events, sectors, differ) in [
+        ([0, 0, 0], 7, 0, 0),
+        ([0b1011, 0b1011, 0b1011], 7, 384, 0),
+        ([0, 0b1011, 0], 7, 384, 3),
+        ([0b1011, 0, 0b100], 7, 512, 4),
+        ([0b10, 0b10, 0b1101], 6, 128, 0),
+    ] {
+        let mut candidates = set(Level::Raid5, 3);
+        for (nth, bits) in bits.into_iter().enumerate() {
+            let of = if nth == 2 { events } else { 7 };
+            candidates[nth] = with_bits(of, |_| {}, bits).swap_remove(nth);
+        }
+        let write = Options { run: true, force_dirty: true, ..Options::default() };
+        let assembly = assemble(&candidates, &write).unwrap();
+        let (united, found) = assembly.united_bitmap().unwrap();
+        let dirty: u64 = united.dirty_ranges().map(|range| range.len.0).sum();
+        assert_eq!(dirty, sectors, "{bits:?} {events}: {found}");
+        assert_eq!(found, differ, "{bits:?} {events}");
+        let noted = assembly.notes.iter().any(|note| note.contains("differ in"));
+        assert_eq!(noted, differ > 0, "{:?}", assembly.notes);
+    }
+}
+
+#[test]
 fn bitmaps_that_differ_are_noted() {
     for (change, differs) in [
         (Box::new(|_: &mut BitmapHeader| {}) as Box<dyn Fn(&mut BitmapHeader)>, false),
