@@ -39,12 +39,11 @@ use crate::mutant::{self, Mutant};
 /// Writes of one member that a power cut may undo, counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Unflushed {
-    /// Completed writes that were not durable by themselves, and one for what was there before.
+    /// Completed writes that were not durable by themselves, one for what was there before, and one
+    /// for each flush that failed: what it was to make durable is as if it were written just now.
     written: u64,
     /// `written` at the start of the last flush that succeeded.
     flushed: u64,
-    /// Flushes that failed.
-    failures: u64,
     /// Whether what the member has completed may be lost at all.
     has_cache: bool,
 }
@@ -94,7 +93,7 @@ struct Round<R> {
 #[derive(Clone, Debug)]
 struct Flight {
     member: MemberIndex,
-    /// The member's writes and failures when it started.
+    /// The member's writes when it started.
     at_start: Unflushed,
     rounds: Vec<usize>,
 }
@@ -104,7 +103,7 @@ impl Unflushed {
     /// says whether a write that it has completed may be lost.
     #[must_use]
     pub fn new(has_cache: bool) -> Self {
-        Self { written: 1, flushed: 0, failures: 0, has_cache }
+        Self { written: 1, flushed: 0, has_cache }
     }
 
     /// A write was completed that is not durable by itself.
@@ -121,11 +120,12 @@ impl Unflushed {
 
     /// A flush that started when the member was like this has ended.
     fn flushed(&mut self, at_start: &Self, succeeded: bool) {
-        if !succeeded {
-            (self.failures, self.written) = (self.failures + 1, self.written + 1);
-        } else if self.failures == at_start.failures {
-            // Of a flush beside one that failed nobody knows what it covered.
+        if succeeded {
             self.flushed = self.flushed.max(at_start.written);
+        } else {
+            // Of a flush beside one that failed it is not known what it covered: it started before
+            // this is counted.
+            self.written += 1;
         }
         assert!(self.flushed <= self.written, "only what was written is flushed");
     }
@@ -351,4 +351,37 @@ fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
     }
     places.push(Some(thing));
     places.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two flushes of a member run side by side. One fails: whichever ends first, the other says
+    /// nothing of what the member holds, and a flush that starts later does.
+    #[test]
+    fn a_flush_beside_one_that_failed_makes_nothing_durable() {
+        for failed_first in [false, true] {
+            let mut flushes = FlushBatch::default();
+            let (member, mut unflushed) = (MemberIndex(0), Unflushed::new(true));
+            let start = |flushes: &mut FlushBatch<u8>, unflushed: &Unflushed| {
+                flushes.arrive(1);
+                let sent = flushes.start(FlushRule::Parallel, &[(member, *unflushed)]);
+                assert_eq!(sent.len(), 1, "each request has a round of its own");
+                sent[0].1
+            };
+            let fails = start(&mut flushes, &unflushed);
+            let beside = start(&mut flushes, &unflushed);
+            let (ok, failed) = (Ok(()), Err(Fault::Io));
+            let ends = [(beside, ok), (fails, failed)];
+            for (flight, result) in if failed_first { [ends[1], ends[0]] } else { ends } {
+                flushes.ended(flight, Some(&mut unflushed), result, Ok(()));
+            }
+            assert!(!unflushed.is_clean(), "{failed_first}");
+            let later = start(&mut flushes, &unflushed);
+            flushes.ended(later, Some(&mut unflushed), ok, ok);
+            assert!(unflushed.is_clean(), "{failed_first}");
+            assert_eq!(flushes.take_served().len(), 3);
+        }
+    }
 }
