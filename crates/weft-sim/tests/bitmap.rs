@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use weft_engine::{Fault, MemberState, SyncAction};
-use weft_ondisk::{Bitmap, Level, Metadata, Superblock, Version};
+use weft_ondisk::Superblock::V1;
+use weft_ondisk::{Bitmap, Features, Level, Metadata, Role, Super1, Superblock, Version};
 use weft_sim::{BLOCK, Logged, Planned, Rig, chunk_kib};
-use weft_units::{Bytes, Sectors, Span};
+use weft_units::{Bytes, Sectors, Slot, Span};
 
 /// Data bytes of the array for which one bit of the bitmap stands: 32 KiB of each member.
 const CHUNK: u64 = 32 << 10;
@@ -207,6 +208,83 @@ fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
     rig.scrub_clean();
 }
 
+/// Each refusal of a re-add by what it says. Every superblock but the changed field is that of a
+/// member that is taken back, which the end of the test shows.
+#[test]
+fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
+    type Change = fn(&mut Super1);
+    let cases: [(&str, Change); 7] = [
+        // Another member was failed by it: it was used on its own, and the events of both are near.
+        ("knows none of the members that are here", |sb| {
+            [0, 2, 3].into_iter().for_each(|it| sb.roles[it] = Role::Faulty.code());
+        }),
+        ("it was used since", |sb| sb.events += 1000),
+        ("it was being rebuilt when it left", |sb| {
+            sb.feature_map.insert(Features::RECOVERY);
+            sb.recovery_offset_raw = 8;
+        }),
+        ("its superblock gives it no slot", |sb| sb.roles[1] = Role::Spare.code()),
+        ("slot 2 is not empty", |sb| sb.roles[1] = Role::Active(Slot(2)).code()),
+        ("superblock set_uuid: found ", |sb| sb.set_uuid.0[0] ^= 1),
+        ("superblock chunksize: found ", |sb| sb.chunk = Sectors(64)),
+    ];
+    let mut rig = raid5();
+    away(&mut rig, 1, &[3]);
+    let old = superblock(&rig, 1);
+    let V1(good) = &old else { panic!("it is of version 1.2") };
+    for (reason, change) in cases {
+        let mut bad = good.clone();
+        change(&mut bad);
+        let ticket = rig.re_add(1, Box::new(V1(bad)));
+        let said = rig.wait(ticket).expect_err(reason).to_string();
+        assert!(said.contains(reason) && said.contains("weft add"), "{reason}: {said}");
+        assert_eq!(rig.volume().degraded, 1, "{reason}");
+    }
+    let ticket = rig.re_add(1, Box::new(old));
+    rig.wait(ticket).unwrap();
+    rig.until_idle();
+    assert_eq!(synced(&rig), (STRIPES, 0));
+    rig.verify();
+    rig.scrub_clean();
+
+    let mut rig = Rig::raid(Level::Raid5, 4, None, chunk_kib(16));
+    rig.fail_disk(1).remove(1);
+    let said = come_back(&mut rig, 1).unwrap_err().to_string();
+    assert!(said.contains("the array has no bitmap"), "{said}");
+}
+
+/// A fresh member leaves in the middle of its rebuild: its bits of before do not say what it
+/// misses.
+#[test]
+fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
+    let mut rig = raid5();
+    rig.store(chunk(&rig, 5), BLOCK).unwrap();
+    rig.fail_disk(2).remove(2);
+    let (disk, _) = rig.add_blank();
+    rig.settle();
+    let under_way = |rig: &Rig| {
+        let others = superblock(rig, 0);
+        let known = matches!(others.role(4), Ok(Role::Active(_)));
+        known && rig.volume().sync_action == SyncAction::Recover && {
+            let own = superblock(rig, disk);
+            own.own_role() == others.role(4) && own.features().contains(Features::RECOVERY)
+        }
+    };
+    assert!((0..1500).any(|_| under_way(rig.steps(1))), "{:?}", synced(&rig));
+    rig.fail_disk(disk).remove(disk);
+    let said = come_back(&mut rig, disk).unwrap_err().to_string();
+    assert!(said.contains("it was being rebuilt when it left"), "{said}");
+    assert_eq!(rig.volume().degraded, 1);
+    // Taken in as a fresh one it is rebuilt as a whole.
+    let old = Box::new(superblock(&rig, disk));
+    let ticket = weft_sim::World::add(&mut rig, disk, Some(old));
+    rig.wait(ticket).unwrap();
+    rig.until_idle();
+    assert_eq!(synced(&rig), (32 * STRIPES, 0));
+    rig.verify();
+    rig.scrub_clean();
+}
+
 #[test]
 fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
     for crash in [false, true] {
@@ -231,10 +309,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
         } else {
             rig.stop();
         }
-        assert!(
-            superblock(&rig, 1).features().contains(weft_ondisk::Features::RECOVERY_BITMAP),
-            "{crash}"
-        );
+        assert!(superblock(&rig, 1).features().contains(Features::RECOVERY_BITMAP), "{crash}");
         rig.recover();
         let rebuilding = |rig: &Rig| {
             let members = rig.volume().members;

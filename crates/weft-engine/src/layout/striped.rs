@@ -286,6 +286,29 @@ mod tests {
         assert_eq!(alternate[3..], [(1, 1), (2, 1), (1, 2), (2, 2)]);
     }
 
+    /// Three zones: by the number of the chunk in the array in each of them, or in the zone. The
+    /// members of `fixtures/md/raid0-uneven` do not tell: 64, 128 and 192 chunks make a second zone
+    /// that begins with chunk 192, an even one, and a third one of a single member.
+    #[test]
+    fn statement_37_a_third_zone_is_like_the_second() {
+        let made = |layout| Striped::raid0(layout, CHUNK, &sizes(&[1, 2, 4, 4])).unwrap();
+        let zone_0 = [(0, 0), (1, 0), (2, 0), (3, 0)];
+        // Chunks 4, 5 and 6 modulo 3 of slots 1, 2 and 3; 7, 8, 9 and 10 modulo 2 of slots 2 and 3.
+        let original = places(&made(Raid0Layout::Original));
+        assert_eq!(original[..4], zone_0);
+        assert_eq!(original[4..7], [(2, 1), (3, 1), (1, 1)]);
+        assert_eq!(original[7..], [(3, 2), (2, 2), (3, 3), (2, 3)]);
+        let alternate = places(&made(Raid0Layout::Alternate));
+        assert_eq!(alternate[..4], zone_0);
+        assert_eq!(alternate[4..7], [(1, 1), (2, 1), (3, 1)]);
+        assert_eq!(alternate[7..], [(2, 2), (3, 2), (2, 3), (3, 3)]);
+        // As in the fixture both are the same.
+        let [original, alternate] = [Raid0Layout::Original, Raid0Layout::Alternate]
+            .map(|layout| places(&Striped::raid0(layout, CHUNK, &sizes(&[64, 128, 192])).unwrap()));
+        assert_eq!(original, alternate);
+        assert_eq!((original[192], original[193], original[320]), ((1, 64), (2, 64), (2, 128)));
+    }
+
     #[test]
     fn every_chunk_of_every_member_is_one_of_the_array() {
         let mut seen = 0;
