@@ -7,12 +7,15 @@
 
 use weft_units::{Bytes, ClientId};
 
+use crate::mutant::{self, Mutant};
+
 /// Bytes that each client has outstanding.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,
     /// In order of clients. One stays until its client is gone.
     accounts: Vec<Account>,
+    pub(crate) planted: Option<Mutant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +27,7 @@ struct Account {
 
 impl Credit {
     pub(crate) fn new(limit: Bytes) -> Self {
-        Self { limit, accounts: Vec::new() }
+        Self { limit, accounts: Vec::new(), planted: None }
     }
 
     /// A request takes credit. Whether there was enough.
@@ -35,7 +38,10 @@ impl Credit {
         });
         let account = &mut self.accounts[place];
         let sum = account.bytes.checked_add(bytes);
-        let enough = account.bytes == 0 || sum.is_some_and(|sum| sum <= self.limit.0);
+        let overshoots = mutant::is(self.planted, Mutant::CreditOvershoots);
+        let enough = account.bytes == 0
+            || sum.is_some_and(|sum| sum <= self.limit.0)
+            || overshoots && account.bytes < self.limit.0;
         if enough {
             account.bytes += bytes;
         }
@@ -83,7 +89,9 @@ mod tests {
     fn credit_is_bounded_per_client_and_comes_back() {
         let mut credit = Credit::new(Bytes(8192));
         let (a, b) = (ClientId(1), ClientId(2));
-        assert!(credit.take(a, 4096) && credit.take(a, 4096));
+        assert!(credit.take(a, 4096));
+        assert!(!credit.take(a, 4097), "over the limit, below which the client is");
+        assert!(credit.take(a, 4096));
         assert!(!credit.take(a, 1), "over the limit");
         assert!(credit.take(b, 8192), "another client has its own");
         assert!(credit.give_back(a, 4096));

@@ -404,6 +404,7 @@ impl Engine {
     #[cfg(feature = "mutants")]
     pub fn plant(&mut self, bug: mutant::Mutant) {
         self.out.planted = Some(bug);
+        self.credit.planted = Some(bug);
         for volume in &mut self.volumes {
             volume.array.plant(bug);
         }
@@ -520,7 +521,7 @@ impl Engine {
             }
             .inspect_err(|_| self.out.give_credit(client, bytes))
         } else {
-            Err(ReplyError::Busy("the client has no credit left for it"))
+            Err(ReplyError::Busy(NO_CREDIT))
         };
         if let Err(error) = result {
             self.out.reply(client, tag, Err(error));
@@ -530,6 +531,9 @@ impl Engine {
         }
     }
 }
+
+/// Answer to a request that its client has no credit for. It takes none, and gives none back.
+pub const NO_CREDIT: &str = "the client has no credit left for it";
 
 /// Answer to who asks for a knob of a write-back cache that is not there.
 pub const NO_WRITE_BACK: &str =

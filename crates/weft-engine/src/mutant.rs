@@ -28,6 +28,8 @@ pub enum Mutant {
     CopyOnWrongMember,
     /// The credit of requests of a client that left is not given back.
     CreditLostOnDisconnect,
+    /// A client has one request more than its credit is for.
+    CreditOvershoots,
     /// Writes do not wait for their bits of the bitmap.
     DataBeforeBit,
     /// Discards do not wait for the dirty state.
@@ -44,6 +46,8 @@ pub enum Mutant {
     EventsNotRaised,
     /// The write-back cache has more dirty pages than its limit.
     DirtyLimitPassed,
+    /// A flush is answered before the failure of a member is recorded.
+    FlushBeforeFailureRecorded,
     /// A flush of the write-back cache does not wait for pages that are being written.
     FlushMissesWriteback,
     /// A flush is served by one that started before it arrived.
@@ -133,7 +137,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that scripts show.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 44] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -144,6 +148,7 @@ impl Mutant {
         Self::ChunkEdgeOffByOne,
         Self::CopyOnWrongMember,
         Self::CreditLostOnDisconnect,
+        Self::CreditOvershoots,
         Self::DataBeforeBit,
         Self::DiscardBeforeDirty,
         Self::DiscardKeepsStripes,
@@ -151,6 +156,7 @@ impl Mutant {
         Self::DiscardUnderSync,
         Self::DispatchedTwice,
         Self::EventsNotRaised,
+        Self::FlushBeforeFailureRecorded,
         Self::FlushServedByEarlier,
         Self::FlushSkipForgetsMetadata,
         Self::FlushSkipsOneMember,

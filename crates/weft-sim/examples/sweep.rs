@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use weft_engine::mutant::Mutant;
 use weft_sim::World;
 use weft_sim::bugs::{CHECKERS, hunt};
-use weft_sim::excuses::Excuses;
+use weft_sim::excuses::{CACHED_WRONG_MAX, Excuses};
 use weft_sim::kept::{self, Kept};
 use weft_sim::script::{Profile, Script};
 use weft_sim::shrink::shrink;
@@ -233,9 +233,10 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 8] {
 
 /// What checkers let pass that clients' writes alone do not explain: no more than was measured when
 /// each excuse was made as narrow as it is, and some room.
-fn ceilings(excuses: Excuses) -> [Ceiling; 5] {
+fn ceilings(excuses: Excuses) -> [Ceiling; 6] {
     let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
     let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
+    let Excuses { ended, ended_cached, ended_cached_wrong, .. } = excuses;
     let share = |part: u64, of: u64, parts: u64| (part * parts).div_ceil(of.max(1));
     [
         Ceiling("of 10,000 sectors read may be wrong", share(read_unsure, read, 10_000), 80, {
@@ -254,6 +255,12 @@ fn ceilings(excuses: Excuses) -> [Ceiling; 5] {
         Ceiling("of 10,000 parities not compared", share(too_many, disagreed, 10_000), 20, {
             format!("{too_many} of {disagreed} columns that disagreed, of {measured} measured")
         }),
+        Ceiling(
+            "of 10,000 columns wrong for the cache",
+            share(ended_cached_wrong, ended, 10_000),
+            CACHED_WRONG_MAX,
+            format!("{ended_cached_wrong} of {ended}; {ended_cached} pass I6 for the cache alone"),
+        ),
     ]
 }
 

@@ -10,12 +10,13 @@ use weft_engine::knobs::{
     Activation, FlushRule, Knobs, PlanRule, PriorityRule, SchedulerKind, Writes,
 };
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, RequestOp, SyncAction};
+use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::Level;
-use weft_units::Span;
+use weft_units::{Bytes, Span};
 
 use crate::chunk_kib;
 use crate::driver::Order;
+use crate::faults::Planned;
 use crate::options::Options;
 use crate::rng::Rng;
 use crate::script::{Plant, Profile, Script, ScriptStep};
@@ -28,7 +29,7 @@ pub const CHECKERS: [&str; 16] = [
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 39] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 41] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -39,6 +40,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 39] = [
     (Mutant::ChunkEdgeOffByOne, &["I1 ", "I2 ", "I7 "]),
     (Mutant::CopyOnWrongMember, &["I4 ", "I7 "]),
     (Mutant::CreditLostOnDisconnect, &["I11"]),
+    (Mutant::CreditOvershoots, &["I12"]),
     (Mutant::DataBeforeBit, &["I20", "I6 "]),
     (Mutant::DiscardBeforeDirty, &["I5 "]),
     (Mutant::DiscardKeepsStripes, &["I6 "]),
@@ -46,6 +48,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 39] = [
     (Mutant::DiscardUnderSync, &["I10"]),
     (Mutant::DispatchedTwice, &["I10"]),
     (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
+    (Mutant::FlushBeforeFailureRecorded, &["I4 "]),
     (Mutant::FlushServedByEarlier, &["I4 "]),
     (Mutant::FlushSkipForgetsMetadata, &["I4 "]),
     (Mutant::FlushSkipsOneMember, &["I4 ", "I5 "]),
@@ -100,7 +103,9 @@ const FIRST_SEED: u64 = 20_000;
 pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {
         Mutant::CacheNotResized => return shrinking(number),
+        Mutant::CreditOvershoots => return greedy(number),
         Mutant::DiscardUnderSync => return trimming(number),
+        Mutant::FlushBeforeFailureRecorded => return committing(number),
         Mutant::MergeAcrossFlush => return appending(number),
         Mutant::SuperblockRetriedLate => return filling(number),
         Mutant::WaitWithoutEnd => return starving(number),
@@ -179,6 +184,22 @@ fn shrinking(number: u64) -> Script {
     made("shrinking", options, Order::Random, steps)
 }
 
+/// Clients send what they have no credit for, and are refused.
+fn greedy(number: u64) -> Script {
+    let mut options = small(number);
+    (options.client_credit, options.greedy) = (Bytes(32_768), true);
+    let mut rng = Rng::new(number);
+    let mut steps = Vec::new();
+    for _ in 0..8 {
+        for _ in 0..1 + rng.below(12) {
+            let (client, blocks) = (1 + rng.below(2) as u32, 1 + rng.below(4));
+            steps.push(write(client, rng.below(32) * 4096, blocks * 4096, true));
+        }
+        steps.push(ScriptStep::Finish);
+    }
+    made("greedy", options, Order::Random, steps)
+}
+
 /// A client writes, and beside it what has to be durable, both before anything is sent.
 fn appending(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
@@ -193,6 +214,31 @@ fn appending(number: u64) -> Script {
         steps.push(ScriptStep::Finish);
     }
     made("appending", options, Order::Random, steps)
+}
+
+/// A client writes, and then what may only be there if that is durable; a member fails or goes
+/// away about when it is to be flushed. On mirrors: stripes wait by themselves until a failure is
+/// recorded.
+fn committing(number: u64) -> Script {
+    let mut options = Options::new(Level::Raid1, 3, chunk_kib(64));
+    options.seed = number;
+    let mut rng = Rng::new(number);
+    options.knobs.flush_batch = rng.pick(&[FlushRule::Batch, FlushRule::Parallel]);
+    let mut steps = Vec::new();
+    let fails_at = rng.below(4);
+    for turn in 0..6 {
+        steps.extend([write(1, turn * 32_768, 16_384, true), ScriptStep::Finish]);
+        if turn == fails_at {
+            let how = if rng.percent(50) { Planned::Gone } else { Planned::Once(Fault::Io) };
+            let (disk, after) = (rng.index(3), rng.below(2));
+            steps.push(ScriptStep::FailOperation { disk, after, how });
+        }
+        let flags = Flags { sync: true, preflush: true, ..Flags::NONE };
+        let (op, start) = (RequestOp::Write, turn * 32_768 + 16_384);
+        steps.push(ScriptStep::Ask { client: 1, op, start, len: 4096, flags });
+        steps.push(ScriptStep::Finish);
+    }
+    made("committing", options, Order::Random, steps)
 }
 
 /// Trims come while all parity is compared.

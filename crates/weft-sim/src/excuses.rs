@@ -3,6 +3,10 @@
 //! An excuse that always holds is a checker that cannot fail. So each is counted together with what
 //! it was asked about, and `sweep gate` holds the shares below ceilings.
 
+/// Of 10,000 columns that I6 was asked about with a write-back cache so many may be wrong and pass
+/// for the cache alone.
+pub const CACHED_WRONG_MAX: u64 = 5;
+
 /// Counts of one run, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excuses {
@@ -28,9 +32,15 @@ pub struct Excuses {
     pub disagreed: u64,
     /// Those of which parity was not compared with choices of versions, as there were too many.
     pub too_many: u64,
+    /// Columns that I6 was asked about after cuts and kills of arrays with a write-back cache.
+    pub ended: u64,
+    /// Those of them that it let pass for the cache alone: the cache may have been writing them.
+    pub ended_cached: u64,
+    /// Those of these whose parity was wrong, or whose copies differed.
+    pub ended_cached_wrong: u64,
 }
 
 sums!(
     Excuses: read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, written, written_wrong,
-    measured, disagreed, too_many
+    measured, disagreed, too_many, ended, ended_cached, ended_cached_wrong
 );

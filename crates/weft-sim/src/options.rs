@@ -63,6 +63,8 @@ pub struct Options {
     pub client_frames: u32,
     /// Bytes that a client may have outstanding.
     pub client_credit: Bytes,
+    /// Whether clients send what they have no credit for. It is refused.
+    pub greedy: bool,
     /// Seed of every random choice.
     pub seed: u64,
     /// Whether computations wait to be chosen like member requests.
@@ -115,6 +117,7 @@ impl Options {
             cache_stripes: None,
             client_frames: 1024,
             client_credit: Bytes::mib(32),
+            greedy: false,
             seed: 0,
             defer_computes: false,
             latency: Span(10_000),

@@ -195,7 +195,7 @@ impl World {
         let layout = options.array_layout();
         let data_offset = supers.iter().map(Superblock::data_offset).collect();
         let record = Record::read(&disks, options.version);
-        let limits = Limits { stripes: 0, client_frames: 0, member_bytes: 0 };
+        let limits = Limits::default();
         let mut world = Self {
             now: Time(1_000_000_000),
             disk_of: (0..count).collect(),
@@ -286,6 +286,7 @@ impl World {
         self.checkers.limit(|limits| {
             limits.stripes = stripes;
             limits.client_frames = config.client_frames;
+            limits.client_credit = config.client_credit;
             limits.member_bytes = member_bytes_max(&knobs, &self.options);
         });
         self.allow_waits();

@@ -504,13 +504,14 @@ impl Array {
     /// count on the member that failed.
     #[inline]
     pub(crate) fn take_flushed(&mut self) -> Vec<(RequestId, Result<(), Fault>)> {
-        if self.is_known() { std::mem::take(&mut self.flushed) } else { Vec::new() }
+        if self.has_flushed() { std::mem::take(&mut self.flushed) } else { Vec::new() }
     }
 
     /// Whether [`Array::take_flushed`] has something to give.
     #[inline]
     pub(crate) fn has_flushed(&self) -> bool {
-        !self.flushed.is_empty() && self.is_known()
+        let planted = self.is_planted(Mutant::FlushBeforeFailureRecorded);
+        !self.flushed.is_empty() && (self.is_known() || planted)
     }
 
     /// Result of the last round of flushes.

@@ -7,10 +7,12 @@
 //! - (d) A member that missed it may be left out only once no survivor's durable superblock counts
 //!   it as in sync: that is what "would believe" means. A survivor whose superblock can never be
 //!   read again does not count; one that was written there does, for the writer cannot know.
+//! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for what was
+//!   acknowledged before its receipt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::{Flags, Input, MemberOp, Output, RequestOp, Tag, Token};
+use weft_engine::{Flags, Input, MemberOp, Origin, Output, RequestOp, Tag, Token};
 use weft_units::{ByteRange, ClientId};
 
 use super::{Record, View, Violation};
@@ -109,7 +111,7 @@ impl Acknowledge {
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         self.clock += 1;
         match output {
-            Output::Submit { token, member, op, .. } => {
+            Output::Submit { token, member, op, attr } => {
                 let disk = view.disk(*member);
                 match op {
                     MemberOp::Discard { at, len, fua } => {
@@ -133,6 +135,9 @@ impl Acknowledge {
                             submitted: self.clock,
                             fua: *fua,
                         };
+                        if matches!(attr.origin, Origin::Client(..)) && !view.write_back {
+                            self.follows_its_flush(view, &write, found);
+                        }
                         self.writes.insert(*token, write);
                     }
                     MemberOp::Read { .. } => {}
@@ -145,6 +150,59 @@ impl Acknowledge {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Disks that have to be durable before a flush that a request is, or begins with, is over, and
+    /// are not.
+    fn not_flushed_for<'a>(
+        &'a self,
+        view: View<'a>,
+        request: &'a Request,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let late = move |(disk, completed): &(&usize, &u64)| {
+            let in_sync = |record: &Record| record.is_in_sync(**disk);
+            // One that is gone may come back, and is believed as long as survivors count on it.
+            let counts = in_sync(view.record) && in_sync(view.written);
+            counts && self.durable.get(disk).copied().unwrap_or(0) < **completed
+        };
+        request.must_be_durable.iter().filter(late).map(|(disk, _)| *disk)
+    }
+
+    /// (e) of a write of a client's that goes to a disk.
+    fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
+        let begins = |request: &&Request| {
+            let stores = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
+            request.flags.preflush && stores && request.range.len.0 > 0
+        };
+        for request in self.requests.values().filter(begins) {
+            let Some(disk) = self.not_flushed_for(view, request).next() else { continue };
+            let (first, end) = (request.range.start.0, request.range.start.0 + request.range.len.0);
+            let overlaps = |other: &&Request| {
+                let (start, len) = (other.range.start.0, other.range.len.0);
+                start < end && first < start + len && other.op != RequestOp::Read
+            };
+            let alone = self.requests.values().filter(overlaps).count() == 1;
+            // What is more than the request's may be a block of which another request changed a
+            // part.
+            let places = view.array.columns(request.range).filter_map(|(_, column)| {
+                let place = *column.places.iter().find(|place| place.slot == column.data)?;
+                let own = view.record.in_sync(place.slot) == Some(write.disk);
+                own.then_some(place.sector + view.array.data_offset[write.disk].0)
+            });
+            let places: BTreeSet<u64> = places.collect();
+            let whole = (write.at..write.at + write.count).all(|at| places.contains(&at));
+            if alone && whole {
+                found.push(Violation::new(
+                    NAME,
+                    format!(
+                        "(e) data of a write with PREFLUSH goes to disk {} and disk {disk} was not \
+                         flushed since",
+                        write.disk
+                    ),
+                ));
+                return;
+            }
         }
     }
 
@@ -166,22 +224,9 @@ impl Acknowledge {
 
     fn check(&mut self, view: View<'_>, request: &Request, found: &mut Vec<Violation>) {
         let preflush = request.flags.preflush || request.op == RequestOp::Flush;
-        if preflush {
-            for (disk, completed) in &request.must_be_durable {
-                let in_sync = |record: &Record| record.is_in_sync(*disk);
-                let counts = in_sync(view.record) && in_sync(view.written);
-                if view.disks[*disk].faults.gone || !counts {
-                    continue;
-                }
-                if self.durable.get(disk).copied().unwrap_or(0) < *completed {
-                    found.push(Violation::new(
-                        NAME,
-                        format!(
-                            "(c) a flush is acknowledged and disk {disk} was not flushed since"
-                        ),
-                    ));
-                }
-            }
+        for disk in self.not_flushed_for(view, request).filter(|_| preflush) {
+            let text = format!("(c) a flush is acknowledged and disk {disk} was not flushed since");
+            found.push(Violation::new(NAME, text));
         }
         let advice = request.op == RequestOp::Trim && !view.discards;
         // (a) is not so of what a cache keeps, a write or parts of one: what a flush covers of it,

@@ -1,19 +1,24 @@
 //! Checker I12, bounds: credit, frames, stripes, dirty pages and requests in flight stay within the
 //! configuration.
 
-use weft_engine::{MemberOp, Output, Snapshot};
+use std::collections::BTreeMap;
+
+use weft_engine::{Input, MemberOp, NO_CREDIT, Output, ReplyError, Snapshot, Tag};
+use weft_units::{Bytes, ClientId};
 
 use super::{View, Violation};
 
 const NAME: &str = "I12 bounds";
 
 /// Bounds that the configuration sets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Stripes of the stripe cache.
     pub stripes: u32,
     /// Frames that clients may hold.
     pub client_frames: u32,
+    /// Bytes that a client may have outstanding. A request larger than that goes alone.
+    pub client_credit: Bytes,
     /// Bytes of one member request.
     pub member_bytes: u64,
 }
@@ -22,13 +27,17 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Bounds {
     limits: Limits,
+    /// Bytes of requests without an answer.
+    sent: BTreeMap<(ClientId, Tag), u64>,
+    /// Bytes that clients have sent and have no credit back for, and of how many requests.
+    outstanding: BTreeMap<ClientId, (u64, u64)>,
 }
 
 impl Bounds {
     /// With these limits.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits }
+        Self { limits, sent: BTreeMap::new(), outstanding: BTreeMap::new() }
     }
 
     /// Those limits.
@@ -42,8 +51,39 @@ impl Bounds {
         change(&mut self.limits);
     }
 
+    /// See [`super::Checkers::input`].
+    pub fn input(&mut self, input: &Input) {
+        match input {
+            Input::Client(request) if request.payload() > Bytes::ZERO => {
+                let (bytes, requests) = self.outstanding.entry(request.client).or_default();
+                *bytes += request.payload().0;
+                *requests += 1;
+                self.sent.insert((request.client, request.tag), request.payload().0);
+            }
+            Input::ClientGone(client) => {
+                self.outstanding.remove(client);
+                self.sent.retain(|(other, _), _| other != client);
+            }
+            _ => {}
+        }
+    }
+
     /// See [`super::Checkers::output`].
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
+        let back = match output {
+            Output::Credit { client, bytes } => Some((client, bytes.0)),
+            Output::Reply { client, tag, result } => {
+                let refused = *result == Err(ReplyError::Busy(NO_CREDIT));
+                self.sent.remove(&(*client, *tag)).filter(|_| refused).map(|it| (client, it))
+            }
+            _ => None,
+        };
+        if let Some((client, bytes)) = back
+            && let Some((outstanding, requests)) = self.outstanding.get_mut(client)
+        {
+            *outstanding = outstanding.saturating_sub(bytes);
+            *requests = requests.saturating_sub(1);
+        }
         let Output::Submit { member, op, .. } = output else { return };
         let (at, len) = match op {
             MemberOp::Read { at, into: parts } | MemberOp::Write { at, from: parts, .. } => {
@@ -90,6 +130,14 @@ impl Bounds {
             let (pages, limit) = (cache.dirty_pages + cache.writeback_pages, cache.limit_pages);
             if pages > limit {
                 let text = format!("{pages} pages of the write-back cache dirty; at most {limit}");
+                found.push(Violation::new(NAME, text));
+            }
+        }
+        // What goes beyond is refused in the turn that it came in.
+        let limit = self.limits.client_credit;
+        for (client, (bytes, requests)) in &self.outstanding {
+            if *bytes > limit.0 && *requests > 1 {
+                let text = format!("{client:?} has {bytes} bytes outstanding; at most {limit}");
                 found.push(Violation::new(NAME, text));
             }
         }

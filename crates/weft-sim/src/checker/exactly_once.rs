@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::{Input, Output, RequestOp, Run, Snapshot, Tag, Token};
+use weft_engine::{Input, NO_CREDIT, Output, ReplyError, RequestOp, Run, Snapshot, Tag, Token};
 use weft_units::ClientId;
 
 use super::Violation;
@@ -18,7 +18,7 @@ const NAME: &str = "I11 exactly once";
 pub struct ExactlyOnce {
     newest: Option<Token>,
     outstanding: BTreeSet<Token>,
-    requests: BTreeMap<(ClientId, Tag), (RequestOp, Run)>,
+    requests: BTreeMap<(ClientId, Tag), (RequestOp, Run, i128)>,
     commands: BTreeSet<(ClientId, Tag)>,
     /// Frames that are the engine's.
     frames: BTreeMap<Run, usize>,
@@ -33,12 +33,12 @@ impl ExactlyOnce {
         match input {
             Input::Client(request) => {
                 let key = (request.client, request.tag);
-                let known = self.requests.insert(key, (request.op, request.frames));
+                let credit = i128::from(request.payload().0);
+                let known = self.requests.insert(key, (request.op, request.frames, credit));
                 assert!(known.is_none(), "the driver uses {key:?} twice");
                 if request.frames.count > 0 {
                     *self.frames.entry(request.frames).or_default() += 1;
-                    *self.credit.entry(request.client).or_default() +=
-                        i128::from(request.range.len.0);
+                    *self.credit.entry(request.client).or_default() += credit;
                 }
             }
             Input::ClientGone(client) => {
@@ -73,7 +73,11 @@ impl ExactlyOnce {
             Output::Reply { client, tag, result } => {
                 if self.gone.contains(client) {
                     fail(format!("a reply to {client:?}, which is gone"));
-                } else if let Some((op, run)) = self.requests.remove(&(*client, *tag)) {
+                } else if let Some((op, run, credit)) = self.requests.remove(&(*client, *tag)) {
+                    if *result == Err(ReplyError::Busy(NO_CREDIT)) {
+                        // It took none.
+                        *self.credit.entry(*client).or_default() -= credit;
+                    }
                     if op == RequestOp::Read && result.is_ok() && run.count > 0 {
                         self.take_back(run, found);
                     }

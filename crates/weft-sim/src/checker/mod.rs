@@ -173,6 +173,7 @@ impl Checkers {
         let found = &mut self.found;
         self.single_flight.input(input);
         self.exactly_once.input(input, found);
+        self.bounds.input(input);
         self.dirty.input(input);
         self.bounded_wait.input(view.now, input);
     }

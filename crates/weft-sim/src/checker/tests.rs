@@ -57,7 +57,12 @@ impl Stage {
         }
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(64)).unwrap();
         let data_offset = supers.iter().map(|sb| sb.data_offset).collect();
-        let limits = Limits { stripes: 4, client_frames: 16, member_bytes: 8192 };
+        let limits = Limits {
+            stripes: 4,
+            client_frames: 16,
+            client_credit: Bytes(1024),
+            member_bytes: 8192,
+        };
         Self {
             record: Record::read(&disks, Minor::V1_2),
             written: None,
@@ -307,6 +312,27 @@ fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
         // Disk 1 holds nothing of it.
         let expected: &[&str] = if skipped == 1 { &[] } else { &["I4 no early acknowledgement"] };
         assert_eq!(stage.found(), expected, "{skipped}");
+    }
+}
+
+/// A member goes away with what it was to flush; the flush is answered before the survivors know,
+/// or after.
+#[test]
+fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
+    for told in [vec![], vec![0], vec![0, 1]] {
+        let mut stage = Stage::dirty();
+        let (tag, _) = stage.write(SYNC, &[2, 0]);
+        stage.finish(tag);
+        let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
+        stage.disks[2].faults.gone = true;
+        stage.flush_all(0..2);
+        let fails = |sb: &mut Super1| sb.roles[2] = Role::Faulty.code();
+        let tokens: Vec<Token> = told.iter().map(|disk| stage.superblock(*disk, fails)).collect();
+        tokens.into_iter().for_each(|token| stage.done(token));
+        stage.reply(flush);
+        let expected: &[&str] =
+            if told.is_empty() { &["I4 no early acknowledgement"] } else { &[] };
+        assert_eq!(stage.found(), expected, "{told:?}");
     }
 }
 
@@ -833,6 +859,18 @@ fn i12_what_exceeds_its_bounds_is_caught() {
     assert_eq!(stage.found(), ["I12 bounds"; 3]);
     stage.checkers.settled(&Snapshot { frames_held: 17, ..at_rest() });
     assert_eq!(stage.found(), ["I12 bounds"; 4]);
+    // The credit is for two requests of 512 bytes.
+    for (requests, answered, found) in [(2, 0, 4), (3, 1, 4), (3, 0, 5)] {
+        let mut stage = Stage { checkers: stage.checkers.clone(), ..Stage::new() };
+        for _ in 0..requests {
+            stage.ask(RequestOp::Write, SYNC, Run::new(8, 1));
+        }
+        for _ in 0..answered {
+            stage.say(&Output::Credit { client: CLIENT, bytes: Bytes(512) });
+        }
+        stage.checkers.settled(&at_rest());
+        assert_eq!(stage.found(), vec!["I12 bounds"; found], "{requests} and {answered}");
+    }
 }
 
 #[test]

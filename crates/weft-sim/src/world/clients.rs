@@ -269,7 +269,7 @@ impl World {
         // A request larger than the whole credit goes alone.
         let count = if moves { frames_needed(range.start.0, range.len.0) } else { 0 };
         let bytes = range.len.0;
-        if moves && used > 0 && used + bytes > limit {
+        if moves && used > 0 && used + bytes > limit && !self.options.greedy {
             return false;
         }
         let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);

@@ -16,6 +16,25 @@ use crate::model::Payload;
 /// Of whoever verifies.
 const VERIFIER: ClientId = ClientId(1_000_000);
 
+/// Columns in which a write may have been under way at the end of a run.
+#[derive(Debug)]
+struct BeingWritten {
+    /// Of writes that were not answered, or whose clients are gone.
+    asked: BTreeSet<u64>,
+    /// Of writes that a write-back cache answered, and that nothing else explains.
+    cached: BTreeSet<u64>,
+}
+
+impl BeingWritten {
+    fn all(&self) -> impl Iterator<Item = &u64> {
+        self.asked.iter().chain(&self.cached)
+    }
+
+    fn has(&self, column: u64) -> bool {
+        self.asked.contains(&column) || self.cached.contains(&column)
+    }
+}
+
 impl World {
     /// The power goes. What is not durable survives or does not; whoever waited waits no more.
     pub fn power_cut(&mut self, mode: CutMode) -> CutShape {
@@ -101,7 +120,7 @@ impl World {
         }
         // A part of a stripe may be complete and the rest not even submitted.
         let written = self.columns_being_written();
-        self.at_stake.extend(written.iter().copied());
+        self.at_stake.extend(written.all().copied());
         self.stopped();
         if self.options.write_back.is_some() {
             self.model.process_died_with_cache();
@@ -113,11 +132,18 @@ impl World {
 
     /// Columns that a write is about that is not answered, or whose client is gone, or that a
     /// write-back cache answered.
-    fn columns_being_written(&self) -> BTreeSet<u64> {
+    fn columns_being_written(&self) -> BeingWritten {
+        let columns = |ranges: &mut dyn Iterator<Item = ByteRange>| -> BTreeSet<u64> {
+            ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
+        };
         let ranges = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
+        let asked = columns(&mut { ranges });
         let kept = self.options.write_back.and(Some(self.model.unflushed_ranges()));
-        let ranges = ranges.chain(kept.into_iter().flatten());
-        ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
+        let mut cached = columns(&mut kept.into_iter().flatten());
+        let suspect: BTreeSet<u64> =
+            self.at_stake.columns().chain(self.suspects.columns()).collect();
+        cached.retain(|column| !asked.contains(column) && !suspect.contains(column));
+        BeingWritten { asked, cached }
     }
 
     /// I20 of what may be lost now.
@@ -130,7 +156,7 @@ impl World {
     }
 
     /// I6 of what is left now. What was judged, if that counts.
-    fn judge_parity(&mut self, written: &BTreeSet<u64>, bytes: parity::Bytes) -> parity::Judged {
+    fn judge_parity(&mut self, written: &BeingWritten, bytes: parity::Bytes) -> parity::Judged {
         if !self.options.checked {
             return parity::Judged::default();
         }
@@ -139,13 +165,20 @@ impl World {
         let by_bits = bits::after_cut(view!(self), columns.iter().copied(), bytes, &mut found);
         self.coverage.judged_by_bits += by_bits;
         found.drain(..).for_each(|violation| self.fail(violation));
+        if self.options.write_back.is_some() {
+            let cached = written.cached.iter().copied();
+            let scrub = parity::scrub(&self.disks, &self.array, &self.record, cached, bytes);
+            self.excuses.ended += columns.len() as u64;
+            self.excuses.ended_cached += written.cached.len() as u64;
+            self.excuses.ended_cached_wrong += scrub.wrong.len() as u64;
+        }
         if !self.counts("I6 parity or dirty") {
             return parity::Judged::default();
         }
         let columns = columns.into_iter();
         let suspect: BTreeSet<u64> =
             self.at_stake.columns().chain(self.suspects.columns()).collect();
-        let quiet = |column: u64| !suspect.contains(&column) && !written.contains(&column);
+        let quiet = |column: u64| !suspect.contains(&column) && !written.has(column);
         let judged = parity::after_cut(view!(self), columns, quiet, bytes, &mut found);
         if let Some(violation) = found.into_iter().next() {
             self.fail(violation);

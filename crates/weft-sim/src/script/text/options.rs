@@ -22,7 +22,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { version, first_number, assume_clean, bitmap, logical_block, .. } = options;
     let Options { discards, rotational, write_mostly, one_space, torn_writes, .. } = options;
     let Options { payload, stripes_max, cache_stripes, client_frames, .. } = options;
-    let Options { client_credit, seed, defer_computes, latency, checked, .. } = options;
+    let Options { client_credit, greedy, seed, defer_computes, latency, checked, .. } = options;
     let Options { data_promised, disks_lie, only, lost_work_every, logged, .. } = options;
     let more_data: Vec<u64> = more_data.iter().map(|it| it.0).collect();
     vec![
@@ -49,6 +49,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
         ("cache-stripes", some(*cache_stripes)),
         ("client-frames", client_frames.to_string()),
         ("client-credit", client_credit.0.to_string()),
+        ("greedy", no_or_yes(*greedy)),
         ("defer-computes", no_or_yes(*defer_computes)),
         ("latency", latency.0.to_string()),
         ("checked", no_or_yes(*checked)),
@@ -87,6 +88,7 @@ pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
         "cache-stripes" => options.cache_stripes = maybe(value, |it| number(it, "stripes"))?,
         "client-frames" => options.client_frames = number(value, "frames")?,
         "client-credit" => options.client_credit = Bytes(number(value, "bytes")?),
+        "greedy" => options.greedy = yes(value)?,
         "defer-computes" => options.defer_computes = yes(value)?,
         "latency" => options.latency = Span(number(value, "nanoseconds")?),
         "checked" => options.checked = yes(value)?,
