@@ -101,7 +101,10 @@ fn gate() -> ExitCode {
     let lacks = Profile::LACKS.into_iter().map(|profile| (profile, GATE_LACKS_SEEDS));
     let rebuilds = Profile::REBUILDS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = with_parity.chain(without).chain(bitmaps).chain(lacks).chain(rebuilds);
-    let trims = Profile::TRIMS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let trims = Profile::TRIMS
+        .into_iter()
+        .chain(Profile::JOINS)
+        .map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = every.chain(trims);
     let scripts = every.flat_map(|(profile, seeds)| {
         seeds.filter(move |seed| !open(&profile, *seed)).map(move |seed| Work::Seed(profile, seed))

@@ -108,6 +108,17 @@ fn arrays_with_a_bitmap_keep_their_promises() {
     assert!(all.coverage.re_added > 15 && all.kills > 20, "{all:?}");
 }
 
+/// Members come at any step of an update, and the power goes soon afterwards.
+#[test]
+fn members_that_come_in_the_middle_of_an_update_break_nothing() {
+    for profile in Profile::JOINS {
+        let report = run(profile, 9700, 100);
+        let (cuts, requests) = (report.coverage.points, report.requests);
+        assert!(cuts > 100 && requests > 1000, "{}: {report:?}", profile.name);
+        assert!(report.coverage.re_added > 20, "{}: {report:?}", profile.name);
+    }
+}
+
 /// A discard that fails hurts nothing: the driver stores zeros in its stead.
 #[test]
 fn discards_that_fail_break_nothing() {

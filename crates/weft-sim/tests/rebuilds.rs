@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use weft_engine::mutant::Mutant;
-use weft_engine::{MemberState, SyncAction};
+use weft_engine::{Flags, MemberState, RequestOp, SyncAction};
 use weft_ondisk::Level;
 use weft_sim::checker::parity::Bytes;
-use weft_sim::script::{Profile, Script};
-use weft_sim::{CutMode, Rig, World, chunk_kib};
+use weft_sim::script::{Profile, Script, ScriptStep as Step};
+use weft_sim::{CutMode, Options, Order, Rig, World, chunk_kib};
 use weft_units::Sectors;
 
 fn offsets(world: &World) -> BTreeSet<Sectors> {
@@ -95,6 +95,64 @@ fn a_write_below_the_larger_of_two_recovery_offsets_is_made_equal_after_a_cut() 
 #[test]
 fn without_a_resync_what_was_rebuilt_in_part_stays_different() {
     assert_eq!(cut_below_the_larger_offset(Some(Mutant::PartlyRebuiltSettles)), 8);
+}
+
+/// How the two members that are rebuilt together came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// One by what the bitmap says, one fresh.
+    ReAddedAndFresh,
+    /// One that left while it was being rebuilt, and comes back.
+    HalfRebuilt,
+}
+
+fn together(level: Level, members: usize, how: Together, wait: u32, order: Order) -> Script {
+    let mut options = Options::new(level, members, chunk_kib(8));
+    options.bitmap = Some(weft_units::Bytes(4096));
+    options.seed = u64::from(wait);
+    let write = |start, len| {
+        let flags = Flags { sync: true, ..Flags::NONE };
+        Step::Ask { client: 1, op: RequestOp::Write, start, len, flags }
+    };
+    let mut steps = vec![write(0, 8192 * 12), Step::Finish, Step::Sleep(4000)];
+    let away = |disk| [Step::FailDisk(disk), Step::Finish, Step::Remove(disk)];
+    steps.extend(away(0));
+    match how {
+        Together::ReAddedAndFresh => {
+            steps.extend(away(2));
+            steps.extend([write(8192, 4096), Step::Finish, Step::Sync(SyncAction::Frozen)]);
+            steps.extend([Step::ReAdd(0), Step::Add, Step::Sync(SyncAction::Recover)]);
+        }
+        Together::HalfRebuilt => {
+            steps.extend([Step::Sleep(3000), Step::Add, Step::Steps(wait)]);
+            steps.extend(away(members));
+            steps.extend([write(8192, 4096), Step::Finish, Step::ReAdd(members)]);
+        }
+    }
+    steps.extend([Step::Steps(wait), Step::Finish, Step::Sleep(6000), Step::Finish]);
+    steps.extend([Step::Sync(SyncAction::Check), Step::Finish, Step::Cut(CutMode::Everything)]);
+    steps.extend([Step::Finish, Step::Sleep(1000)]);
+    let profile = "together";
+    Script { profile, options, order, steps, within_promises: true, assembles: true }
+}
+
+/// A fresh member is copied as a whole, also beside one that follows the bitmap.
+#[test]
+fn a_fresh_member_is_rebuilt_as_a_whole_beside_one_that_follows_the_bitmap() {
+    let mut ran = 0;
+    for (level, members) in [(Level::Raid6, 5), (Level::Raid1, 4), (Level::Raid10, 6)] {
+        for wait in [0, 3, 10, 40] {
+            for order in [Order::Fifo, Order::Random] {
+                for how in [Together::ReAddedAndFresh, Together::HalfRebuilt] {
+                    let script = together(level, members, how, wait, order);
+                    let report = script.run().unwrap_or_else(|failure| panic!("{failure}"));
+                    assert!(report.scrubbed >= 32 && report.verified >= 192, "{report:?}");
+                    ran += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(ran, 48);
 }
 
 /// Of each profile.

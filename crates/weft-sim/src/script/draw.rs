@@ -38,6 +38,8 @@ pub(super) struct Draw {
     lacks: Rng,
     /// The same for [`Profile::rebuilds`].
     pub(super) rebuilds: Rng,
+    /// The same for [`Profile::joins`].
+    pub(super) joins: Rng,
     /// The same for [`Profile::trims_fail`].
     trims: Rng,
     profile: Profile,
@@ -73,6 +75,9 @@ impl Script {
         let mut steps = Vec::with_capacity(profile.steps);
         if profile.rebuilds {
             draw.rebuilds(&mut steps);
+        }
+        if profile.joins {
+            draw.joins(&mut steps);
         }
         for _ in 0..profile.steps {
             let step = draw.step();
@@ -146,6 +151,7 @@ impl Draw {
             bits,
             lacks,
             rebuilds: two,
+            joins: Rng::new(seed ^ 0x7015),
             trims: Rng::new(seed ^ 0x7121),
             profile,
             options,

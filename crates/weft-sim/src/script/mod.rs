@@ -9,6 +9,7 @@
 
 mod course;
 mod draw;
+mod joins;
 mod rebuilds;
 mod space;
 mod steps;

@@ -119,15 +119,18 @@ impl Draw {
         }
     }
 
-    /// A write of whole blocks that begins below this byte.
     fn write_below(&mut self, below: u64) -> ScriptStep {
-        let rng = &mut self.rebuilds;
-        let start = rng.below(below) / 4096 * 4096;
-        let len = (4096 * (1 + rng.below(4))).min(self.size - start);
-        let flags = Flags { sync: true, fua: rng.percent(15), ..Flags::NONE };
-        let client = 1 + rng.below(3) as u32;
-        ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags }
+        write_below(&mut self.rebuilds, below, self.size)
     }
+}
+
+/// A write of whole blocks, to an array of this size, that begins below this byte.
+pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
+    let start = rng.below(below) / 4096 * 4096;
+    let len = (4096 * (1 + rng.below(4))).min(size - start);
+    let flags = Flags { sync: true, fua: rng.percent(15), ..Flags::NONE };
+    let client = 1 + rng.below(3) as u32;
+    ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags }
 }
 
 /// Units of a recovery of mirrors that are under way at once, at most.

@@ -179,6 +179,9 @@ pub struct Profile {
     pub rebuilds: bool,
     /// Whether discards fail, of any disk. Drawn from a stream of its own.
     pub trims_fail: bool,
+    /// Whether members come at any step of a superblock update, before anything else, and the power
+    /// goes or the process dies. Drawn from a stream of its own.
+    pub joins: bool,
 }
 
 impl Profile {
@@ -200,6 +203,7 @@ impl Profile {
         lacks: 0,
         rebuilds: false,
         trims_fail: false,
+        joins: false,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -293,10 +297,21 @@ impl Profile {
         Self { name, cuts: 3, discards: 30, trims_fail: true, ..self }
     }
 
+    /// Profiles of members that come in the middle of an update of an array with a bitmap: with
+    /// parity, then mirrors.
+    pub const JOINS: [Self; 2] = [
+        Self::CALM.bitmaps("").joins("joins"),
+        Self::CALM.straight("").bitmaps("").joins("straight-joins"),
+    ];
+
+    const fn joins(self, name: &'static str) -> Self {
+        Self { name, steps: 12, cuts: 4, joins: true, ..self }
+    }
+
     /// Profiles of every level.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
-        before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS)
+        before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS).chain(Self::JOINS)
     }
 
     /// Every profile of levels with parity.
