@@ -8,7 +8,7 @@ use weft_engine::{Flags, MemberState, RequestOp, SyncAction};
 use weft_ondisk::Level;
 use weft_sim::checker::parity::Bytes;
 use weft_sim::script::{Profile, Script, ScriptStep as Step};
-use weft_sim::{CutMode, Options, Order, Rig, World, chunk_kib};
+use weft_sim::{CutMode, Logged, Options, Order, Rig, World, chunk_kib};
 use weft_units::Sectors;
 
 fn offsets(world: &World) -> BTreeSet<Sectors> {
@@ -153,6 +153,51 @@ fn a_fresh_member_is_rebuilt_as_a_whole_beside_one_that_follows_the_bitmap() {
         }
     }
     assert_eq!(ran, 48);
+}
+
+/// A read that begins below the recovery offset of a member and ends behind it is not the member's;
+/// one that ends there is. The member is the first of its mirror.
+#[test]
+fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it() {
+    let rig = Rig::raid(Level::Raid1, 2, None, chunk_kib(64));
+    let mut rig =
+        rig.with(|options| (options.full_stripes, options.logged) = (48, true)).written(0, 1);
+    let size = rig.size();
+    for start in (0..size).step_by(1 << 19) {
+        rig.store(start, 1 << 19).expect("nothing is wrong with it");
+    }
+    rig.finish().fail_disk(0).finish().remove(0);
+    let (added, _) = rig.add_blank();
+    rig.settle();
+    let middle = Sectors(8 * 128);
+    for _ in 0..1000 {
+        if offsets(&rig).first().is_some_and(|to| *to >= middle) {
+            break;
+        }
+        rig.steps(1);
+    }
+    rig.sync(SyncAction::Frozen).expect("it is asked for");
+    rig.finish();
+    let to = offsets(&rig).first().expect("it is being rebuilt").bytes().0;
+    assert!(to >= middle.bytes().0 && to + 65_536 <= size, "{to} of {size} bytes are rebuilt");
+    for (start, len, of_added) in [
+        (to - 8192, 8192, true),
+        (to - 512, 512, true),
+        (to - 8192, 8704, false),
+        (to - 512, 1024, false),
+        (to, 512, false),
+        (to - 65_536, 131_072, false),
+    ] {
+        rig.log.clear();
+        rig.read_bytes(start, len).expect("it can be read");
+        let read = |logged: &Logged| match logged {
+            Logged::Read { disk, .. } => Some(*disk == added),
+            _ => None,
+        };
+        let reads: Vec<bool> = rig.log.iter().filter_map(read).collect();
+        assert!(!reads.is_empty(), "{start} {len} is read");
+        assert!(reads.iter().all(|of| *of == of_added), "{start} {len} of {to}: {reads:?}");
+    }
 }
 
 /// Of each profile.
