@@ -171,9 +171,9 @@ impl Stale {
         }
     }
 
-    /// What a disk had not made durable is gone: `lost` are the data columns, of disks that were not
-    /// in sync, which read otherwise than before. (On those that were in sync, the model knows what
-    /// may be lost.)
+    /// What a disk had not made durable is gone: `lost` are the data columns, of disks that were
+    /// not in sync, which read otherwise than before. (On those that were in sync, the model knows
+    /// what may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         let has = |all: Option<&BTreeSet<u64>>, column: &u64| all.map(|it| it.contains(column));
         for (disk, column) in lost {
