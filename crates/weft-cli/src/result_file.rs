@@ -1,66 +1,270 @@
-//! Result files (`--report`, `--write`): checked beforehand, replaced only when complete.
+//! Files that weft writes for its user (`--map`, `--record`, `--report`, `--write`, man pages).
 //!
-//! Whether the file can be written is known before anything runs for half an hour. The old content
-//! stays until the new one is complete: it is written beside the file and renamed. Ctrl-C leaves
-//! nothing beside it.
+//! Decides   which file may be written: a new or an empty one, or with `--force` one of the same
+//!           kind, told by its first bytes. Never a member of the volume, whatever its path, never
+//!           a block device, never anything else that holds data. Character devices and pipes are
+//!           written as they are.
+//! Why       `weft cat --map MEMBER` made 174 bytes of a member of 120 MiB, and the map of days
+//!           of GNU ddrescue has the name that a user would give to ours.
+//!
+//! The check is made before anything runs for half an hour. The old content stays until the new
+//! one is complete: it is written beside the file and renamed. Ctrl-C leaves nothing beside it.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use crate::member::{MemberArg, label};
 use crate::outcome::Failure;
 use crate::terminal::remove_when_interrupted;
+use crate::volume::spec;
 
-/// A file that a result is written to.
+/// Kinds of files that weft writes for its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What work costs, in TOML (`bench costs --write`).
+    Costs,
+    /// A recording of requests (`serve --record`).
+    Log,
+    /// `weft man DIR`.
+    ManPage,
+    /// What was read and what not (`cat --map`).
+    Map,
+    /// A page with plots (`--report`).
+    Report,
+}
+
+impl Kind {
+    /// First bytes of every file of the kind.
+    pub(crate) fn begin(self) -> &'static str {
+        match self {
+            Self::Costs => "# What work costs: `weft bench costs --write`.\n",
+            Self::Log => "fio version ",
+            Self::ManPage => ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH weft",
+            Self::Map => "# Mapfile of weft cat --skip-unreadable\n",
+            Self::Report => weft_lab::report::BEGIN,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Costs => "table of costs",
+            Self::Log => "log",
+            Self::ManPage => "man page of weft",
+            Self::Map => "map of weft cat",
+            Self::Report => "report of weft",
+        }
+    }
+}
+
+/// A file that the user asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output<'a> {
+    /// Option that names it, or the command where an argument does.
+    pub(crate) option: &'static str,
+    pub(crate) path: &'a Path,
+    pub(crate) kind: Kind,
+    /// Whether one of the same kind is overwritten.
+    pub(crate) force: bool,
+    /// Members of the volume that the command is about.
+    pub(crate) members: &'a [MemberArg],
+}
+
+/// Result of the check of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing is there.
+    New,
+    /// A file that may be overwritten.
+    Old,
+    /// A character device or a pipe.
+    Stream,
+}
+
+impl Output<'_> {
+    fn told(&self, what: impl std::fmt::Display) -> String {
+        format!("{} {}: {what}", self.option, label(self.path))
+    }
+
+    fn refused(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::Refused(self.told(what))
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        Failure::Failed(self.told(error))
+    }
+
+    fn unwritable(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::Usage(self.told(format_args!("{what}; name a file that can be written")))
+    }
+
+    /// Checks what is at the path, without changing it.
+    pub(crate) fn check(&self) -> Result<Place, Failure> {
+        let found = match fs::metadata(self.path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match self.path.is_symlink() {
+                    true => Err(self.refused("is a link to nothing; remove it, or name a file")),
+                    false => Ok(Place::New),
+                };
+            }
+            Err(error) => return Err(self.failed(&error)),
+        };
+        if is_member(&found, self.members) {
+            return Err(self.refused("is a member of the volume; name another file"));
+        }
+        let kind = found.file_type();
+        if kind.is_dir() {
+            return Err(self.unwritable("it is a folder"));
+        }
+        if kind.is_char_device() || kind.is_fifo() {
+            return Ok(Place::Stream);
+        }
+        if !kind.is_file() {
+            let what = if kind.is_block_device() { "a block device" } else { "a socket" };
+            return Err(
+                self.refused(format_args!("found {what}, expected a file or none; name another"))
+            );
+        }
+        if found.len() == 0 {
+            return Ok(Place::Old);
+        }
+        let begin = self.kind.begin().as_bytes();
+        let mut first = Vec::new();
+        File::open(self.path)
+            .and_then(|file| file.take(begin.len() as u64).read_to_end(&mut first))
+            .map_err(|error| self.failed(&error))?;
+        if first != begin {
+            let name = self.kind.name();
+            return Err(self.refused(format_args!(
+                "exists and holds something that is no {name}, which weft does not overwrite; \
+                 name another file"
+            )));
+        }
+        if !self.force {
+            return Err(self.refused("exists and stays as it is; --force overwrites it"));
+        }
+        Ok(Place::Old)
+    }
+
+    /// Opens the file to be written from its first byte, without changing it, and whether it is
+    /// new. For what grows line by line.
+    pub(crate) fn open(&self) -> Result<(File, bool), Failure> {
+        let place = self.check()?;
+        if place == Place::Stream {
+            return Err(self.refused(
+                "found something that is no file, expected a file or none; name another",
+            ));
+        }
+        let mut options = File::options();
+        options.read(true).write(true).create_new(place == Place::New);
+        match options.open(self.path) {
+            Ok(file) => Ok((file, place == Place::New)),
+            Err(error) => Err(Failure::Failed(
+                self.told(format_args!("{error}; name a file that can be written")),
+            )),
+        }
+    }
+}
+
+/// Whether a file is one of the members, or the file that a member is a part of.
+fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
+    let same = |path: &Path| {
+        let member = fs::metadata(path);
+        member.is_ok_and(|member| (member.dev(), member.ino()) == (found.dev(), found.ino()))
+    };
+    members.iter().any(|member| match member {
+        MemberArg::Path(path) => spec(path).file().is_some_and(same),
+        MemberArg::Missing | MemberArg::Ram(..) => false,
+    })
+}
+
+/// A file that is written as a whole, once or again and again.
 #[derive(Debug)]
 pub(crate) struct ResultFile {
     path: PathBuf,
-    /// New content, which takes the file's place when it is complete; `None` for a device or a
-    /// pipe.
+    /// As the user wrote it.
+    label: String,
+    place: Place,
+    /// New content, which takes the file's place when it is complete.
     beside: Option<NamedTempFile>,
 }
 
 impl ResultFile {
-    /// Makes sure that there can be one at `path`.
-    pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
-        let told = |what: &dyn std::fmt::Display| {
-            Failure::usage(format!("{}: {what}; name a file that can be written", path.display()))
-        };
-        if path.is_dir() {
-            return Err(told(&"it is a folder"));
-        }
+    /// Makes sure that the file may be written and can be.
+    pub(crate) fn at(asked: &Output<'_>) -> Result<Self, Failure> {
+        let place = asked.check()?;
         // A link stays one, and what it leads to is replaced.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if path.exists() && !path.is_file() {
-            return Ok(Self { path, beside: None });
+        let path = fs::canonicalize(asked.path).unwrap_or_else(|_| asked.path.to_owned());
+        let mut file = Self { path, label: asked.told(""), place, beside: None };
+        if place == Place::Stream {
+            return Ok(file);
         }
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
+        let folder = file.folder();
         if !folder.is_dir() {
-            return Err(told(&format!("there is no folder {}", folder.display())));
+            let what = format!("there is no folder {}", folder.display());
+            return Err(asked.unwritable(what));
         }
-        let beside = tempfile::Builder::new()
-            .prefix(".weft-")
-            .permissions(permissions())
-            .tempfile_in(folder)
-            // Only the kind: its text would speak of the file beside it.
-            .map_err(|error| told(&error.kind()))?;
+        // Only the kind: its text would speak of the file beside it.
+        let beside = file.new_beside().map_err(|error| asked.unwritable(error.kind()))?;
         remove_when_interrupted(&[beside.path().to_owned()])?;
-        Ok(Self { path, beside: Some(beside) })
+        file.beside = Some(beside);
+        Ok(file)
     }
 
-    /// Writes the text to the file and makes it durable.
-    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
-        let told =
-            |error: std::io::Error| Failure::failed(format!("{}: {error}", self.path.display()));
-        let written = self.beside.as_ref().map_or(self.path.as_path(), NamedTempFile::path);
-        fs::write(written, text).map_err(told)?;
-        if let Some(beside) = self.beside {
-            beside.persist(&self.path).map_err(|error| told(error.error))?;
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
         }
+    }
+
+    fn new_beside(&self) -> io::Result<NamedTempFile> {
+        tempfile::Builder::new()
+            .prefix(".weft-")
+            .permissions(permissions())
+            .tempfile_in(self.folder())
+    }
+
+    /// Writes the text to the file.
+    pub(crate) fn write(mut self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+        self.put(text.as_ref()).map_err(|error| Failure::failed(format!("{}{error}", self.label)))
+    }
+
+    /// Replaces the file by one with the text, which the next call replaces. A device or pipe is
+    /// left alone: it takes the last text, by [`write`](Self::write).
+    pub(crate) fn save(&mut self, text: &str) -> io::Result<()> {
+        if self.place == Place::Stream { Ok(()) } else { self.put(text.as_bytes()) }
+    }
+
+    fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        if self.place == Place::Stream {
+            return File::options().write(true).open(&self.path)?.write_all(text);
+        }
+        let mut beside = match self.beside.take() {
+            Some(beside) => beside,
+            None => self.new_beside()?,
+        };
+        beside.write_all(text)?;
+        beside.as_file().sync_data()?;
+        if self.place == Place::New {
+            beside = match beside.persist_noclobber(&self.path) {
+                Ok(_) => {
+                    self.place = Place::Old;
+                    return Ok(());
+                }
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(error.error);
+                }
+                // Some file systems can rename, but not without replacing.
+                Err(error) => error.file,
+            };
+        }
+        beside.persist(&self.path).map_err(|error| error.error)?;
+        self.place = Place::Old;
         Ok(())
     }
 }
@@ -74,32 +278,102 @@ fn permissions() -> fs::Permissions {
 mod tests {
     use super::*;
 
+    fn asked(path: &Path) -> Output<'_> {
+        Output { option: "--map", path, kind: Kind::Map, force: false, members: &[] }
+    }
+
+    fn forced(path: &Path) -> Output<'_> {
+        Output { force: true, ..asked(path) }
+    }
+
+    fn map(text: &str) -> String {
+        format!("{}{text}", Kind::Map.begin())
+    }
+
     #[test]
     fn the_old_page_stays_until_the_new_one_is_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("page.html");
-        fs::write(&path, "old").unwrap();
-        let page = ResultFile::at(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        let path = folder.path().join("map");
+        fs::write(&path, map("old")).unwrap();
+        let page = ResultFile::at(&forced(&path)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), map("old"));
         drop(page);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        ResultFile::at(&path).unwrap().write("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), map("old"));
+        let mut page = ResultFile::at(&forced(&path)).unwrap();
+        for turn in ["1", "2", "3"] {
+            page.save(turn).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), turn);
+        }
+        page.write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "nothing else stays: {names:?}");
     }
 
     #[test]
-    fn a_device_stays_one_and_a_link_too() {
+    fn a_character_device_stays_one_and_a_link_too() {
         let null = Path::new("/dev/null");
-        ResultFile::at(null).unwrap().write("new").unwrap();
+        ResultFile::at(&asked(null)).unwrap().write("new").unwrap();
         assert!(!null.is_file() && null.exists());
         let folder = tempfile::tempdir().unwrap();
-        let (page, link) = (folder.path().join("page.html"), folder.path().join("link.html"));
-        fs::write(&page, "old").unwrap();
+        let (page, link) = (folder.path().join("map"), folder.path().join("link"));
+        fs::write(&page, map("old")).unwrap();
         std::os::unix::fs::symlink(&page, &link).unwrap();
-        ResultFile::at(&link).unwrap().write("new").unwrap();
+        ResultFile::at(&forced(&link)).unwrap().write("new").unwrap();
         assert!(link.is_symlink() && fs::read_to_string(&page).unwrap() == "new");
+    }
+
+    /// What may not be written is refused with its reason, and stays byte for byte.
+    #[test]
+    fn nothing_of_another_kind_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let member = at("member");
+        fs::write(&member, map("a member, and yet it begins as a map")).unwrap();
+        fs::hard_link(&member, at("linked")).unwrap();
+        std::os::unix::fs::symlink(&member, at("symlink")).unwrap();
+        std::os::unix::fs::symlink(at("none"), at("nothing")).unwrap();
+        fs::write(at("ddrescue"), "# Mapfile. Created by GNU ddrescue version 1.27\n").unwrap();
+        fs::write(at("map"), map("")).unwrap();
+        fs::write(at("short"), "# Mapf").unwrap();
+        let members = [MemberArg::Path(member.clone())];
+        for (name, force, told) in [
+            ("member", true, "is a member of the volume"),
+            ("linked", true, "is a member of the volume"),
+            ("symlink", true, "is a member of the volume"),
+            ("nothing", true, "is a link to nothing"),
+            ("ddrescue", true, "is no map of weft cat"),
+            ("short", true, "is no map of weft cat"),
+            ("map", false, "--force overwrites it"),
+        ] {
+            let path = at(name);
+            let before = fs::read(&path).ok();
+            let asked = Output { force, members: &members, ..asked(&path) };
+            for found in [ResultFile::at(&asked).map(drop), asked.open().map(drop)] {
+                let Err(Failure::Refused(message)) = found else { panic!("{name}: refused") };
+                assert!(message.contains(told) && message.contains(name), "{message}");
+            }
+            assert_eq!(fs::read(&path).ok(), before, "{name}");
+        }
+        // Each kind knows its own: none takes the beginning of another.
+        let kinds = [Kind::Costs, Kind::Log, Kind::ManPage, Kind::Map, Kind::Report];
+        let path = at("kinds");
+        for made in kinds {
+            fs::write(&path, format!("{} and more", made.begin())).unwrap();
+            for kind in kinds {
+                assert_eq!(Output { kind, ..forced(&path) }.check().is_ok(), kind == made);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_came_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map");
+        let file = ResultFile::at(&asked(&path)).unwrap();
+        fs::write(&path, "of another process").unwrap();
+        assert!(file.write("new").is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of another process");
     }
 
     #[test]
@@ -109,7 +383,7 @@ mod tests {
             (folder.path().to_owned(), "it is a folder"),
             (folder.path().join("none/page.html"), "there is no folder"),
         ] {
-            let Failure::Usage(message) = ResultFile::at(&path).unwrap_err() else {
+            let Failure::Usage(message) = ResultFile::at(&asked(&path)).unwrap_err() else {
                 panic!("usage")
             };
             assert!(

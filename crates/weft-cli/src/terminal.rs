@@ -172,6 +172,9 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
                 for bar in locked(&BARS).iter().filter_map(WeakProgressBar::upgrade) {
                     bar.finish_and_clear();
                 }
+                for last in locked(&LAST).iter_mut() {
+                    last();
+                }
                 for path in locked(&PASSING).iter().flatten() {
                     // Each is one or the other, or is not there yet.
                     let _ = std::fs::remove_file(path);
@@ -182,6 +185,12 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
         });
     }
     Ok(())
+}
+
+/// Calls `last` before files are removed, by the thread that
+/// [`remove_when_interrupted`] starts. For what is written so that it survives.
+pub(crate) fn when_interrupted(last: impl FnMut() + Send + 'static) {
+    locked(&LAST).push(Box::new(last));
 }
 
 /// Leaves the end of an interrupted process to whoever removes its files: a command that fails
@@ -198,6 +207,8 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Paths that are removed when the process is told to end; `None` leaves signals alone.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
+/// See [`when_interrupted`].
+static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 /// See [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// The bars that were made.

@@ -76,7 +76,8 @@ fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
     assert_eq!(plain.status.code(), Some(1));
     assert!(plain.stdout.len() < whole.len());
     for window in [&[][..], &["--offset", "6M"], &["--offset", "9001K", "--length", "1027K"]] {
-        let arguments = [&["--skip-unreadable", "--map", "map"], window, &["a", "b"]].concat();
+        let arguments =
+            [&["--skip-unreadable", "--map", "map", "--force"], window, &["a", "b"]].concat();
         let skipped = cat(dir.path(), &arguments);
         let says = String::from_utf8_lossy(&skipped.stderr).into_owned();
         assert_eq!(skipped.status.code(), Some(1), "{says}");

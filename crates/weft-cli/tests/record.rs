@@ -121,11 +121,12 @@ fn nothing_but_a_log_is_overwritten_and_only_with_force() {
     for force in [&[][..], &["--force"]] {
         refused(&[&["--record=a"], force].concat(), "--record a: is a member");
         refused(&[&["--record=link"], force].concat(), "--record link: is a member");
-        refused(&[&["--record=."], force].concat(), "no file");
+        let folder = [&["serve", "--exec=true", "--record=."], force, &["a", "b", "c"]].concat();
+        assert!(exits(path, 2, &folder).err.contains("it is a folder"));
     }
     std::fs::remove_file(path.join("link")).unwrap();
     std::fs::write(path.join("text"), "fio job\n").unwrap();
-    refused(&["--record=text"], "--force overwrites it");
+    refused(&["--record=text"], "no log");
     refused(&["--record=text", "--force"], "no log");
     assert_eq!(std::fs::read(path.join("text")).unwrap(), b"fio job\n");
     std::fs::remove_file(path.join("text")).unwrap();

@@ -203,8 +203,10 @@ fn a_sweep_says_which_setting_is_best_and_whether_it_is_sure() {
 fn settings_that_are_alike_have_no_best_one() {
     let dir = tempdir().unwrap();
     write(dir.path().join("t.iolog"), iolog()).unwrap();
-    let words = ["replay", "t.iolog", "--sweep", "stripe_size=4K,64K", "--report", "page.html"];
-    for (more, alike) in [(&["--time-scale", "1000"][..], true), (&["--depth", "16"], false)] {
+    let words = ["replay", "t.iolog", "--sweep=stripe_size=4K,64K", "--report=page.html"];
+    for (more, alike) in
+        [(&["--time-scale", "1000"][..], true), (&["--depth", "16", "--force"], false)]
+    {
         let text = exits(dir.path(), 0, &[&words[..], more].concat()).out;
         let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
         assert!(page.contains("<h1>t.iolog</h1>"), "named once");

@@ -155,11 +155,13 @@ fn an_experiment_is_run_on_another_machine_which_is_told() {
 #[test]
 fn an_interrupted_run_leaves_the_old_page() {
     let dir = tempdir().unwrap();
-    std::fs::write(dir.path().join("page.html"), "old").unwrap();
-    let status = common::interrupted(dir.path(), &["reproduce", "--report", "page.html"], 2);
+    let old = format!("{}old", weft_lab::report::BEGIN);
+    std::fs::write(dir.path().join("page.html"), &old).unwrap();
+    let words = ["reproduce", "--report", "page.html", "--force"];
+    let status = common::interrupted(dir.path(), &words, 2);
     assert_eq!(status, Some(130));
     assert_eq!(common::names(dir.path()), ["page.html"]);
-    assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), "old");
+    assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), old);
 }
 
 #[test]

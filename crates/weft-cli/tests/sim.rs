@@ -239,12 +239,13 @@ fn an_interrupted_comparison_leaves_the_old_page() {
     let dir = tempdir().unwrap();
     let job = "[r]\nrw=randrw\ndirect=1\niodepth=8\nioengine=libaio\ntime_based\nruntime=100000\n";
     write(dir.path().join("j.fio"), job).unwrap();
-    write(dir.path().join("page.html"), "old").unwrap();
-    let words = ["sim", "j.fio", "--sweep", "stripe_size=4K,64K", "--report", "page.html"];
+    let old = format!("{}old", weft_lab::report::BEGIN);
+    write(dir.path().join("page.html"), &old).unwrap();
+    let words = ["sim", "j.fio", "--sweep=stripe_size=4K,64K", "--report=page.html", "--force"];
     let status = common::interrupted(dir.path(), &words, 3);
     assert_eq!(status, Some(130));
     assert_eq!(common::names(dir.path()), ["j.fio", "page.html"]);
-    assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), "old");
+    assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), old);
 }
 
 #[test]
@@ -365,7 +366,7 @@ fn a_sweep_of_schedulers_says_what_share_each_job_got() {
     assert!(text.contains("shares, of all bytes that were moved"), "{text}");
     let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
     assert!(page.contains("Shares over time, mq-deadline"));
-    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    let sheet = json(dir.path(), &[&words[..], &["--json", "--force"]].concat());
     let share = |job: usize, setting: usize| {
         sheet["jobs"][job]["settings"][setting]["share"].as_f64().unwrap()
     };

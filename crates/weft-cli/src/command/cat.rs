@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use weft_engine::assemble::Options;
@@ -19,6 +21,7 @@ use crate::assembly::{Consent, Selection, tell_dropped};
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
+use crate::result_file::{Kind, Output, ResultFile};
 use crate::terminal::{complain, progress};
 use crate::volume::Opening;
 use crate::{size, terminal};
@@ -44,9 +47,13 @@ pub(crate) struct Cat {
     /// 1 then
     #[arg(long)]
     skip_unreadable: bool,
-    /// Write to FILE what was read and what not, as a map of GNU ddrescue
+    /// Write to FILE what was read and what not, as a map of GNU ddrescue: every 30 s, at the end
+    /// and when the command is interrupted. A file that holds anything else is never overwritten
     #[arg(long, value_name = "FILE", requires = "skip_unreadable")]
     map: Option<PathBuf>,
+    /// Overwrite the map of an earlier weft cat that --map names
+    #[arg(long, requires = "map")]
+    force: bool,
     #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
@@ -56,6 +63,11 @@ pub(crate) struct Cat {
 
 pub(crate) fn run(arguments: &Cat) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let file = arguments.map.as_deref().map(|path| {
+        let (force, members) = (arguments.force, &arguments.members);
+        ResultFile::at(&Output { option: "--map", path, kind: Kind::Map, force, members })
+    });
+    let file = file.transpose()?;
     let mut opening = Opening::read_only();
     opening.options = Options {
         read_only: true,
@@ -76,15 +88,14 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
     let mut inside = Inside::start(volume, Knobs::default(), "cat", directory.path())?;
     let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
-    let mut areas =
-        Areas { whole: all, range: range.clone(), read_to: range.start, bad: Vec::new() };
-    let result = copy(&mut client, range, arguments.skip_unreadable, &mut areas);
+    let areas = Areas { whole: all, range: range.clone(), read_to: range.start, bad: Vec::new() };
+    let map = Arc::new(Mutex::new(Map { areas, file, saved: Instant::now() }));
+    let interrupted = Arc::clone(&map);
+    // A map that cannot be saved then is as old as the last turn: there is nobody left to tell.
+    terminal::when_interrupted(move || drop(locked(&interrupted).save()));
+    let result = copy(&mut client, range, arguments.skip_unreadable, &map);
     drop(client);
-    let written = match &arguments.map {
-        Some(path) => std::fs::write(path, areas.to_map())
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display()))),
-        None => Ok(()),
-    };
+    let (written, areas) = locked(&map).end();
     // An error of the server explains one of the connection.
     inside.stop()?;
     result?;
@@ -99,7 +110,44 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     )))
 }
 
+/// What was read so far, and the file that says it (`--map`).
+struct Map {
+    areas: Areas,
+    file: Option<ResultFile>,
+    saved: Instant,
+}
+
+impl Map {
+    /// Writes the map as it is now.
+    fn save(&mut self) -> io::Result<()> {
+        self.saved = Instant::now();
+        let text = self.areas.to_map();
+        self.file.as_mut().map_or(Ok(()), |file| file.save(&text))
+    }
+
+    /// Notes what was read, and saves the map where it is old.
+    fn read_to(&mut self, offset: u64) -> Result<(), Failure> {
+        self.areas.read_to = offset;
+        if self.file.is_none() || self.saved.elapsed() < MAP_INTERVAL {
+            return Ok(());
+        }
+        self.save().map_err(|error| Failure::failed(format!("--map: {error}")))
+    }
+
+    /// Writes the last map.
+    fn end(&mut self) -> (Result<(), Failure>, Areas) {
+        let text = self.areas.to_map();
+        let written = self.file.take().map_or(Ok(()), |file| file.write(&text));
+        (written, self.areas.clone())
+    }
+}
+
+fn locked(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Areas of the array that were read, and those that could not be.
+#[derive(Clone)]
 struct Areas {
     /// Bytes of the array.
     whole: u64,
@@ -128,8 +176,9 @@ impl Areas {
     fn to_map(&self) -> String {
         let state = if self.read_to == self.range.end { '+' } else { '?' };
         let mut text = format!(
-            "# Mapfile of weft cat --skip-unreadable\n# current_pos  current_status  current_pass\n\
+            "{}# current_pos  current_status  current_pass\n\
              {:#010x}     {state}               1\n#      pos        size  status\n",
+            Kind::Map.begin(),
             self.read_to
         );
         let mut line = |area: Range<u64>, status: char| {
@@ -172,7 +221,7 @@ fn copy(
     client: &mut NbdClient,
     range: Range<u64>,
     skip: bool,
-    areas: &mut Areas,
+    map: &Mutex<Map>,
 ) -> Result<(), Failure> {
     let bar = progress("cat", range.end - range.start);
     let mut out = io::stdout().lock();
@@ -198,7 +247,7 @@ fn copy(
             Some(Ok(data)) => data,
             Some(Err(_)) if skip => {
                 let end = (offset + READ_BYTES).min(range.end);
-                read_blocks(client, offset..end, &mut here, areas)?
+                read_blocks(client, offset..end, &mut here, map)?
             }
             Some(Err(error)) => {
                 return Err(Failure::failed(format!(
@@ -209,7 +258,7 @@ fn copy(
         };
         waiting.pop_front();
         out.write_all(&data)?;
-        areas.read_to = offset + data.len() as u64;
+        locked(map).read_to(offset + data.len() as u64)?;
         bar.inc(data.len() as u64);
     }
     out.flush()?;
@@ -222,7 +271,7 @@ fn read_blocks(
     client: &mut NbdClient,
     range: Range<u64>,
     here: &mut BTreeMap<u64, Result<Vec<u8>, NbdError>>,
-    areas: &mut Areas,
+    map: &Mutex<Map>,
 ) -> Result<Vec<u8>, Failure> {
     let mut all = Vec::new();
     let mut next = range.start;
@@ -241,7 +290,7 @@ fn read_blocks(
             Ok(data) => all.extend(data),
             Err(_) => {
                 all.resize(all.len() + len as usize, 0);
-                areas.add_bad(next..end);
+                locked(map).areas.add_bad(next..end);
             }
         }
         next = end;
@@ -254,6 +303,9 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// A few full stripes of common arrays, so that every member is busy.
 const READ_BYTES: u64 = 1 << 20;
+
+/// Age of a map at which it is written anew, as that of GNU ddrescue.
+const MAP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reads on their way: enough to keep members busy, 8 MiB of memory.
 const READS_MAX: usize = 8;

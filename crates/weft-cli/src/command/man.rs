@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::outcome::{Exit, Failure, Outcome};
+use crate::result_file::{Kind, Output, ResultFile};
 use crate::terminal::stdout;
 
 /// Writes man pages: weft(1) to standard output, or all of them into a directory
@@ -16,6 +17,9 @@ pub(crate) struct Man {
     /// Where to put weft.1, weft-create.1 and so on; made if it does not exist
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Overwrite man pages of weft that are there
+    #[arg(long, requires = "directory")]
+    force: bool,
 }
 
 pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
@@ -36,9 +40,16 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
         return Err(Failure::failed(format!("{label}: is no directory; name one for the pages")));
     }
     std::fs::create_dir_all(directory).map_err(failed)?;
+    let mut pages = Vec::new();
     for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name());
-        std::fs::write(directory.join(format!("{name}.1")), render(command)?).map_err(failed)?;
+        let path = directory.join(format!("{name}.1"));
+        let (force, kind) = (arguments.force, Kind::ManPage);
+        let asked = Output { option: "man", path: &path, kind, force, members: &[] };
+        pages.push((ResultFile::at(&asked)?, render(command)?));
+    }
+    for (file, page) in pages {
+        file.write(&page)?;
     }
     Ok(Exit::Done)
 }

@@ -19,7 +19,7 @@ use weft_units::Bytes;
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::reproduced::{QUICK, Reproduced, SEED, assumed, gain, interval, step};
-use crate::result_file::ResultFile;
+use crate::result_file::{Kind, Output, ResultFile};
 use crate::simulated::LevelArg;
 use crate::size;
 use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, steps, tries};
@@ -94,6 +94,9 @@ pub(crate) struct Reproduce {
     /// Write one HTML page: published beside measured, and the charts that say why
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Overwrite the page that --report names
+    #[arg(long, requires = "report")]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -134,7 +137,12 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     if arguments.ranges {
         return ranges(&experiments, effort, arguments.json);
     }
-    let page = arguments.report.as_deref().map(ResultFile::at).transpose()?;
+    let page = arguments.report.as_deref().map(|path| {
+        let force = arguments.force;
+        let asked = Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
+        ResultFile::at(&asked)
+    });
+    let page = page.transpose()?;
     let results = arguments.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::refused)?;
     if arguments.full {
@@ -152,7 +160,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     }
     let Reproduced { experiments, found, controls, .. } = &all;
     if let Some(page) = page {
-        page.write(&Report::reproduced(experiments, found, controls, effort).html())?;
+        page.write(Report::reproduced(experiments, found, controls, effort).html())?;
     }
     if let Some(results) = &results {
         for (experiment, found) in experiments.iter().zip(found) {

@@ -122,6 +122,9 @@ pub(crate) struct Simulated {
     /// Writes what was compared to a page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Overwrite the page that --report names
+    #[arg(long, requires = "report")]
+    force: bool,
     /// Keeps the results of every run as files that weft compare reads, DIR/SETTING/runN.json
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,

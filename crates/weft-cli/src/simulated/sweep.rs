@@ -17,7 +17,7 @@ use super::sheet::{count, nanoseconds};
 use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
-use crate::result_file::ResultFile;
+use crate::result_file::{Kind, Output, ResultFile};
 use crate::size;
 use crate::terminal::{columns, print_json, stdout, style};
 
@@ -45,7 +45,16 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     }
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
-    let file = simulated.report.as_deref().map(ResultFile::at).transpose()?;
+    let file = simulated
+        .report
+        .as_deref()
+        .map(|path| {
+            let force = simulated.force;
+            let asked =
+                Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
+            ResultFile::at(&asked)
+        })
+        .transpose()?;
     let results = simulated.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::usage)?;
     let mut kept = Ok(());
@@ -79,7 +88,7 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
         shares::print(&swept, &settings.knob, &settings.names)?;
     }
     if let Some(file) = file {
-        file.write(&page(simulated, what, &settings, &swept, runs))?;
+        file.write(page(simulated, what, &settings, &swept, runs))?;
     }
     Ok(Exit::Done)
 }

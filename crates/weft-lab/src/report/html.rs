@@ -20,11 +20,14 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
+/// Beginning of every page, which tells a page of weft from others.
+pub const BEGIN: &str = "<!DOCTYPE html>\n<!-- A report of weft -->\n";
+
 /// The whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+        "{BEGIN}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
         style::SHEET

@@ -17,6 +17,7 @@ mod sweep;
 
 use crate::statistics::Verdict;
 
+pub use html::BEGIN;
 pub use sweep::{Setting, Sweep};
 
 /// A report page: heading, summary, facts and sections.

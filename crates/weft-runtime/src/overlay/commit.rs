@@ -134,7 +134,11 @@ impl Commit {
             }
         }
         for (member, overlay) in &self.members {
-            let mark = std::fs::File::create(mark_beside(&overlay.path));
+            let mark = std::fs::File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(mark_beside(&overlay.path));
             mark.and_then(|mark| mark.sync_all())
                 .map_err(|source| io_error(member, "marking its overlay as committed", source))?;
         }

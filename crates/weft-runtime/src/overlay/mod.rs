@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -515,9 +515,11 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
         label: member.info().label.clone(),
     };
     let new = path.with_extension(format!("new-{}", std::process::id()));
+    // For its owner alone: it holds what the member holds.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&new);
+    let file = file.map_err(failed("making its overlay (--overlay)"))?;
     let result = (|| {
         commit::forget(path)?;
-        let file = File::options().write(true).create(true).truncate(true).open(&new)?;
         file.write_all_at(&header.encode(), 0)?;
         file.set_len(format::file_bytes(size))?;
         file.sync_all()?;
@@ -531,7 +533,6 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
         sync_dir(dir)
     })();
     result.map_err(|source: io::Error| {
-        // It may not even have been made.
         let _ = std::fs::remove_file(&new);
         io_error(member, "making its overlay", source)
     })

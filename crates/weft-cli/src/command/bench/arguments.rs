@@ -16,7 +16,7 @@ use super::peers::{Files, start_weft};
 use super::table;
 use crate::inside::{ended, not_served};
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::result_file::ResultFile;
+use crate::result_file::{Kind, Output, ResultFile};
 use crate::terminal::stdout;
 use crate::when;
 
@@ -75,6 +75,9 @@ struct OfCosts {
     /// Write the table, for --costs FILE
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Overwrite the table that --write names
+    #[arg(long, requires = "write")]
+    force: bool,
 }
 
 /// Measures the engine alone, and patches 000 and 004 on and off over files
@@ -239,11 +242,15 @@ fn measure(
 
 impl OfCosts {
     fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
-        let file = self.write.as_deref().map(ResultFile::at).transpose()?;
+        let file = self.write.as_deref().map(|path| {
+            let force = self.force;
+            let asked = Output { option: "--write", path, kind: Kind::Costs, force, members: &[] };
+            ResultFile::at(&asked)
+        });
+        let file = file.transpose()?;
         let table = costs::measure(effort, when::today(), sheet)?;
         if let Some(file) = file {
-            let title = "# What work costs: `weft bench costs --write`.";
-            file.write(&format!("{title}\n{}", table.to_toml()))?;
+            file.write(format!("{}{}", Kind::Costs.begin(), table.to_toml()))?;
         }
         Ok(())
     }

@@ -6,9 +6,9 @@
 //! space, requests are missing: the log says so at that place, and the server when it stops. When
 //! there is space again, the recording goes on.
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ use weft_units::{Bytes, Time};
 
 use crate::member::{MemberArg, label};
 use crate::outcome::Failure;
-use crate::volume::spec;
+use crate::result_file::{Kind, Output};
 
 /// A log that is being written.
 pub(super) struct Recording {
@@ -55,7 +55,7 @@ impl Recording {
     ) -> Result<Self, Failure> {
         let label = label(path);
         let failed = |error: io::Error| Failure::failed(format!("--record {label}: {error}"));
-        let (file, created) = open(path, &label, force, members)?;
+        let (file, created) = open(path, force, members)?;
         let recorder = Arc::new(Recorder::default());
         let begun = (|| {
             file.set_len(0)?;
@@ -108,66 +108,16 @@ impl Recording {
 }
 
 /// Opens the file of a log, without changing it, and whether it is new.
-fn open(
-    path: &Path,
-    label: &str,
-    force: bool,
-    members: &[MemberArg],
-) -> Result<(File, bool), Failure> {
-    let refused = |what: &str| Failure::refused(format!("--record {label}: {what}"));
-    let failed = |error: io::Error| Failure::failed(format!("--record {label}: {error}"));
-    let (file, created) = match File::options().read(true).write(true).create_new(true).open(path) {
-        Ok(file) => (file, true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let found = std::fs::metadata(path).map_err(failed)?;
-            if is_member(&found, members) {
-                return Err(refused("is a member of the volume; name another file"));
-            }
-            if !found.is_file() {
-                return Err(refused(
-                    "found something that is no file, expected a file or none; name another",
-                ));
-            }
-            if !force {
-                return Err(refused("exists and stays as it is; --force overwrites it"));
-            }
-            let file = File::options().read(true).write(true).open(path).map_err(failed)?;
-            if !is_log(&file).map_err(failed)? {
-                return Err(refused(
-                    "holds something that is no log, which --force does not overwrite; remove it, or \
-                     name another file",
-                ));
-            }
-            (file, false)
-        }
-        Err(error) => {
-            let error = format!("--record {label}: {error}; name a file that can be written");
-            return Err(Failure::failed(error));
-        }
-    };
+fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool), Failure> {
+    let asked = Output { option: "--record", path, kind: Kind::Log, force, members };
+    let (file, created) = asked.open()?;
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(refused("is held by another process, which may be recording into it"));
+        return Err(Failure::refused(format!(
+            "--record {}: is held by another process, which may be recording into it",
+            label(path)
+        )));
     }
     Ok((file, created))
-}
-
-/// Whether a file is one of the members, or the file that a member is a part of.
-fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
-    let same = |path: &Path| {
-        let member = std::fs::metadata(path);
-        member.is_ok_and(|member| (member.dev(), member.ino()) == (found.dev(), found.ino()))
-    };
-    members.iter().any(|member| match member {
-        MemberArg::Path(path) => spec(path).file().is_some_and(same),
-        MemberArg::Missing | MemberArg::Ram(..) => false,
-    })
-}
-
-/// Whether a file is empty or begins as logs do.
-fn is_log(file: &File) -> io::Result<bool> {
-    let mut begin = Vec::new();
-    file.take(BEGIN.len() as u64).read_to_end(&mut begin)?;
-    Ok(begin.is_empty() || begin == BEGIN)
 }
 
 /// Destination of the log's lines; takes all of them or none.
@@ -325,12 +275,11 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const TEXT_BYTES: usize = 256 << 10;
 /// Longest request of a line.
 const LINE_BYTES_MAX: u64 = 1 << 31;
-/// Beginning of every log.
-const BEGIN: &[u8] = b"fio version ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use weft_lab::replay::{ReadOptions, Trace};
 
     /// A disk that has no space from one append on, up to another.
