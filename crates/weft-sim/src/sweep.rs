@@ -104,6 +104,14 @@ pub struct Totals {
     pub failing: Vec<(Profile, u64)>,
 }
 
+/// Failures of so many fresh scripts that no change is refused for, one of 1,000: they are as old
+/// as the code that they are in, and each is told and kept. A change that breaks something fails
+/// more of them.
+#[must_use]
+pub fn fresh_failures_max(scripts: u64) -> u64 {
+    scripts / 1000
+}
+
 impl Work {
     /// N seeds of each profile, from `first` on, and for each ten of them one of each other kind.
     #[must_use]

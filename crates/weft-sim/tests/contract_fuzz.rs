@@ -33,6 +33,7 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
                 total.looks += report.looks;
                 total.requests += report.requests;
                 total.verified += report.verified;
+                total.written_again += report.written_again;
                 total.scrubbed += report.scrubbed;
             }
             Err(failure) => {
@@ -141,6 +142,16 @@ fn beyond_the_level_the_contract_still_holds() {
 fn beyond_the_level_nothing_wrong_is_read_or_acknowledged() {
     let report = run(Profile::BEYOND_POWERED, 4300, 80);
     assert!(report.requests > 1000 && report.verified > 1000, "{report:?}");
+}
+
+/// No member is left that the array could do without, and flushes, superblocks and reads of those
+/// that are left fail: what they have is read, and once they are well it is written.
+#[test]
+fn the_last_copy_is_served_whatever_it_fails_but_writes() {
+    for profile in Profile::LAST_COPIES {
+        let report = run(profile, 4600, 80);
+        assert!(report.verified > 20_000 && report.written_again > 500, "{report:?}");
+    }
 }
 
 /// Disks lie about flushes: data may be lost, but the array assembles.

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weft_engine::mutant::Mutant;
 use weft_sim::script::{Profile, Script};
-use weft_sim::sweep::{Totals, Work, run};
+use weft_sim::sweep::{Totals, Work, fresh_failures_max, run};
 
 fn quiet(_: usize, _: &Totals) {}
 
@@ -31,6 +32,27 @@ fn counts_do_not_depend_on_threads_and_are_those_of_the_scripts() {
     assert_eq!(one.requests, requests);
     assert!(one.requests > 500 && one.coverage.points > 10 && one.verified > 1000, "{one:?}");
     assert!(one.failures.is_empty());
+}
+
+/// Failures that pass among fresh scripts are far fewer than those of a bug that is planted.
+#[test]
+fn no_bug_that_is_planted_passes_for_an_old_failure() {
+    assert_eq!((fresh_failures_max(999), fresh_failures_max(20_000)), (0, 20));
+    for (bug, profile) in [
+        (Mutant::AckBeforeSuperblock, Profile::CUTS),
+        (Mutant::MissedWriteNotRecorded, Profile::FAULTS),
+    ] {
+        let fails = |seed: &u64| {
+            let plant = |world: &mut weft_sim::World| {
+                if let Some(engine) = world.engine_mut() {
+                    engine.plant(bug);
+                }
+            };
+            Script::generate(*seed, profile).run_with(&plant).is_err()
+        };
+        let found = (300_000..300_200).filter(fails).count() as u64;
+        assert!(found > fresh_failures_max(200 * 40), "{bug:?}: {found} of 200 scripts");
+    }
 }
 
 #[test]

@@ -80,8 +80,7 @@ pub(crate) struct Array {
     pub(crate) flushes: FlushBatch<FlushFor>,
     /// Client requests whose round of flushes is over, and its result.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
-    /// Of the last flush round. An array that can do without a member fails the one that errs
-    /// instead.
+    /// Of the last flush round. An array that can do without the member that errs fails it instead.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
     /// Flushes for corrections that were asked for.
@@ -243,7 +242,8 @@ impl Array {
             flushes: FlushBatch::default(),
             flushed: Vec::new(),
             flush_result: Ok(()),
-            corrections: Corrections::Durable,
+            // Members may hold corrections of an earlier process, which died before it flushed them.
+            corrections: Corrections::Written,
             corrections_flushes: 0,
             resyncs_for_space: false,
             lacked_space_for_discard: false,
@@ -337,9 +337,39 @@ impl Array {
 
     // Membership.
 
-    /// A member failed, or was declared failed. If too few are left the array is broken, and the
-    /// others are not told: they stay as they were.
+    /// A member did not flush, or not write what is the array's own, or was declared failed. The
+    /// last copy of something stays, as by md (`MD_BROKEN`): it may answer reads. But the array is
+    /// broken, and takes no more writes until it is assembled anew. So no flush is acknowledged
+    /// after one that failed: what the failed one was to make durable may be lost, and a later one
+    /// would not say so. Nothing of it is recorded.
     pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
+        if !self.members[position].is_faulty() && self.breaks(position) {
+            self.is_broken(out);
+        } else {
+            self.lose(position, out);
+        }
+    }
+
+    /// The same for what a request ended with: a member that is gone has nothing to be read.
+    pub(crate) fn fail_for(&mut self, position: usize, fault: Fault, out: &mut Outbox) {
+        if fault == Fault::Gone {
+            self.lose(position, out);
+        } else {
+            self.fail(position, out);
+        }
+    }
+
+    fn is_broken(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.membership.broken, true) {
+            out.notice(Notice::Broken(self.volume));
+        }
+        self.updates.records_failures = NEVER;
+    }
+
+    /// A member is of no use any more: it is gone, or holds another part of a stripe than the
+    /// others. If too few are left the array is broken, and the others are not told: they stay as
+    /// they were.
+    pub(crate) fn lose(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         if member.is_faulty() {
             return;
@@ -366,11 +396,8 @@ impl Array {
         self.recount();
         assert!(!self.slots.contains(&Some(position)), "a failed member holds no slot");
         out.notice(notice);
-        if breaks && !std::mem::replace(&mut self.membership.broken, true) {
-            out.notice(Notice::Broken(self.volume));
-        }
-        if self.membership.broken {
-            self.updates.records_failures = NEVER;
+        if breaks || self.membership.broken {
+            self.is_broken(out);
             return;
         }
         if let Some(role) = self.roles.get_mut(number) {
@@ -420,7 +447,7 @@ impl Array {
                     self.fail(position, out);
                 }
             }
-            Report::Failed { .. } => self.fail(position, out),
+            Report::Failed { .. } => self.lose(position, out),
             Report::ReadFailed { most, .. } => {
                 let member = &mut self.members[position];
                 member.read_errors += 1;

@@ -267,8 +267,14 @@ impl Array {
     }
 
     /// Whether a slot is empty and a spare is there.
+    ///
+    /// The failure is recorded first, in an update of its own, as md does it (`md_check_recovery`
+    /// writes superblocks before `remove_and_add_spares`): a superblock of version 0.90 has one
+    /// number for a slot, and a member that failed is known by being behind by more than the one
+    /// update that a cut may tear.
     pub(crate) fn can_fill_slots(&self) -> bool {
-        self.slots.contains(&None)
+        self.failures_recorded()
+            && self.slots.contains(&None)
             && self.members.iter().any(|member| member.state == MemberState::Spare)
     }
 }

@@ -14,8 +14,10 @@
 //!
 //! A superblock that is not written is written once more before its member falls: a passing error
 //! must not cost a member, and two of them in one update not the array. (What a flush lost is lost
-//! all the same: a driver says so again.) One that finds no space is written again every second,
-//! until there is some or the member is given up (`Array::give_up_full`).
+//! all the same: a driver says so again.) After that a member without which the array would be
+//! broken is read as before, and nothing more is written ([`Array::fail`]). One that finds no space
+//! is written again every second, until there is some or the member is given up
+//! (`Array::give_up_full`).
 //!
 //! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!
@@ -373,7 +375,7 @@ impl Array {
             }
             // Nobody else has the data, and nothing in a superblock changes while it is served.
             (Some(_), Err(_)) if !self.membership.is_redundant => {}
-            (Some(position), Err(_)) => self.fail(position, out),
+            (Some(position), Err(fault)) => self.fail_for(position, fault, out),
             (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
             (None, Ok(()) | Err(_)) => {}
         }
@@ -487,14 +489,16 @@ impl Array {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        let unflushed = position.map(|position| &mut self.members[position].unflushed);
         // The requests of an array that can do without the member wait until it is recorded that it
         // failed, and have nothing to be told of.
-        let told = if self.membership.is_redundant { Ok(()) } else { result };
+        let needed = position.is_some_and(|position| self.breaks(position));
+        let told = if self.membership.is_redundant && !needed { Ok(()) } else { result };
+        let unflushed = position.map(|position| &mut self.members[position].unflushed);
         self.flushes.ended(flight, unflushed, result, told);
         // What the member held may be lost, and a second try would not bring it back.
-        if let (Some(position), Err(_), true) = (position, result, self.membership.is_redundant) {
-            self.fail(position, out);
+        let redundant = self.membership.is_redundant;
+        if let (Some(position), Err(fault), true) = (position, result, redundant) {
+            self.fail_for(position, fault, out);
         }
         self.finish_flushes();
     }

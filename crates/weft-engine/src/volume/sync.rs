@@ -75,7 +75,7 @@ impl Volume {
         if self.wanted_sync.is_some() && !self.array.membership.has_redundancy() {
             self.wanted_sync = None;
         }
-        if !self.array.membership.is_whole() && self.may_recover(out.now) {
+        if self.may_recover(out.now) && self.array.can_fill_slots() {
             self.array.fill_slots();
         }
         let Some((action, from)) = self.next_sync(out.now) else { return };

@@ -42,6 +42,8 @@ pub(super) struct Draw {
     pub(super) joins: Rng,
     /// The same for [`Profile::trims_fail`].
     trims: Rng,
+    /// The same for [`Profile::last_copy`].
+    last: Rng,
     profile: Profile,
     /// For what the array survives.
     pub(super) options: Options,
@@ -75,6 +77,9 @@ impl Script {
         let mut steps = Vec::with_capacity(profile.steps);
         if profile.rebuilds {
             draw.rebuilds(&mut steps);
+        }
+        if profile.last_copy {
+            draw.lose_all_but_the_last(&mut steps);
         }
         if profile.joins {
             draw.joins(&mut steps);
@@ -114,7 +119,7 @@ impl Draw {
         }
         if profile.straight && !profile.rebuilds {
             let promised = profile.faults && !profile.beyond;
-            let mirrors = profile.bitmaps || profile.lacks > 0 || promised;
+            let mirrors = profile.bitmaps || profile.lacks > 0 || profile.last_copy || promised;
             straight::draw(seed, mirrors, &mut options);
         }
         let mut two = Rng::new(seed ^ 0x2eb1);
@@ -153,6 +158,7 @@ impl Draw {
             rebuilds: two,
             joins: Rng::new(seed ^ 0x7015),
             trims: Rng::new(seed ^ 0x7121),
+            last: Rng::new(seed ^ 0x1a57),
             profile,
             options,
             array,
@@ -178,6 +184,9 @@ impl Draw {
         }
         if self.profile.bitmaps {
             self.before_with_bits(steps);
+        }
+        if self.profile.last_copy {
+            self.before_on_the_last_copy(steps);
         }
         let discards = matches!(step, ScriptStep::Ask { op: RequestOp::Trim, .. })
             || matches!(step, ScriptStep::Ask { flags: Flags { discard: true, .. }, .. });
@@ -230,6 +239,51 @@ impl Draw {
                 steps.push(ScriptStep::Stop);
             }
             None => {}
+        }
+    }
+
+    /// Members are declared failed until the array can do without none, or nearly.
+    fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
+        let mut disks: Vec<usize> = (0..self.members).collect();
+        while !disks.is_empty() {
+            let disk = disks.swap_remove(self.last.index(disks.len()));
+            let lost = self.hurt.iter().copied().chain([disk]).collect();
+            if self.options.survives(&self.array, &lost) && !self.last.percent(10) {
+                self.hurt.push(disk);
+                steps.push(ScriptStep::FailDisk(disk));
+            }
+        }
+        steps.push(ScriptStep::Finish);
+        if self.last.percent(50) {
+            steps.push(ScriptStep::Sleep(400));
+        }
+    }
+
+    /// A member that is left fails to flush from now on, or fails what it is asked for next.
+    fn before_on_the_last_copy(&mut self, steps: &mut Vec<ScriptStep>) {
+        let left: Vec<usize> = (0..self.members).filter(|disk| !self.hurt.contains(disk)).collect();
+        let disk = self.last.pick(&left);
+        match self.last.below(100) {
+            0..=1 => {
+                // The array may be clean: then the next write needs its superblocks.
+                if self.last.percent(50) {
+                    steps.extend([ScriptStep::Finish, ScriptStep::Sleep(400)]);
+                }
+                steps.push(ScriptStep::FlushError(disk));
+            }
+            // Read, and then once more.
+            2..=7 => {
+                steps.push(ScriptStep::Finish);
+                let how = Planned::Once(Fault::Io);
+                let fails = |after| ScriptStep::FailOperation { disk, after, how };
+                steps.extend((0..2).map(fails));
+                let start = self.last.pick(&self.hot) / 4096 * 4096;
+                let (op, flags) = (RequestOp::Read, Flags::NONE);
+                let client = 1 + self.last.below(3) as u32;
+                steps.push(ScriptStep::Ask { client, op, start, len: 4096, flags });
+                steps.push(ScriptStep::Finish);
+            }
+            _ => {}
         }
     }
 

@@ -70,6 +70,8 @@ pub struct Report {
     pub requests: u64,
     /// Sectors read by verification.
     pub verified: u64,
+    /// Blocks that were written once more at the end, where members are lost.
+    pub written_again: u64,
     /// Columns whose parity was recomputed at the end and that held something.
     pub scrubbed: u64,
     /// Digest of every output of the engine with its time.

@@ -182,6 +182,10 @@ pub struct Profile {
     /// Whether members come at any step of a superblock update, before anything else, and the power
     /// goes or the process dies. Drawn from a stream of its own.
     pub joins: bool,
+    /// Whether members fail until none is left that the array could do without; then flushes and
+    /// superblocks of those that are left fail, and reads now and then. Drawn from a stream of its
+    /// own.
+    pub last_copy: bool,
 }
 
 impl Profile {
@@ -204,6 +208,7 @@ impl Profile {
         rebuilds: false,
         trims_fail: false,
         joins: false,
+        last_copy: false,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -308,10 +313,21 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, joins: true, ..self }
     }
 
+    /// Profiles of arrays that can do without no member any more: with parity, then mirrors.
+    pub const LAST_COPIES: [Self; 2] = [
+        Self::CALM.last_copy("last-copy"),
+        Self::CALM.straight("").last_copy("straight-last-copy"),
+    ];
+
+    const fn last_copy(self, name: &'static str) -> Self {
+        Self { name, steps: 40, beyond: true, last_copy: true, ..self }
+    }
+
     /// Profiles of every level.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
-        before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS).chain(Self::JOINS)
+        let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
+        before.chain(Self::JOINS).chain(Self::LAST_COPIES)
     }
 
     /// Every profile of levels with parity.

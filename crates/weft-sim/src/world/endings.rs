@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use weft_engine::{Flags, RequestOp, SyncAction};
+use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId};
 
 use super::World;
 use crate::checker::{View, Violation, bits, parity};
 use crate::crash::{CutMode, CutShape};
+use crate::disk::{Disk, IoErrors};
 use crate::driver::Order;
 use crate::model::Payload;
 
@@ -200,6 +201,63 @@ impl World {
         self.verify_all(order, false)
     }
 
+    /// Writes every block once more that was ever written, where members are lost that the level
+    /// can do without, and what is left takes writes. How many blocks.
+    pub fn write_again(&mut self, order: Order) -> u64 {
+        let takes_writes = |world: &Self| {
+            let state = world.snapshot().volumes[0].array_state;
+            world.is_still_served() && !matches!(state, "broken" | "readonly")
+        };
+        let size = self.size() / 4096;
+        let blocks: BTreeSet<u64> = self.model.touched().map(|sector| sector / 8).collect();
+        let mut written = 0;
+        for block in blocks.into_iter().filter(|block| *block < size) {
+            if !takes_writes(self) {
+                break;
+            }
+            let failed = self.member_reads_failed();
+            let range = ByteRange::new(block * 4096, 4096);
+            let sync = Flags { sync: true, ..Flags::NONE };
+            let ticket = self.request(VERIFIER, RequestOp::Write, range, Payload::Tags, sync);
+            self.run(order);
+            if self.failure.is_some() {
+                break;
+            }
+            match self.take_answer(ticket) {
+                Some(Ok(_)) => written += 1,
+                Some(Err(ReplyError::Io))
+                    if takes_writes(self) && self.member_reads_failed() == failed =>
+                {
+                    let message = format!(
+                        "the members that are left take writes, and one of block {block} fails"
+                    );
+                    self.fail(Violation::new("I13 liveness", message));
+                }
+                _ => {}
+            }
+        }
+        written
+    }
+
+    fn member_reads_failed(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.stats.io_errors.reads).sum()
+    }
+
+    /// Whether what is left of the members suffices for reads: those that a restart would believe,
+    /// and that fail nothing but flushes and superblocks, and reads that are over.
+    fn is_still_served(&self) -> bool {
+        let is_well = |disk: &usize| {
+            let Disk { faults, stats, .. } = &self.disks[*disk];
+            let IoErrors { flushes, superblocks, reads, .. } = stats.io_errors;
+            let reads_back = [&faults.bad_reads, &faults.dead_reads, &faults.bad_writes]
+                .into_iter()
+                .all(BTreeSet::is_empty);
+            let answers = !faults.gone && !faults.stalled && faults.ends_at.is_none();
+            reads_back && answers && stats.failed == flushes + superblocks + reads
+        };
+        self.array.suffices(|slot| self.record.in_sync(slot).as_ref().is_some_and(is_well))
+    }
+
     fn verify_all(&mut self, order: Order, whole: bool) -> u64 {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
         for column in self.at_stake.columns().chain(self.suspects.columns()) {
@@ -224,6 +282,7 @@ impl World {
         while let Some((at, count)) = ranges.pop_front() {
             let range = ByteRange::new(at * 512, count * 512);
             let issued = self.model.reconstructed();
+            let failed = self.member_reads_failed();
             let ticket =
                 self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::NONE);
             self.run(order);
@@ -238,12 +297,21 @@ impl World {
                     }
                     read += count;
                 }
-                Some(Err(_)) if !whole => {
+                Some(Err(error)) if !whole => {
                     // Each block for itself.
                     let end = (at / 8 + 1) * 8;
                     if end < at + count {
                         ranges.push_front((end, at + count - end));
                         ranges.push_front((at, end - at));
+                    } else if error == ReplyError::Io
+                        && self.member_reads_failed() == failed
+                        && self.is_still_served()
+                    {
+                        let message = format!(
+                            "the members that are left answer reads, and sector {at} is not read"
+                        );
+                        self.fail(Violation::new("I13 liveness", message));
+                        return 0;
                     }
                 }
                 other => {

@@ -678,9 +678,9 @@ impl Array {
                 member.lacks_bitmap |= all;
                 round.again.push(member.info.index);
             }
-            (Some(_), Err(_)) => {
+            (Some(_), Err(fault)) => {
                 if let Some(position) = position {
-                    self.fail(position, out);
+                    self.fail_for(position, fault, out);
                 }
             }
             // Of its superblock nothing is known while that waits to be written.

@@ -145,7 +145,7 @@ impl Mirror {
         }
         let is_needed = cx.array.breaks(position);
         if !is_needed || fault == Fault::Gone {
-            cx.array.fail(position, cx.out);
+            cx.array.fail_for(position, fault, cx.out);
         }
         if !is_needed {
             return Ok(());
@@ -445,7 +445,7 @@ impl Mirror {
     pub(crate) fn read_failed(&mut self, position: Option<usize>, fault: Fault, cx: &mut Cx<'_>) {
         let Some(position) = position else { return };
         match cx.array.members[position].slot {
-            _ if fault == Fault::Gone => cx.array.fail(position, cx.out),
+            _ if fault == Fault::Gone => cx.array.lose(position, cx.out),
             Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
             None => {}
         }

@@ -175,7 +175,7 @@ impl ParityRaid {
                 // None if it failed meanwhile.
                 discard.full = discard.full.or(cx.array.members[position].slot);
             }
-            (Err(_), Some(position)) => cx.array.fail(position, cx.out),
+            (Err(_), Some(position)) => cx.array.lose(position, cx.out),
             (Ok(()), _) | (_, None) => {}
         }
         assert!(discard.in_flight > 0, "a member discards a run once");

@@ -105,7 +105,7 @@ impl ParityRaid {
     ) {
         // Of its own reads a stripe reports errors.
         match (first, fault, position) {
-            (Who::Straight(_), Fault::Gone, Some(position)) => cx.array.fail(position, cx.out),
+            (Who::Straight(_), Fault::Gone, Some(position)) => cx.array.lose(position, cx.out),
             (Who::Straight(_), _, Some(position)) => cx.array.members[position].read_errors += 1,
             _ => {}
         }

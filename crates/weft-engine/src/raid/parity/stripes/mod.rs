@@ -253,6 +253,12 @@ impl Stripes {
         if self.cache.stripe(id).sync.is_some() {
             self.sync_finished(id, false, None, false);
         }
+        // Nothing is left that wants them: who comes next tries again, and finds a member that is
+        // well. What a member took and did not give back stays lost.
+        let stripe = self.cache.stripe_mut(id);
+        let again = lost.without(stripe.uncorrectable).without(stripe.deferred);
+        stripe.read_error = stripe.read_error.without(again);
+        stripe.retried = stripe.retried.without(again);
         let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
         if readable.is_empty() {
             self.rest(id);

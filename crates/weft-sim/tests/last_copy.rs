@@ -1,0 +1,128 @@
+//! Tests of arrays that can do without no member any more: one that fails to flush, to take a
+//! superblock or to be read is not lost for that.
+
+use weft_engine::{Fault, MemberState, ReplyError};
+use weft_ondisk::Level;
+use weft_sim::{Options, Planned, Rig, chunk_kib};
+use weft_units::Span;
+
+/// An array of each level with redundancy, without the members that it can do without, and a disk
+/// that has the last copy of block 0, or a part of it.
+fn last_copies() -> Vec<(Rig, usize)> {
+    let shapes: [(Level, usize, &[usize], usize); 6] = [
+        (Level::Raid1, 2, &[1], 0),
+        (Level::Raid1, 3, &[0, 2], 1),
+        (Level::Raid10, 4, &[1], 0),
+        (Level::Raid4, 3, &[2], 0),
+        (Level::Raid5, 4, &[1], 0),
+        (Level::Raid6, 5, &[1, 4], 0),
+    ];
+    let made = shapes.map(|(level, members, lost, disk)| {
+        let mut rig = Rig::of(Options::new(level, members, chunk_kib(64)));
+        rig = rig.with(|options| options.data_promised = false).written(0, 7).written(1, 8);
+        rig = rig.flushed();
+        for lost in lost {
+            rig.fail_disk(*lost);
+        }
+        (rig, disk)
+    });
+    made.into()
+}
+
+/// Block 0 and 1 are read, nothing is written and nothing counts as durable, and the disk is no
+/// failed member.
+fn is_read_and_not_written(rig: &mut Rig, disk: usize) {
+    let level = rig.options.level;
+    assert!(rig.read(0).is_all(7) && rig.read(1).is_all(8), "{level:?}");
+    let write = rig.write(5, 9);
+    assert_eq!(rig.wait(write), Err(ReplyError::Io), "{level:?}");
+    let flush = rig.flush();
+    assert_eq!(rig.wait(flush), Err(ReplyError::Io), "{level:?}");
+    let volume = rig.volume();
+    assert_eq!(volume.array_state, "broken", "{level:?}");
+    let member = rig.member_of(disk);
+    let found = volume.members.iter().find(|it| it.member == member).expect("it is a member");
+    assert_eq!(found.state, MemberState::InSync, "{level:?}");
+    assert!(rig.record.is_in_sync(disk), "{level:?}: nothing is recorded");
+}
+
+/// A flush that fails is told, and none is acknowledged after it: what it was to make durable may
+/// be lost though the disk flushes again. The array is stopped with an error and assembled anew.
+#[test]
+fn last_copy_that_fails_a_flush_is_read_on() {
+    for (mut rig, disk) in last_copies() {
+        let write = rig.write(2, 1);
+        assert!(rig.wait(write).is_ok());
+        rig.disks[disk].faults.flush_error = true;
+        let flush = rig.flush();
+        assert_eq!(rig.wait(flush), Err(ReplyError::Io));
+        rig.disks[disk].faults.flush_error = false;
+        is_read_and_not_written(&mut rig, disk);
+        rig.kill();
+        rig.recover();
+        assert!(rig.read(0).is_all(7));
+        let write = rig.write(5, 9);
+        assert!(rig.wait(write).is_ok());
+        rig.must();
+    }
+}
+
+/// The same of a superblock, twice: the array was clean, and a write needs them to say dirty.
+#[test]
+fn last_copy_that_fails_a_superblock_is_read_on() {
+    for (mut rig, disk) in last_copies() {
+        rig.pass(Span::secs(5));
+        assert_eq!(rig.volume().array_state, "clean");
+        let number = rig.disks[disk].operations();
+        for attempt in 0..2 {
+            let once = Planned::Once(Fault::Io);
+            rig.disks[disk].faults.schedule.insert(number + attempt, once);
+        }
+        let write = rig.write(2, 1);
+        assert_eq!(rig.wait(write), Err(ReplyError::Io));
+        assert_eq!(rig.disks[disk].stats.io_errors.superblocks, 2, "both attempts failed");
+        is_read_and_not_written(&mut rig, disk);
+        rig.must();
+    }
+}
+
+/// With one to spare the member that does not flush fails, as before, and the flush is
+/// acknowledged.
+#[test]
+fn member_to_spare_that_fails_a_flush_fails() {
+    for level in [Level::Raid1, Level::Raid5, Level::Raid6] {
+        let mut rig = Rig::of(Options::new(level, 4, chunk_kib(64))).written(0, 7);
+        rig.disks[0].faults.flush_error = true;
+        let flush = rig.flush();
+        assert_eq!(rig.wait(flush), Ok(Vec::new()));
+        assert!(!rig.record.is_in_sync(0) && rig.volume().array_state != "broken");
+        assert!(rig.read(0).is_all(7));
+        rig.must();
+    }
+}
+
+/// A read that fails again and again is told. Once the disk is well again its stripe is read and written.
+#[test]
+fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
+    let mut failed = 0;
+    for (mut rig, disk) in last_copies() {
+        // Nothing of it is in the stripe cache.
+        rig.kill();
+        rig.recover();
+        rig.until_idle();
+        let number = rig.disks[disk].operations();
+        for attempt in 0..40 {
+            let once = Planned::Once(Fault::Io);
+            rig.disks[disk].faults.schedule.insert(number + attempt, once);
+        }
+        failed += u32::from(rig.read_bytes(0, 4096 * 4).is_err());
+        rig.disks[disk].faults.schedule.clear();
+        for block in [0, 2] {
+            let write = rig.write(block, 3);
+            assert!(rig.wait(write).is_ok(), "{:?} block {block}", rig.options.level);
+            assert!(rig.read(block).is_all(3));
+        }
+        rig.must();
+    }
+    assert!(failed >= 3, "{failed} of 6 reads failed");
+}
