@@ -195,7 +195,7 @@ impl<'a> Course<'a> {
                 if self.world.is_running() {
                     self.report.looks += 1;
                     self.try_to_write()?;
-                    self.world.stopped();
+                    self.world.looked();
                 }
                 self.world.disks.iter_mut().for_each(|disk| disk.read_only = false);
                 if self.world.failure().is_none() {
@@ -221,7 +221,7 @@ impl<'a> Course<'a> {
     fn give_up(&mut self) {
         if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
-            self.world.stopped();
+            self.world.looked();
         }
     }
 

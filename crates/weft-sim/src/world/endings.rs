@@ -104,6 +104,14 @@ impl World {
         self.disk_of = (0..self.disks.len()).collect();
     }
 
+    /// The same of an engine that wrote nothing: what counts as whole before stays what the one
+    /// before it left, which a cut may have torn since.
+    pub fn looked(&mut self) {
+        let before = std::mem::take(&mut self.record_before);
+        self.stopped();
+        self.record_before = before;
+    }
+
     /// The process dies, the power stays: what a member completed it keeps, cache and all; what is
     /// outstanding may still happen or not.
     pub fn kill(&mut self) {
