@@ -101,7 +101,7 @@ fn member_to_spare_that_fails_a_flush_fails() {
     }
 }
 
-/// A read that fails again and again is told. Once the disk is well again its stripe is read and written.
+/// A read that fails again and again is told. Once the disk is well its stripe is read and written.
 #[test]
 fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
     let mut failed = 0;

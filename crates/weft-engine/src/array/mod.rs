@@ -242,7 +242,7 @@ impl Array {
             flushes: FlushBatch::default(),
             flushed: Vec::new(),
             flush_result: Ok(()),
-            // Members may hold corrections of an earlier process, which died before it flushed them.
+            // Members may hold corrections of a process that died before it flushed them.
             corrections: Corrections::Written,
             corrections_flushes: 0,
             resyncs_for_space: false,

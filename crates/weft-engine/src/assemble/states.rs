@@ -293,7 +293,8 @@ pub const TABLE: [StateRow; 35] = [
     served(
         AssemblyState::Broken,
         "broken",
-        "too many members have failed while it ran: writes end in errors",
+        "too many members have failed while it ran, or the last one that has some data failed a \
+         flush or its superblock: writes end in errors, what is left is read",
         "weft stop TARGET, then weft assemble MEMBER… says what is left",
     ),
 ];
