@@ -25,13 +25,13 @@ use crate::volume::spec;
 /// Kinds of files that weft writes for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What work costs, in TOML (`bench costs --write`).
+    /// Table of CPU costs in TOML (`bench costs --write`).
     Costs,
     /// A recording of requests (`serve --record`).
     Log,
     /// `weft man DIR`.
     ManPage,
-    /// What was read and what not (`cat --map`).
+    /// Map of GNU ddrescue: ranges that were read and ranges that were not (`cat --map`).
     Map,
     /// A page with plots (`--report`).
     Report,
@@ -186,7 +186,7 @@ fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
 #[derive(Debug)]
 pub(crate) struct ResultFile {
     path: PathBuf,
-    /// As the user wrote it.
+    /// Option and path as the user wrote them, for errors.
     label: String,
     place: Place,
     /// New content, which takes the file's place when it is complete.
@@ -194,6 +194,13 @@ pub(crate) struct ResultFile {
 }
 
 impl ResultFile {
+    /// The page of `--report`, where one is asked for.
+    pub(crate) fn report(path: Option<&Path>, force: bool) -> Result<Option<Self>, Failure> {
+        let asked =
+            |path| Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
+        path.map(|path| Self::at(&asked(path))).transpose()
+    }
+
     /// Makes sure that the file may be written and can be.
     pub(crate) fn at(asked: &Output<'_>) -> Result<Self, Failure> {
         let place = asked.check()?;
@@ -323,7 +330,7 @@ mod tests {
         assert!(link.is_symlink() && fs::read_to_string(&page).unwrap() == "new");
     }
 
-    /// What may not be written is refused with its reason, and stays byte for byte.
+    /// Files of another kind, members and links to them are refused, and keep every byte.
     #[test]
     fn nothing_of_another_kind_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();

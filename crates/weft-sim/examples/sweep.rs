@@ -303,9 +303,7 @@ fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
     }
     let failures = totals.failures.len() as u64;
     let most = fresh_failures_max(totals.seeds);
-    for failure in &totals.failures {
-        eprintln!("\n{failure}");
-    }
+    tell_failures(&totals);
     println!("{failures} failures, at most {most} pass: to be looked into, whatever they are of");
     if totals.seeds > 0 && failures <= most { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -383,10 +381,14 @@ fn shortest(script: &Script) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn finish(totals: &Totals, enough: bool) -> ExitCode {
+fn tell_failures(totals: &Totals) {
     for failure in &totals.failures {
         eprintln!("\n{failure}");
     }
+}
+
+fn finish(totals: &Totals, enough: bool) -> ExitCode {
+    tell_failures(totals);
     if totals.failures.is_empty() && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

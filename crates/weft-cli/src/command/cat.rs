@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     let areas = Areas { whole: all, range: range.clone(), read_to: range.start, bad: Vec::new() };
     let map = Arc::new(Mutex::new(Map { areas, file, saved: Instant::now() }));
     let interrupted = Arc::clone(&map);
-    // A map that cannot be saved then is as old as the last turn: there is nobody left to tell.
+    // An error is dropped: the process ends, and the map of the last interval stays.
     terminal::when_interrupted(move || drop(locked(&interrupted).save()));
     let result = copy(&mut client, range, arguments.skip_unreadable, &map);
     drop(client);
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     )))
 }
 
-/// What was read so far, and the file that says it (`--map`).
+/// Ranges read so far, and the file of `--map` that lists them.
 struct Map {
     areas: Areas,
     file: Option<ResultFile>,

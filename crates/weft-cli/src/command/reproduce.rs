@@ -19,7 +19,7 @@ use weft_units::Bytes;
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::reproduced::{QUICK, Reproduced, SEED, assumed, gain, interval, step};
-use crate::result_file::{Kind, Output, ResultFile};
+use crate::result_file::ResultFile;
 use crate::simulated::LevelArg;
 use crate::size;
 use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, steps, tries};
@@ -137,12 +137,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     if arguments.ranges {
         return ranges(&experiments, effort, arguments.json);
     }
-    let page = arguments.report.as_deref().map(|path| {
-        let force = arguments.force;
-        let asked = Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
-        ResultFile::at(&asked)
-    });
-    let page = page.transpose()?;
+    let page = ResultFile::report(arguments.report.as_deref(), arguments.force)?;
     let results = arguments.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::refused)?;
     if arguments.full {

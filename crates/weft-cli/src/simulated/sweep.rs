@@ -17,7 +17,7 @@ use super::sheet::{count, nanoseconds};
 use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
-use crate::result_file::{Kind, Output, ResultFile};
+use crate::result_file::ResultFile;
 use crate::size;
 use crate::terminal::{columns, print_json, stdout, style};
 
@@ -45,16 +45,7 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     }
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
-    let file = simulated
-        .report
-        .as_deref()
-        .map(|path| {
-            let force = simulated.force;
-            let asked =
-                Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
-            ResultFile::at(&asked)
-        })
-        .transpose()?;
+    let file = ResultFile::report(simulated.report.as_deref(), simulated.force)?;
     let results = simulated.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::usage)?;
     let mut kept = Ok(());

@@ -344,7 +344,7 @@ impl Array {
     /// would not say so. Nothing of it is recorded.
     pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
         if !self.members[position].is_faulty() && self.breaks(position) {
-            self.is_broken(out);
+            self.declare_broken(out);
         } else {
             self.lose(position, out);
         }
@@ -359,7 +359,7 @@ impl Array {
         }
     }
 
-    fn is_broken(&mut self, out: &mut Outbox) {
+    fn declare_broken(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.membership.broken, true) {
             out.notice(Notice::Broken(self.volume));
         }
@@ -397,7 +397,7 @@ impl Array {
         assert!(!self.slots.contains(&Some(position)), "a failed member holds no slot");
         out.notice(notice);
         if breaks || self.membership.broken {
-            self.is_broken(out);
+            self.declare_broken(out);
             return;
         }
         if let Some(role) = self.roles.get_mut(number) {

@@ -253,8 +253,8 @@ impl Stripes {
         if self.cache.stripe(id).sync.is_some() {
             self.sync_finished(id, false, None, false);
         }
-        // Nothing is left that wants them: who comes next tries again, and finds a member that is
-        // well. What a member took and did not give back stays lost.
+        // No request is left that wants these strips: the next one reads them again, from a member
+        // that may be well. A strip that was written and could not be read back stays lost.
         let stripe = self.cache.stripe_mut(id);
         let again = lost.without(stripe.uncorrectable).without(stripe.deferred);
         stripe.read_error = stripe.read_error.without(again);
