@@ -133,13 +133,12 @@ impl Array {
     pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) {
         let mut due = self.takes_update(out.now);
         let goes_on = self.updates.held && self.may_write_superblocks();
-        let corrects = self.corrections == Corrections::Written && self.is_correcting(out);
         let waits = due && self.waits_for_corrections()
             || goes_on && self.corrections != Corrections::Durable;
         if self.flushes.wants_start() || waits {
             // Whatever is flushed for, corrections are flushed with it.
             let starts = self.flushes.may_start(rule) || waits && self.flushes.is_idle();
-            if starts && self.corrections == Corrections::Written && !corrects {
+            if starts && self.corrections == Corrections::Written && !self.is_correcting(out) {
                 self.corrections_flushes += 1;
                 self.corrections = Corrections::Flushing(self.corrections_flushes);
                 self.flushes.arrive(FlushFor::Corrections(self.corrections_flushes));
