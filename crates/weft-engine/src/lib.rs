@@ -437,8 +437,12 @@ impl Engine {
 
     #[cold]
     fn take_command(&mut self, command: &Command) {
-        if let (Some(cache), Verb::Stop) = (&mut self.write_back, &command.verb) {
-            if let Err(error) = cache.stop(command) {
+        if let (Some(cache), Verb::Drain | Verb::Stop) = (&mut self.write_back, &command.verb) {
+            let taken = match command.verb {
+                Verb::Drain => cache.drain(command),
+                _ => cache.stop(command, &mut self.out),
+            };
+            if let Err(error) = taken {
                 self.out.reply(command.client, command.tag, Err(error));
             }
             return;

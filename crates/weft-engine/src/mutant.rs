@@ -60,6 +60,8 @@ pub enum Mutant {
     FlushSkipsOneMember,
     /// A write's frames are given back before they were drained.
     FrameReusedInFlight,
+    /// A stop that gives pages up does not say so.
+    LossNotTold,
     /// A FUA write stays in the write-back cache.
     FuaStaysInCache,
     /// A full-stripe write forgets the last strip of its parity.
@@ -127,10 +129,11 @@ impl Mutant {
         [Self::FlushSkipForgetsStartUp, Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` finds.
-    pub const WRITE_BACK: [Self; 6] = [
+    pub const WRITE_BACK: [Self; 7] = [
         Self::DirtyLimitPassed,
         Self::FlushMissesWriteback,
         Self::FuaStaysInCache,
+        Self::LossNotTold,
         Self::PauseForgotten,
         Self::RedirtiedPageLost,
         Self::RoomWaiterForgotten,

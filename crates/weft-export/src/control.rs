@@ -81,8 +81,13 @@ pub enum Command {
     },
     /// Everything there is to know.
     Status,
-    /// Finish, flush, mark clean and end the server. Answered when that is done.
-    Stop,
+    /// Finish, flush, mark clean and end the server. Answered when that is done. If the write-back
+    /// cache cannot be written it fails and names what, and the server goes on.
+    Stop {
+        /// Give up what cannot be written, and end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        discard: bool,
+    },
     /// `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
     SyncAction {
         /// Action: one of these words.
@@ -555,7 +560,8 @@ mod tests {
     fn lines_are_what_the_page_says() {
         let cases = [
             (Command::Status, r#"{"v":2,"cmd":"status"}"#),
-            (Command::Stop, r#"{"v":2,"cmd":"stop"}"#),
+            (Command::Stop { discard: false }, r#"{"v":2,"cmd":"stop"}"#),
+            (Command::Stop { discard: true }, r#"{"v":2,"cmd":"stop","discard":true}"#),
             (
                 Command::SyncAction { action: "check".into() },
                 r#"{"v":2,"cmd":"sync_action","action":"check"}"#,

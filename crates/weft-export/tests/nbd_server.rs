@@ -491,7 +491,7 @@ fn administrators_are_answered() {
     assert!(client.read(0, 1 << 20).unwrap() == pattern(8, 1 << 20));
     assert!(control.command(Command::Remove { members: vec![label] }).unwrap().ok);
     assert!(client.read(0, 1 << 20).unwrap() == pattern(8, 1 << 20));
-    let stopped = control.command(Command::Stop).unwrap();
+    let stopped = control.command(Command::Stop { discard: false }).unwrap();
     assert!(stopped.ok, "{stopped:?}");
     assert_eq!(server.join(), ExitState::Clean);
 }
@@ -575,7 +575,7 @@ fn members_are_free_when_stop_is_answered() {
             OpenOptions { lock_wait: Duration::ZERO, ..OpenOptions::new(Access::ReadWrite) };
         let refused = taken.open_all(&specs, MemberIndex(0));
         assert!(matches!(refused, Err(DeviceError::Locked { .. })), "{refused:?}");
-        assert!(server.control().command(Command::Stop).unwrap().ok);
+        assert!(server.control().command(Command::Stop { discard: false }).unwrap().ok);
         let members = taken.open_all(&specs, MemberIndex(0)).unwrap();
         assert_eq!(members.len(), 3);
         drop((members, client));

@@ -6,9 +6,11 @@
 //! looked at together. Each port lives in one worker, which is a thread (`worker.rs`); all share
 //! one driver (`hub.rs`).
 //!
-//! Stopping, in order: ports refuse new work; every volume gets `Stop`, which finishes, flushes and
-//! marks clean; ports send what they still have, for at most [`DRAIN_SPAN`]; the workers end. Being
-//! told twice ends it at once.
+//! Stopping, in order: every volume gets `Drain`, and if one cannot write what is in its write-back
+//! cache, nothing stops ([`Port::on_stop_refused`]). Ports refuse new work; every volume gets
+//! `Stop`, which finishes, flushes and marks clean; ports send what they still have, for at most
+//! [`DRAIN_SPAN`]; the workers end. Being told again gives up what cannot be written
+//! ([`Ending::GiveUp`]), and once more ends it at once.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -22,7 +24,7 @@ use crate::hub::{Hub, Message};
 use crate::worker::{WORKER_PORTS, WORKERS_MAX, Worker};
 
 pub use crate::hub::Held;
-pub use crate::worker::DRAIN_SPAN;
+pub use crate::worker::{DRAIN_SPAN, TOLD_LAST};
 
 /// A way in.
 pub trait Port {
@@ -46,6 +48,11 @@ pub trait Port {
     fn on_poison(&mut self, cx: &mut Context<'_, '_>);
     /// Refuse new work.
     fn on_stop(&mut self, cx: &mut Context<'_, '_>);
+    /// A volume could not write what its clients wrote: nothing stops, and clients are served. Only
+    /// ports of the first worker are told.
+    fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, why: &str) {
+        let _ = (cx, why);
+    }
     /// The volumes have stopped; the last chance to say so.
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
     /// Whether everything it had to send has been sent.
@@ -65,7 +72,16 @@ pub struct Context<'a, 'h> {
     pub(crate) hub: &'a Hub,
     pub(crate) epoll: &'a OwnedFd,
     pub(crate) port: u8,
-    pub(crate) stop: &'a mut bool,
+    pub(crate) stop: &'a mut Option<Ending>,
+}
+
+/// Ways to end the loop in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// Not before everything is written that clients wrote.
+    Write,
+    /// What cannot be written is given up, and counted.
+    GiveUp,
 }
 
 /// End of the loop.
@@ -207,8 +223,8 @@ impl Context<'_, '_> {
     }
 
     /// Ends the loop in good order. Only for ports of the first worker.
-    pub fn stop(&mut self) {
-        *self.stop = true;
+    pub fn stop(&mut self, how: Ending) {
+        *self.stop = Some(how).max(*self.stop);
     }
 }
 

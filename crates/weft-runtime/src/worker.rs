@@ -6,8 +6,9 @@
 //! stop, and the engine's clock. Its legal phases:
 //!
 //! ```text
-//! Running ──► Stopping ──► Draining ──► over
-//!    └─────────────┴── told twice, or poisoned ──┘
+//! Running ──► Writing ──► Stopping ──► Draining ──► over
+//!    ▲───────────┘ not all could be written: told again, it goes on to Stopping
+//!    └─────────────────────────┴── poisoned, or told once more ──┘
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +22,7 @@ use weft_units::{Span, Time, VolumeId};
 use crate::RuntimeError;
 use crate::driver::{Driver, Event};
 use crate::hub::{Held, Hub, Message};
-use crate::reactor::{Context, Exit, Port, data};
+use crate::reactor::{Context, Ending, Exit, Port, data};
 
 /// A thread's part of the loop.
 pub(crate) struct Worker<'h> {
@@ -87,13 +88,22 @@ const MISSES_MAX: u32 = 16;
 struct Head {
     shutdown: OwnedFd,
     volumes: u16,
-    stop: bool,
+    stop: Option<Ending>,
+    /// A volume could not write everything when it was told to end.
+    refused: bool,
+    /// Times that everything was to be written.
+    drains: u64,
     phase: Phase,
 }
 
 #[derive(Debug)]
 enum Phase {
     Running,
+    /// Volumes that have not written everything, and the first error. Clients are served.
+    Writing {
+        left: u16,
+        error: Option<String>,
+    },
     /// Volumes without an answer to `Stop`, and the first error.
     Stopping {
         left: u16,
@@ -143,7 +153,14 @@ impl<'h> Worker<'h> {
     ) -> Result<Self, RuntimeError> {
         assert_eq!(self.index, 0);
         self.watch(shutdown.as_fd(), PORT_SHUTDOWN)?;
-        self.head = Some(Head { shutdown, volumes, stop: false, phase: Phase::Running });
+        self.head = Some(Head {
+            shutdown,
+            volumes,
+            stop: None,
+            refused: false,
+            drains: 0,
+            phase: Phase::Running,
+        });
         Ok(self)
     }
 
@@ -190,11 +207,17 @@ impl<'h> Worker<'h> {
             }
             self.each(driver, |port, cx| port.on_pass(cx));
             if let Some(head) = &mut self.head
-                && std::mem::take(&mut head.stop)
-                && matches!(head.phase, Phase::Running)
+                && let Some(how) = head.stop.take()
             {
-                self.begin_stop(driver);
+                match (&head.phase, how) {
+                    (Phase::Running, Ending::Write) => self.begin_writing(driver),
+                    (Phase::Running | Phase::Writing { .. }, Ending::GiveUp) => {
+                        self.begin_stop(driver);
+                    }
+                    _ => {}
+                }
             }
+            self.go_on_writing(driver);
             if !driver.busy() {
                 break;
             }
@@ -233,8 +256,9 @@ impl<'h> Worker<'h> {
     fn on_event(&mut self, driver: &mut Held<'h>, event: Event) {
         let port = Driver::port_of(event.client());
         if port == PORT_SHUTDOWN {
-            if let Event::Reply { result, .. } = event {
-                self.on_volume_stopped(result.map_err(|error| error.to_string()));
+            if let Event::Reply { tag, result, .. } = event {
+                let result = result.map_err(|error| error.to_string());
+                self.on_volume_done(tag.0 >= TAG_DRAIN, result);
             }
             return;
         }
@@ -246,32 +270,71 @@ impl<'h> Worker<'h> {
 
     fn begin_stop(&mut self, driver: &mut Held<'h>) {
         tracing::info!("stopping");
-        let Some(head) = &mut self.head else { return };
-        let volumes = head.volumes;
         let drivers = u16::try_from(self.hub.drivers()).expect("at most WORKERS_MAX");
-        head.phase = Phase::Stopping { left: volumes * drivers, error: None };
+        let Some(head) = &mut self.head else { return };
+        let left = head.volumes * drivers;
+        head.phase = Phase::Stopping { left, error: None };
         self.each(driver, |port, cx| port.on_stop(cx));
         self.tell_others(|| Message::Stop);
+        self.ask_all(driver, &Verb::Stop, 0);
+    }
+
+    /// Writes everything, while clients are served.
+    fn begin_writing(&mut self, driver: &mut Held<'h>) {
+        let drivers = u16::try_from(self.hub.drivers()).expect("at most WORKERS_MAX");
+        let Some(head) = &mut self.head else { return };
+        let left = head.volumes * drivers;
+        head.phase = Phase::Writing { left, error: None };
+        head.drains += 1;
+        let tag = TAG_DRAIN * head.drains;
+        self.ask_all(driver, &Verb::Drain, tag);
+    }
+
+    /// Sends a command to every volume; answers come by [`Self::on_volume_done`].
+    fn ask_all(&self, driver: &mut Held<'h>, verb: &Verb, first: u64) {
+        let Some(head) = &self.head else { return };
         let client = Driver::client(PORT_SHUTDOWN, 0);
-        let stop = |driver: &mut Driver| {
-            for volume in 0..volumes {
-                let (tag, volume) = (Tag(u64::from(volume)), VolumeId(volume));
-                driver.admin(Command { client, tag, volume, verb: Verb::Stop });
+        let ask = |driver: &mut Driver| {
+            for volume in 0..head.volumes {
+                let (tag, volume) = (Tag(first + u64::from(volume)), VolumeId(volume));
+                driver.admin(Command { client, tag, volume, verb: verb.clone() });
             }
         };
-        stop(driver);
-        self.hub.others().for_each(|mut driver| stop(&mut driver));
+        ask(driver);
+        self.hub.others().for_each(|mut driver| ask(&mut driver));
         self.hub.ring_others(self.index);
     }
 
-    fn on_volume_stopped(&mut self, result: Result<(), String>) {
-        let Some(Head { phase: Phase::Stopping { left, error }, .. }) = &mut self.head else {
-            return;
+    /// A volume has written everything (`drain`), or has stopped, or not.
+    fn on_volume_done(&mut self, drain: bool, result: Result<(), String>) {
+        let Some(head) = &mut self.head else { return };
+        let (left, error) = match &mut head.phase {
+            Phase::Writing { left, error } if drain => (left, error),
+            Phase::Stopping { left, error } if !drain => (left, error),
+            // A drain that a stop has ended.
+            _ => return,
         };
         *left -= 1;
         if let Err(text) = result {
             error.get_or_insert(text);
         }
+    }
+
+    /// Stops once everything is written; goes on as before if that cannot be.
+    fn go_on_writing(&mut self, driver: &mut Held<'h>) {
+        let Some(head) = &mut self.head else { return };
+        let Phase::Writing { left: 0, error } = &mut head.phase else { return };
+        let Some(why) = error.take() else {
+            self.begin_stop(driver);
+            return;
+        };
+        head.phase = Phase::Running;
+        head.refused = true;
+        tracing::error!(
+            "not stopped: {why}; the volume goes on, and they stay in memory. Make space and stop it \
+             again; a second signal or weft stop --discard gives them up"
+        );
+        self.each(driver, |port, cx| port.on_stop_refused(cx, &why));
     }
 
     /// Moves on through the phases; the end, when it has come.
@@ -280,8 +343,10 @@ impl<'h> Worker<'h> {
         let Some(head) = &mut self.head else { return self.ended.then_some(Exit::Clean) };
         let poison = driver.poison().map(str::to_owned);
         let exit = match (&mut head.phase, poison) {
-            (Phase::Running, _) => return None,
-            (Phase::Stopping { .. }, Some(poison)) => Exit::Poisoned(poison),
+            (Phase::Running, _) | (Phase::Writing { .. }, None) => return None,
+            (Phase::Writing { .. } | Phase::Stopping { .. }, Some(poison)) => {
+                Exit::Poisoned(poison)
+            }
             (Phase::Stopping { left: 0, error }, None) => match error.take() {
                 Some(text) => Exit::StopFailed(text),
                 None => Exit::Clean,
@@ -331,7 +396,7 @@ impl<'h> Worker<'h> {
         if self.hub.drivers() == 1 {
             self.hub.offer_frames(self.index, driver.returns());
         }
-        let stop = self.head.as_ref().is_some_and(|head| head.stop);
+        let stop = self.head.as_ref().is_some_and(|head| head.stop.is_some());
         let timeout = if driver.busy() || stop {
             Some(Timespec { tv_sec: 0, tv_nsec: 0 })
         } else {
@@ -370,7 +435,7 @@ impl<'h> Worker<'h> {
         };
         let draining = match &head.phase {
             Phase::Draining { until, .. } => Some(*until),
-            Phase::Running | Phase::Stopping { .. } => None,
+            Phase::Running | Phase::Writing { .. } | Phase::Stopping { .. } => None,
         };
         let at = [engine, ports, draining].into_iter().flatten().min();
         self.hub.set_wake_at(at.map_or(u64::MAX, |at| at.0));
@@ -396,12 +461,18 @@ impl<'h> Worker<'h> {
         let Some(head) = &mut self.head else { return };
         let mut buffer = [0; 128];
         let read = rustix::io::read(&head.shutdown, &mut buffer);
-        if !matches!(read, Ok(1..)) {
+        let told = matches!(read, Ok(1..));
+        if !told {
             // The end of a pipe stays readable; once is enough.
             let _ = epoll::delete(&self.epoll, &head.shutdown);
         }
+        // A signal can come again; whoever has hung up cannot.
+        let few = read.ok().filter(|count| *count < buffer.len());
+        let is_last = !told || few.is_some_and(|count| buffer[..count].contains(&TOLD_LAST));
         match head.phase {
-            Phase::Running => head.stop = true,
+            Phase::Running if is_last || head.refused => head.stop = Some(Ending::GiveUp),
+            Phase::Running => head.stop = Some(Ending::Write),
+            Phase::Writing { .. } => head.stop = Some(Ending::GiveUp),
             Phase::Stopping { .. } => {
                 let exit = Exit::StopFailed("told to stop a second time".into());
                 head.phase = Phase::Draining { until: Time(0), exit };
@@ -429,11 +500,11 @@ impl<'h> Worker<'h> {
         let Self { hub, ports, epoll, head, .. } = self;
         let worker = u8::try_from(self.index).expect("at most WORKERS_MAX");
         let port = worker * WORKER_PORTS + u8::try_from(index).expect("at most WORKER_PORTS");
-        let mut stop = false;
+        let mut stop = None;
         let value =
             action(&mut *ports[index], &mut Context { driver, hub, epoll, port, stop: &mut stop });
         if let Some(head) = head {
-            head.stop |= stop;
+            head.stop = head.stop.max(stop);
         }
         value
     }
@@ -452,6 +523,11 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
     move |errno| RuntimeError::Io { what, source: errno.into() }
 }
 
+/// Byte in the shutdown descriptor: nothing will be told again, so what cannot be written is given
+/// up. A signalfd has none, and any other byte may be followed by more.
+pub const TOLD_LAST: u8 = b'e';
+/// Tags of drains from here on, those of each in a range of its own.
+const TAG_DRAIN: u64 = 1 << 32;
 /// Longest time that ports may take to send their last replies.
 pub const DRAIN_SPAN: Span = Span::secs(1);
 /// Most threads that serve clients.

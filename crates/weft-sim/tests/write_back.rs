@@ -5,7 +5,7 @@
 
 use weft_engine::mutant::Mutant;
 use weft_engine::page_cache::Kernel;
-use weft_engine::{Flags, RequestOp, WriteBackConfig};
+use weft_engine::{Flags, ReplyError, RequestOp, Verb, WriteBackConfig};
 use weft_ondisk::Level;
 use weft_sim::{BLOCK, CutMode, Options, Order, Payload, Rig, chunk_kib};
 use weft_units::rng::Rng;
@@ -42,9 +42,21 @@ fn request(rig: &mut Rig, rng: &mut Rng) {
     }
 }
 
-/// A script with ends of two kinds between its parts. Ends, sectors read after them, and pauses of
-/// the client.
-fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> [u64; 3] {
+/// Counts of a script, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Course {
+    ends: u64,
+    /// Sectors read after ends.
+    read: u64,
+    /// Pauses of the client.
+    pauses: u64,
+    /// Bytes that stops could not write, and those that they could.
+    lost: u64,
+    kept: u64,
+}
+
+/// A script with ends of two kinds between its parts, and a stop without space as its last.
+fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> Course {
     let pages = [8, 24, 64][(seed % 3) as usize];
     let mut options = Options { seed, ..options(level, members, pages) };
     // weft's own throttle, whose writers are woken by completions; one of pauses; one whose writers
@@ -90,17 +102,55 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
     let cache = rig.snapshot().write_back.expect("it is on");
     assert_eq!((cache.dirty_pages, cache.writeback_pages), (0, 0), "after 40 s");
     read += rig.verify();
-    [ends, read, pauses]
+    let (lost, kept) = stop_without_space(&mut rig, &mut rng, (seed % members as u64) as usize);
+    Course { ends, read: read + rig.verify(), pauses, lost, kept }
+}
+
+/// Stops while a member has no space: what is lost is told, and the rest is durable. Bytes that
+/// were lost, and bytes that were not.
+fn stop_without_space(rig: &mut Rig, rng: &mut Rng, full: usize) -> (u64, u64) {
+    let blocks = 1 + rng.next_u64() % 6;
+    for _ in 0..blocks {
+        rig.put_nosync(rng.next_u64() % 40 * BLOCK, BLOCK);
+    }
+    rig.finish();
+    let dirty = rig.snapshot().write_back.expect("it is on").dirty_pages * BLOCK;
+    rig.disks[full].faults.no_space = true;
+    let ticket = rig.admin(Verb::Stop);
+    rig.pass(Span::secs(3));
+    rig.disks[full].faults.no_space = false;
+    rig.pass(Span::secs(3));
+    let (bytes, lost) = match rig.take_answer(ticket).expect("a stop ends") {
+        Ok(_) => (0, Vec::new()),
+        Err(ReplyError::Unwritten(it)) => {
+            assert!(it.lost && it.more == 0 && it.error == ReplyError::NoSpace, "{it:?}");
+            (it.bytes, it.ranges.clone())
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(bytes, lost.iter().map(|range| range.len.0).sum::<u64>());
+    rig.model.stop_answered(&lost);
+    rig.cut(CutMode::Nothing);
+    rig.recover();
+    (bytes, dirty - bytes)
 }
 
 fn courses(level: Level, members: usize, seeds: u64) {
-    let mut sum = [0; 3];
+    let mut sum = Course::default();
     for seed in 0..seeds {
         let one = course(seed, level, members, |_| {});
-        sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
+        sum.ends += one.ends;
+        sum.read += one.read;
+        sum.pauses += one.pauses;
+        sum.lost += one.lost;
+        sum.kept += one.kept;
     }
-    assert!(sum[0] == seeds * 3 && sum[1] > seeds * 300, "{level}: {sum:?}");
-    assert!(seeds < 60 || sum[2] >= 5, "pauses, {level}: {sum:?}");
+    assert!(sum.ends == seeds * 3 && sum.read > seeds * 300, "{level}: {sum:?}");
+    assert!(seeds < 60 || sum.pauses >= 5, "pauses, {level}: {sum:?}");
+    assert!(sum.lost > seeds * BLOCK / 2, "lost by stops, {level}: {sum:?}");
+    // Every write to a mirror needs all members.
+    let is_mirror = matches!(level, Level::Raid1 | Level::Raid10);
+    assert!(is_mirror || sum.kept > 0, "written by stops, {level}: {sum:?}");
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Fixture {
 pub(crate) struct Served {
     child: Child,
     pub(crate) uri: String,
-    log: PathBuf,
+    pub(crate) log: PathBuf,
 }
 
 impl Served {

@@ -1,6 +1,9 @@
 //! Errors for clients, and for the driver that configures the engine.
 
+use std::fmt;
+
 use thiserror::Error;
+use weft_units::ByteRange;
 
 use super::input::Fault;
 
@@ -37,6 +40,45 @@ pub enum ReplyError {
     /// The volume was stopped.
     #[error("the volume is stopping")]
     Stopping,
+    /// What clients wrote into the write-back cache could not be written to the members.
+    #[error("{0}")]
+    Unwritten(Box<Unwritten>),
+}
+
+/// Bytes in the write-back cache that the members did not take.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unwritten {
+    /// Why not, of the last of them.
+    pub error: ReplyError,
+    /// All of them.
+    pub bytes: u64,
+    /// The first ranges of the volume that they are of.
+    pub ranges: Vec<ByteRange>,
+    /// Ranges beyond those.
+    pub more: usize,
+    /// They are given up: nothing has them any more.
+    pub lost: bool,
+}
+
+impl Unwritten {
+    /// Ranges that are named at most.
+    pub const RANGES_MAX: usize = 8;
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { error, bytes, ranges, more, lost } = self;
+        let what = if *lost { "are lost" } else { "cannot be written" };
+        write!(f, "{bytes} bytes that clients wrote {what} ({error}):")?;
+        for (range, nth) in ranges.iter().zip(0..) {
+            let comma = if nth > 0 { "," } else { "" };
+            write!(f, "{comma} {} at byte {}", range.len.0, range.start.0)?;
+        }
+        if *more > 0 {
+            write!(f, ", and {more} ranges more")?;
+        }
+        Ok(())
+    }
 }
 
 /// A fault of a member that nothing makes up for.

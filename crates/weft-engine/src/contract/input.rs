@@ -392,7 +392,14 @@ pub enum Verb {
     /// Give the array a write-intent bitmap, or take it away; no effect where that is so already.
     /// Refused while a sync runs, and where a member has no room for one.
     SetBitmap(Option<NewBitmap>),
-    /// Finish, flush, mark clean; answered when the members may be closed. Later requests fail.
+    /// Write all that is dirty in the write-back cache, while the volume goes on. Every page is
+    /// tried; the answer names those that could not be written ([`ReplyError::Unwritten`]), which
+    /// stay dirty.
+    ///
+    /// [`ReplyError::Unwritten`]: super::error::ReplyError::Unwritten
+    Drain,
+    /// Finish, flush, mark clean; answered when the members may be closed. Later requests fail. Of
+    /// the write-back cache every page is tried; the answer names those that are given up.
     Stop,
 }
 

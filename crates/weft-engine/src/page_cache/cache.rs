@@ -566,6 +566,17 @@ impl PageCache {
         self.inodes.of_mut(inode).pages.mark(&(0..u64::MAX));
     }
 
+    /// Marks what is dirty of a range.
+    pub fn mark_range(&mut self, inode: InodeId, pages: &Range<u64>) {
+        self.inodes.of_mut(inode).pages.mark(pages);
+    }
+
+    /// Whether a page of a file is marked and has not been taken.
+    #[must_use]
+    pub fn has_marked(&self, inode: InodeId) -> bool {
+        self.inodes.of(inode).pages.has_marked()
+    }
+
     /// The first run of marked pages within `within` that waits for no write of them; it is under
     /// writeback from now on.
     pub fn take_marked(

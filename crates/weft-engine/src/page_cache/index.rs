@@ -119,6 +119,12 @@ impl Pages {
         Some(run)
     }
 
+    /// Whether a page is marked.
+    #[must_use]
+    pub fn has_marked(&self) -> bool {
+        self.first(0..u64::MAX, |word| word.marked).is_some()
+    }
+
     /// As [`take`](Self::take), of those that are marked; who waits for none that is under
     /// writeback.
     pub(crate) fn take_marked_free(

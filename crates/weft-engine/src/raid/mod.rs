@@ -98,7 +98,9 @@ impl Personality {
             (Self::Single(_), Verb::Set(knob)) if !knob.is_of_queues() => {
                 Some(ReplyError::Invalid("a bare member has only the knobs of its queue"))
             }
-            (Self::Single(_), Verb::Set(_) | Verb::SetQueues { .. } | Verb::Stop) => None,
+            (Self::Single(_), Verb::Drain | Verb::Set(_) | Verb::SetQueues { .. } | Verb::Stop) => {
+                None
+            }
             (Self::Single(_), _) => {
                 Some(ReplyError::Invalid("a bare member has no array to administer"))
             }

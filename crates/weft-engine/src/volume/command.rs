@@ -81,6 +81,8 @@ impl Volume {
             Verb::Set(knob) => self.set(*knob, out),
             Verb::SetQueues { members, knob } => self.set_queues_of(members, *knob, out),
             Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),
+            // What a volume has taken is not kept here.
+            Verb::Drain => Ok(None),
             Verb::Stop => {
                 self.stopping = true;
                 if let Some(sync) = &mut self.sync {

@@ -27,8 +27,9 @@
 //! a lock, since room comes from write-back, which needs locks.
 //!
 //! What fails below stays dirty and is tried again a second later; flushes that it concerns, and
-//! writers that wait for room, get the error at once. A stop writes everything, or says that it
-//! could not. A crash loses what was not flushed, and nothing else.
+//! writers that wait for room, get the error at once. A drain tries every page once and names those
+//! that could not be written; a stop does so too, and gives them up (`trying.rs`). A crash loses
+//! what was not flushed, and nothing else.
 //!
 //! Source   writeback.md §3; NBD protocol, "Ordering of messages and writes"
 
@@ -39,11 +40,13 @@ mod op;
 mod resident;
 #[cfg(test)]
 mod tests;
+mod trying;
 mod tune;
 mod write_out;
 mod writer;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use weft_units::{ClientId, Span, Time, VolumeId};
 
@@ -55,7 +58,7 @@ use self::tune::check_start;
 use self::writer::Writers;
 use crate::array::outbox::{JobId, Outbox};
 use crate::config::WriteBackConfig;
-use crate::contract::error::{ConfigError, ReplyError};
+use crate::contract::error::{ConfigError, ReplyError, Unwritten};
 use crate::contract::frame::{Frame, Run};
 use crate::contract::input::{ClientRequest, Command, RequestOp};
 use crate::contract::output::{ComputeOp, Output};
@@ -130,8 +133,10 @@ struct Cached {
     /// Requests of clients under way.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
-    /// What a stop could not write, for this error, is given up.
-    lost: Option<ReplyError>,
+    /// Everything dirty is being tried once, for a drain or a stop.
+    trying: Option<Trying>,
+    /// What a stop could not write and gave up.
+    lost: Option<Box<Unwritten>>,
     written: u64,
 }
 
@@ -146,11 +151,20 @@ enum StopStage {
     Volume,
 }
 
-impl Cached {
-    /// Whether a stop waits for pages.
-    fn is_draining(&self) -> bool {
-        self.stopping.is_some_and(|(_, stage)| stage == StopStage::Pages)
-    }
+/// A course over all pages that were dirty at its beginning: each is tried, also when others fail.
+#[derive(Clone, Debug, Default)]
+struct Trying {
+    /// Their epoch, and those before.
+    epoch: u64,
+    /// Runs that failed and are tried again in shorter ones, and the most pages of those: one page
+    /// that cannot be written costs no other.
+    again: Vec<(Range<u64>, u64)>,
+    /// Pages that failed alone.
+    failed: BTreeSet<u64>,
+    /// The last failure.
+    error: Option<ReplyError>,
+    /// The drain that waits; none for a stop.
+    drain: Option<OpId>,
 }
 
 /// Something for a volume.
@@ -192,6 +206,7 @@ impl WriteBack {
                 ratios: volume.knobs().ratios,
                 clients: 0,
                 stopping: None,
+                trying: None,
                 lost: None,
                 written: 0,
             }
@@ -250,8 +265,25 @@ impl WriteBack {
         Ok(())
     }
 
-    /// A volume is to be stopped: all that is dirty is written first.
-    pub(crate) fn stop(&mut self, command: &Command) -> Result<(), ReplyError> {
+    /// All that is dirty of a volume is to be written, while it goes on. The answer names what
+    /// could not be written, which stays dirty.
+    pub(crate) fn drain(&mut self, command: &Command) -> Result<(), ReplyError> {
+        let index = command.volume.index();
+        let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
+        if cached.stopping.is_some() {
+            return Err(ReplyError::Stopping);
+        }
+        if cached.trying.is_some() {
+            return Err(ReplyError::Busy("what is dirty is being written already"));
+        }
+        let work = OpWork::Drain(command.clone());
+        let id = self.keep(Op { volume: command.volume, pages: 0..0, work });
+        self.try_all(index, Some(id));
+        Ok(())
+    }
+
+    /// A volume is to be stopped: all that is dirty is written first. What cannot be is given up.
+    pub(crate) fn stop(&mut self, command: &Command, out: &mut Outbox) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
         if cached.stopping.is_some() {
@@ -260,6 +292,9 @@ impl WriteBack {
         let work = OpWork::Stop(command.clone());
         let id = self.keep(Op { volume: command.volume, pages: 0..0, work });
         self.volumes[index].stopping = Some((id, StopStage::Requests));
+        if let Some(Trying { drain: Some(drain), .. }) = self.volumes[index].trying.take() {
+            self.answer_drain(drain, Err(ReplyError::Stopping), out);
+        }
         Ok(())
     }
 
@@ -283,6 +318,7 @@ impl WriteBack {
     /// Goes on: write-back, then what volumes are asked for. Clients whose last operation is over.
     pub(crate) fn turn(&mut self, volumes: &mut [Volume], out: &mut Outbox) -> Vec<ClientId> {
         self.write_back(volumes, out);
+        self.go_on_trying(out);
         self.go_on_stopping(volumes, out);
         while !self.issues.is_empty() {
             for issue in std::mem::take(&mut self.issues) {
@@ -335,6 +371,7 @@ impl WriteBack {
             self.answered(id, result, volumes, out);
         }
         self.write_back(volumes, out);
+        self.go_on_trying(out);
         self.go_on_stopping(volumes, out);
     }
 
@@ -348,7 +385,7 @@ impl WriteBack {
                 Way::Through => self.through_computed(id, volumes, out),
                 Way::Flush => unreachable!("a flush computes nothing"),
             },
-            OpWork::Stop(_) => unreachable!("a stop computes nothing"),
+            OpWork::Drain(_) | OpWork::Stop(_) => unreachable!("it computes nothing"),
             OpWork::WriteOut(_) => self.copied(id, volumes, out),
         }
     }
@@ -364,7 +401,7 @@ impl WriteBack {
             return self.writers.next_wake();
         }
         let due = |cached: &Cached| {
-            let wanted = !cached.flushes.is_empty() || cached.is_draining();
+            let wanted = !cached.flushes.is_empty();
             let again = cached.failing.as_ref().and_then(|failing| failing.1);
             let at = if wanted { again } else { cached.flusher_at };
             at.max(again.filter(|_| at.is_some()))
@@ -498,10 +535,11 @@ impl WriteBack {
             OpWork::Stop(command) => {
                 let (client, tag) = (command.client, command.tag);
                 let lost = self.volumes[self.op(id).volume.index()].lost.clone();
-                let result = lost.map_or(result, Err);
+                let result = lost.map_or(result, |lost| Err(ReplyError::Unwritten(lost)));
                 self.forget(id);
                 out.reply(client, tag, result);
             }
+            OpWork::Drain(_) => unreachable!("a drain asks no volume"),
             OpWork::WriteOut(_) => self.part_written(id, result, volumes, out),
         }
     }
@@ -565,7 +603,7 @@ impl WriteBack {
                 Way::Read => self.start_read(id, volumes, out),
                 Way::Through => self.start_through(id, volumes, out),
             },
-            OpWork::Stop(_) => unreachable!("a stop locks nothing"),
+            OpWork::Drain(_) | OpWork::Stop(_) => unreachable!("it locks nothing"),
             OpWork::WriteOut(_) => self.copy(id, volumes, out),
         }
     }
@@ -593,6 +631,7 @@ impl WriteBack {
                 let request = op.below();
                 self.issues.push(Issue::Request(id, request));
             }
+            OpWork::Drain(_) => unreachable!("a drain asks no volume"),
             OpWork::Stop(_) => self.issues.push(Issue::Stop(id)),
             OpWork::WriteOut(_) => self.ask_parts(id),
         }

@@ -7,6 +7,7 @@
 //! read             range ─▶ volume, unless all is here ─▶ copied over ─▶ answered
 //! flush            pages of its epoch ─▶ volume ─▶ answered
 //! write-back       range ─▶ copied ─▶ writes below ─▶ volume ─▶ pages clean
+//! drain            all pages that are dirty when it comes ─▶ answered
 //! stop             requests ─▶ all pages ─▶ volume ─▶ answered
 //! ```
 
@@ -32,6 +33,8 @@ pub(super) struct Op {
 #[derive(Clone, Debug)]
 pub(super) enum OpWork {
     Client(ClientOp),
+    /// All that is dirty is to be written, and the volume goes on.
+    Drain(Command),
     Stop(Command),
     WriteOut(WriteOut),
 }

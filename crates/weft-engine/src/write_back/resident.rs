@@ -254,6 +254,18 @@ impl Resident {
         self.pages.range(pages).filter_map(|(_, page)| page.written).min()
     }
 
+    /// Pages of an epoch, and of those before it, that are dirty or being written.
+    pub(super) fn of_epoch(&self, epoch: u64) -> impl Iterator<Item = (&u64, &Page)> + Clone {
+        let of = move |page: &Page| {
+            [page.dirty, page.written].into_iter().flatten().any(|its| its <= epoch)
+        };
+        self.pages.iter().filter(move |(_, page)| of(page))
+    }
+
+    pub(super) fn is_being_written(&self) -> bool {
+        self.pages.values().any(|page| page.written.is_some())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }

@@ -40,6 +40,12 @@ impl WriteBack {
     fn next_run(&mut self, index: usize, now: Time) -> Option<(Range<u64>, bool)> {
         let pages_max = self.memory.buffer_pages();
         let wants_room = self.waits_for_room();
+        let cached = &self.volumes[index];
+        if cached.trying.is_some()
+            && let Some(run) = self.next_tried(index, pages_max)
+        {
+            return Some((run, true));
+        }
         let cached = &mut self.volumes[index];
         if let Some((_, again)) = &mut cached.failing {
             if again.is_some_and(|at| at > now) {
@@ -53,7 +59,7 @@ impl WriteBack {
         }
         let cursor = cached.cursor;
         let mut sweep = [cursor..u64::MAX, 0..cursor].into_iter();
-        if !cached.flushes.is_empty() || cached.is_draining() {
+        if !cached.flushes.is_empty() {
             let run = |within| self.cache.take_marked(cached.inode, within, pages_max);
             if let Some(run) = sweep.find_map(run) {
                 cached.cursor = run.end;
@@ -200,13 +206,18 @@ impl WriteBack {
                 let epoch = cached.resident.oldest_written(pages.clone());
                 let again = cached.resident.not_written(pages, &mut freed);
                 for run in runs_of(again.into_iter()) {
-                    self.cache.dirty(out.now, cached.writer, cached.inode, run);
+                    self.cache.dirty(out.now, cached.writer, cached.inode, run.clone());
+                    if let Some(trying) = &mut cached.trying {
+                        trying.error = Some(error.clone());
+                        if count > 1 {
+                            self.cache.mark_range(cached.inode, &run);
+                            trying.again.push((run, (count / 8).max(1)));
+                        } else {
+                            trying.failed.insert(first);
+                        }
+                    }
                 }
                 cached.failing = Some((error.clone(), Some(out.now + RETRY)));
-                // Whatever others do that are written meanwhile.
-                if cached.is_draining() {
-                    cached.lost = Some(error.clone());
-                }
                 if std::mem::take(&mut cached.tells_of_failure) {
                     let error = error.clone();
                     out.notice(Notice::WriteBackFailed { volume, at: first * FRAME_BYTES, error });
@@ -236,23 +247,13 @@ impl WriteBack {
             let Some((id, stage)) = cached.stopping else { continue };
             if stage == StopStage::Requests && cached.clients == 0 {
                 cached.stopping = Some((id, StopStage::Pages));
-                // One more time, at once.
-                cached.failing = None;
-                self.cache.mark(cached.inode);
+                self.try_all(index, None);
                 self.write_back(volumes, out);
+                self.go_on_trying(out);
             }
             let cached = &mut self.volumes[index];
-            if !cached.is_draining() {
-                continue;
-            }
-            if cached.lost.is_some() {
-                let mut freed = Vec::new();
-                self.cache.discard(cached.inode, 0..u64::MAX);
-                cached.resident.replaced(0..u64::MAX, &mut freed);
-                self.memory.give_back(&mut freed);
-            }
-            let cached = &mut self.volumes[index];
-            if cached.resident.is_empty() {
+            if cached.stopping == Some((id, StopStage::Pages)) && cached.trying.is_none() {
+                assert!(cached.resident.is_empty(), "what could not be written is given up");
                 cached.stopping = Some((id, StopStage::Volume));
                 self.ask(id);
             }

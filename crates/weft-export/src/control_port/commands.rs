@@ -52,7 +52,7 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
             Ok((Verb::SetQueues { members, knob }, Step::Waiting))
         }
         Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
-        Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop | Step::Waiting => {
+        Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop(_) | Step::Waiting => {
             Err(refusal(FailureKind::Failed, "internal: not a first step"))
         }
     }

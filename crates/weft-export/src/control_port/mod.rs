@@ -25,7 +25,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{Command as AdminCommand, ReplyError, Snapshot, SyncAction, Tag};
 use weft_runtime::driver::{Driver, Event};
-use weft_runtime::reactor::{Context, Exit, Port};
+use weft_runtime::reactor::{Context, Ending, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
 
 use crate::control::{
@@ -70,7 +70,7 @@ enum Step {
     /// Kept until it is answered, as of [`Step::Sync`].
     SetBitmap,
     /// Answered when everything has stopped.
-    Stop,
+    Stop(Ending),
     /// Kept until it is answered, since an answer of busy is explained.
     Sync(SyncAction),
     /// The engine has it, and nothing is left to do with the answer.
@@ -167,7 +167,7 @@ impl ControlPort {
             return Err(self.status(cx).into());
         }
         if let (Some(poison), false) =
-            (cx.driver.poison(), matches!(request.command, Command::Stop))
+            (cx.driver.poison(), matches!(request.command, Command::Stop { .. }))
         {
             return Err(refusal(FailureKind::Failed, format!("poisoned by a panic: {poison}")));
         }
@@ -199,7 +199,9 @@ impl ControlPort {
                 .map(|(name, value)| Step::SetQueues(members.clone(), name, value))
                 .collect(),
             Command::Status => Vec::new(),
-            Command::Stop => vec![Step::Stop],
+            Command::Stop { discard } => {
+                vec![Step::Stop(if discard { Ending::GiveUp } else { Ending::Write })]
+            }
             Command::SyncAction { action } => vec![Step::Sync(sync_action(&action)?)],
         };
         Ok((volume, steps))
@@ -226,9 +228,9 @@ impl ControlPort {
         let work = administrator.work.as_mut().expect("the caller looked");
         let started = match work.steps.pop_front() {
             None => Err(Box::new(Response::done())),
-            Some(Step::Stop) => {
-                work.now = Step::Stop;
-                cx.stop();
+            Some(Step::Stop(how)) => {
+                work.now = Step::Stop(how);
+                cx.stop(how);
                 return;
             }
             Some(step) => start(cx, step),
@@ -367,12 +369,23 @@ impl Port for ControlPort {
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
         let text = "poisoned by a panic: nothing is acknowledged any more";
         self.finish(cx, |step| match step {
-            Step::Stop => None,
+            Step::Stop(_) => None,
             _ => Some(refusal(FailureKind::Failed, text)),
         });
     }
 
     fn on_stop(&mut self, _cx: &mut Context<'_, '_>) {}
+
+    fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, why: &str) {
+        let text = format!(
+            "not stopped: {why}; the volume goes on, and they stay in memory; make space and stop it \
+             again, or give them up with --discard"
+        );
+        self.finish(cx, |step| match step {
+            Step::Stop(_) => Some(refusal(FailureKind::Failed, text.clone())),
+            _ => None,
+        });
+    }
 
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit) {
         let response = match exit {

@@ -148,7 +148,7 @@ impl Stepped {
         self.good.ask(Op::Read { offset: 0, len: 4096, df: false });
         if seen.reads.len() == READS {
             seen.floods = self.floods.iter().map(|flood| flood.answered).collect();
-            cx.stop();
+            cx.stop(weft_runtime::reactor::Ending::Write);
         }
     }
 }

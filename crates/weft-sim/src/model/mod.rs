@@ -255,13 +255,26 @@ impl Model {
 
     /// It is acknowledged: what had been acknowledged at its receipt is durable.
     pub fn flush_acknowledged(&mut self, mark: FlushMark) {
+        self.flush_acknowledged_but(mark, &[]);
+    }
+
+    /// A stop is answered: what had been acknowledged is durable, but for what it says is lost.
+    pub fn stop_answered(&mut self, lost: &[ByteRange]) {
+        self.flush_acknowledged_but(self.flush_issued(), lost);
+    }
+
+    fn flush_acknowledged_but(&mut self, mark: FlushMark, lost: &[ByteRange]) {
+        let is_lost = |sector| lost.iter().any(|range| sectors(*range).contains(&sector));
         let prunes = self.reads_outstanding == 0;
         while let Some((count, range)) = self.unflushed.front().copied() {
             if count > mark.0 {
                 break;
             }
             self.unflushed.pop_front();
-            for (_, cell) in self.cells.all_of(sectors(range), Cell::new) {
+            for (sector, cell) in self.cells.all_of(sectors(range), Cell::new) {
+                if is_lost(sector) {
+                    continue;
+                }
                 let covered = cell.volatile.iter().filter(|(_, count)| *count <= mark.0);
                 if let Some(number) = covered.map(|(number, _)| *number).max() {
                     cell.durable_floor = cell.durable_floor.max(number);

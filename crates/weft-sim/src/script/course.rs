@@ -241,9 +241,14 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         let answer = self.world.take_answer(ticket);
-        // It may be that it cannot be recorded: without space, or beyond the promises.
-        let refused = matches!(answer, Some(Err(ReplyError::NoSpace)))
-            || matches!(answer, Some(Err(_))) && !self.script.within_promises;
+        // It may be that it cannot be recorded, or pages of the cache not be written: without
+        // space, or beyond the promises.
+        let refused = match &answer {
+            Some(Err(ReplyError::NoSpace)) => true,
+            Some(Err(ReplyError::Unwritten(it))) if it.error == ReplyError::NoSpace => true,
+            Some(Err(_)) => !self.script.within_promises,
+            _ => false,
+        };
         if !refused && !matches!(answer, Some(Ok(_))) {
             let message = format!("stop is answered {answer:?}");
             return fail(&mut self.world, Violation::new("I11 exactly once", message));
@@ -256,8 +261,7 @@ impl<'a> Course<'a> {
                     format!("stopped; parity is right but for {knows:?}, superblocks say {says:?}");
                 return fail(&mut self.world, Violation::new("I5 dirty before data", message));
             }
-            let mark = self.world.model.flush_issued();
-            self.world.model.flush_acknowledged(mark);
+            self.world.model.stop_answered(&[]);
         }
         self.report.stops += u64::from(!refused);
         // At rest: not one of the cuts that are counted.

@@ -24,6 +24,7 @@ use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
+use weft_runtime::reactor::TOLD_LAST;
 use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
@@ -253,7 +254,7 @@ fn serve_plan(
     let record =
         |path: &PathBuf| Recording::begin(path, arguments.force, &arguments.members, &plan.name);
     let recording = arguments.record.as_ref().map(record).transpose()?;
-    let (shutdown, stop) = stop_pipe()?;
+    let (shutdown, stop) = stop_pipe(arguments.write_back.is_some())?;
     let running: Arc<Mutex<Option<Running>>> = Arc::default();
     let exec = arguments.exec.clone();
     let (slot, ending) = (Arc::clone(&running), stop);
@@ -338,7 +339,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let status =
                 child.map_or(Ok(ExitStatus::from_raw(127 << 8)), |mut child: Child| child.wait());
-            let _ = (&stop).write_all(b"e");
+            let _ = (&stop).write_all(&[TOLD_LAST]);
             status
         });
         Self { thread, process, error }
@@ -442,8 +443,9 @@ fn is_ignored(signal: i32) -> bool {
 
 /// A pipe of which one end becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come in
 /// twos, to the process and to its group; one that comes much later means that waiting has gone on
-/// for too long.
-fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
+/// for too long. With a write-back cache (`keeps`) the first asks for everything to be written,
+/// which may be refused, the second to give up what cannot be, and the third ends at once.
+fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
     let (mut told, tell) = UnixStream::pair().map_err(failed)?;
@@ -458,6 +460,7 @@ fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
         .name("weft-signals".into())
         .spawn(move || {
             let mut since: Option<Instant> = None;
+            let mut told_twice = !keeps;
             while told.read_exact(&mut [0]).is_ok() {
                 match since {
                     None => {
@@ -465,6 +468,11 @@ fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
                         let _ = (&first).write_all(b"s");
                     }
                     Some(since) if since.elapsed() < SIGNALS_APART => {}
+                    Some(_) if !told_twice => {
+                        told_twice = true;
+                        since = Some(Instant::now());
+                        let _ = (&first).write_all(b"s");
+                    }
                     Some(_) => {
                         complain("told to end again: ending at once; arrays may stay marked dirty");
                         std::process::exit(1);

@@ -1,0 +1,109 @@
+//! Pages of the write-back cache that the members do not take, through the real binary: a stop
+//! fails and the volume goes on, or gives them up and says what is lost.
+//!
+//! Members are files, and no byte of a file beyond a limit of the process can be written
+//! (`RLIMIT_FSIZE`).
+
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
+mod common;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::client::Client;
+use common::{Served, exits};
+use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
+use tempfile::{TempDir, tempdir};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of the disk that is served.
+const SIZE: u64 = 8 * MIB;
+/// Where files end that the process may write.
+const LIMIT: u64 = 4 * MIB;
+
+/// A disk that is served with a write-back cache; 1 MiB before the limit and 64 KiB behind it wait
+/// to be written.
+fn served() -> (TempDir, Served, Client) {
+    let dir = tempdir().unwrap();
+    std::fs::File::create(dir.path().join("disk")).unwrap().set_len(SIZE).unwrap();
+    let served = Served::start(dir.path(), &["--bare", "disk", "--write-back", "16M"]);
+    limit(&served, Some(LIMIT));
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &vec![1; MIB as usize]);
+    client.write(LIMIT + 4096, &[2; 65536]);
+    (dir, served, client)
+}
+
+fn limit(served: &Served, bytes: Option<u64>) {
+    prlimit(Some(served.pid()), Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+}
+
+fn disk(dir: &Path) -> Vec<u8> {
+    std::fs::read(dir.join("disk")).unwrap()
+}
+
+/// Whether everything before the limit is written, and nothing behind it.
+fn is_written_up_to_the_limit(disk: &[u8]) -> bool {
+    let (before, behind) = disk.split_at(LIMIT as usize);
+    before[..MIB as usize].iter().all(|byte| *byte == 1) && behind.iter().all(|byte| *byte == 0)
+}
+
+/// Waits until the log has a line with this text.
+fn wait_for(served: &Served, text: &str) {
+    let start = Instant::now();
+    while !std::fs::read_to_string(&served.log).unwrap().contains(text) {
+        assert!(start.elapsed() < Duration::from_secs(20), "no {text:?} in the log");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_stop_that_cannot_write_fails_and_the_volume_goes_on() {
+    let (dir, served, mut client) = served();
+    let path = dir.path();
+    for _ in 0..2 {
+        let told = exits(path, 1, &["stop", "disk"]).err;
+        let what = "65536 bytes that clients wrote cannot be written";
+        assert!(told.contains(what) && told.contains("65536 at byte 4198400"), "{told}");
+        assert!(told.contains("--discard"), "what to do: {told}");
+        // What can be written is, and clients are served, with what cannot.
+        assert!(is_written_up_to_the_limit(&disk(path)));
+        assert!(client.read(LIMIT + 4096, 65536) == [2; 65536]);
+    }
+    client.write(2 * MIB, &[3; 4096]);
+    let told = exits(path, 1, &["stop", "--json", "disk"]).out;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(told["error"].as_str().unwrap().contains("65536 bytes"), "{told}");
+    limit(&served, None);
+    exits(path, 0, &["stop", "disk"]);
+    assert_eq!(served.wait(), Some(0));
+    let disk = disk(path);
+    assert!(disk[4_198_400..][..65536].iter().all(|byte| *byte == 2));
+    assert!(disk[2 << 20..][..4096].iter().all(|byte| *byte == 3));
+}
+
+#[test]
+fn a_stop_that_discards_counts_what_is_lost() {
+    let (dir, served, _client) = served();
+    let told = exits(dir.path(), 1, &["stop", "--discard", "disk"]).err;
+    assert!(told.contains("65536 bytes that clients wrote are lost"), "{told}");
+    assert_eq!(served.wait(), Some(1));
+    assert!(is_written_up_to_the_limit(&disk(dir.path())));
+}
+
+#[test]
+fn a_second_signal_gives_up_what_the_first_could_not_write() {
+    let (dir, served, mut client) = served();
+    kill_process(served.pid(), Signal::TERM).unwrap();
+    wait_for(&served, "not stopped: 65536 bytes that clients wrote cannot be written");
+    assert!(client.read(LIMIT + 4096, 65536) == [2; 65536]);
+    // Signals that come together count as one.
+    std::thread::sleep(Duration::from_millis(2100));
+    let log = served.log.clone();
+    kill_process(served.pid(), Signal::TERM).unwrap();
+    assert_eq!(served.wait(), Some(1));
+    let told = std::fs::read_to_string(log).unwrap();
+    assert!(told.contains("65536 bytes that clients wrote are lost"), "{told}");
+    assert!(is_written_up_to_the_limit(&disk(dir.path())));
+}

@@ -1,0 +1,107 @@
+//! Drains and stops: every dirty page is tried, and those are named that could not be written.
+//!
+//! A run that fails is tried again in shorter ones, down to single pages, so that one page that no
+//! member takes costs no other. After a drain such pages stay dirty, and the volume goes on; a stop
+//! gives them up.
+
+use std::ops::Range;
+
+use super::op::{OpWork, bytes_of, runs_of};
+use super::{Cached, OpId, Trying, WriteBack};
+use crate::array::outbox::Outbox;
+use crate::contract::error::{ReplyError, Unwritten};
+use crate::mutant::{self, Mutant};
+
+impl WriteBack {
+    /// Begins to try all that is dirty: for a drain, or for a stop.
+    pub(super) fn try_all(&mut self, index: usize, drain: Option<OpId>) {
+        let cached = &mut self.volumes[index];
+        cached.failing = None;
+        let epoch = cached.resident.close_epoch();
+        self.cache.mark(cached.inode);
+        cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
+    }
+
+    /// The next run to be tried, under write-back from now on.
+    pub(super) fn next_tried(&mut self, index: usize, pages_max: u64) -> Option<Range<u64>> {
+        let cached = &mut self.volumes[index];
+        let trying = cached.trying.as_mut().expect("the caller looked");
+        while let Some((within, most)) = trying.again.last() {
+            let most = (*most).min(pages_max);
+            if let Some(run) = self.cache.take_marked(cached.inode, within.clone(), most) {
+                return Some(run);
+            }
+            trying.again.pop();
+        }
+        self.cache.take_marked(cached.inode, 0..u64::MAX, pages_max)
+    }
+
+    /// Ends what has tried everything.
+    pub(super) fn go_on_trying(&mut self, out: &mut Outbox) {
+        for index in 0..self.volumes.len() {
+            let Some(failed) = self.tried(index) else { continue };
+            let cached = &mut self.volumes[index];
+            let trying = cached.trying.take().expect("it has tried everything");
+            let unwritten = (!failed.is_empty()).then(|| {
+                let error = trying.error.unwrap_or(ReplyError::Io);
+                Box::new(unwritten(error, &failed, cached.size, trying.drain.is_none()))
+            });
+            match trying.drain {
+                Some(drain) => {
+                    let result = unwritten.map_or(Ok(()), |it| Err(ReplyError::Unwritten(it)));
+                    self.answer_drain(drain, result, out);
+                }
+                None => self.give_up(index, unwritten, out),
+            }
+        }
+    }
+
+    /// Pages that could not be written, once all have been tried.
+    ///
+    /// Flushes go on beside a drain, and mark and write again what has failed: that is not waited
+    /// for. A stop gives up nothing that is being written.
+    fn tried(&self, index: usize) -> Option<Vec<u64>> {
+        let Cached { trying, resident, inode, .. } = &self.volumes[index];
+        let trying = trying.as_ref()?;
+        let of_epoch = resident.of_epoch(trying.epoch);
+        let mut left = of_epoch.clone().filter(|(number, _)| !trying.failed.contains(number));
+        let is_left = left.clone().next().is_some() && self.cache.has_marked(*inode);
+        let waits = match trying.drain {
+            Some(_) => left.any(|(_, page)| page.written.is_some()),
+            None => resident.is_being_written(),
+        };
+        (!is_left && !waits).then(|| of_epoch.map(|(number, _)| *number).collect())
+    }
+
+    /// A stop gives up what is still dirty.
+    fn give_up(&mut self, index: usize, unwritten: Option<Box<Unwritten>>, out: &mut Outbox) {
+        let cached = &mut self.volumes[index];
+        let mut freed = Vec::new();
+        self.cache.discard(cached.inode, 0..u64::MAX);
+        cached.resident.replaced(0..u64::MAX, &mut freed);
+        if !mutant::is(out.planted, Mutant::LossNotTold) {
+            cached.lost = unwritten;
+        }
+        self.memory.give_back(&mut freed);
+    }
+
+    pub(super) fn answer_drain(
+        &mut self,
+        id: OpId,
+        result: Result<(), ReplyError>,
+        out: &mut Outbox,
+    ) {
+        let OpWork::Drain(command) = self.forget(id).work else { unreachable!("it is a drain") };
+        out.reply(command.client, command.tag, result);
+    }
+}
+
+/// What is told of pages in ascending order.
+fn unwritten(error: ReplyError, pages: &[u64], size: u64, lost: bool) -> Unwritten {
+    let runs = runs_of(pages.iter().copied());
+    let ranges = runs.iter().map(|run| bytes_of(run, size));
+    let bytes = ranges.clone().map(|range| range.len.0).sum();
+    let more = runs.len().saturating_sub(Unwritten::RANGES_MAX);
+    let ranges = ranges.take(Unwritten::RANGES_MAX).collect();
+    Unwritten { error, bytes, ranges, more, lost }
+}
