@@ -9,8 +9,7 @@ use tempfile::tempdir;
 #[test]
 fn the_tour_goes_through_a_bad_day_and_measures_it() {
     let dir = tempdir().unwrap();
-    let text =
-        exits(dir.path(), 0, &["demo", "--json", "--skip-patches", "--member-size", "8M"]).out;
+    let text = exits(dir.path(), 0, &["demo", "--json", "--member-size", "8M"]).out;
     let demo: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&demo["ok"], &demo["patches"]), (&true.into(), &Value::Null));
     let steps = demo["steps"].as_array().unwrap();
@@ -49,7 +48,7 @@ fn the_tour_goes_through_a_bad_day_and_measures_it() {
 #[test]
 fn the_tour_leaves_files_that_can_be_read_when_asked() {
     let dir = tempdir().unwrap();
-    let words = ["demo", "--keep", "--dir=files", "--skip-patches", "--member-size", "8M"];
+    let words = ["demo", "--keep", "--dir=files", "--member-size", "8M"];
     let text = exits(dir.path(), 0, &words).out;
     assert!(text.contains("✓ check-again") && text.contains("mdadm --assemble"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
