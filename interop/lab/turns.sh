@@ -4,8 +4,6 @@
 unset PYTHONDONTWRITEBYTECODE # compiled once, in /tmp
 export XDG_RUNTIME_DIR=/tmp/run PATH=/usr/bin:$PATH
 mkdir -p /tmp/run
-# /lab is not cached: each page of a program would come from the host each time.
-[ -d /tmp/lab ] || { mkdir /tmp/lab && cp -r /lab/weft.bin /lab/lib /lab/pattern-b /tmp/lab/; }
 weft=/tmp/lab/weft.bin
 pattern="python3 -S /tmp/lab/lib/pattern.py"
 

@@ -15,24 +15,24 @@ make() {
 		--metadata "$metadata" --bitmap none --assume-clean --name "$name" "${loops[@]}" >&2 || fail "$name: create"
 	local size
 	size=$(blockdev --getsize64 /dev/md0)
-	head -c "$size" /lab/pattern-a >"/tmp/expected"
+	head -c "$size" /tmp/lab/pattern-a >"/tmp/expected"
 	dd if=/tmp/expected of=/dev/md0 bs=1M oflag=direct 2>/dev/null || fail "$name: write"
 	# Then small and odd pieces of another pattern, as reconstruct and read-modify-writes.
 	for at in 1 7 16 17 40 333 900 1500; do
-		dd if=/lab/pattern-b of=/dev/md0 bs=4k seek=$at skip=$at count=3 oflag=direct 2>/dev/null
-		dd if=/lab/pattern-b of=/tmp/expected bs=4k seek=$at skip=$at count=3 conv=notrunc 2>/dev/null
+		dd if=/tmp/lab/pattern-b of=/dev/md0 bs=4k seek=$at skip=$at count=3 oflag=direct 2>/dev/null
+		dd if=/tmp/lab/pattern-b of=/tmp/expected bs=4k seek=$at skip=$at count=3 conv=notrunc 2>/dev/null
 	done
 	case $state in
 	degraded)
 		mdadm /dev/md0 --fail "${loops[1]}" >&2 || fail "$name: fail"
-		dd if=/lab/pattern-b of=/dev/md0 bs=64k seek=5 skip=5 count=20 oflag=direct 2>/dev/null
-		dd if=/lab/pattern-b of=/tmp/expected bs=64k seek=5 skip=5 count=20 conv=notrunc 2>/dev/null
+		dd if=/tmp/lab/pattern-b of=/dev/md0 bs=64k seek=5 skip=5 count=20 oflag=direct 2>/dev/null
+		dd if=/tmp/lab/pattern-b of=/tmp/expected bs=64k seek=5 skip=5 count=20 conv=notrunc 2>/dev/null
 		echo 1 >"$out/stale"
 		;;
 	dirty)
 		echo 600 >/sys/block/md0/md/safe_mode_delay
-		dd if=/lab/pattern-b of=/dev/md0 bs=64k seek=3 skip=3 count=2 oflag=direct 2>/dev/null
-		dd if=/lab/pattern-b of=/tmp/expected bs=64k seek=3 skip=3 count=2 conv=notrunc 2>/dev/null
+		dd if=/tmp/lab/pattern-b of=/dev/md0 bs=64k seek=3 skip=3 count=2 oflag=direct 2>/dev/null
+		dd if=/tmp/lab/pattern-b of=/tmp/expected bs=64k seek=3 skip=3 count=2 conv=notrunc 2>/dev/null
 		sync
 		cp --sparse=always /tmp/w/m* "$out/"
 		;;

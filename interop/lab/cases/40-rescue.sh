@@ -5,7 +5,7 @@
 . /lab/tap.sh
 export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1 PATH=/usr/bin:$PATH
 mkdir -p /tmp/run /tmp/mnt
-weft=/lab/weft.bin
+weft=/tmp/lab/weft.bin
 lvm() { command lvm "$@" --config 'activation{udev_sync=0 udev_rules=0} devices{use_devicesfile=0 obtain_device_list_from_udev=0 scan="/dev"} backup{backup=0 archive=0}' 2>/dev/null; }
 
 # part LOOP : the kernel's device for partition 2, which is what PATH#2 means
@@ -21,7 +21,7 @@ make() {
 	mkdir -p /tmp/w "$out"
 	for ((i = 0; i < members; i++)); do
 		truncate -s 11M "/tmp/w/disk$i.img"
-		python3 /lab/lib/gpt.py "/tmp/w/disk$i.img" 2048-4095 4096-20479 || fail "gpt.py"
+		python3 /tmp/lab/lib/gpt.py "/tmp/w/disk$i.img" 2048-4095 4096-20479 || fail "gpt.py"
 		loops[i]=$(losetup --show -P -f "/tmp/w/disk$i.img") || fail losetup
 		parts+=("$(part "${loops[i]}")")
 	done
@@ -41,12 +41,12 @@ make() {
 	mkfs.ext4 -q -b 1024 -N 64 -J size=1 -O ^resize_inode -E lazy_itable_init=0 "$device" >&2 &&
 		mount "$device" /tmp/mnt || fail "$name: ext4"
 	mkdir -p /tmp/mnt/photos/2024 /tmp/mnt/letters
-	head -c 1200000 /lab/pattern-a >/tmp/mnt/photos/2024/a.raw
-	tail -c 345678 /lab/pattern-b >/tmp/mnt/photos/b.raw
-	for i in 1 2 3 4 5; do head -c $((i * 777)) /lab/pattern-b >"/tmp/mnt/letters/$i"; done
+	head -c 1200000 /tmp/lab/pattern-a >/tmp/mnt/photos/2024/a.raw
+	tail -c 345678 /tmp/lab/pattern-b >/tmp/mnt/photos/b.raw
+	for i in 1 2 3 4 5; do head -c $((i * 777)) /tmp/lab/pattern-b >"/tmp/mnt/letters/$i"; done
 	sync
 	# These are in the journal alone, as far as names and sizes go.
-	head -c 200000 /lab/pattern-b >/tmp/mnt/photos/2024/late.raw
+	head -c 200000 /tmp/lab/pattern-b >/tmp/mnt/photos/2024/late.raw
 	sync /tmp/mnt/photos/2024/late.raw
 	(cd /tmp/mnt && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$out/sums"
 	# md marks itself clean when nothing was written for a while.
@@ -71,7 +71,7 @@ mounted() {
 	server=$!
 	for ((t = 0; t < 300; t++)); do grep -q ^ready /tmp/ready && break; sleep 0.1; done
 	grep -q ^ready /tmp/ready || { cat /tmp/serve.log >&2; fail "$name: weft serve $*"; }
-	python3 /lab/lib/nbdattach.py "$uri" /dev/nbd0 &
+	python3 /tmp/lab/lib/nbdattach.py "$uri" /dev/nbd0 &
 	client=$!
 	for ((t = 0; t < 100; t++)); do [ "$(cat /sys/block/nbd0/size)" != 0 ] && [ -e /sys/block/nbd0/pid ] && break; sleep 0.1; done
 	if [ "$inside" = lvm ]; then
@@ -82,7 +82,7 @@ mounted() {
 	(cd /tmp/mnt && sha256sum --quiet -c "/lab/rescue/$name/sums") >&2 || fail "$name: files"
 	umount /tmp/mnt
 	[ "$inside" = lvm ] && lvm vgchange -q -an "vg$name" >&2
-	python3 /lab/lib/nbdattach.py - /dev/nbd0
+	python3 /tmp/lab/lib/nbdattach.py - /dev/nbd0
 	wait "$client"
 	"$weft" stop "$name" >&2
 	wait "$server" || { cat /tmp/serve.log >&2; fail "$name: weft serve ended with $?"; }
@@ -104,11 +104,11 @@ by_text() {
 		fail "LVM by its text: lvcreate"
 	equal "LVM on a RAID 5 of four, chunk 64K: pe_start in sectors, as docs/rescue.md says" \
 		"$(lvm pvs --noheadings --nosuffix --units s -o pe_start /dev/md0 | xargs)" 2304
-	head -c 5M /lab/pattern-b >/tmp/w/second
+	head -c 5M /tmp/lab/pattern-b >/tmp/w/second
 	dd if=/tmp/w/second of=/dev/mapper/vg4-second bs=1M oflag=direct 2>/dev/null || fail "LVM by its text: write"
 	lvm vgchange -q -an vg4 >&2
 	stop_md
-	read -r from size <<<"$("$weft" cat --length 2M "${loops[@]}" | strings | python3 /lab/lib/lvmplace.py second)"
+	read -r from size <<<"$("$weft" cat --length 2M "${loops[@]}" | strings | python3 /tmp/lab/lib/lvmplace.py second)"
 	equal "LVM by its text: the second volume's length" "$size" $((5 << 20))
 	"$weft" cat --offset "$from" --length "$size" "${loops[@]}" | cmp - /tmp/w/second >&2 ||
 		fail "LVM by its text: content at $from"

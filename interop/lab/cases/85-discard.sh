@@ -44,7 +44,7 @@ stored() { du -k /tmp/w/m? | awk '{ sum += $1 } END { print sum }'; }
 
 make_disks 4 6M
 losetup -d "${disks[1]}"
-python3 /lab/lib/gpt.py /tmp/w/m1 2048-10239 || fail "gpt.py"
+python3 /tmp/lab/lib/gpt.py /tmp/w/m1 2048-10239 || fail "gpt.py"
 disks[1]=$(losetup --show -P -f /tmp/w/m1) || fail "losetup -P"
 [ -b "${disks[1]}p1" ] || mknod "${disks[1]}p1" b $(tr : ' ' <"/sys/block/${disks[1]#/dev/}/${disks[1]#/dev/}p1/dev") ||
 	fail "no partition"
