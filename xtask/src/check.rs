@@ -3,8 +3,8 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;
 use crate::{
-    circles, deny, deps, fresh, functions, instructions, interop, links, map, packages, purity,
-    skips, words,
+    circles, costs, deny, deps, fresh, functions, instructions, interop, links, map, packages,
+    purity, skips, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
 
 /// `cargo xtask check`: fmt, clippy, the engine's purity, unit tests, a short simulation.
 pub(crate) fn check() -> anyhow::Result<Report> {
-    let mut report = Report::default();
+    let mut report = Report::of(LINTS + costs::OF_CHECK.len());
     lints(&mut report);
     report.part("unit tests", || tests(&["--workspace", "--lib", "--bins"]));
     report.part("short simulation", || tests(&["-p", "weft-sim", "--tests"]));
@@ -22,7 +22,8 @@ pub(crate) fn check() -> anyhow::Result<Report> {
 
 /// `cargo xtask test [--install]`: everything.
 pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+    let others = costs::OF_CHECK.len() + if install { 0 } else { costs::OF_INSTALL.len() };
+    let mut report = Report::of(costs::table()?.len() - others);
     let missing = interop::packages_missing();
     if install {
         report.part("Debian packages", || packages::install(interop::packages_missing));
@@ -36,6 +37,10 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         });
     }
     lints(&mut report);
+    let weft = interop::build_release(&mut report);
+    if let Some(weft) = &weft {
+        interop::start_lab(&mut report, weft)?;
+    }
     report.part("tests", || tests(&["--workspace"]));
     // The digest of a simulation must not depend on how it was compiled. The other tests of the
     // simulator have just run, and find nothing else in another build.
@@ -59,7 +64,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         command.env("RUSTDOCFLAGS", "-D warnings");
         run(command, HALF_AN_HOUR)
     });
-    if let Some(weft) = interop::build_release(&mut report) {
+    if let Some(weft) = weft {
         report.part("demo", || {
             let mut command = Command::new(&weft);
             command.arg("demo");
@@ -103,6 +108,9 @@ fn none(found: anyhow::Result<Vec<String>>) -> Ending {
         Err(error) => Ending::Failed(error.to_string()),
     }
 }
+
+/// How many parts those are.
+const LINTS: usize = 10;
 
 fn lints(report: &mut Report) {
     report.part("rustfmt", || run(cargo(&["fmt", "--all", "--check"]), HALF_AN_HOUR));

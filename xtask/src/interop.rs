@@ -1,15 +1,17 @@
 //! Suites of `interop/`: their needs, their limits, and how they are run.
 //!
 //! A suite is a folder with an executable `run`. Its header has `# needs: PROGRAM…`, and may have
-//! `# minutes: N` (a limit; 5 when absent). It finds the binary in `$WEFT` and a folder of its own
-//! in `$WORK`, prints `ok - …` lines, and exits 0, or 77 when this machine cannot run it. The
-//! kernel lab is the suite `lab`, whose program is `test`.
+//! `# minutes: N` (a limit; 5 when absent) and `# timed: WHY` (nothing else is run beside it). It
+//! finds the binary in `$WEFT` and a folder of its own in `$WORK`, prints `ok - …` lines, and exits
+//! 0, or 77 when this machine cannot run it. The kernel lab is the suite `lab`, whose program is
+//! `test`: one emulated machine that takes long, and goes on beside others.
 
 use crate::part::{Ending, Report, cargo, run};
 use crate::{packages, tree};
 use anyhow::Context;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// One suite.
@@ -18,23 +20,27 @@ struct Suite {
     program: PathBuf,
     needs: Vec<String>,
     limit: Duration,
+    /// Judged by times, so that nothing may be run beside it.
+    timed: bool,
 }
 
-/// All suites, by name; the kernel lab, the longest, last.
+/// All suites, by name; those that are timed last.
 fn suites() -> anyhow::Result<Vec<Suite>> {
     let folder = tree::root().join("interop");
     let mut suites = Vec::new();
     for entry in std::fs::read_dir(&folder).context("interop/")? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let program = path.join(if name == "lab" { "test" } else { "run" });
+        let program = path.join(if name == LAB { "test" } else { "run" });
         let Ok(text) = std::fs::read_to_string(&program) else { continue };
         let header = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("");
         let needs = header("# needs:").split_whitespace().map(str::to_owned).collect();
         let minutes = header("# minutes:").trim().parse().unwrap_or(5);
-        suites.push(Suite { name, program, needs, limit: Duration::from_secs(60 * minutes) });
+        let timed = !header("# timed:").is_empty();
+        let limit = Duration::from_secs(60 * minutes);
+        suites.push(Suite { name, program, needs, limit, timed });
     }
-    suites.sort_by_key(|suite| (suite.name == "lab", suite.name.clone()));
+    suites.sort_by_key(|suite| (suite.timed, suite.name.clone()));
     anyhow::ensure!(!suites.is_empty(), "no suite in interop/");
     Ok(suites)
 }
@@ -67,7 +73,50 @@ pub(crate) fn target_folder() -> PathBuf {
     metadata["target_directory"].as_str().map_or_else(|| tree::root().join("target"), PathBuf::from)
 }
 
-/// Runs the suites named, or all.
+impl Suite {
+    /// Runs it; what it prints goes into `log`, where there is one.
+    fn run(&self, weft: &Path, log: Option<File>) -> Ending {
+        let missing = packages::missing(self.needs.iter().map(String::as_str));
+        if !missing.is_empty() {
+            return Ending::Skipped(packages::apt_line(&missing));
+        }
+        let work = target_folder().join("interop").join(&self.name);
+        let _ = std::fs::remove_dir_all(&work);
+        if let Err(error) = std::fs::create_dir_all(&work) {
+            return Ending::Failed(format!("{}: {error}", work.display()));
+        }
+        let mut command = Command::new(&self.program);
+        command.env("WEFT", weft).env("WORK", &work).current_dir(tree::root());
+        if let Some(log) = log {
+            match log.try_clone() {
+                Ok(second) => command.stdout(log).stderr(Stdio::from(second)),
+                Err(error) => return Ending::Failed(error.to_string()),
+            };
+        }
+        let ending = run(command, self.limit);
+        if matches!(ending, Ending::Passed) {
+            let _ = std::fs::remove_dir_all(&work);
+        }
+        ending
+    }
+}
+
+/// Names of all suites.
+#[cfg(test)]
+pub(crate) fn names() -> anyhow::Result<Vec<String>> {
+    Ok(suites()?.into_iter().map(|suite| suite.name).collect())
+}
+
+/// Starts the kernel lab beside the parts that follow.
+pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> {
+    let lab = suites()?.into_iter().find(|suite| suite.name == LAB).context("interop/lab")?;
+    let (name, log) = (format!("interop {LAB}"), target_folder().join("interop-lab.log"));
+    let weft = weft.to_owned();
+    report.beside(&name, &log, move |log| lab.run(&weft, Some(log)));
+    Ok(())
+}
+
+/// Runs the suites named, or all but the kernel lab; those that are timed with nothing beside them.
 pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<()> {
     let suites = suites()?;
     for name in names {
@@ -76,33 +125,29 @@ pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> an
             "interop/{name}: no such suite"
         );
     }
-    for suite in suites.iter().filter(|s| names.is_empty() || names.contains(&s.name.as_str())) {
-        report.part(&format!("interop {}", suite.name), || {
-            let missing = packages::missing(suite.needs.iter().map(String::as_str));
-            if !missing.is_empty() {
-                return Ending::Skipped(packages::apt_line(&missing));
-            }
-            let work = target_folder().join("interop").join(&suite.name);
-            let _ = std::fs::remove_dir_all(&work);
-            if let Err(error) = std::fs::create_dir_all(&work) {
-                return Ending::Failed(format!("{}: {error}", work.display()));
-            }
-            let mut command = Command::new(&suite.program);
-            command.env("WEFT", weft).env("WORK", &work).current_dir(tree::root());
-            let ending = run(command, suite.limit);
-            if matches!(ending, Ending::Passed) {
-                let _ = std::fs::remove_dir_all(&work);
-            }
-            ending
-        });
+    let wanted = |suite: &&Suite| match names {
+        [] => suite.name != LAB,
+        names => names.contains(&suite.name.as_str()),
+    };
+    for suite in suites.iter().filter(wanted) {
+        if suite.timed {
+            report.alone();
+        }
+        report.part(&format!("interop {}", suite.name), || suite.run(weft, None));
     }
     Ok(())
 }
+
+/// The kernel lab.
+const LAB: &str = "lab";
 
 /// `cargo xtask interop [NAME…]`.
 pub(crate) fn interop(names: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     if let Some(weft) = build_release(&mut report) {
+        if names.is_empty() {
+            start_lab(&mut report, &weft)?;
+        }
         run_suites(&mut report, &weft, names)?;
     }
     Ok(report)

@@ -5,6 +5,7 @@
 
 mod check;
 mod circles;
+mod costs;
 mod deny;
 mod deps;
 mod fresh;

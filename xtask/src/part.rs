@@ -3,9 +3,14 @@
 //! A part passes, fails or is skipped. Under `CI=1` (or `CI=true`) a skip counts as a failure: a
 //! gate that silently tests less is worse than one that is red. A failed part does not stop the
 //! later ones, unless they need it.
+//!
+//! A part may go on beside those that follow; what it prints is then printed whole when it ends.
 
-use std::path::Path;
+use crate::costs;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_testing::in_ci;
 
@@ -20,23 +25,110 @@ pub(crate) enum Ending {
 }
 
 /// The parts of one task so far.
-#[derive(Default)]
 pub(crate) struct Report {
     parts: Vec<(String, Ending, Duration)>,
+    beside: Vec<Beside>,
+    started: usize,
+    /// How many there will be; 0 where the task does not know.
+    of: usize,
+    costs: Vec<costs::Cost>,
+    start: Instant,
+}
+
+/// A part that goes on beside others.
+struct Beside {
+    name: String,
+    /// Where what it prints goes.
+    log: PathBuf,
+    work: JoinHandle<(Ending, Duration)>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self::of(0)
+    }
 }
 
 impl Report {
+    /// A task of so many parts.
+    pub(crate) fn of(count: usize) -> Self {
+        // A table that cannot be read is found by its test; parts run without it.
+        let costs = costs::table().unwrap_or_default();
+        let (parts, beside) = (Vec::new(), Vec::new());
+        Self { parts, beside, started: 0, of: count, costs, start: Instant::now() }
+    }
+
+    /// Says which part begins, and what it usually takes.
+    fn begin(&mut self, name: &str, how: &str) {
+        self.started += 1;
+        let number = match self.of {
+            0 => String::new(),
+            of => format!("{} of {of}: ", self.started),
+        };
+        let cost = self.costs.iter().find(|cost| cost.part == name);
+        let about = cost.map(|cost| format!(", {}", cost.about())).unwrap_or_default();
+        println!("\n━━ {number}{name}{about}{how}");
+    }
+
     /// Runs one part; says whether it passed.
     pub(crate) fn part(&mut self, name: &str, run: impl FnOnce() -> Ending) -> bool {
-        println!("\n━━ {name}");
+        self.begin(name, "");
         let start = Instant::now();
-        let mut ending = run();
+        let ending = run();
+        let passed = self.end(name, ending, start.elapsed());
+        self.gather(Beside::has_ended);
+        passed
+    }
+
+    /// Starts a part beside those that follow; it prints into `log`.
+    pub(crate) fn beside<W>(&mut self, name: &str, log: &Path, work: W)
+    where
+        W: FnOnce(File) -> Ending + Send + 'static,
+    {
+        self.begin(name, ", beside those that follow");
+        let file = match File::create(log) {
+            Ok(file) => file,
+            Err(error) => {
+                let ending = Ending::Failed(format!("{}: {error}", log.display()));
+                self.end(name, ending, Duration::ZERO);
+                return;
+            }
+        };
+        let start = Instant::now();
+        let work = std::thread::spawn(move || (work(file), start.elapsed()));
+        self.beside.push(Beside { name: name.to_owned(), log: log.to_owned(), work });
+    }
+
+    /// Waits until nothing goes on beside the part that follows.
+    pub(crate) fn alone(&mut self) {
+        self.gather(|_| true);
+    }
+
+    /// Takes the parts that went on beside others, and prints what they printed.
+    fn gather(&mut self, which: impl Fn(&Beside) -> bool) {
+        let (taken, left) = std::mem::take(&mut self.beside).into_iter().partition(which);
+        self.beside = left;
+        let taken: Vec<Beside> = taken;
+        for Beside { name, log, work } in taken {
+            let joined = work.join();
+            println!("\n━━ {name}, which went on beside others, printed:");
+            match std::fs::read(&log) {
+                Ok(text) => print!("{}", String::from_utf8_lossy(&text)),
+                Err(error) => println!("{}: {error}", log.display()),
+            }
+            let (ending, took) = joined
+                .unwrap_or_else(|_| (Ending::Failed("it panicked".to_owned()), Duration::ZERO));
+            self.end(&name, ending, took);
+        }
+    }
+
+    /// Says how a part ended; keeps it for the report.
+    fn end(&mut self, name: &str, mut ending: Ending, took: Duration) -> bool {
         if let Ending::Skipped(reason) = &ending
             && in_ci()
         {
             ending = Ending::Failed(format!("skipped in CI: {reason}"));
         }
-        let took = start.elapsed();
         match &ending {
             Ending::Failed(reason) => println!("━━ {name}: FAILED, {reason}"),
             Ending::Passed => println!("━━ {name}: passed in {:.1} s", took.as_secs_f64()),
@@ -48,7 +140,8 @@ impl Report {
     }
 
     /// Prints the time of each part and the closing count, which CI reads.
-    pub(crate) fn finish(self) -> ExitCode {
+    pub(crate) fn finish(mut self) -> ExitCode {
+        self.alone();
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
         if !self.parts.is_empty() {
             println!("\n{:>8}  part", "seconds");
@@ -71,12 +164,31 @@ impl Report {
             println!("{:8.1}  {name}{note}", took.as_secs_f64());
         }
         if !self.parts.is_empty() {
-            let total: Duration = self.parts.iter().map(|(_, _, took)| *took).sum();
-            println!("{:8.1}  total", total.as_secs_f64());
+            println!("{:8.1}  from start to end", self.start.elapsed().as_secs_f64());
+            for slow in self.parts.iter().filter_map(|(name, _, took)| self.slow(name, *took)) {
+                println!("{slow}");
+            }
+            if failed == 0 && self.of != 0 && self.of != self.parts.len() {
+                let (found, of) = (self.parts.len(), self.of);
+                failed += 1;
+                println!("FAILED: found {found} parts, expected {of}: see the table of costs");
+            }
             let skips = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
             println!("\n{passed} passed, {failed} failed{skips}");
         }
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// A part that took much longer than it usually does.
+    fn slow(&self, name: &str, took: Duration) -> Option<String> {
+        let cost = self.costs.iter().find(|cost| cost.part == name)?;
+        cost.exceeded_by(took)
+    }
+}
+
+impl Beside {
+    fn has_ended(&self) -> bool {
+        self.work.is_finished()
     }
 }
 
@@ -130,5 +242,38 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(error) => return Ending::Failed(format!("{line}: {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_beside_others_is_counted_when_it_ends_and_a_count_that_is_wrong_fails() {
+        let folder = crate::interop::target_folder().join("tmp");
+        std::fs::create_dir_all(&folder).unwrap();
+        let log = folder.join("a-part-beside-others.log");
+        let mut report = Report::of(2);
+        report.beside("long", &log, |log| {
+            use std::io::Write;
+            writeln!(&log, "what it said").unwrap();
+            Ending::Failed("as it should".to_owned())
+        });
+        report.part("short", || Ending::Passed);
+        report.alone();
+        let mut names: Vec<&str> = report.parts.iter().map(|part| part.0.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!((names, report.started), (vec!["long", "short"], 2));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "what it said\n");
+        std::fs::remove_file(log).unwrap();
+        assert_eq!(report.finish(), ExitCode::FAILURE, "one has failed");
+
+        let report_of = |count| {
+            let mut report = Report::of(count);
+            report.part("short", || Ending::Passed);
+            report.finish()
+        };
+        assert_eq!((report_of(1), report_of(2)), (ExitCode::SUCCESS, ExitCode::FAILURE));
     }
 }
