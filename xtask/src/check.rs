@@ -1,7 +1,7 @@
 //! Tasks `check` and `test`: what has to pass before a commit, and what CI runs.
 
 use crate::part::{Ending, Report, cargo, run};
-use crate::runner::tests;
+use crate::runner::{tests, tests_of};
 use crate::{
     circles, costs, deny, deps, fresh, functions, instructions, interop, links, map, packages,
     purity, skips, words,
@@ -46,18 +46,12 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     // simulator have just run, and find nothing else in another build.
     report.part("simulation, release", || {
         let same = ["--test", "determinism", "--test", "drives", "--test", "traces"];
-        tests(&[&["--release", "-p", "weft-sim"], &same[..]].concat())
+        // Beside weft-cli for its features: see `run_example`.
+        tests(&[&["--release", "-p", "weft-cli", "-p", "weft-sim"], &same[..]].concat())
     });
-    report.part("simulation, counted", || {
-        let example =
-            ["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep", "--", "gate"];
-        run(cargo(&example), HALF_AN_HOUR)
-    });
+    report.part("simulation, counted", || interop::run_example("weft-sim", "sweep", &["gate"]));
     report.part("simulation, fresh seeds", fresh::run_fresh);
-    report.part("grid", || {
-        let example = ["run", "-q", "--release", "-p", "weft-lab", "--example", "grid"];
-        run(cargo(&[&example[..], &["--", "--few"]].concat()), HALF_AN_HOUR)
-    });
+    report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     report.part("documentation", || {
         let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
@@ -88,6 +82,13 @@ pub(crate) fn fresh() -> anyhow::Result<Report> {
 pub(crate) fn tests_alone(selection: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     report.part("tests", || tests(if selection.is_empty() { &["--workspace"] } else { selection }));
+    Ok(report)
+}
+
+/// `cargo xtask tests of CRATE…`: those of some crates, out of the workspace's build.
+pub(crate) fn tests_of_crates(crates: &[&str]) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    report.part("tests", || tests_of(crates));
     Ok(report)
 }
 

@@ -7,10 +7,10 @@
 //! scripts may fail: it is not the change's, which draws other seeds than the commit before it. The
 //! seeds that the gate counts stay the same, and none of them may fail.
 
+use crate::interop::run_example;
 use crate::lines::printed;
-use crate::part::{Ending, cargo, run};
+use crate::part::Ending;
 use anyhow::{Context, ensure};
-use std::time::Duration;
 
 /// Where they begin: beyond those of tests, of the gate and of the ledger.
 const FIRST: u64 = 1_000_000_000;
@@ -29,9 +29,8 @@ pub(crate) fn run_fresh() -> Ending {
     };
     let folder = crate::tree::root().join("target/fresh");
     let each = EACH.to_string();
-    let mut command = cargo(&["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep"]);
-    command.args(["--", "fresh", &first, &each]).arg(folder);
-    run(command, Duration::from_secs(1800))
+    let folder = folder.to_string_lossy();
+    run_example("weft-sim", "sweep", &["fresh", &first, &each, &folder])
 }
 
 /// The first seed of the commit that is checked out.

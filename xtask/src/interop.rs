@@ -67,6 +67,22 @@ pub(crate) fn build_release(report: &mut Report) -> Option<PathBuf> {
     built.then(|| target_folder().join("release/weft"))
 }
 
+/// Builds an example in release, and runs it.
+///
+/// It is built beside `weft-cli`, with whose features of other people's crates it then is: by itself
+/// it would have others, for which most of what the release build has made is made again.
+pub(crate) fn run_example(package: &str, name: &str, words: &[&str]) -> Ending {
+    let limit = Duration::from_secs(1800);
+    let packages = ["-p", "weft-cli", "-p", package, "--example", name];
+    let built = run(cargo(&[&["build", "-q", "--release"], &packages[..]].concat()), limit);
+    if !matches!(built, Ending::Passed) {
+        return built;
+    }
+    let mut command = Command::new(target_folder().join("release/examples").join(name));
+    command.args(words).current_dir(tree::root());
+    run(command, limit)
+}
+
 /// Cargo's target folder.
 pub(crate) fn target_folder() -> PathBuf {
     let metadata = crate::deps::metadata().unwrap_or_default();

@@ -46,6 +46,7 @@ usage: cargo xtask TASK
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
+  tests of CRATE…    those of some crates, built as the workspace is
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";
 
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
             sweep::sweep(each).map(|()| Report::default())
         }
         ["test"] => check::test(false),
+        ["tests", "of", crates @ ..] if !crates.is_empty() => check::tests_of_crates(crates),
         ["tests", words @ ..] => check::tests_alone(words),
         ["test", "--install"] => check::test(true),
         ["unsafe"] => unsafe_list::print().map(|()| Report::default()),

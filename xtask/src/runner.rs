@@ -19,11 +19,33 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// The limit of all tests of a selection.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1800);
 
+/// Runs the tests of some crates, built as those of the workspace are: by themselves crates have
+/// other features, for which most of it is built again.
+pub(crate) fn tests_of(crates: &[&str]) -> Ending {
+    if nextest_is_here() {
+        let packages: Vec<String> = crates.iter().map(|name| format!("package({name})")).collect();
+        return tests(&["--workspace", "-E", &packages.join(" + ")]);
+    }
+    let of_crates = |binaries: Vec<Binary>| -> anyhow::Result<Vec<Binary>> {
+        let name = |binary: &Binary| binary.folder.file_name().map(|name| name.to_owned());
+        let named = |binary: &Binary| crates.iter().any(|it| name(binary) == Some((*it).into()));
+        let found: Vec<Binary> = binaries.into_iter().filter(named).collect();
+        anyhow::ensure!(!found.is_empty(), "no tests of {}", crates.join(", "));
+        Ok(found)
+    };
+    let ending = binaries(&["--workspace"]).and_then(of_crates);
+    ending
+        .and_then(|found| run_binaries(&found))
+        .unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
+}
+
+fn nextest_is_here() -> bool {
+    cargo(&["nextest", "--version"]).output().is_ok_and(|output| output.status.success())
+}
+
 /// Runs the tests that cargo's options (`--workspace`, `-p CRATE`, …) select.
 pub(crate) fn tests(selection: &[&str]) -> Ending {
-    let nextest =
-        cargo(&["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
-    if nextest {
+    if nextest_is_here() {
         let words = ["nextest", "run", "--no-fail-fast", "--status-level", "slow"];
         return run(cargo(&[&words, selection].concat()), LIMIT_OF_ALL);
     }
