@@ -102,11 +102,13 @@ impl Array {
         Self { uuid, found, candidates, decision, consent, writable }
     }
 
-    /// Members that are used, as arguments.
+    /// Members that the decision was made of, as arguments: all but those that are not used. A
+    /// journal is among them, though it has no slot: without it the array is refused.
     fn arguments(&self) -> String {
         let Ok(assembly) = &self.decision else { return String::new() };
         let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
-            assembly.members().any(|(_, member)| member.info.index == candidate.member.index)
+            let index = candidate.member.index;
+            !assembly.dropped.iter().any(|dropped| dropped.member.index == index)
         });
         let names: Vec<String> = used.map(|(found, _)| quoted(found.name.as_os_str())).collect();
         names.join(" ")
