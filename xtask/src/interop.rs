@@ -69,8 +69,8 @@ pub(crate) fn build_release(report: &mut Report) -> Option<PathBuf> {
 
 /// Builds an example in release, and runs it.
 ///
-/// It is built beside `weft-cli`, with whose features of other people's crates it then is: by itself
-/// it would have others, for which most of what the release build has made is made again.
+/// It is built beside `weft-cli`, which gives it the same features of other people's crates: by
+/// itself it has others, for which most of what the release build has made is made again.
 pub(crate) fn run_example(package: &str, name: &str, words: &[&str]) -> Ending {
     let limit = Duration::from_secs(1800);
     let packages = ["-p", "weft-cli", "-p", package, "--example", name];
