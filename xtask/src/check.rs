@@ -3,8 +3,8 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
 use crate::{
-    circles, costs, deny, deps, fresh, functions, instructions, interop, links, map, packages,
-    purity, skips, words,
+    circles, costs, deny, deps, fresh, functions, instructions, interop, links, long, map,
+    packages, purity, skips, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -52,6 +52,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     report.part("simulation, counted", || interop::run_example("weft-sim", "sweep", &["gate"]));
     report.part("simulation, fresh seeds", fresh::run_fresh);
     report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
+    report.part("long ago", long::say_ages);
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     report.part("documentation", || {
         let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);

@@ -133,7 +133,8 @@ pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> 
 }
 
 /// Runs the suites named, or all but the kernel lab; those that are timed with nothing beside them.
-pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<()> {
+/// Says whether all passed.
+pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let suites = suites()?;
     for name in names {
         anyhow::ensure!(
@@ -145,13 +146,14 @@ pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> an
         [] => suite.name != LAB,
         names => names.contains(&suite.name.as_str()),
     };
+    let mut passed = true;
     for suite in suites.iter().filter(wanted) {
         if suite.timed {
             report.alone();
         }
-        report.part(&format!("interop {}", suite.name), || suite.run(weft, None));
+        passed &= report.part(&format!("interop {}", suite.name), || suite.run(weft, None));
     }
-    Ok(())
+    Ok(passed)
 }
 
 /// The kernel lab.

@@ -15,6 +15,7 @@ mod instructions;
 mod interop;
 mod lines;
 mod links;
+mod long;
 mod map;
 mod mutants;
 mod packages;
@@ -43,6 +44,7 @@ usage: cargo xtask TASK
   mutants ledger     how much of that was run
   grid [--few] [--all] [--chunks] [WORDS]   weft's defaults against md's, worst first
   fresh              the seeds that the count of commits draws, as CI runs them
+  long [PART]        what CI has no time for, an hour at a time; without PART how long ago it was
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         ["instructions"] => check::instructions(false),
         ["instructions", "--update"] => check::instructions(true),
         ["interop", names @ ..] => interop::interop(names),
+        ["long", words @ ..] => long::long(words),
         ["map"] => map::write().map(|()| Report::default()),
         ["mutants", words @ ..] => mutants::mutants(words),
         ["needs"] => {

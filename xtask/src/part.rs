@@ -99,6 +99,11 @@ impl Report {
         self.beside.push(Beside { name: name.to_owned(), log: log.to_owned(), work });
     }
 
+    /// Whether a part could not run here.
+    pub(crate) fn has_skipped(&self) -> bool {
+        self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))
+    }
+
     /// Waits until nothing goes on beside the part that follows.
     pub(crate) fn alone(&mut self) {
         self.gather(|_| true);

@@ -104,6 +104,13 @@ pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     Ok(open)
 }
 
+/// The eighth of `stripes` that was run last, as a whole.
+pub(super) fn last_eighth() -> anyhow::Result<Option<u64>> {
+    let lines = ledger()?;
+    let eighth = |line: &Line| line.shard.strip_suffix("/8")?.parse().ok();
+    Ok(lines.iter().rev().find_map(eighth))
+}
+
 /// How much was run of each file, and of all.
 pub(super) fn summary() -> anyhow::Result<String> {
     let sums = sum(&ledger()?, &survivors()?);

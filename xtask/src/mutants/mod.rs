@@ -84,6 +84,11 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// The eighth of `stripes` after the one that was run last.
+pub(crate) fn next_eighth() -> anyhow::Result<String> {
+    Ok(format!("{}/8", ledger::last_eighth()?.map_or(0, |last| (last + 1) % 8)))
+}
+
 fn set_named(name: &str) -> anyhow::Result<&'static Set> {
     let names = || SETS.map(|set| set.name).join(", ");
     SETS.iter()
