@@ -1,8 +1,8 @@
 //! Task `long`: what CI has no time for, an hour at a time, and how long ago it was run.
 //!
-//! Each part has a line in a ledger for each run: `sweep` and `mutants` those that they have anyway,
-//! the rounds of suites `xtask/long.jsonl`. A line names the commit, so that its age is the count
-//! of commits since then; CI says which part's last line is older than [`AGE_MAX`] commits.
+//! Each run of a part is a line of a ledger: `sweep` and `mutants` have theirs anyway, the rounds
+//! of suites go into `xtask/long.jsonl`. A line names the commit, so that its age is the count of
+//! commits since then; CI says which part's last line is older than [`AGE_MAX`] commits.
 
 use crate::lines::{commit, date, printed, text};
 use crate::part::{Ending, Report};
