@@ -73,6 +73,7 @@ impl Inside {
                     limits: TimeLimits::default(),
                     sockets: Vec::new(),
                     groups: Vec::new(),
+                    mark: None,
                     recorder: None,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {

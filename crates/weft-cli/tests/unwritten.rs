@@ -1,4 +1,4 @@
-//! Pages of the write-back cache that the members do not take, through the real binary: a stop
+//! Pages of the write-back cache that the members do not get, through the real binary: a stop
 //! fails and the volume goes on, or gives them up and says what is lost.
 //!
 //! Members are files, and no byte of a file beyond a limit of the process can be written
@@ -106,4 +106,48 @@ fn a_second_signal_gives_up_what_the_first_could_not_write() {
     let told = std::fs::read_to_string(log).unwrap();
     assert!(told.contains("65536 bytes that clients wrote are lost"), "{told}");
     assert!(is_written_up_to_the_limit(&disk(dir.path())));
+}
+
+/// A client that lives on would read old data from the next server, which must not come by itself.
+#[test]
+fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent() {
+    let (dir, served, _client) = served();
+    let path = dir.path();
+    let (serve, cached) = (["serve", "--bare", "disk"], ["--write-back", "16M"]);
+    // While it runs it is refused as such.
+    assert!(!exits(path, 3, &serve).err.contains("--accept-lost-writes"));
+    kill_process(served.pid(), Signal::KILL).unwrap();
+    assert_eq!(served.wait(), None);
+    for words in [serve.to_vec(), [serve.as_slice(), &cached].concat()] {
+        let told = exits(path, 3, &words).err;
+        assert!(told.contains("--accept-lost-writes") && told.contains("(process "), "{told}");
+    }
+    assert!(disk(path).iter().all(|byte| *byte == 0), "nothing was written by then");
+    // Consent is for once.
+    let consent = ["--bare", "disk", "--write-back", "16M", "--accept-lost-writes"];
+    let served = Served::start(path, &consent);
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &[1; 4096]);
+    kill_process(served.pid(), Signal::KILL).unwrap();
+    served.wait();
+    assert!(exits(path, 3, &serve).err.contains("--accept-lost-writes"));
+    // What is flushed is not lost: no consent is needed.
+    let served = Served::start(path, &consent);
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &[1; 4096]);
+    client.request(weft_nbd::Op::Flush, &[]).unwrap();
+    kill_process(served.pid(), Signal::KILL).unwrap();
+    served.wait();
+    let served = Served::start(path, &["--bare", "disk"]);
+    assert!(Client::connect(&served.uri).read(0, 4096) == [1; 4096]);
+    kill_process(served.pid(), Signal::TERM).unwrap();
+    assert_eq!(served.wait(), Some(0));
+    // An end in good order leaves no mark, nor does a server without a cache.
+    let served = Served::start(path, &consent[..4]);
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &[1; 4096]);
+    exits(path, 0, &["stop", "disk"]);
+    served.wait();
+    let left = common::names(&path.join("weft"));
+    assert!(left.iter().all(|name| !name.ends_with(".unwritten")), "{left:?}");
 }

@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limits: TimeLimits::default(),
         sockets: Vec::new(),
         groups: Vec::new(),
+        mark: None,
         recorder: None,
         shutdown: std::io::stdin().as_fd().try_clone_to_owned()?,
         on_ready: Box::new(|ready| println!("ready {} over {}", ready.uris[0], ready.backend)),

@@ -23,6 +23,7 @@ use weft_runtime::poison::Core;
 use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::ring::{NoRing, Ring};
+use weft_runtime::unwritten::UnwrittenMark;
 use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, ClientId, Group, Span, Time, VolumeId};
 
@@ -145,6 +146,8 @@ pub struct ServeOptions {
     pub sockets: Vec<(String, ClientShare)>,
     /// Names of the groups of clients, from group 1 on.
     pub groups: Vec<String>,
+    /// Says to the next server whether this one ended with acknowledged writes in memory only.
+    pub mark: Option<UnwrittenMark>,
     /// Takes down what clients ask for, of all volumes.
     pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
@@ -238,7 +241,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     for crew in crews {
         drivers.push_back(crew.driver(backend, clients_max)?);
     }
-    let mut driver = drivers.pop_front().expect("a source makes at least one crew");
+    let driver = drivers.pop_front().expect("a source makes at least one crew");
+    let mut driver = driver.with_mark(options.mark);
     let backend = driver.members().ring().describe();
 
     let snapshot = driver.snapshot().ok_or_else(|| {

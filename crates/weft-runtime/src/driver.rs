@@ -24,6 +24,7 @@ use crate::poison::{Core, Guarded};
 use crate::pool::Pool;
 use crate::ring::Ring;
 use crate::turns::Turns;
+use crate::unwritten::UnwrittenMark;
 
 /// The engine, its memory, its members.
 pub struct Driver {
@@ -42,6 +43,7 @@ pub struct Driver {
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
     stalls: Stalls,
+    mark: Option<UnwrittenMark>,
     /// Counters and states since the engine last heard of anything.
     snapshot: Option<Arc<Snapshot>>,
 }
@@ -147,8 +149,16 @@ impl Driver {
             outputs: VecDeque::new(),
             events: VecDeque::new(),
             stalls: Stalls::default(),
+            mark: None,
             snapshot: None,
         })
+    }
+
+    /// Marks from now on whether something acknowledged is in memory only.
+    #[must_use]
+    pub fn with_mark(mut self, mark: Option<UnwrittenMark>) -> Self {
+        self.mark = mark;
+        self
     }
 
     /// The name of a client: its port, and a number of the port's choice below [`CLIENTS_MAX`]. A
@@ -352,6 +362,11 @@ impl Driver {
         if turns.is_none() {
             // A core that panicked gives no output.
             outputs.clear();
+        }
+        if let Some(mark) = &mut self.mark
+            && let Some(pages) = self.core.guard(|core| core.write_back_pages())
+        {
+            mark.tell(pages > 0);
         }
         for output in outputs.drain(..) {
             self.carry_out(output);

@@ -23,6 +23,7 @@
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | end of service after a panic | `poison.rs` |
+//! | mark of writes that are in memory only | `unwritten.rs` |
 //! | holes of members | `holes.rs` |
 //! | fault injection for rings | `faulty.rs` |
 //!
@@ -51,6 +52,7 @@ pub mod ring;
 pub mod spec;
 pub mod threads;
 pub mod turns;
+pub mod unwritten;
 #[allow(unsafe_code, reason = "hands addresses to the kernel")]
 pub mod uring;
 mod worker;

@@ -24,6 +24,10 @@ pub trait Core: Send {
     fn next_wake(&self) -> Option<Time>;
     /// See [`Engine::snapshot`].
     fn snapshot(&self) -> Snapshot;
+    /// See [`Engine::write_back_pages`].
+    fn write_back_pages(&self) -> u64 {
+        0
+    }
 }
 
 impl Core for Engine {
@@ -45,6 +49,10 @@ impl Core for Engine {
 
     fn snapshot(&self) -> Snapshot {
         Self::snapshot(self)
+    }
+
+    fn write_back_pages(&self) -> u64 {
+        Self::write_back_pages(self)
     }
 }
 

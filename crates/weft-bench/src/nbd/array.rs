@@ -58,6 +58,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
         limits: TimeLimits::default(),
         sockets: Vec::new(),
         groups: Vec::new(),
+        mark: None,
         recorder: None,
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),

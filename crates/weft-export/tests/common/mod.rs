@@ -84,6 +84,7 @@ impl Server {
                 limits,
                 sockets: Vec::new(),
                 groups: Vec::new(),
+                mark: None,
                 recorder: None,
                 shutdown,
                 on_ready: Box::new(move |ready| {

@@ -25,6 +25,7 @@ use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
 use weft_runtime::reactor::TOLD_LAST;
+use weft_runtime::unwritten::UnwrittenMark;
 use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
@@ -46,6 +47,7 @@ mod overlay;
 mod passed;
 mod record;
 mod shares;
+mod unwritten;
 
 /// Assembles an array and serves it over NBD, in the foreground
 ///
@@ -99,6 +101,10 @@ pub(crate) struct Serve {
     /// wait when so much is dirty; from half of it on, or after 30 s, it is written
     #[arg(long, value_name = "SIZE", value_parser = size::write_back)]
     write_back: Option<Bytes>,
+    /// Serve a volume whose last server ended with writes in memory only (--write-back): what they
+    /// wrote is lost, and no client that was connected then may go on
+    #[arg(long)]
+    accept_lost_writes: bool,
     #[command(flatten)]
     overlay: Overlay,
     /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and
@@ -192,13 +198,14 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
             "{name}: a volume of this name is running; stop it, or give another --name"
         )));
     }
+    let mark = unwritten::begin(arguments, &control, &name)?;
     let Listeners { mut listen, export } = listen;
     let insecure = arguments.insecure_tcp;
     listen.extend(passed.into_iter().map(|socket| Listen::Passed { socket, insecure }));
     if listen.is_empty() {
         listen.push(Listen::Unix { path: sockets.join(format!("{name}.nbd")) });
     }
-    serve_plan(arguments, plan, listen, &export.unwrap_or(name), control)
+    serve_plan(arguments, plan, listen, &export.unwrap_or(name), control, mark)
 }
 
 /// A volume to be served, with its name.
@@ -250,6 +257,7 @@ fn serve_plan(
     listen: Vec<Listen>,
     export: &str,
     control: PathBuf,
+    mark: Option<UnwrittenMark>,
 ) -> Outcome {
     let record =
         |path: &PathBuf| Recording::begin(path, arguments.force, &arguments.members, &plan.name);
@@ -295,6 +303,7 @@ fn serve_plan(
         limits: TimeLimits::default(),
         sockets,
         groups: arguments.groups.iter().map(|group| group.name.clone()).collect(),
+        mark,
         recorder: recording.as_ref().map(Recording::recorder),
         shutdown,
         on_ready: Box::new(on_ready),

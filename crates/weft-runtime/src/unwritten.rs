@@ -1,0 +1,102 @@
+//! Mark of acknowledged writes that are in memory only: a small file that outlives the process.
+//!
+//! A client may outlive a server with a write-back cache that is killed, and read old data from the
+//! next one: it believes that what was acknowledged is there, and asks nobody again before it
+//! flushes. The mark says so to the next server. Each change is one `pwrite` of three bytes into
+//! the page cache, which a kill does not undo, before the replies of the turn go out; the end of
+//! the machine may undo it, so the file belongs into a folder that ends with the machine too.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Open mark of a server.
+#[derive(Debug)]
+pub struct UnwrittenMark {
+    file: File,
+    path: PathBuf,
+    says: bool,
+}
+
+impl UnwrittenMark {
+    /// Makes the file, which says that nothing is unwritten; `server` is a line for people.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: PathBuf, server: &str) -> std::io::Result<Self> {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = File::options();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+        write!(file, "{KEY}{NO}\n{server}\n")?;
+        Ok(Self { file, path, says: false })
+    }
+
+    /// The line for people of a server that ended with something unwritten.
+    ///
+    /// # Errors
+    /// There is a file that cannot be read.
+    pub fn left_by(path: &Path) -> std::io::Result<Option<String>> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let server = text.strip_prefix(KEY).and_then(|rest| rest.strip_prefix(YES));
+        Ok(server.map(|server| server.trim().to_owned()))
+    }
+
+    /// Is told before replies go out whether something acknowledged is in memory only.
+    pub(crate) fn tell(&mut self, unwritten: bool) {
+        if unwritten == self.says {
+            return;
+        }
+        self.says = unwritten;
+        let word = if unwritten { YES } else { NO };
+        if let Err(error) = self.file.write_all_at(word.as_bytes(), KEY.len() as u64) {
+            let path = self.path.display();
+            tracing::error!("{path}: {error}; the next server will not know what is unwritten");
+        }
+    }
+}
+
+impl Drop for UnwrittenMark {
+    fn drop(&mut self) {
+        if !self.says {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Beginning of the file; the answer follows.
+const KEY: &str = "unwritten: ";
+/// Both are as long as each other.
+const YES: &str = "yes";
+const NO: &str = "no ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_left_where_something_is_unwritten_and_goes_where_nothing_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vol.unwritten");
+        assert_eq!(UnwrittenMark::left_by(&path).unwrap(), None);
+        for last in [true, false] {
+            let mut mark = UnwrittenMark::create(path.clone(), "process 1").unwrap();
+            for says in [true, false, last] {
+                mark.tell(says);
+                let left = UnwrittenMark::left_by(&path).unwrap();
+                assert_eq!(left.as_deref(), says.then_some("process 1"));
+            }
+            drop(mark);
+            assert_eq!(path.exists(), last);
+        }
+        // It is made anew over one that was left.
+        std::fs::write(&path, "something else").unwrap();
+        assert_eq!(UnwrittenMark::left_by(&path).unwrap(), None);
+    }
+}
