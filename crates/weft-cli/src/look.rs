@@ -23,6 +23,7 @@ use weft_ondisk::{
 };
 use weft_runtime::devices::is_rotational;
 use weft_runtime::partition::{self, Table, TableError};
+use weft_runtime::rescued::Rescued;
 use weft_runtime::spec::{Located, MemberSpec};
 use weft_units::{Bytes, MemberIndex, Sectors};
 
@@ -50,6 +51,8 @@ pub(crate) struct Looked {
     /// First byte of the member in its file or device.
     start: u64,
     file: Arc<File>,
+    /// Map of ddrescue beside the file.
+    rescued: Option<Rescued>,
 }
 
 impl Looked {
@@ -100,16 +103,27 @@ impl Looked {
         } else {
             (0, Bytes(bytes).sectors_floor())
         };
+        let within = start..start + size.bytes().0;
+        let rescued = match is_device {
+            true => None,
+            false => Rescued::beside(&path, &within)
+                .map_err(|why| Failure::usage(format!("{label}: {why}")))?,
+        };
+        if let Some(map) = &rescued {
+            complain(&format!("{label}: {}", map.says()));
+        }
         let is_ssd = is_rotational(&file) == Some(false);
         let file = Arc::new(file);
-        Ok(Self { label, size, logical_block, identity, is_device, is_ssd, start, file })
+        Ok(Self { label, size, logical_block, identity, is_device, is_ssd, start, file, rescued })
     }
 
     /// A part of it, by the name that means that part.
     pub(crate) fn part(&self, name: &Path, bytes: std::ops::Range<u64>) -> Self {
         let label = member::label(name);
         let size = Bytes(bytes.end - bytes.start).sectors_floor();
-        Self { label, size, start: bytes.start, ..self.clone() }
+        let within = bytes.start - self.start..bytes.end - self.start;
+        let rescued = self.rescued.as_ref().map(|map| map.part(&within));
+        Self { label, size, start: bytes.start, rescued, ..self.clone() }
     }
 
     /// Partition table of the file or device.
@@ -147,12 +161,21 @@ impl Looked {
         Ok(bytes)
     }
 
+    /// As `read`; what a map of ddrescue does not have is an error, as on the disk.
+    fn read_rescued(&self, sector: Sectors, len: usize) -> io::Result<Vec<u8>> {
+        let range = sector.bytes().0..sector.bytes().0 + len as u64;
+        match self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {
+            true => Err(rustix::io::Errno::IO.into()),
+            false => self.read(sector, len),
+        }
+    }
+
     /// Metadata of the member.
     ///
     /// # Errors
     /// It cannot be read, or none of it can be believed; does not name the member.
     pub(crate) fn metadata(&self) -> Result<Metadata, MetadataError> {
-        Metadata::read(self.size, |sector, len| self.read(sector, len))
+        Metadata::read(self.size, |sector, len| self.read_rescued(sector, len))
     }
 
     /// The one superblock that can be believed.
@@ -168,7 +191,8 @@ impl Looked {
     /// what is wrong with those that cannot be shown.
     ///
     pub(crate) fn superblocks(&self) -> Shown {
-        let blocks = read_superblock_blocks(self.size, |sector, len| self.read(sector, len));
+        let blocks =
+            read_superblock_blocks(self.size, |sector, len| self.read_rescued(sector, len));
         let SuperblockBlocks { read, unreadable } = blocks;
         let mut shown = Shown { readable: Vec::new(), damaged: Vec::new(), unreadable };
         for (version, mut block) in read {
@@ -426,7 +450,14 @@ pub(crate) fn candidates_within<L: Borrow<Looked>>(
     journal::settle(&mut candidates, options, |member, sector, len| {
         opened.get(usize::from(member.index.0))?.borrow().read(sector, len).ok()
     });
-    candidates
+    let rescued = candidates.into_iter().map(|candidate| {
+        let looked = opened.get(usize::from(candidate.member.index.0)).map(Borrow::borrow);
+        match looked.and_then(|looked| looked.rescued.as_ref()) {
+            Some(map) => map.apply(candidate, options.read_only),
+            None => candidate,
+        }
+    });
+    rescued.collect()
 }
 
 /// The superblock of a member, for what the server does not tell.

@@ -123,6 +123,16 @@ impl Opening {
             let open = members.iter().find(|open| open.info().index == member.index)?;
             Some(open.read(sector, len).ok()?.as_ref().to_vec())
         });
+        let rescued = |candidate: Candidate| {
+            let index = candidate.member.index;
+            let open = members.iter().find(|open| open.info().index == index);
+            let Some(map) = open.and_then(OpenMember::rescued) else { return candidate };
+            if access == Access::ReadOnly {
+                complain(&format!("{}: {}", candidate.member.label, map.says()));
+            }
+            map.apply(candidate, self.options.read_only)
+        };
+        let candidates: Vec<Candidate> = candidates.into_iter().map(rescued).collect();
         let assembly = assemble(&candidates, &self.options)
             .map_err(|refused| refusal(&refused, candidates.len()))?;
         members.retain(|open| {
@@ -159,10 +169,12 @@ pub(crate) fn spec(path: &Path) -> MemberSpec {
 /// What is in use by somebody is a refusal; all else has failed.
 pub(crate) fn device(error: &DeviceError) -> Failure {
     match error {
-        DeviceError::Claimed { .. } | DeviceError::Locked { .. } | DeviceError::Overlay { .. } => {
-            Failure::refused(error)
-        }
+        DeviceError::Claimed { .. }
+        | DeviceError::Locked { .. }
+        | DeviceError::NotRescued { .. }
+        | DeviceError::Overlay { .. } => Failure::refused(error),
         DeviceError::Duplicate { .. }
+        | DeviceError::Map { .. }
         | DeviceError::Overlap { .. }
         | DeviceError::Partition { .. }
         | DeviceError::Size { what: "length" | "offset", .. }

@@ -16,6 +16,7 @@
 //! | frames of requests, and each client's share | `pool.rs` |
 //! | turns of long requests | `turns.rs` |
 //! | names of members, partitions | `spec.rs`, `partition/` |
+//! | maps of ddrescue beside images | `rescued.rs` |
 //! | opening and locking members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay/` |
 //! | operations, by io_uring, threads or at once | `ring.rs`, `uring.rs`, `threads.rs`, `auto.rs` |
@@ -48,6 +49,7 @@ pub mod partition;
 pub mod poison;
 pub mod pool;
 pub mod reactor;
+pub mod rescued;
 pub mod ring;
 pub mod spec;
 pub mod threads;

@@ -66,6 +66,22 @@ pub enum DeviceError {
         /// Name of the member.
         label: String,
     },
+    /// The map of ddrescue beside the member cannot be used.
+    #[error("{label}: {why}")]
+    Map {
+        /// Name of the member.
+        label: String,
+        /// Reason, with the line and field, and the way out.
+        why: String,
+    },
+    /// Its map of ddrescue says that some of it was not read, and it was to be written.
+    #[error("{label}: {why}")]
+    NotRescued {
+        /// Name of the member.
+        label: String,
+        /// The map, how much was not read, and the way out.
+        why: String,
+    },
     /// The overlay of the member cannot be used.
     #[error("{label}: {why}")]
     Overlay {

@@ -15,6 +15,7 @@ use super::sysfs::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
 use crate::buffers::AlignedBytes;
 use crate::overlay::Overlay;
+use crate::rescued::Rescued;
 use crate::ring::FileKind;
 
 impl OpenMember {
@@ -89,8 +90,15 @@ impl OpenMember {
             extent: self.extent.clone(),
             backing: None,
             overlay: None,
+            rescued: None,
             ..*self
         })
+    }
+
+    /// Map of ddrescue beside the member's file, if it has one.
+    #[must_use]
+    pub fn rescued(&self) -> Option<&Rescued> {
+        self.rescued.as_ref()
     }
 
     /// Use that the member was opened for.
@@ -141,6 +149,10 @@ impl OpenMember {
     /// # Errors
     /// The device does not answer, or ends before.
     pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
+        let range = at.bytes().0..at.bytes().0 + len as u64;
+        if self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {
+            return Err(Errno::IO.into());
+        }
         let mut bytes = AlignedBytes::zeroed(len);
         if let Some(overlay) = &self.overlay {
             overlay.read_at(bytes.as_mut(), at.bytes().0)?;

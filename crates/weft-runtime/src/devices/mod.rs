@@ -26,6 +26,7 @@ use std::time::Duration;
 use weft_engine::MemberInfo;
 
 use crate::overlay::Overlay;
+use crate::rescued::Rescued;
 use crate::ring::FileKind;
 use extent::{Extent, Identity};
 
@@ -85,6 +86,8 @@ pub struct OpenMember {
     backing: Option<OwnedFd>,
     /// Takes what is written; the file is open for reading then.
     overlay: Option<Arc<Overlay>>,
+    /// Map of ddrescue beside the file.
+    rescued: Option<Rescued>,
 }
 
 /// Medium of a member.

@@ -16,6 +16,7 @@ use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_clai
 use super::lock::LOCK_POLL;
 use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
+use crate::rescued::{READS, Rescued};
 use crate::ring::FileKind;
 use crate::spec::{Located, Place, window_within};
 
@@ -91,6 +92,7 @@ impl OpenOptions {
         let failed = |(what, errno)| error_of(&label, what, errno);
         let identity = identity_of(&file).map_err(io("statx")).map_err(failed)?;
         let bytes = locate(&spec, &file, is_block)?;
+        let rescued = self.rescued(&spec, &bytes, is_block)?;
         let (start, size) = (bytes.start, bytes.end - bytes.start);
         let extent = Extent::of(identity, &bytes);
         refuse_overlap(&label, &extent, others)?;
@@ -137,10 +139,30 @@ impl OpenOptions {
             file_kind,
             backing,
             overlay: None,
+            rescued,
         };
         member.info.discards = member.can_discard();
         member.info.device = traits_of(member.identity);
         Ok(member)
+    }
+
+    /// The map beside an image. What lacks some of its disk is not opened for writing.
+    fn rescued(
+        &self,
+        spec: &MemberSpec,
+        bytes: &Range<u64>,
+        is_block: bool,
+    ) -> Result<Option<Rescued>, DeviceError> {
+        let Some(path) = spec.file().filter(|_| !is_block) else { return Ok(None) };
+        let rescued = Rescued::beside(path, bytes)
+            .map_err(|why| DeviceError::Map { label: spec.label.clone(), why })?;
+        match &rescued {
+            Some(map) if self.access == Access::ReadWrite && map.unread_bytes() > 0 => {
+                let why = format!("{}; {READS}", map.says());
+                Err(DeviceError::NotRescued { label: spec.label.clone(), why })
+            }
+            _ => Ok(rescued),
+        }
     }
 
     /// Opens it, or takes the descriptor of another member that is on the same device: who has a
@@ -295,6 +317,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
         file_kind: FileKind::Memory,
         backing: None,
         overlay: None,
+        rescued: None,
     })
 }
 

@@ -1,0 +1,310 @@
+//! Maps of GNU ddrescue beside images: ranges of an image that were never read from its disk.
+//!
+//! Decides   which map belongs to an image: `IMAGE.map`, `IMAGE.mapfile`, `IMAGE.log`, or the same
+//!           in the place of its extension, if it reads as a map. Two of them are refused.
+//! Why       ddrescue leaves zeros, or what was there before, where a disk could not be read; taken
+//!           for data they come before the copy or the parity that has the bytes.
+//!
+//! Only `+` counts as read. Block devices have no map: one is beside an image.
+//!
+//! Source   GNU ddrescue manual, "Mapfile structure"
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use weft_engine::assemble::Candidate;
+use weft_units::{Bytes, SectorRange, Sectors};
+
+/// What a map says of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescued {
+    /// The map.
+    map: PathBuf,
+    /// Bytes of the member that were not read, in order and apart from each other.
+    unread: Vec<Range<u64>>,
+}
+
+impl Rescued {
+    /// The map beside the image at `path`, for the member that `bytes` of it are; `None` where
+    /// there is no map.
+    ///
+    /// # Errors
+    /// A map is damaged, or there are two; the sentence does not name the member.
+    pub fn beside(path: &Path, bytes: &Range<u64>) -> Result<Option<Self>, String> {
+        let mut found = names(path).into_iter().filter(|map| is_map(map));
+        let Some(map) = found.next() else { return Ok(None) };
+        if let Some(second) = found.next() {
+            return Err(format!(
+                "found two maps of ddrescue beside it, {} and {}, expected one; move the other away",
+                map.display(),
+                second.display()
+            ));
+        }
+        let name = map.display();
+        let file = File::open(&map).map_err(|error| format!("{name}: {error}"))?;
+        let read = parse(BufReader::new(file)).map_err(|why| {
+            format!("{name}: {why}; mend the map, or move it away to take all for data")
+        })?;
+        let unread = unread(&read, bytes);
+        Ok(Some(Self { map, unread }))
+    }
+
+    /// Bytes of the member that were not read.
+    #[must_use]
+    pub fn unread_bytes(&self) -> u64 {
+        self.unread.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// A sentence about the map, which does not name the member.
+    #[must_use]
+    pub fn says(&self) -> String {
+        let map = self.map.display();
+        match (self.unread_bytes(), self.unread.len()) {
+            (0, _) => format!("map of ddrescue {map}: all of it was rescued"),
+            (bytes, count) => format!(
+                "map of ddrescue {map}: {bytes} bytes in {count} areas were not rescued and are not \
+                 taken for data"
+            ),
+        }
+    }
+
+    /// Whether any of these bytes of the member were not read.
+    #[must_use]
+    pub fn misses(&self, bytes: &Range<u64>) -> bool {
+        let before = self.unread.partition_point(|range| range.end <= bytes.start);
+        self.unread.get(before).is_some_and(|range| range.start < bytes.end)
+    }
+
+    /// The same of a part of the member.
+    #[must_use]
+    pub fn part(&self, bytes: &Range<u64>) -> Self {
+        let within = self.unread.iter().filter_map(|range| {
+            let (start, end) = (range.start.max(bytes.start), range.end.min(bytes.end));
+            (start < end).then(|| start - bytes.start..end - bytes.start)
+        });
+        Self { map: self.map.clone(), unread: within.collect() }
+    }
+
+    /// The member as an assembly takes it: for reading, what was not rescued counts as bad blocks,
+    /// which are computed from the others; for writing, it is left out, because what would be
+    /// written there is good in the image and not in its map.
+    #[must_use]
+    pub fn apply(&self, mut candidate: Candidate, read_only: bool) -> Candidate {
+        let Ok(superblock) = &candidate.superblock else { return candidate };
+        if self.unread.is_empty() {
+            return candidate;
+        }
+        if !read_only {
+            let reason = format!("{}; {READS}", self.says());
+            return Candidate::silent(candidate.member, reason);
+        }
+        let (data, used) = (superblock.data_offset().0, superblock.used_size().0);
+        let log = candidate.logs.bad_blocks.get_or_insert_with(|| Ok(Default::default()));
+        if let Ok(log) = log {
+            for range in &self.unread {
+                let start = Bytes(range.start).sectors_floor().0.max(data);
+                let end = range.end.div_ceil(weft_units::SECTOR_BYTES);
+                let end = end.min(data.saturating_add(used));
+                if start < end {
+                    let start = Sectors(start - data);
+                    log.insert(SectorRange { start, len: Sectors(end - data) - start });
+                }
+            }
+        }
+        candidate
+    }
+}
+
+/// The way out where such an image is to be written.
+pub(crate) const READS: &str = "weft cat and serve --read-only compute that from the others; for \
+                                writing, give the slot a new member";
+
+/// First bytes of a map of ddrescue or ddrescuelog, and of an older one. Those of `weft cat --map`
+/// count in bytes of an array.
+const TITLES: [&str; 2] =
+    ["# Mapfile. Created by GNU ddrescue", "# Rescue Logfile. Created by GNU ddrescue"];
+
+/// Names that a map beside an image may have.
+fn names(image: &Path) -> Vec<PathBuf> {
+    let endings = ["map", "mapfile", "log"];
+    let mut names: Vec<PathBuf> = Vec::new();
+    for ending in endings {
+        let mut whole = image.as_os_str().to_owned();
+        whole.push(".");
+        whole.push(ending);
+        names.push(whole.into());
+        // Members that are told apart by their extension alone are not of one map.
+        let extension = image.extension().and_then(|it| it.to_str()).unwrap_or_default();
+        if ["bin", "dd", "image", "img", "raw"].contains(&extension) {
+            names.push(image.with_extension(ending));
+        }
+    }
+    names
+}
+
+/// Whether a file begins as a map does: a log of anything else may have that name too.
+fn is_map(path: &Path) -> bool {
+    let is_file = path.metadata().is_ok_and(|found| found.is_file());
+    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
+    let mut begin = Vec::new();
+    if file.take(64).read_to_end(&mut begin).is_err() {
+        return false;
+    }
+    TITLES.iter().any(|title| begin.starts_with(title.as_bytes()))
+}
+
+/// Ranges that were read.
+fn parse(map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
+    let mut read: Vec<Range<u64>> = Vec::new();
+    let (mut seen_status, mut last, mut lines) = (false, 0, 0);
+    for (line, number) in map.lines().zip(1_u64..) {
+        let line = line.map_err(|error| format!("line {number}: {error}"))?;
+        let text = line.split('#').next().unwrap_or_default().trim();
+        if text.is_empty() {
+            continue;
+        }
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        let wrong = |field: &str, found: &str, expected: &str| {
+            Err(format!("line {number}: {field}: found {found}, expected {expected}"))
+        };
+        if !seen_status {
+            // Position and status of the run, and in newer maps its pass.
+            if !(2..=3).contains(&fields.len()) || integer(fields[0]).is_none() {
+                return wrong("status line", text, "current_pos current_status [current_pass]");
+            }
+            seen_status = true;
+            continue;
+        }
+        let &[pos, size, status] = fields.as_slice() else {
+            return wrong("area", text, "pos size status");
+        };
+        let Some(start) = integer(pos) else { return wrong("pos", pos, "a number") };
+        let Some(size) = integer(size) else { return wrong("size", size, "a number") };
+        if start < last {
+            return wrong("pos", pos, &format!("at least {last:#x}, the end of the area before"));
+        }
+        let Some(end) = start.checked_add(size) else {
+            return wrong("size", fields[1], "an end below 2^64");
+        };
+        match status {
+            "+" => match read.last_mut() {
+                Some(before) if before.end == start => before.end = end,
+                _ => read.push(start..end),
+            },
+            "?" | "*" | "/" | "-" => {}
+            other => return wrong("status", other, "one of ? * / - +"),
+        }
+        (last, lines) = (end, lines + 1);
+    }
+    if lines == 0 {
+        return Err("found no area, expected lines of pos size status".into());
+    }
+    Ok(read)
+}
+
+/// A number in C's notation.
+fn integer(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(&text[1..], 8).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// What is left of a member, in its own bytes, when what was read is taken away.
+fn unread(read: &[Range<u64>], member: &Range<u64>) -> Vec<Range<u64>> {
+    let mut unread = Vec::new();
+    let mut next = member.start;
+    for range in read {
+        let start = range.start.min(member.end);
+        if next < start {
+            unread.push(next - member.start..start - member.start);
+        }
+        next = next.max(range.end);
+    }
+    if next < member.end {
+        unread.push(next - member.start..member.end - member.start);
+    }
+    unread
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "# Mapfile. Created by GNU ddrescue version 1.27\n\
+                        # current_pos  current_status  current_pass\n0x0  +  1\n";
+
+    fn pairs(ranges: &[Range<u64>]) -> Vec<(u64, u64)> {
+        ranges.iter().map(|range| (range.start, range.end)).collect()
+    }
+
+    fn parsed(areas: &str) -> Result<Vec<Range<u64>>, String> {
+        parse(format!("{HEAD}{areas}").as_bytes())
+    }
+
+    #[test]
+    fn only_what_is_marked_as_read_is_read() {
+        let read =
+            parsed("0 0x1000 +\n0x1000 512 -\n4608 01000 *\n0x1400 1024 +\n6144 2 +\n").unwrap();
+        assert_eq!(read, [0..4096, 5120..6146]);
+        assert_eq!(unread(&read, &(0..8192)), [4096..5120, 6146..8192]);
+        assert_eq!(pairs(&unread(&read, &(512..5120))), [(3584, 4608)]);
+        assert_eq!(unread(&read, &(5120..6144)), []);
+        assert_eq!(pairs(&unread(&[], &(10..20))), [(0, 10)]);
+        // No area says anything of the bytes between two.
+        let gap = parsed("0 512 +\n1024 512 +\n").unwrap();
+        assert_eq!(pairs(&unread(&gap, &(0..1536))), [(512, 1024)]);
+    }
+
+    #[test]
+    fn a_broken_map_names_line_and_field() {
+        for (areas, says) in [
+            ("0 512\n", "line 4: area: found 0 512, expected pos size status"),
+            ("0 512 +\n512 x +\n", "line 5: size: found x, expected a number"),
+            ("y 512 +\n", "line 4: pos: found y, expected a number"),
+            ("0 512 !\n", "line 4: status: found !, expected one of ? * / - +"),
+            ("0 1024 +\n512 512 +\n", "line 5: pos: found 512, expected at least 0x400"),
+            ("1 0xffffffffffffffff +\n", "line 4: size: found 0xffffffffffffffff, expected an end"),
+            ("", "found no area"),
+        ] {
+            let error = parsed(areas).unwrap_err();
+            assert!(error.starts_with(says), "{error}");
+        }
+        let error = parse(&b"# Mapfile\nnonsense\n"[..]).unwrap_err();
+        assert!(error.starts_with("line 2: status line: found nonsense"), "{error}");
+    }
+
+    #[test]
+    fn one_map_is_found_beside_an_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("disk.img");
+        let beside = || Rescued::beside(&image, &(0..4096));
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        // The log of a server is none.
+        write("disk.log", "started\n");
+        // Nor is that of an array.
+        write("disk.map", "# Mapfile of weft cat --skip-unreadable\n0 ? 1\n0 512 ?\n");
+        assert_eq!(beside().unwrap(), None);
+        std::fs::remove_file(dir.path().join("disk.map")).unwrap();
+        for name in ["disk.img.map", "disk.map", "disk.img.log", "disk.log", "disk.mapfile"] {
+            write(name, &format!("{HEAD}0 1024 +\n1024 512 -\n1536 4096 +\n"));
+            let found = beside().unwrap().unwrap();
+            assert_eq!((found.unread_bytes(), found.map.file_name()), (512, Some(name.as_ref())));
+            assert!(found.misses(&(0..1025)) && found.misses(&(1535..9999)));
+            assert!(!found.misses(&(0..1024)) && !found.misses(&(1536..4096)));
+            assert_eq!(pairs(&found.part(&(1100..1200)).unread), [(0, 100)]);
+            std::fs::remove_file(dir.path().join(name)).unwrap();
+        }
+        let slot = dir.path().join("disk.0");
+        write("disk.map", &format!("{HEAD}0 1024 +\n"));
+        assert_eq!(Rescued::beside(&slot, &(0..4096)), Ok(None), "of several members");
+        for name in ["disk.map", "disk.img.map"] {
+            write(name, &format!("{HEAD}0 4096 +\n"));
+        }
+        let error = beside().unwrap_err();
+        assert!(error.contains("found two maps"), "{error}");
+    }
+}
