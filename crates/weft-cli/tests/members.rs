@@ -251,3 +251,42 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
         assert!(std::fs::read(name).unwrap() == *bytes, "{}", name.display());
     }
 }
+
+/// A partition or a disk that was copied in part is named, with what is there and what is not, and
+/// what is there is used.
+#[test]
+fn rescue_names_what_a_cut_image_has_left() {
+    let dir = disks();
+    let path = dir.path();
+    create(path, &MEMBERS);
+    let content = common::weft(path, &[&["cat"][..], &MEMBERS].concat()).stdout;
+    let cut = |name: &str, bytes: u64| {
+        let file = std::fs::File::options().write(true).open(path.join(name)).unwrap();
+        file.set_len(bytes).unwrap();
+    };
+    cut("old", 5 * MIB);
+    let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
+    for says in [
+        "old: 5 MiB, MBR",
+        "note: partition 5: cut off: found 5178368 of its bytes 64512..8453120, expected all 8388608; \
+         what is there is used; if the image was cut, copy the rest too",
+        "  old@64512  slot 1  in sync  events 0  cut off",
+    ] {
+        assert!(text.contains(says), "{says}\n{text}");
+    }
+    // Together with a member that is missing, some of it is nowhere.
+    let array = &json(path, &["rescue", "--json", "disk", "old", "plain"])["arrays"][0];
+    assert_eq!(array["members"][2]["where"], "cut off", "{array}");
+    reads(path, array, &content);
+    let text = exits(path, 0, &["rescue", "disk", "old"]).out;
+    assert!(text.contains("weft cat 'disk#1' 'disk#2' old@64512 >array.img"), "{text}");
+    // A superblock in no partition, of a member that goes on behind the end.
+    cut("plain", 4 * MIB);
+    let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
+    assert!(text.contains("cut off: found 3670016 of its bytes 524288.."), "{text}");
+    assert!(text.contains("  plain@524288  slot 3  in sync"), "{text}");
+    // Nothing is left of it but the table.
+    cut("old", 60 << 10);
+    let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
+    assert!(text.contains("expected it before the end of the disk, 61440"), "{text}");
+}

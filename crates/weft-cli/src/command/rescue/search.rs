@@ -44,6 +44,7 @@ pub(super) struct Found {
 /// Way in which a member was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FoundKind {
+    Cut,
     OddPlace,
     Partition,
     WholeDisk,
@@ -52,6 +53,7 @@ pub(super) enum FoundKind {
 impl FoundKind {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Cut => "cut off",
             Self::OddPlace => "in no partition",
             Self::Partition => "partition",
             Self::WholeDisk => "whole disk",
@@ -79,8 +81,21 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
                 // One that goes on beyond the end of an image is looked at as far as it goes.
                 let end = partition.start.saturating_add(partition.len);
                 let bytes = partition.start..end.min(seen.bytes);
-                if bytes.start < bytes.end && end <= seen.bytes {
+                if bytes.start >= bytes.end {
+                    seen.notices.push(format!(
+                        "partition {}: begins at byte {}, expected it before the end of the disk, {}; \
+                         if the image was cut, copy the rest too",
+                        partition.number, bytes.start, seen.bytes
+                    ));
+                } else if end <= seen.bytes {
                     seen.look(disk, part.into(), bytes, FoundKind::Partition)?;
+                } else {
+                    seen.look_at_cut(
+                        disk,
+                        name,
+                        &format!("partition {}", partition.number),
+                        bytes.start..end,
+                    )?;
                 }
             }
         }
@@ -117,6 +132,35 @@ impl Disk {
         Ok(())
     }
 
+    /// Takes what is left of a part that ends beyond the end of the disk: what lies behind may be
+    /// on the other members.
+    fn look_at_cut(
+        &mut self,
+        disk: &Looked,
+        name: &Path,
+        what: &str,
+        bytes: std::ops::Range<u64>,
+    ) -> Result<(), Failure> {
+        let spec = MemberSpec::path(name);
+        let mut part = OsString::from(spec.file().unwrap_or(name));
+        part.push(format!("@{}", disk.start() + bytes.start));
+        let before = self.found.len();
+        self.look(disk, part.into(), bytes.start..self.bytes, FoundKind::Cut)?;
+        let left = match self.found.len() > before {
+            true => "what is there is used",
+            false => "no superblock is in what is there",
+        };
+        self.notices.push(format!(
+            "{what}: cut off: found {} of its bytes {}..{}, expected all {}; {left}; if the image was \
+             cut, copy the rest too",
+            self.bytes - bytes.start,
+            bytes.start,
+            bytes.end,
+            bytes.end - bytes.start
+        ));
+        Ok(())
+    }
+
     /// Finds the member around a superblock in an odd place.
     fn place(&mut self, disk: &Looked, name: &Path, found: &Misplaced) -> Result<(), Failure> {
         if self.found.iter().any(|known| known.super_sector == found.sector) {
@@ -134,11 +178,7 @@ impl Disk {
         };
         let (start, end) = (start.bytes().0, start.bytes().0.saturating_add(len.bytes().0));
         if end > self.bytes {
-            self.notices.push(format!(
-                "{what}, of a member of bytes {start}..{end}, of which the disk has {}",
-                self.bytes
-            ));
-            return Ok(());
+            return self.look_at_cut(disk, name, &what, start..end);
         }
         // A part of a part is told as a part of the whole.
         let spec = MemberSpec::path(name);
