@@ -84,6 +84,36 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     Ok(if action == "check" && report.mismatch_cnt > 0 { Exit::Mismatches } else { Exit::Done })
 }
 
+/// Checks a RAID 6 before it is repaired: parity that is written anew from a strip that is wrong
+/// makes it wrong for good.
+///
+/// # Errors
+/// P and Q name strips that are wrong, or the check could not be made.
+pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
+    let mut target = Target::connect(&arguments.target)?;
+    let status = target.status()?;
+    if only_volume(&target.name, &status)?.level != "raid6" {
+        return Ok(());
+    }
+    if arguments.no_wait {
+        return Err(Failure::usage(format!(
+            "{}: --no-wait: found a RAID 6, which is checked for wrong strips before it is \
+             repaired; leave it out, or --trust data repairs without a check",
+            target.name
+        )));
+    }
+    let report = perform(&mut target, "check")?;
+    let Some(mismatches) = report.mismatches.filter(|found| !found.members.is_empty()) else {
+        return Ok(());
+    };
+    Err(Failure::Refused(format!(
+        "{}: found strips that are wrong by P and Q, expected none; nothing was written; \
+         --trust data makes P and Q agree with them as they are\n  {}",
+        target.name,
+        mismatch_lines(&mismatches).join("\n  ")
+    )))
+}
+
 /// Starts an action and waits for its end.
 ///
 /// # Errors
@@ -164,7 +194,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
             let (label, count) = (&wrong.label, wrong.stripes);
             format!(
                 "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector \
-                 {}{} of it; repair would make parity agree with it{mend}",
+                 {}{} of it; weft repair leaves it{mend}",
                 stripes(count),
                 places(Some(label)),
                 more(count),

@@ -1,6 +1,6 @@
 //! `weft repair`: makes parity agree with the data, and copies with the first.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::outcome::Outcome;
 use crate::sync_action::{self, Sync};
@@ -8,13 +8,29 @@ use crate::sync_action::{self, Sync};
 /// Reads all members of a running volume and rewrites parity or copies that disagree
 ///
 /// Waits for the end, with a progress bar on a terminal. Data, or the first copy, is taken to be
-/// right, as md does: a member whose data was changed behind the array is not found out.
+/// right, as md does. A RAID 6 is checked first, and nothing is written where P and Q name strips
+/// that are wrong: the exit status is 3 then.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
+    /// What is right where P and Q of a RAID 6 say that one strip is wrong: with data, P and Q are
+    /// made to agree with it, without a check before
+    #[arg(long, value_name = "WHAT")]
+    trust: Option<Trust>,
     #[command(flatten)]
     sync: Sync,
 }
 
+/// Part of a stripe that is taken to be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Trust {
+    /// Data, also where P and Q agree on another content of a strip.
+    Data,
+}
+
 pub(crate) fn run(arguments: &Repair) -> Outcome {
+    match arguments.trust {
+        Some(Trust::Data) => {}
+        None => sync_action::refuse_wrong_strips(&arguments.sync)?,
+    }
     sync_action::run("repair", &arguments.sync)
 }
