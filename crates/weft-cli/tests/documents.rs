@@ -103,6 +103,11 @@ fn masked(line: &str) -> String {
         for part in word.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric()) {
             let name = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
             let is_hex = name.len() >= 8 && name.chars().all(|letter| letter.is_ascii_hexdigit());
+            // Sums of what was simulated, and of the text that says how, are the same everywhere.
+            if is_hex && name.len() == 64 {
+                text.push_str(part);
+                continue;
+            }
             let is_id = is_hex && (name.len() == 8 || name.contains(|c: char| c.is_ascii_digit()));
             if is_id {
                 text.push('#');
