@@ -660,3 +660,26 @@ fn a_volume_is_described_by_its_server_whatever_is_at_the_paths_now() {
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }
+
+/// A member that hangs held up whoever asked how its array is: the superblock was read to see
+/// whether it is write-mostly. A pipe without a writer hangs in the same way.
+#[test]
+fn status_opens_no_member() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let words = ["create", "-l1", "-n2", "--member-size=8M", "--name=vol", "a", "-W", "b"];
+    exits(path, 0, &words);
+    let served = Served::start(path, &["a", "b"]);
+    for name in ["a", "b"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path.join(name), 0o600.into()).unwrap();
+    }
+    let text = exits(path, 0, &["status", "vol"]).out;
+    assert!(text.contains(" raid1 b[1](W) a[0]\n"), "{text}");
+    let seen = json(path, &["status", "--json", "vol"]);
+    let members = &seen["servers"][0]["volumes"][0]["members"];
+    let mostly = |slot: usize| members[slot].get("write_mostly").and_then(Value::as_bool);
+    assert_eq!((mostly(0), mostly(1)), (None, Some(true)));
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}

@@ -389,6 +389,9 @@ pub struct MemberStatus {
     pub dev_number: u32,
     /// `in_sync`, `rebuilding`, `spare` or `faulty`.
     pub state: String,
+    /// Whether a mirror reads it only when no other can be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub write_mostly: bool,
     /// Of one that is rebuilding: data sectors that are good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_offset: Option<u64>,

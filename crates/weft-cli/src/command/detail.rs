@@ -150,9 +150,7 @@ impl Facts {
                 Some("faulty") => "faulty",
                 Some(_) => "spare",
             },
-            write_mostly: member
-                .and_then(|member| look::superblock_at(volume, &member.label))
-                .is_some_and(|superblock| superblock.is_write_mostly()),
+            write_mostly: member.is_some_and(|member| member.write_mostly),
             label: member.map(|member| member.label.clone()).unwrap_or_default(),
         };
         let in_slot = |slot: u16| {

@@ -13,7 +13,6 @@ use weft_ondisk::Level;
 use weft_ondisk::layout_id::Raid10;
 use weft_units::Bytes;
 
-use crate::look::superblock_at;
 use crate::outcome::{Exit, Outcome};
 use crate::size;
 use crate::states;
@@ -150,7 +149,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let members: Vec<String> = members
         .into_iter()
         .map(|member| {
-            let mostly = if is_write_mostly(volume, member) { "(W)" } else { "" };
+            let mostly = if member.write_mostly { "(W)" } else { "" };
             let flag = match member.state.as_str() {
                 "faulty" => "(F)",
                 "spare" => "(S)",
@@ -228,13 +227,6 @@ fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     if let Some(error) = &cache.error {
         let _ = writeln!(text, "      write-back fails and is tried again: {error}");
     }
-}
-
-/// Whether a mirror reads a member only when no other can be read, by the member's superblock.
-fn is_write_mostly(volume: &VolumeStatus, member: &MemberStatus) -> bool {
-    let is_mirror = volume.array.as_ref().is_some_and(|array| array.level == Level::Raid1.code());
-    let superblock = is_mirror.then(|| superblock_at(volume, &member.label)).flatten();
-    superblock.is_some_and(|superblock| superblock.is_write_mostly())
 }
 
 /// Version of the metadata and layout, as the level's personality in the kernel says it.

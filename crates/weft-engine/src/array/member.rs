@@ -221,6 +221,7 @@ impl Member {
             corrected: self.counters.corrected,
             in_flight: self.in_flight,
             queue_depth: self.queue.depth(),
+            write_mostly: self.write_mostly,
             queue_knobs: self.knobs.clone(),
         }
     }

@@ -256,6 +256,8 @@ pub struct MemberSnapshot {
     pub dev_number: u32,
     /// State of the member.
     pub state: MemberState,
+    /// Whether a mirror reads it only when no other can be read.
+    pub write_mostly: bool,
     /// Requests and sectors since the start.
     pub reads: u64,
     /// Requests.

@@ -18,6 +18,7 @@ pub(super) fn status_of(
         label: member.label.clone(),
         slot: member.slot.map(|slot| slot.0),
         dev_number: member.dev_number,
+        write_mostly: member.write_mostly,
         state: match member.state {
             MemberState::Faulty => "faulty",
             MemberState::InSync => "in_sync",
