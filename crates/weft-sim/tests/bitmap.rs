@@ -285,6 +285,28 @@ fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     rig.scrub_clean();
 }
 
+/// Two members are rebuilt at once, one by its bits: the other one gets all.
+#[test]
+fn a_fresh_member_beside_one_that_comes_back_is_copied_as_a_whole() {
+    let mut rig = array(Level::Raid6, 5);
+    for number in 0..8 {
+        rig.store(chunk(&rig, number), 4 * BLOCK).unwrap();
+    }
+    rig.pass(Span::secs(10));
+    away(&mut rig, 1, &[3]);
+    rig.fail_disk(2).remove(2);
+    rig.sync(SyncAction::Frozen).unwrap();
+    let old = Box::new(superblock(&rig, 1));
+    let ticket = rig.re_add(1, old);
+    rig.wait(ticket).unwrap();
+    rig.add();
+    rig.sync(SyncAction::Recover).unwrap();
+    rig.until_idle();
+    assert_eq!(synced(&rig), (32 * STRIPES, 0));
+    rig.verify();
+    rig.scrub_clean();
+}
+
 #[test]
 fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
     for crash in [false, true] {

@@ -9,6 +9,7 @@
 //! runs are mostly shards, and each is added to a ledger ([`ledger`]) that says how much of which
 //! file was run.
 
+mod hand;
 mod ledger;
 mod together;
 
@@ -44,6 +45,8 @@ const SETS: [Set; 4] = [
 /// `cargo xtask mutants together SHARD` builds the changes of a shard of `stripes` together
 /// ([`together`]).
 ///
+/// `cargo xtask mutants hand` tries the list of changes made by hand ([`hand`]).
+///
 /// `cargo xtask mutants ledger` says how much was run.
 pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
@@ -60,6 +63,12 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
             report.part(&format!("mutants of {} {shard}, built together", set.name), || {
                 together::run(set, shard)
                     .unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
+            });
+            return Ok(report);
+        }
+        ["hand"] => {
+            report.part("mutants by hand, built together", || {
+                hand::run().unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
             });
             return Ok(report);
         }

@@ -51,15 +51,15 @@ const STRIDE: usize = 7;
 
 /// One change of a shard.
 #[derive(Clone, Debug)]
-struct Change {
+pub(super) struct Change {
     /// From 1: nothing is changed by 0.
-    id: u32,
-    file: String,
-    name: String,
+    pub(super) id: u32,
+    pub(super) file: String,
+    pub(super) name: String,
     /// Of the file, in bytes.
-    function: Range<usize>,
-    changed: Range<usize>,
-    replacement: String,
+    pub(super) function: Range<usize>,
+    pub(super) changed: Range<usize>,
+    pub(super) replacement: String,
 }
 
 /// Runs a shard (`3/8`), or what survived of all (`again`), and adds it to the ledger.
@@ -199,7 +199,7 @@ fn number(value: &Value) -> Option<usize> {
 }
 
 /// Where the body of a function is, with its braces.
-fn body(function: &str) -> Option<Range<usize>> {
+pub(super) fn body(function: &str) -> Option<Range<usize>> {
     let mut depth = 0;
     let mut start = 0;
     for line in function.split_inclusive('\n') {
@@ -257,7 +257,7 @@ fn chooser() -> String {
 
 /// Copies what git knows; files that are the same stay as they are, so that they are not built
 /// again.
-fn copy_tree(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn copy_tree(folder: &Path) -> anyhow::Result<()> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
     ensure!(output.status.success(), "git ls-files: {}", output.status);
     for name in String::from_utf8(output.stdout)?.split_terminator('\0') {
@@ -278,7 +278,7 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Writes all versions into the copy, and says which do not compile.
-fn take_out_what_does_not_compile(
+pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
     changes: &[Change],
@@ -360,6 +360,15 @@ fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     let config = std::fs::read_to_string(tree::root().join(set.config))?;
     let names = suites(&config);
     ensure!(!names.is_empty(), "{}: found no \"--test=NAME\"", set.config);
+    programs_of(set, folder, &names)
+}
+
+/// Builds these programs of tests of weft-sim, and those of the two libraries.
+pub(super) fn programs_of(
+    set: &Set,
+    folder: &Path,
+    names: &[String],
+) -> anyhow::Result<Vec<Binary>> {
     let mut words = vec!["test", "-q", "--no-run", "--message-format=json", "--lib"];
     words.extend(["-p", set.package, "-p", "weft-sim"]);
     let options: Vec<String> = names.iter().map(|name| format!("--test={name}")).collect();
@@ -384,12 +393,23 @@ fn test(
     change: u32,
     limit: u64,
 ) -> anyhow::Result<Option<(&'static str, String)>> {
+    test_of(program, change, limit, None)
+}
+
+/// The same of one test, or of all.
+pub(super) fn test_of(
+    program: &Binary,
+    change: u32,
+    limit: u64,
+    name: Option<&str>,
+) -> anyhow::Result<Option<(&'static str, String)>> {
     // Both limits, of the processor's time in seconds and of memory in KiB, end the process.
     let limits = "ulimit -t $1; ulimit -v 8388608; shift; exec \"$@\"";
     let mut child = Command::new("sh")
         .args(["-c", limits, "sh", &limit.to_string()])
         .arg(&program.program)
         .args(["--test-threads=1"])
+        .args(name.into_iter().flat_map(|name| ["--exact", name]))
         .env(VARIABLE, change.to_string())
         .env("RUST_BACKTRACE", "0")
         .env("CARGO_MANIFEST_DIR", &program.folder)

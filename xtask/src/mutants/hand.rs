@@ -1,0 +1,224 @@
+//! Mutants by hand: changes that no operator of cargo-mutants makes, and the tests that find them.
+//!
+//! `xtask/mutants-hand.txt` has a paragraph for each: its name, its file, what breaks with it, the
+//! old lines behind `-`, the new ones behind `+`, and the test that has to fail, or the reason why
+//! none can. All of them are built at once, each behind a switch in its function, as
+//! [`super::together`] does with those of cargo-mutants. A test of this file holds that every old
+//! text is found exactly once, so that the list does not rot.
+
+use super::together::{
+    self, Change, copy_tree, programs_of, take_out_what_does_not_compile, test_of,
+};
+use super::{SETS, Set};
+use crate::lines::{commit, date};
+use crate::part::Ending;
+use crate::tree;
+use anyhow::{Context, ensure};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// One paragraph of the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Hand {
+    name: String,
+    file: String,
+    breaks: String,
+    old: String,
+    new: String,
+    /// Program and name of the test that has to fail.
+    found_by: Option<(String, String)>,
+    /// Why none fails.
+    survives: Option<String>,
+}
+
+/// Runs all of them, and adds a line to the ledger.
+pub(super) fn run() -> anyhow::Result<Ending> {
+    let set = &SETS[SETS.len() - 1];
+    let list = list()?;
+    let folder = tree::root().join("target/mutants/hand");
+    copy_tree(&folder)?;
+    let changes = list.iter().zip(1..).map(|(it, id)| change(it, id));
+    let changes = changes.collect::<anyhow::Result<Vec<_>>>()?;
+    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?;
+    let names = || list.iter().zip(1..).filter(|(_, id)| unviable.contains(id));
+    let unviable_names: Vec<&str> = names().map(|(it, _)| it.name.as_str()).collect();
+    ensure!(unviable_names.is_empty(), "do not compile: {}", unviable_names.join(", "));
+    let mut problem = String::new();
+    let (mut caught, mut survived) = (Vec::new(), Vec::new());
+    let programs = programs_by_name(set, &folder, &list)?;
+    for (it, id) in list.iter().zip(1..) {
+        let Some((program, name)) = &it.found_by else {
+            survived.push(it.name.clone());
+            continue;
+        };
+        let binary = programs.get(program).with_context(|| format!("{program}: not built"))?;
+        let unchanged = test_of(binary, 0, 600, Some(name))?;
+        ensure!(unchanged.is_none(), "{}: {name} fails unchanged: {unchanged:?}", it.name);
+        let found = test_of(binary, id, 600, Some(name))?;
+        println!("{} {}", found.as_ref().map_or("missed", |(outcome, _)| outcome), it.name);
+        match found {
+            Some(_) => caught.push(it.name.clone()),
+            None => {
+                let _ = write!(problem, "\n  survived {name}: {}", it.name);
+            }
+        }
+    }
+    let (tried, date, commit) = (list.len(), date()?, commit()?);
+    let line = json!({"date": date, "commit": commit, "tried": tried, "caught": caught,
+                      "survives": survived});
+    let path = tree::root().join("xtask/mutants-hand.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap_or_default();
+    let _ = writeln!(text, "{line}");
+    std::fs::write(&path, text)?;
+    println!("{tried} by hand: {} caught, {} listed as survivors", caught.len(), survived.len());
+    Ok(if problem.is_empty() { Ending::Passed } else { Ending::Failed(problem) })
+}
+
+/// The programs that the list names: `weft-engine` and `weft-sim` for the tests of a library, else
+/// the name of one of weft-sim's.
+fn programs_by_name(
+    set: &Set,
+    folder: &std::path::Path,
+    list: &[Hand],
+) -> anyhow::Result<BTreeMap<String, crate::runner::Binary>> {
+    let named = list.iter().filter_map(|it| it.found_by.as_ref()).map(|(program, _)| program);
+    let mut names: Vec<String> = named.filter(|it| !it.starts_with("weft-")).cloned().collect();
+    names.sort();
+    names.dedup();
+    let mut programs = BTreeMap::new();
+    for binary in programs_of(set, folder, &names)? {
+        let file = binary.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = file.rsplit_once('-').map_or(file.as_str(), |(stem, _)| stem);
+        programs.insert(stem.replace("weft_", "weft-"), binary);
+    }
+    Ok(programs)
+}
+
+fn list() -> anyhow::Result<Vec<Hand>> {
+    let path = tree::root().join("xtask/mutants-hand.txt");
+    let text = std::fs::read_to_string(&path).with_context(|| tree::shown(&path))?;
+    parse(&text).with_context(|| tree::shown(&path))
+}
+
+/// Paragraphs with lines `name:`, `file:`, `breaks:`, `-OLD`, `+NEW`, and `found by: PROGRAM TEST`
+/// or `survives: REASON`; `#` begins a comment.
+fn parse(text: &str) -> anyhow::Result<Vec<Hand>> {
+    let mut list = Vec::new();
+    for paragraph in text.split("\n\n") {
+        let mut it = Hand::default();
+        for line in paragraph.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+            if let Some(old) = line.strip_prefix('-') {
+                it.old += &format!("{old}\n");
+            } else if let Some(new) = line.strip_prefix('+') {
+                it.new += &format!("{new}\n");
+            } else {
+                let (field, value) = line.split_once(": ").with_context(|| line.to_owned())?;
+                match field {
+                    "name" => it.name = value.to_owned(),
+                    "file" => it.file = value.to_owned(),
+                    "breaks" => it.breaks = value.to_owned(),
+                    "found by" => {
+                        let test = value.split_once(' ').with_context(|| line.to_owned())?;
+                        it.found_by = Some((test.0.to_owned(), test.1.to_owned()));
+                    }
+                    "survives" => it.survives = Some(value.to_owned()),
+                    _ => anyhow::bail!("{line:?}: expected name, file, breaks, found by, survives"),
+                }
+            }
+        }
+        if it == Hand::default() {
+            continue;
+        }
+        let whole = ![&it.name, &it.file, &it.breaks, &it.old].iter().any(|it| it.is_empty());
+        ensure!(whole, "{it:?}: expected a name, a file, what breaks, and an old text");
+        ensure!(
+            it.found_by.is_some() != it.survives.is_some(),
+            "{}: found by, or survives",
+            it.name
+        );
+        list.push(it);
+    }
+    Ok(list)
+}
+
+/// The change, with the body of the function that it is in.
+fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
+    let source = std::fs::read_to_string(tree::root().join(&it.file))?;
+    let changed = place(it, &source)?;
+    let function = enclosing(&source, changed.start).with_context(|| it.name.clone())?;
+    let (file, name) = (it.file.clone(), it.name.clone());
+    Ok(Change { id, file, name, function, changed, replacement: it.new.clone() })
+}
+
+/// Where the old text is.
+fn place(it: &Hand, source: &str) -> anyhow::Result<Range<usize>> {
+    let mut places = source.match_indices(&it.old);
+    let (first, second) = (places.next(), places.next());
+    ensure!(second.is_none(), "{}: {}: the old text is there more than once", it.name, it.file);
+    let (start, text) =
+        first.with_context(|| format!("{}: {}: found no old text", it.name, it.file))?;
+    Ok(start..start + text.len())
+}
+
+/// The body, with its braces, of the function around a place: rustfmt closes it in the column in
+/// which it begins.
+fn enclosing(source: &str, at: usize) -> Option<Range<usize>> {
+    let starts = source[..at].match_indices("fn ").map(|(start, _)| start);
+    let begins = |start: &usize| {
+        let line = source[..*start].rfind('\n').map_or(0, |it| it + 1);
+        let before = source[line..*start].trim_start();
+        ["", "pub ", "pub(crate) ", "pub(super) ", "pub(in crate::array) "].contains(&before)
+    };
+    let start = starts.filter(begins).last()?;
+    let line = source[..start].rfind('\n').map_or(0, |it| it + 1);
+    let indent = source[line..].len() - source[line..].trim_start_matches(' ').len();
+    let close = format!("\n{}}}\n", " ".repeat(indent));
+    let end = start + source[start..].find(&close)? + close.len() - 1;
+    let body = together::body(&source[start..end])?;
+    (at < end).then_some(start + body.start..start + body.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_old_text_is_found_once_and_in_a_function() {
+        let list = list().unwrap();
+        assert!(list.len() >= 5, "{} are too few", list.len());
+        for (it, id) in list.iter().zip(1..) {
+            assert!(it.file.starts_with("crates/weft-engine/src/"), "{}: of weft-engine", it.name);
+            let change = change(it, id).unwrap_or_else(|error| panic!("{error:#}"));
+            assert!(change.function.start < change.changed.start, "{}", it.name);
+            assert!(change.changed.end < change.function.end, "{}", it.name);
+            if let Some((program, test)) = &it.found_by {
+                let named = test.rsplit("::").next().unwrap();
+                let path = match program.as_str() {
+                    "weft-engine" => it.file.clone(),
+                    "weft-sim" => continue,
+                    _ => format!("crates/weft-sim/tests/{program}.rs"),
+                };
+                let source = std::fs::read_to_string(tree::root().join(&path)).unwrap();
+                assert!(source.contains(&format!("fn {named}()")), "{}: {path}: {named}", it.name);
+            }
+        }
+    }
+
+    #[test]
+    fn an_old_text_that_is_gone_or_there_twice_is_told() {
+        let text = "name: n\nfile: f\nbreaks: b\n-    a + b\n+    a - b\nfound by: p t\n";
+        let [it] = parse(text).unwrap().try_into().unwrap();
+        assert_eq!((it.old.as_str(), it.new.as_str()), ("    a + b\n", "    a - b\n"));
+        let source = "/// Doc.\nfn sum(a: u8, b: u8) -> u8 {\n    a + b\n}\n\nfn other() {}\n";
+        let changed = place(&it, source).unwrap();
+        let function = enclosing(source, changed.start).unwrap();
+        assert_eq!(&source[function], "{\n    a + b\n}");
+        assert!(place(&it, "fn f() {}\n").unwrap_err().to_string().contains("found no old text"));
+        let twice = format!("{source}{source}");
+        assert!(place(&it, &twice).unwrap_err().to_string().contains("more than once"));
+        assert!(parse("name: n\nfile: f\nbreaks: b\n-a\n+b\n").is_err(), "no test, and no reason");
+        assert!(parse("nonsense").is_err());
+    }
+}
