@@ -113,6 +113,9 @@ fn gate() -> ExitCode {
     let steady = (0..GATE_STEADY).map(Work::Steady);
     let loads = steady.chain((0..GATE_FAULTY).map(Work::Faulty));
     let loads = loads.chain((0..GATE_SILENT).map(Work::Silent));
+    let loads = loads.chain((0..GATE_STRAIGHT_SCOPES).map(Work::StraightScope));
+    let loads = loads.chain((0..GATE_STRAIGHT_LOADS).map(Work::StraightSteady));
+    let loads = loads.chain((0..GATE_STRAIGHT_LOADS).map(Work::StraightFaulty));
     let work: Vec<Work> = scopes.chain(loads).chain(scripts).collect();
     let totals = simulate(&work);
     let bugs = planted_bugs();
@@ -218,12 +221,19 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
 }
 
 /// The same of levels without parity, and of arrays with a bitmap.
-fn gates_of_levels(totals: &Totals) -> [Gate; 8] {
+fn gates_of_levels(totals: &Totals) -> [Gate; 11] {
     let cuts = totals.coverage;
     [
         Gate("seeds of every level", totals.seeds, 2_000, "bitmap on and off".to_owned()),
         Gate("seeds without parity", totals.straight_seeds, 2_000, "RAID 0, 1, 10, linear".into()),
         Gate("crash points without parity", totals.straight_points, 5_000, "of them".to_owned()),
+        Gate("I/Os of loads without parity", totals.straight_requests, 1_000_000, {
+            format!("{} of them on mirrors under faults", totals.straight_faulty_requests)
+        }),
+        Gate("of them under faults", totals.straight_faulty_requests, 500_000, "RAID 1, 10".into()),
+        Gate("states of short scripts", totals.straight_scope_states, 5_000, {
+            format!("without parity, of {} of every level", totals.scope_states)
+        }),
         Gate("seeds with a bitmap", totals.bitmap_seeds, 1_000, {
             format!("{} members were taken back by it", cuts.re_added)
         }),
@@ -494,5 +504,9 @@ const GATE_STEADY: u64 = 200;
 /// 20,000 requests each, as of steady load.
 const GATE_FAULTY: u64 = 60;
 const GATE_SILENT: u64 = 100;
+/// Each of eight shapes in each of three states.
+const GATE_STRAIGHT_SCOPES: u64 = 24;
+/// 20,000 requests each, steady, and as many on mirrors whose members fail.
+const GATE_STRAIGHT_LOADS: u64 = 30;
 /// With each bug.
 const BUG_SCRIPTS: u64 = 2_000;

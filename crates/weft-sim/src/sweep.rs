@@ -79,6 +79,12 @@ pub struct Totals {
     pub steady_requests: u64,
     /// Those of load with faults, and of scripts of profiles in which disks fail.
     pub faulty_requests: u64,
+    /// Requests of loads of levels without parity, steady and with faults.
+    pub straight_requests: u64,
+    /// Requests of loads with faults, on mirrors.
+    pub straight_faulty_requests: u64,
+    /// States of short scripts of levels without parity at which the power was cut.
+    pub straight_scope_states: u64,
     /// Requests of members that failed with an I/O error.
     pub io_errors: IoErrors,
     /// Counts of silent faults that were planted and found.
@@ -123,6 +129,8 @@ impl Work {
         let scopes = tenths.clone().map(Self::Scope);
         let loads = tenths.clone().map(Self::Steady).chain(tenths.clone().map(Self::Faulty));
         let straight = tenths.clone().map(Self::StraightSteady);
+        let straight = straight.chain(tenths.clone().map(Self::StraightScope));
+        let straight = straight.chain(tenths.clone().map(Self::StraightFaulty));
         let silent = tenths.clone().map(Self::Silent);
         scopes.chain(loads).chain(silent).chain(straight).chain(scripts).collect()
     }
@@ -145,11 +153,22 @@ impl Work {
         match self {
             Self::Seed(profile, seed) => seed_of(profile, seed),
             Self::Scope(number) => Ok(scope(number)),
-            Self::StraightScope(number) => Ok(straight_scope(number)),
+            Self::StraightScope(number) => {
+                let totals = straight_scope(number);
+                Ok(Totals { straight_scope_states: totals.scope_states, ..totals })
+            }
             Self::Steady(number) => steady(number, false),
-            Self::StraightSteady(number) => steady(number, true),
+            Self::StraightSteady(number) => {
+                let totals = steady(number, true)?;
+                Ok(Totals { straight_requests: totals.requests, ..totals })
+            }
             Self::Faulty(number) => faulty::faulty(number, false),
-            Self::StraightFaulty(number) => faulty::faulty(number, true),
+            Self::StraightFaulty(number) => {
+                let totals = faulty::faulty(number, true)?;
+                let (straight_requests, straight_faulty_requests) =
+                    (totals.requests, totals.faulty_requests);
+                Ok(Totals { straight_requests, straight_faulty_requests, ..totals })
+            }
             Self::Silent(number) => silent::silent(number),
         }
     }
@@ -207,6 +226,9 @@ impl Totals {
         self.requests += other.requests;
         self.steady_requests += other.steady_requests;
         self.faulty_requests += other.faulty_requests;
+        self.straight_requests += other.straight_requests;
+        self.straight_faulty_requests += other.straight_faulty_requests;
+        self.straight_scope_states += other.straight_scope_states;
         self.io_errors.merge(other.io_errors);
         self.silent.merge(other.silent);
         self.stops += other.stops;
