@@ -85,6 +85,8 @@ pub struct Options {
     pub lost_work_every: u64,
     /// Whether everything submitted and answered is kept in the log of the `World`.
     pub logged: bool,
+    /// Whether clients differ in I/O class, weight and group.
+    pub classes: bool,
     /// Write-back cache above the array.
     pub write_back: Option<WriteBackConfig>,
 }
@@ -127,6 +129,7 @@ impl Options {
             only: None,
             lost_work_every: 8,
             logged: false,
+            classes: false,
             write_back: None,
         }
     }

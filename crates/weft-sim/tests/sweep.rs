@@ -116,6 +116,5 @@ fn a_sweep_is_seeds_of_every_profile_and_a_tenth_of_the_rest() {
     assert_eq!(count(|work| matches!(work, Work::Faulty(1000..1002))), 2);
     assert_eq!(count(|work| matches!(work, Work::Silent(1000..1002))), 2);
     assert_eq!(count(|work| matches!(work, Work::StraightScope(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::StraightFaulty(1000..1002))), 2);
-    assert_eq!(work.len(), scripts + 7 * 2);
+    assert_eq!(work.len(), scripts + 6 * 2);
 }

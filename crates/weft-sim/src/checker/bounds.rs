@@ -31,13 +31,15 @@ pub struct Bounds {
     sent: BTreeMap<(ClientId, Tag), u64>,
     /// Bytes that clients have sent and have no credit back for, and of how many requests.
     outstanding: BTreeMap<ClientId, (u64, u64)>,
+    /// Largest limit of dirty pages since nothing was outstanding.
+    limit_pages: u64,
 }
 
 impl Bounds {
     /// With these limits.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, sent: BTreeMap::new(), outstanding: BTreeMap::new() }
+        Self { limits, sent: BTreeMap::new(), outstanding: BTreeMap::new(), limit_pages: 0 }
     }
 
     /// Those limits.
@@ -116,6 +118,15 @@ impl Bounds {
         }
     }
 
+    /// See [`super::Checkers::at_rest`].
+    pub fn at_rest(&mut self, snapshot: &Snapshot) {
+        if let Some(cache) = &snapshot.write_back
+            && cache.dirty_pages + cache.writeback_pages <= cache.limit_pages
+        {
+            self.limit_pages = cache.limit_pages;
+        }
+    }
+
     /// See [`super::Checkers::settled`].
     pub fn settled(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
         let stripes: u32 =
@@ -128,7 +139,9 @@ impl Bounds {
         }
         if let Some(cache) = &snapshot.write_back {
             let (pages, limit) = (cache.dirty_pages + cache.writeback_pages, cache.limit_pages);
-            if pages > limit {
+            // A knob may lower the limit under what is dirty, and under requests that were let in.
+            self.limit_pages = self.limit_pages.max(limit);
+            if pages > self.limit_pages {
                 let text = format!("{pages} pages of the write-back cache dirty; at most {limit}");
                 found.push(Violation::new(NAME, text));
             }

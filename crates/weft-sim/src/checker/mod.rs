@@ -203,6 +203,7 @@ impl Checkers {
 
     /// Nothing is outstanding.
     pub fn at_rest(&mut self, snapshot: &Snapshot) {
+        self.bounds.at_rest(snapshot);
         self.exactly_once.at_rest(snapshot, &mut self.found);
     }
 

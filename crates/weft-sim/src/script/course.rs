@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use weft_engine::assemble;
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp, SyncAction, Verb};
+use weft_ondisk::NewBitmap;
 use weft_units::{ByteRange, ClientId, Slot, Span};
 
 use super::{Plant, Report, Script, ScriptStep, space};
@@ -136,6 +137,7 @@ impl<'a> Course<'a> {
                 world.set(name, value);
                 world.settle();
             }
+            ScriptStep::SetQueue(..) | ScriptStep::Bitmap(_) => change(world, step),
             ScriptStep::Sleep(millis) => world.idle(Span::millis(millis)),
             ScriptStep::Steps(count) => {
                 world.settle();
@@ -424,6 +426,22 @@ const SYNCED_WITHIN: Span = Span::secs(10);
 fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
     world.fail(violation);
     world.failure().map_or(Ok(()), |violation| Err(violation.clone()))
+}
+
+/// Changes one disk's queue, or the bitmap.
+fn change(world: &mut World, step: ScriptStep) {
+    match step {
+        ScriptStep::SetQueue(disk, name, value) if disk < world.disks.len() => {
+            world.set_queue(disk, name, value);
+        }
+        ScriptStep::Bitmap(chunk) => {
+            let chunk = chunk.map(weft_units::Bytes);
+            let new = chunk.map(|chunk| NewBitmap { chunk: Some(chunk), daemon_sleep: 1 });
+            world.admin(Verb::SetBitmap(new));
+        }
+        _ => {}
+    }
+    world.settle();
 }
 
 /// Plants a fault of a disk, or takes one away that comes and goes.

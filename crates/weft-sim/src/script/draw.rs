@@ -44,6 +44,8 @@ pub(super) struct Draw {
     trims: Rng,
     /// The same for [`Profile::last_copy`].
     last: Rng,
+    /// The same for [`Profile::mixed`].
+    pub(super) mixed: Rng,
     profile: Profile,
     /// For what the array survives.
     pub(super) options: Options,
@@ -136,6 +138,10 @@ impl Draw {
             let config = WriteBackConfig::of(Bytes::kib(4 * pages));
             options.write_back = lacks.percent(50).then_some(config);
         }
+        let mut mixed = Rng::new(seed ^ 0x3175);
+        if profile.mixed {
+            super::mixed::draw(&mut mixed, &mut options);
+        }
         let array = Array::new(options.array_layout(), Vec::new());
         let (spares, members, chunk) = (options.spares, options.members, options.chunk);
         let parities = match &array.layout {
@@ -159,6 +165,7 @@ impl Draw {
             joins: Rng::new(seed ^ 0x7015),
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
+            mixed,
             profile,
             options,
             array,
@@ -187,6 +194,9 @@ impl Draw {
         }
         if self.profile.last_copy {
             self.before_on_the_last_copy(steps);
+        }
+        if self.profile.mixed {
+            self.before_mixed(steps);
         }
         let discards = matches!(step, ScriptStep::Ask { op: RequestOp::Trim, .. })
             || matches!(step, ScriptStep::Ask { flags: Flags { discard: true, .. }, .. });

@@ -10,6 +10,7 @@
 mod course;
 mod draw;
 mod joins;
+mod mixed;
 mod rebuilds;
 mod space;
 mod steps;

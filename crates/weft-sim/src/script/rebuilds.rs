@@ -134,4 +134,4 @@ pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
 }
 
 /// Units of a recovery of mirrors that are under way at once, at most.
-const UNDER_WAY_MAX: u64 = 32;
+pub(super) const UNDER_WAY_MAX: u64 = 32;

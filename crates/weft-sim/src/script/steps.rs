@@ -23,6 +23,8 @@ pub enum ScriptStep {
         /// Flags of the request.
         flags: Flags,
     },
+    /// An administrator gives the array a bitmap of chunks of so many bytes, or takes it away.
+    Bitmap(Option<u64>),
     /// The power goes; restart; read everything.
     Cut(CutMode),
     /// The power goes; restart; soon afterwards it goes again, or an administrator stops the array;
@@ -109,6 +111,8 @@ pub enum ScriptStep {
     Return(usize),
     /// Sets a knob.
     Set(&'static str, &'static str),
+    /// Sets a knob of one disk's queue.
+    SetQueue(usize, &'static str, &'static str),
     /// A disk becomes shorter: so many of its sectors are left.
     Shrink {
         /// Index of the disk.
@@ -186,6 +190,9 @@ pub struct Profile {
     /// superblocks of those that are left fail, and reads now and then. Drawn from a stream of its
     /// own.
     pub last_copy: bool,
+    /// Whether everything meets that others draw apart, and what nothing else draws: caches beside
+    /// bitmaps and schedulers, every knob at run time. Drawn from a stream of its own.
+    pub mixed: bool,
 }
 
 impl Profile {
@@ -209,6 +216,7 @@ impl Profile {
         trims_fail: false,
         joins: false,
         last_copy: false,
+        mixed: false,
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -323,11 +331,24 @@ impl Profile {
         Self { name, steps: 40, beyond: true, last_copy: true, ..self }
     }
 
+    /// Profiles in which features meet: with parity, then mirrors.
+    pub const MIXED: [Self; 4] = [
+        Self::MANY_CUTS.mixed("mixed-cuts"),
+        Self::FAULTS_AND_CUTS.mixed("mixed-faults-and-cuts"),
+        Self::MANY_CUTS.straight("").mixed("straight-mixed-cuts"),
+        Self::FAULTS_AND_CUTS.straight("").mixed("straight-mixed-faults-and-cuts"),
+    ];
+
+    const fn mixed(self, name: &'static str) -> Self {
+        Self { name, knobs: 3, queues: true, bitmaps: true, mixed: true, ..self }
+    }
+
     /// Profiles of every level.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
-        before.chain(Self::JOINS).chain(Self::LAST_COPIES)
+        let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
+        before.chain(since).chain(Self::MIXED)
     }
 
     /// Every profile of levels with parity.

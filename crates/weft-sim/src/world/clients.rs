@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::knobs::Knob;
 use weft_engine::{
-    Attr, ClientRequest, Command, Flags, Input, Origin, ReplyError, RequestOp, Run, SyncAction,
-    Tag, Verb, frames_needed,
+    Attr, Class, ClientRequest, Command, Flags, Input, Origin, ReplyError, RequestOp, Run,
+    SyncAction, Tag, Verb, frames_needed,
 };
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, Group, MemberIndex, VolumeId};
@@ -155,6 +155,17 @@ impl World {
         let knob: Knob =
             self.options.knobs.parse(name, value).unwrap_or_else(|error| panic!("{error}"));
         self.admin(Verb::Set(knob))
+    }
+
+    /// Sets a knob of one disk's queue.
+    ///
+    /// # Panics
+    /// There is no such knob or value.
+    pub fn set_queue(&mut self, disk: usize, name: &str, value: &str) -> Ticket {
+        let knob: Knob =
+            self.options.knobs.parse(name, value).unwrap_or_else(|error| panic!("{error}"));
+        let members = Box::new([self.member_of(disk)]);
+        self.admin(Verb::SetQueues { members, knob })
     }
 
     /// A blank disk of the same size joins as a spare. Returns its number.
@@ -312,11 +323,24 @@ impl World {
         let expected = expected.unwrap_or(Expected::Nothing);
         self.issued.insert(ticket, Issued { expected, frames });
         let (client, tag) = ticket;
-        let attr = Attr { origin: Origin::Client(client, Group::ROOT), ..Attr::default() };
+        let attr = self.attr_of(client);
         let volume = VolumeId(0);
         let request = ClientRequest { client, tag, volume, op, range, frames, flags, attr };
         self.input(Input::Client(request));
         true
+    }
+
+    /// On whose behalf a client asks: if clients differ, each of four kinds.
+    fn attr_of(&self, client: ClientId) -> Attr {
+        let group = |number| Group::new(number).expect("there are 15");
+        let (class, weight, group) = match client.0 % 4 {
+            _ if !self.options.classes => (Class::None, 0, Group::ROOT),
+            0 => (Class::RealTime(3), 100, Group::ROOT),
+            1 => (Class::BestEffort(7), 1000, group(1)),
+            2 => (Class::None, 10, group(2)),
+            _ => (Class::Idle, 0, Group::ROOT),
+        };
+        Attr { class, weight, origin: Origin::Client(client, group), ..Attr::default() }
     }
 
     /// Mirrors answer with I/O errors only where more is lost than they do without.

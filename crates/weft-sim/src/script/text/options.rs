@@ -24,6 +24,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { payload, stripes_max, cache_stripes, client_frames, .. } = options;
     let Options { client_credit, greedy, seed, defer_computes, latency, checked, .. } = options;
     let Options { data_promised, disks_lie, only, lost_work_every, logged, .. } = options;
+    let Options { classes, .. } = options;
     let more_data: Vec<u64> = more_data.iter().map(|it| it.0).collect();
     vec![
         ("level", level.to_string()),
@@ -58,6 +59,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
         ("only", some(*only)),
         ("lost-work-every", lost_work_every.to_string()),
         ("logged", no_or_yes(*logged)),
+        ("classes", no_or_yes(*classes)),
         ("write-back-pages", some(options.write_back.map(|it| it.pages))),
     ]
 }
@@ -97,6 +99,7 @@ pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
         "only" => options.only = maybe(value, |it| Ok(interned(it)))?,
         "lost-work-every" => options.lost_work_every = number(value, "states")?,
         "logged" => options.logged = yes(value)?,
+        "classes" => options.classes = yes(value)?,
         "write-back-pages" => {
             let pages = maybe(value, |it| number(it, "pages"))?;
             options.write_back = pages.map(|pages| WriteBackConfig { pages });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::{FromStr, SplitWhitespace};
 
-use weft_engine::knobs::{Knobs, TABLE};
+use weft_engine::knobs::TABLE;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 
 use super::{interned, name_of, named, number};
@@ -87,6 +87,9 @@ impl fmt::Display for ScriptStep {
             Self::Remove(disk) => write!(f, "remove {disk}"),
             Self::Return(disk) => write!(f, "return {disk}"),
             Self::Set(name, value) => write!(f, "set {name}={value}"),
+            Self::SetQueue(disk, name, value) => write!(f, "set-queue {disk} {name}={value}"),
+            Self::Bitmap(None) => write!(f, "bitmap none"),
+            Self::Bitmap(Some(bytes)) => write!(f, "bitmap {bytes}"),
             Self::Shrink { disk, sectors } => write!(f, "shrink {disk} sectors={sectors}"),
             Self::Sleep(millis) => write!(f, "sleep {millis}"),
             Self::Steps(count) => write!(f, "steps {count}"),
@@ -104,7 +107,7 @@ const STEPS: &str = "add, ask CLIENT OPERATION START+LENGTH [FLAG]..., bad-read 
                      [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
                      cut-again MODE after=N [stop], disconnect CLIENT, fail-disk DISK, \
                      fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
-                     lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, \
+                     lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, bitmap BYTES|none, set-queue DISK KNOB=VALUE, \
                      return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
 
@@ -154,7 +157,19 @@ impl FromStr for ScriptStep {
             "no-space" => Self::NoSpace(words.disk()?),
             "remove" => Self::Remove(words.disk()?),
             "return" => Self::Return(words.disk()?),
-            "set" => words.set(line)?,
+            "set" => {
+                let (name, value) = words.set(line)?;
+                Self::Set(name, value)
+            }
+            "set-queue" => {
+                let disk = words.disk()?;
+                let (name, value) = words.set(line)?;
+                Self::SetQueue(disk, name, value)
+            }
+            "bitmap" => match words.rest.next() {
+                Some("none") => Self::Bitmap(None),
+                bytes => Self::Bitmap(Some(number(bytes.unwrap_or_default(), "none or bytes")?)),
+            },
             "shrink" => Self::Shrink { disk: words.disk()?, sectors: words.with("sectors")? },
             "sleep" => Self::Sleep(words.number("MILLISECONDS")?),
             "steps" => Self::Steps(words.number("COUNT")?),
@@ -202,18 +217,17 @@ impl Words<'_> {
         Ok(ScriptStep::Ask { client, op, start, len, flags })
     }
 
-    fn set(&mut self, line: &str) -> Result<ScriptStep, String> {
+    /// Name and value at the end of a line.
+    fn set(&mut self, line: &str) -> Result<(&'static str, &'static str), String> {
         self.rest.by_ref().for_each(drop);
-        let setting = line.strip_prefix("set ").and_then(|setting| setting.split_once('='));
-        let (name, value) = setting.ok_or("set KNOB=VALUE")?;
-        let (name, value) = (name.trim(), value.trim());
+        let setting = line.split_once('=').and_then(|(name, value)| {
+            let (_, name) = name.trim_end().rsplit_once(' ')?;
+            Some((name, value.trim()))
+        });
+        let (name, value) = setting.ok_or("KNOB=VALUE")?;
         // A value may depend on others, so that it is looked at as it is set; a name does not.
-        let Some(row) = TABLE.iter().find(|row| row.name == name) else {
-            return Err(Knobs::md()
-                .parse(name, value)
-                .map_or_else(|it| it.to_string(), |_| String::new()));
-        };
-        Ok(ScriptStep::Set(row.name, interned(value)))
+        let row = TABLE.iter().find(|row| row.name == name);
+        row.map(|row| (row.name, interned(value))).ok_or_else(|| "the name of a knob".to_owned())
     }
 
     fn disk(&mut self) -> Result<usize, String> {

@@ -1,0 +1,175 @@
+//! Features of scripts, and how often two of them met.
+//!
+//! Bugs hide where features meet: a sweep that draws each of two often and both together never is
+//! blind there. So pairs are counted, and the gate has a floor for each of [`PAIRS`].
+
+use weft_engine::knobs::{FlushRule, SchedulerKind};
+use weft_ondisk::Level;
+
+use crate::script::{Script, ScriptStep};
+
+/// Something that a script has or does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// bfq orders the requests of members.
+    Bfq,
+    /// A write-intent bitmap.
+    Bitmap,
+    /// One is added or removed at run time.
+    BitmapChange,
+    /// The write-back cache.
+    Cache,
+    /// Its knobs change at run time.
+    CacheKnobs,
+    /// Clients differ in class, weight and group.
+    Classes,
+    /// The power goes.
+    Cuts,
+    /// RAID 10 with far or offset copies.
+    Far,
+    /// In sets of members.
+    FarSets,
+    /// Flushes by a rule other than `batch`.
+    FlushRule,
+    /// mq-deadline orders the requests of members.
+    MqDeadline,
+    /// A mirror that is longer than what a resync has under way.
+    Middle,
+    /// A member's queue has a knob of its own.
+    OneQueue,
+    /// Parity.
+    Parity,
+    /// The pace of a resync changes at run time.
+    Pace,
+    /// Members leave and come back.
+    ReAdd,
+    /// A member that stalls is read around sooner or later than by default.
+    ReadAround,
+}
+
+use Feature as F;
+
+/// Pairs that the gate counts, and the least number of scripts in which each meets.
+pub const PAIRS: [(Feature, Feature, u64); 24] = [
+    (F::Bitmap, F::MqDeadline, 50),
+    (F::Bitmap, F::Bfq, 50),
+    (F::Bitmap, F::Cache, 150),
+    (F::Bitmap, F::FlushRule, 100),
+    (F::Bitmap, F::Classes, 100),
+    (F::Bitmap, F::Far, 50),
+    (F::Bitmap, F::FarSets, 10),
+    (F::Bitmap, F::OneQueue, 100),
+    (F::BitmapChange, F::Cache, 50),
+    (F::BitmapChange, F::Bfq, 25),
+    (F::BitmapChange, F::Cuts, 100),
+    (F::BitmapChange, F::ReAdd, 50),
+    (F::Cache, F::Bfq, 50),
+    (F::Cache, F::MqDeadline, 50),
+    (F::Cache, F::Far, 30),
+    (F::Cache, F::FarSets, 5),
+    (F::Cache, F::FlushRule, 100),
+    (F::CacheKnobs, F::Parity, 50),
+    (F::CacheKnobs, F::Cuts, 100),
+    (F::Pace, F::ReAdd, 25),
+    (F::ReadAround, F::Cache, 25),
+    (F::Middle, F::ReAdd, 5),
+    (F::Middle, F::Cache, 5),
+    (F::FarSets, F::Cuts, 20),
+];
+
+/// Number of scripts in which each of [`PAIRS`] met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met(pub [u64; PAIRS.len()]);
+
+impl Met {
+    /// Those that meet in a script.
+    #[must_use]
+    pub fn of(script: &Script) -> Self {
+        let met =
+            |(a, b, _): (Feature, Feature, u64)| u64::from(a.is_in(script) && b.is_in(script));
+        Self(PAIRS.map(met))
+    }
+
+    /// Adds what another has counted.
+    pub fn merge(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+}
+
+impl Feature {
+    /// Whether a script has it.
+    #[must_use]
+    pub fn is_in(self, script: &Script) -> bool {
+        let (options, knobs) = (&script.options, &script.options.knobs);
+        let some = |matches: &dyn Fn(&ScriptStep) -> bool| script.steps.iter().any(matches);
+        let sets = |names: &[&str]| {
+            some(&|step| matches!(step, ScriptStep::Set(name, _) if names.contains(name)))
+        };
+        let layout = options.layout.filter(|_| options.level == Level::Raid10);
+        match self {
+            Self::Bfq => knobs.scheduler == SchedulerKind::Bfq,
+            Self::Bitmap => options.bitmap.is_some(),
+            Self::BitmapChange => some(&|step| matches!(step, ScriptStep::Bitmap(_))),
+            Self::Cache => options.write_back.is_some(),
+            Self::CacheKnobs => Self::Cache.is_in(script) && sets(&CACHE_KNOBS),
+            Self::Classes => options.classes,
+            Self::Cuts => some(&|step| {
+                matches!(step, ScriptStep::Cut(_) | ScriptStep::CutAgain { .. } | ScriptStep::Kill)
+            }),
+            Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
+            Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
+            Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
+            Self::MqDeadline => knobs.scheduler == SchedulerKind::MqDeadline,
+            Self::Middle => {
+                let unit = match options.level {
+                    Level::Raid1 => 128,
+                    Level::Raid10 => options.chunk.0.min(128),
+                    _ => return false,
+                };
+                options.data_of(0).0 / unit > 32
+            }
+            Self::OneQueue => some(&|step| matches!(step, ScriptStep::SetQueue(..))),
+            Self::Parity => options.parities() > 0,
+            Self::Pace => sets(&["sync_pace", "sync_speed_min", "sync_speed_max"]),
+            Self::ReAdd => some(&|step| matches!(step, ScriptStep::ReAdd(_))),
+            Self::ReadAround => sets(&["read_around"]),
+        }
+    }
+}
+
+const CACHE_KNOBS: [&str; 9] = [
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_expire_centisecs",
+    "dirty_ratio",
+    "dirty_throttle",
+    "dirty_writeback_centisecs",
+    "max_ratio",
+    "strictlimit",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Profile;
+
+    /// None of the pairs that the profiles of before could not draw is drawn by them; each is by
+    /// the mixed ones.
+    #[test]
+    fn what_never_met_before_meets_in_mixed_scripts() {
+        let count = |profiles: &[Profile]| {
+            let mut met = Met::default();
+            for profile in profiles {
+                (0..100).for_each(|seed| met.merge(Met::of(&Script::generate(seed, *profile))));
+            }
+            met
+        };
+        let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
+        let (before, mixed) = (count(&before), count(&Profile::MIXED));
+        assert_eq!(before.0[..2], [0, 0], "a bitmap beside a scheduler");
+        for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
+            assert!(met > 0, "{a:?} and {b:?} never meet in 400 scripts");
+        }
+    }
+}
