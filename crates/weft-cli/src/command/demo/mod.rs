@@ -48,7 +48,7 @@ pub(crate) struct Demo {
     /// How large each file is
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::with_unit)]
     member_size: Bytes,
-    /// Then measure published patches again, as weft reproduce --quick does: two minutes more
+    /// Then measure published patches again, as a quick weft reproduce does: two minutes more
     #[arg(long)]
     patches: bool,
     /// Print one JSON object
