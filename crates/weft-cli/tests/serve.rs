@@ -683,3 +683,25 @@ fn status_opens_no_member() {
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }
+
+/// Clients took all descriptors, and no administrator was answered while they stayed.
+#[test]
+fn administrators_are_answered_however_many_clients_there_are() {
+    let dir = array();
+    let path = dir.path();
+    let mut limited = std::process::Command::new("sh");
+    let weft = env!("CARGO_BIN_EXE_weft");
+    limited.args(["-c", "ulimit -n 64; exec \"$0\" serve a b c", weft]).current_dir(path);
+    limited.env("XDG_RUNTIME_DIR", path).env("TMPDIR", path).env_remove("NOTIFY_SOCKET");
+    let served = Served::of(path, limited);
+    let socket = path.join("weft/vol.nbd");
+    let clients: Vec<_> =
+        (0..70).map(|_| std::os::unix::net::UnixStream::connect(&socket).unwrap()).collect();
+    let seen = json(path, &["status", "--json", "vol"]);
+    let count = seen["servers"][0]["clients"].as_u64().unwrap();
+    assert!((4..60).contains(&count), "{seen}");
+    exits(path, 0, &["get", "vol"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    drop(clients);
+}

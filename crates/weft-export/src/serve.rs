@@ -165,11 +165,15 @@ pub struct TimeLimits {
     /// Longest handshake while another client waits for a place. 1 s: three round trips around the
     /// earth.
     pub handshake_wanted: Span,
+    /// Longest wait for a place. 5 s: a place becomes free when a client leaves, or a handshake
+    /// takes too long, and one that is told of nothing may wait for ever.
+    pub place: Span,
 }
 
 impl Default for TimeLimits {
     fn default() -> Self {
-        Self { handshake: Span::secs(10), handshake_wanted: Span::secs(1) }
+        let (handshake, handshake_wanted) = (Span::secs(10), Span::secs(1));
+        Self { handshake, handshake_wanted, place: Span::secs(5) }
     }
 }
 
@@ -259,7 +263,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
     let sockets: Arc<[_]> = options.sockets.into();
     let roll = Arc::new(Roll::default());
-    let crowd = Arc::new(Crowd::new(workers, clients_max));
+    let crowd = Arc::new(Crowd::new(workers, clients_max.min(room_for_clients(workers))));
     let shared = Arc::new(Shared {
         names,
         engines,
@@ -308,6 +312,21 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         Exit::StopFailed(text) => ExitState::StopFailed(text),
     })
 }
+
+/// Clients that there are descriptors for, beside administrators and what the server opens later.
+fn room_for_clients(workers: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    // The client that waits for a place is one of the rest.
+    let room = limit.saturating_sub(open + workers * DESCRIPTORS_OF_WORKER + DESCRIPTORS_KEPT);
+    room.max(1)
+}
+
+/// Descriptors that a worker opens when it starts.
+const DESCRIPTORS_OF_WORKER: usize = 2;
+/// Descriptors that clients leave: for administrators, and for members that are added.
+const DESCRIPTORS_KEPT: usize = 16;
 
 /// What clients are told of each export, and then of each by its other names.
 fn describe_all(

@@ -29,9 +29,9 @@ use weft_units::{ClientId, Sectors, Span, Time};
 const MIB: u64 = 1 << 20;
 const WRITE: u16 = 1;
 
-/// Handshakes that take as long as they like.
-const NEVER: TimeLimits =
-    TimeLimits { handshake: Span::secs(36_000), handshake_wanted: Span::secs(36_000) };
+/// Handshakes, and waits for a place, that take as long as they like.
+const NEVER: TimeLimits = TimeLimits { handshake: LONG, handshake_wanted: LONG, place: LONG };
+const LONG: Span = Span::secs(36_000);
 
 /// Writes, reads back and flushes a MiB, at 48 MiB.
 fn serve_well(client: &mut Client, seed: u64) {
@@ -127,6 +127,24 @@ fn silent_connections_make_room_for_who_comes() {
     slow.read_to_end(&mut answer).unwrap();
     assert_eq!(answer.len(), 18 + 20, "greeting, and the answer to an abort");
     drop(ready);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
+#[test]
+fn a_client_for_which_there_is_no_place_is_hung_up_on() {
+    let limits = TimeLimits { place: Span::millis(100), ..NEVER };
+    let server = Server::start_limited(bare("64M"), Backend::Auto, false, limits);
+    let mut clients: Vec<_> = (0..CLIENTS_MAX).map(|_| server.client()).collect();
+    for _ in 0..3 {
+        let mut late = UnixStream::connect(server.socket()).unwrap();
+        late.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(late.read(&mut [0; 64]).unwrap(), 0, "not a word, and the end");
+    }
+    clients.iter_mut().zip(1..).for_each(|(client, seed)| serve_well(client, seed));
+    clients.pop();
+    serve_well(&mut server.client(), 7);
+    drop(clients);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);
 }

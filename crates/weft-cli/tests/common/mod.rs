@@ -217,10 +217,13 @@ pub(crate) struct Served {
 impl Served {
     /// Starts it and waits for its one line.
     pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
+        Self::of(dir, command(dir, &[&["serve"], arguments].concat()))
+    }
+
+    /// The same of a command that becomes `weft serve`.
+    pub(crate) fn of(dir: &Path, mut command: Command) -> Self {
         let log = dir.join("serve.log");
-        let mut all = vec!["serve"];
-        all.extend(arguments);
-        let mut child = command(dir, &all)
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(&log).unwrap())
             .spawn()

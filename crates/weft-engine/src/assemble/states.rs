@@ -201,8 +201,9 @@ pub const TABLE: [StateRow; 35] = [
         AssemblyState::WriteBitmap,
         "write-bitmap",
         "the array has a bitmap that is damaged, or of a kind which weft does not keep up to date",
-        "weft cat or --read-only reads it; mdadm --grow --bitmap=none /dev/mdX takes the bitmap \
-         away",
+        "weft cat or --read-only reads it; for writing, leave out the member that has the damaged \
+         bitmap (--run) and weft add it then, or mdadm --grow --bitmap=none /dev/mdX takes the \
+         bitmap away",
     ),
     refused(
         AssemblyState::WriteLogged,

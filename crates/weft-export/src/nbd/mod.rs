@@ -3,7 +3,7 @@
 //! What a client says is `connection/`. Sockets are watched once, edge-triggered, so that waiting
 //! for credit costs no system call. When the process has no descriptor left, no client is accepted
 //! and all others are served. At the limit of clients one more is accepted, and waits for a
-//! place.
+//! place, for [`TimeLimits::place`] at most: then it is hung up on, and the next one waits.
 //!
 //! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while a client waits for
 //! a place, one that takes longer than [`TimeLimits::handshake_wanted`].
@@ -41,8 +41,8 @@ pub(crate) struct NbdPort {
     served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
-    /// Accepted, and waits for a place. Nobody else is accepted meanwhile.
-    waiting: Option<OwnedFd>,
+    /// Accepted at this time, and waits for a place. No other is accepted meanwhile.
+    waiting: Option<(Time, OwnedFd)>,
     /// Time of the next `accept` after the process ran out of descriptors.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection>>>,
@@ -207,7 +207,7 @@ impl NbdPort {
         if socket.is_some() {
             self.wake_others(cx);
         }
-        self.waiting = socket;
+        self.waiting = socket.map(|socket| (cx.driver.now(), socket));
     }
 
     fn wake_others(&self, cx: &Context<'_, '_>) {
@@ -292,10 +292,23 @@ impl NbdPort {
 
     fn accept_if_there_is_room(&mut self, cx: &mut Context<'_, '_>) {
         if !self.stopping && self.accept_again.is_none() && !self.crowd.is_full() {
-            if let Some(socket) = self.waiting.take() {
+            if let Some((_, socket)) = self.waiting.take() {
                 self.set_waiting(cx, None);
                 self.give_place(cx, socket);
             }
+            self.set_accepting(cx, true);
+        }
+    }
+
+    /// Hangs up on a client that waits for a place for too long, and lets the next one wait.
+    fn end_late_wait(&mut self, cx: &mut Context<'_, '_>) {
+        let late = |since: Time| since + self.limits.place <= cx.driver.now();
+        if self.waiting.as_ref().is_some_and(|(since, _)| late(*since)) {
+            if let Some(more) = self.log.turned_away.now(cx.driver.now()) {
+                let clients = self.crowd.count();
+                tracing::warn!(clients, more, "client turned away: no place became free");
+            }
+            self.set_waiting(cx, None);
             self.set_accepting(cx, true);
         }
     }
@@ -440,6 +453,7 @@ impl Port for NbdPort {
         if self.worker == 0 && !self.accepting {
             self.accept_if_there_is_room(cx);
         }
+        self.end_late_wait(cx);
         self.looks.begin_round();
         let returns = cx.driver.returns();
         let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.due_spare));
@@ -487,7 +501,8 @@ impl Port for NbdPort {
             return Some(Time(0));
         }
         let handshake = self.handshakes.front().map(|(begun, _)| *begun + self.handshake_span());
-        [handshake, self.accept_again].into_iter().flatten().min()
+        let wait = self.waiting.as_ref().map(|(since, _)| *since + self.limits.place);
+        [handshake, self.accept_again, wait].into_iter().flatten().min()
     }
 }
 
