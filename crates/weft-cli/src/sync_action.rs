@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use weft_export::control::{Command, MismatchesStatus, VolumeStatus};
-use weft_units::Sectors;
+use weft_engine::layout::geometry::Geometry;
+use weft_export::control::{Command, MismatchStatus, MismatchesStatus, VolumeStatus};
+use weft_ondisk::Level;
+use weft_units::{Bytes, Sectors, Slot};
 
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::{Target, only_volume};
@@ -88,13 +90,14 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
 /// makes it wrong for good.
 ///
 /// # Errors
-/// P and Q name strips that are wrong, or the check could not be made.
+/// P and Q name strips of data that are wrong, or the check could not be made.
 pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
-    if only_volume(&target.name, &status)?.level != "raid6" {
+    let volume = only_volume(&target.name, &status)?;
+    let Some(array) = volume.array.as_ref().filter(|_| volume.level == "raid6") else {
         return Ok(());
-    }
+    };
     if arguments.no_wait {
         return Err(Failure::usage(format!(
             "{}: --no-wait: found a RAID 6, which is checked for wrong strips before it is \
@@ -103,11 +106,28 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
         )));
     }
     let report = perform(&mut target, "check")?;
-    let Some(mismatches) = report.mismatches.filter(|found| !found.members.is_empty()) else {
-        return Ok(());
+    let Some(mismatches) = report.mismatches else { return Ok(()) };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", target.name));
+    let geometry = Geometry::new(
+        Level::Raid6,
+        array.layout,
+        u32::try_from(volume.slots).map_err(|error| failed(&error))?,
+        Bytes(array.chunk).sectors_floor(),
+        Bytes(array.member_size).sectors_floor(),
+    )
+    .map_err(|error| failed(&error))?;
+    let is_parity = |found: &&MismatchStatus| {
+        let placement = geometry.placement(geometry.full_stripe_of(Sectors(found.sector)));
+        found.slot.is_some_and(|slot| placement.data_index(Slot(slot)).is_none())
     };
+    // Of those that are not listed nothing is known.
+    let parity = mismatches.first.iter().filter(is_parity).count() as u64;
+    if mismatches.members.iter().map(|wrong| wrong.stripes).sum::<u64>() == parity {
+        return Ok(());
+    }
     Err(Failure::Refused(format!(
-        "{}: found strips that are wrong by P and Q, expected none; nothing was written; \
+        "{}: found strips of data that are wrong by P and Q, expected none; nothing was written; \
          --trust data makes P and Q agree with them as they are\n  {}",
         target.name,
         mismatch_lines(&mismatches).join("\n  ")
@@ -194,7 +214,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
             let (label, count) = (&wrong.label, wrong.stripes);
             format!(
                 "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector \
-                 {}{} of it; weft repair leaves it{mend}",
+                 {}{} of it; weft repair corrects parity only{mend}",
                 stripes(count),
                 places(Some(label)),
                 more(count),

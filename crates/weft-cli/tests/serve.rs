@@ -232,25 +232,36 @@ fn a_flipped_byte_is_counted_and_repaired() {
 
 /// What stands on one member alone is named, what two have wrong in one stripe is not, and programs
 /// see it too.
-#[test]
-fn a_check_of_raid6_names_the_member_that_is_wrong() {
+/// Members of [`raid6`].
+const FIVE: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// A RAID 6 of five members that has 4 MiB.
+fn raid6() -> (tempfile::TempDir, Served, Client) {
     let dir = tempdir().unwrap();
-    let path = dir.path();
-    let names = ["a", "b", "c", "d", "e"];
     let create = ["create", "--name=vol", "-l6", "-n5", "-c64K", "--member-size=8M"];
-    exits(path, 0, &[&create[..], &names].concat());
-    let served = Served::start(path, &names);
+    exits(dir.path(), 0, &[&create[..], &FIVE].concat());
+    let served = Served::start(dir.path(), &FIVE);
     let mut client = Client::connect(&served.uri);
     client.write(0, &data(0, 4 << 20));
+    (dir, served, client)
+}
+
+/// Changes a byte of the data of a member.
+fn spoil(path: &Path, name: &str, at: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, (1 << 20) + at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x5a], (1 << 20) + at).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn a_check_of_raid6_names_the_member_that_is_wrong() {
+    let (dir, served, mut client) = raid6();
+    let path = dir.path();
     let report = json(path, &["check", "--json", "vol"]);
     assert_eq!((&report["mismatch_cnt"], &report["mismatches"]), (&0.into(), &Value::Null));
-    let spoil = |name: &str, at: u64| {
-        let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, (1 << 20) + at).unwrap();
-        file.write_all_at(&[byte[0] ^ 0x5a], (1 << 20) + at).unwrap();
-        file.sync_all().unwrap();
-    };
+    let spoil = |name: &str, at: u64| spoil(path, name, at);
     spoil("d", 5000);
     spoil("d", 70_000);
     let text = exits(path, 5, &["check", "vol"]).out;
@@ -263,16 +274,6 @@ fn a_check_of_raid6_names_the_member_that_is_wrong() {
     }
     let text = exits(path, 0, &["status", "vol"]).err;
     assert!(text.contains("vol: note: check: ") && text.contains("wrong in 2 stripes"), "{text}");
-    // What is wrong does not become what parity agrees with.
-    let members = || names.map(|name| std::fs::read(path.join(name)).unwrap());
-    let before = members();
-    let text = exits(path, 3, &["repair", "vol"]).err;
-    assert!(text.contains("d: its strip alone is wrong in 2 stripes"), "{text}");
-    let text = exits(path, 2, &["repair", "--no-wait", "vol"]).err;
-    assert!(text.contains("--trust data"), "{text}");
-    // Of the superblocks the time of the check may change.
-    let data_of = |all: &[Vec<u8>]| all.iter().map(|it| it[1 << 20..].to_vec()).collect::<Vec<_>>();
-    assert!(data_of(&members()) == data_of(&before), "a refused repair has written");
     // Written from the others, the strips are right again.
     exits(path, 0, &["fail", "vol", "d"]);
     exits(path, 0, &["remove", "vol", "d"]);
@@ -300,12 +301,37 @@ fn a_check_of_raid6_names_the_member_that_is_wrong() {
     let named = |sector: u64| first.iter().find(|it| it["sector"] == sector).unwrap();
     assert_eq!((&named(384)["slot"], &named(384)["member_sector"]), (&1.into(), &2432.into()));
     assert_eq!(named(776).get("member"), None);
-    exits(path, 3, &["repair", "vol"]);
+    // The strip that is named is parity, and of the other stripe nothing is known: no consent.
+    exits(path, 0, &["repair", "vol"]);
+    exits(path, 0, &["check", "vol"]);
+    signal(&served, rustix::process::Signal::TERM);
+    assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
+fn repair_of_raid6_writes_parity_and_does_not_agree_with_data_that_is_wrong() {
+    let (dir, served, mut client) = raid6();
+    let path = dir.path();
+    // P of the first full stripe is on e, its Q on a: they are written from the data.
+    spoil(path, "e", 5000);
+    spoil(path, "a", 9000);
+    let text = exits(path, 0, &["repair", "vol"]).out;
+    assert!(text.contains("mismatch_cnt 16 sectors, written again"), "{text}");
+    exits(path, 0, &["check", "vol"]);
+    assert!(client.read(0, 4 << 20) == data(0, 4 << 20));
+    spoil(path, "d", 5000);
+    let members = || FIVE.map(|name| std::fs::read(path.join(name)).unwrap());
+    let before = members();
+    let text = exits(path, 3, &["repair", "vol"]).err;
+    assert!(text.contains("d: its strip alone is wrong in 1 stripe"), "{text}");
+    let text = exits(path, 2, &["repair", "--no-wait", "vol"]).err;
+    assert!(text.contains("--trust data"), "{text}");
+    // Of the superblocks the time of the check may change.
+    let data_of = |all: &[Vec<u8>]| all.iter().map(|it| it[1 << 20..].to_vec()).collect::<Vec<_>>();
+    assert!(data_of(&members()) == data_of(&before), "a refused repair has written");
     exits(path, 0, &["repair", "--trust", "data", "vol"]);
     exits(path, 0, &["check", "vol"]);
-    // Nothing is named now, and repair needs no consent.
-    exits(path, 0, &["repair", "vol"]);
-    signal(&served, rustix::process::Signal::TERM);
+    exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }
 

@@ -9,7 +9,7 @@ use crate::sync_action::{self, Sync};
 ///
 /// Waits for the end, with a progress bar on a terminal. Data, or the first copy, is taken to be
 /// right, as md does. A RAID 6 is checked first, and nothing is written where P and Q name strips
-/// that are wrong: the exit status is 3 then.
+/// of data that are wrong: the exit status is 3 then.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// What is right where P and Q of a RAID 6 say that one strip is wrong: with data, P and Q are
