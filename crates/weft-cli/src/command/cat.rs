@@ -125,13 +125,17 @@ impl Map {
         self.file.as_mut().map_or(Ok(()), |file| file.save(&text))
     }
 
-    /// Notes what was read, and saves the map where it is old.
-    fn read_to(&mut self, offset: u64) -> Result<(), Failure> {
+    /// Notes what was read, and saves the map where it is old. One that cannot be saved ends nothing:
+    /// what is read may not be there a second time.
+    fn read_to(&mut self, offset: u64) {
         self.areas.read_to = offset;
-        if self.file.is_none() || self.saved.elapsed() < MAP_INTERVAL {
-            return Ok(());
+        if self.file.is_some()
+            && self.saved.elapsed() >= MAP_INTERVAL
+            && let Err(error) = self.save()
+        {
+            let pause = MAP_INTERVAL.as_secs();
+            complain(&format!("--map: {error}; reading goes on, tried again after {pause} s"));
         }
-        self.save().map_err(|error| Failure::failed(format!("--map: {error}")))
     }
 
     /// Writes the last map.
@@ -258,7 +262,7 @@ fn copy(
         };
         waiting.pop_front();
         out.write_all(&data)?;
-        locked(map).read_to(offset + data.len() as u64)?;
+        locked(map).read_to(offset + data.len() as u64);
         bar.inc(data.len() as u64);
     }
     out.flush()?;
@@ -309,3 +313,33 @@ const MAP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reads on their way: enough to keep members busy, 8 MiB of memory.
 const READS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_that_cannot_be_saved_for_a_while_is_saved_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, away) = (folder.path().join("home"), folder.path().join("away"));
+        std::fs::create_dir(&home).unwrap();
+        let path = home.join("map");
+        let asked =
+            Output { option: "--map", path: &path, kind: Kind::Map, force: false, members: &[] };
+        let file = Some(ResultFile::at(&asked).unwrap());
+        let areas = Areas { whole: 9000, range: 0..9000, read_to: 0, bad: Vec::new() };
+        let mut map = Map { areas, file, saved: Instant::now() };
+        std::fs::rename(&home, &away).unwrap();
+        for (offset, folder_is_there) in [(1000, false), (2000, false), (3000, true)] {
+            if folder_is_there {
+                std::fs::rename(&away, &home).unwrap();
+            }
+            map.saved = Instant::now().checked_sub(MAP_INTERVAL).expect("the machine is up");
+            map.read_to(offset);
+            assert_eq!(path.exists(), folder_is_there);
+            assert!(map.saved.elapsed() < MAP_INTERVAL, "not at every read");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), map.areas.to_map());
+        assert_eq!(map.areas.read_to, 3000);
+    }
+}
