@@ -125,8 +125,8 @@ impl Map {
         self.file.as_mut().map_or(Ok(()), |file| file.save(&text))
     }
 
-    /// Notes what was read, and saves the map where it is old. One that cannot be saved ends nothing:
-    /// what is read may not be there a second time.
+    /// Notes what was read, and saves the map where it is old. One that cannot be saved ends
+    /// nothing: what is read may not be there a second time.
     fn read_to(&mut self, offset: u64) {
         self.areas.read_to = offset;
         if self.file.is_some()

@@ -953,6 +953,78 @@ fn a_stop_ends_a_drain() {
     assert!(rig.engine.write_back.as_ref().unwrap().is_at_rest());
 }
 
+/// Four pages, which are one run, on their way to the member in two parts: the page between them
+/// was replaced below while the run waited. The flush that asked for it, and the places of the
+/// parts among what is outstanding.
+fn in_two_parts(rig: &mut Rig) -> (u64, [usize; 2]) {
+    let computed = |rig: &mut Rig| {
+        while let Some(at) = rig.jobs.iter().position(|it| matches!(it.work, Work::Compute(_))) {
+            rig.step(at);
+        }
+    };
+    let write = rig.ask(0, RequestOp::Write, 0, 4 * SECTORS, Flags::NONE);
+    rig.ok(write);
+    let through = rig.ask(0, RequestOp::Write, 2 * SECTORS, SECTORS, fua());
+    computed(rig);
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    computed(rig);
+    while !rig.replies.contains_key(&through) {
+        rig.step(0);
+    }
+    computed(rig);
+    let part = |first: u64, pages: u64| {
+        let is_part = |job: &Job| match &job.work {
+            Work::Member(_, MemberOp::Write { at, .. }, sent) => {
+                at.0 == first * SECTORS && sent.len() as u64 == pages * SECTORS
+            }
+            _ => false,
+        };
+        rig.jobs.iter().position(is_part).expect("the part is on its way")
+    };
+    (flush, [part(0, 2), part(3, 1)])
+}
+
+/// Mutation 76 of a review.
+#[test]
+fn the_error_of_one_part_of_a_run_is_that_of_the_run_whatever_part_is_last() {
+    for nth in 0..2 {
+        let mut rig = Rig::new(1, 64, 1024);
+        let (flush, parts) = in_two_parts(&mut rig);
+        rig.bad = vec![[0, 3][nth] * SECTORS];
+        let other = parts[1 - nth] - usize::from(parts[1 - nth] > parts[nth]);
+        rig.step(parts[nth]);
+        assert_eq!(rig.replies.get(&flush), None, "a part is on its way");
+        rig.step(other);
+        assert_eq!(rig.replies.remove(&flush), Some(Err(ReplyError::Io)), "part {nth}");
+        assert_eq!(rig.dirty(), (3, 0), "all of the run but what was replaced");
+        rig.bad.clear();
+        let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+        rig.ok(flush);
+        rig.check_durable();
+        assert_eq!(rig.dirty(), (0, 0));
+    }
+}
+
+/// Mutation 77 of a review: a write that goes through overtook the part.
+#[test]
+fn a_run_keeps_its_lock_below_until_its_last_part_is_written() {
+    let mut rig = Rig::new(1, 64, 1024);
+    let (flush, parts) = in_two_parts(&mut rig);
+    rig.step(parts[0]);
+    let late = rig.ask(0, RequestOp::Write, 3 * SECTORS, SECTORS, fua());
+    let writes = |rig: &Rig| {
+        let is_write = |it: &&Job| matches!(&it.work, Work::Member(_, MemberOp::Write { .. }, _));
+        rig.jobs.iter().filter(is_write).count()
+    };
+    while let Some(at) = rig.jobs.iter().position(|it| matches!(it.work, Work::Compute(_))) {
+        rig.step(at);
+    }
+    assert_eq!(writes(&rig), 1, "the write waits for the last part");
+    rig.ok(late);
+    assert_eq!(rig.replies.remove(&flush), Some(Ok(())));
+    rig.check_durable();
+}
+
 /// Found by straight-faults, seed 5001850: a member has no space for a second.
 #[test]
 fn a_stop_tries_again_what_failed_though_others_are_written_after_it() {
