@@ -47,7 +47,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Cost>> {
 }
 
 impl Cost {
-    /// For the one who waits.
+    /// The time in words, for the line that a part begins with.
     pub(crate) fn about(&self) -> String {
         match self.seconds {
             0..=4 => "a few seconds".to_owned(),

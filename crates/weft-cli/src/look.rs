@@ -161,7 +161,8 @@ impl Looked {
         Ok(bytes)
     }
 
-    /// As `read`; what a map of ddrescue does not have is an error, as on the disk.
+    /// Reads the member. A range that its map of ddrescue does not mark as rescued is an I/O error,
+    /// as it was on the disk.
     fn read_rescued(&self, sector: Sectors, len: usize) -> io::Result<Vec<u8>> {
         let range = sector.bytes().0..sector.bytes().0 + len as u64;
         match self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {

@@ -1,8 +1,8 @@
 //! Mark of acknowledged writes that are in memory only: a small file that outlives the process.
 //!
 //! A client may outlive a server with a write-back cache that is killed, and read old data from the
-//! next one: it believes that what was acknowledged is there, and asks nobody again before it
-//! flushes. The mark says so to the next server. Each change is one `pwrite` of three bytes into
+//! next one: it believes that what was acknowledged is there, and writes it no second time before
+//! it flushes. The mark says so to the next server. Each change is one `pwrite` of three bytes into
 //! the page cache, which a kill does not undo, before the replies of the turn go out; the end of
 //! the machine may undo it, so the file belongs into a folder that ends with the machine too.
 

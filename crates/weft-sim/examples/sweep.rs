@@ -526,7 +526,7 @@ const GATE_FAULTY: u64 = 60;
 const GATE_SILENT: u64 = 100;
 /// Each of eight shapes in each of three states.
 const GATE_STRAIGHT_SCOPES: u64 = 24;
-/// 20,000 requests each, steady, and as many on mirrors whose members fail.
+/// 20,000 requests each, steady, and as many on mirrors with members that fail.
 const GATE_STRAIGHT_LOADS: u64 = 30;
 /// With each bug.
 const BUG_SCRIPTS: u64 = 2_000;

@@ -12,8 +12,8 @@ use crate::sync_action::{self, Sync};
 /// of data that are wrong: the exit status is 3 then.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
-    /// What is right where P and Q of a RAID 6 say that one strip is wrong: with data, P and Q are
-    /// made to agree with it, without a check before
+    /// Repair a RAID 6 without a check before: data makes P and Q agree with the data, also in
+    /// stripes in which they say that one strip of it is wrong
     #[arg(long, value_name = "WHAT")]
     trust: Option<Trust>,
     #[command(flatten)]

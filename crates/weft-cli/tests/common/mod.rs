@@ -220,7 +220,7 @@ impl Served {
         Self::of(dir, command(dir, &[&["serve"], arguments].concat()))
     }
 
-    /// The same of a command that becomes `weft serve`.
+    /// Starts a command that becomes `weft serve`, and waits for its one line.
     pub(crate) fn of(dir: &Path, mut command: Command) -> Self {
         let log = dir.join("serve.log");
         let mut child = command

@@ -40,7 +40,7 @@ pub enum ReplyError {
     /// The volume was stopped.
     #[error("the volume is stopping")]
     Stopping,
-    /// What clients wrote into the write-back cache could not be written to the members.
+    /// Dirty pages of the write-back cache could not be written to the members.
     #[error("{0}")]
     Unwritten(Box<Unwritten>),
 }

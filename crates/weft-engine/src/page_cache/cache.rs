@@ -561,13 +561,8 @@ impl PageCache {
         if self.pool.config().kernel.writers_write_back() { all } else { new }
     }
 
-    /// Marks what is dirty in a file for [`take_marked`](Self::take_marked).
-    pub fn mark(&mut self, inode: InodeId) {
-        self.inodes.of_mut(inode).pages.mark(&(0..u64::MAX));
-    }
-
-    /// Marks what is dirty of a range.
-    pub fn mark_range(&mut self, inode: InodeId, pages: &Range<u64>) {
+    /// Marks what is dirty in a range of a file for [`take_marked`](Self::take_marked).
+    pub fn mark(&mut self, inode: InodeId, pages: &Range<u64>) {
         self.inodes.of_mut(inode).pages.mark(pages);
     }
 

@@ -284,7 +284,7 @@ impl WriteBack {
     pub(super) fn begin_flush(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let cached = &mut self.volumes[index];
-        self.cache.mark(cached.inode);
+        self.cache.mark(cached.inode, &(0..u64::MAX));
         let epoch = cached.resident.close_epoch();
         cached.flushes.push((id, epoch));
         self.flush_those_written(volumes, out);

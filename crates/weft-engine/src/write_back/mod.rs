@@ -45,8 +45,7 @@ mod tune;
 mod write_out;
 mod writer;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
+use std::collections::{BTreeMap, VecDeque};
 
 use weft_units::{ClientId, Span, Time, VolumeId};
 
@@ -54,6 +53,7 @@ use self::edges::Edges;
 use self::memory::Memory;
 use self::op::{ClientOp, Op, OpWork, Way, pages_of};
 use self::resident::Resident;
+use self::trying::Trying;
 use self::tune::check_start;
 use self::writer::Writers;
 use crate::array::outbox::{JobId, Outbox};
@@ -135,7 +135,7 @@ struct Cached {
     stopping: Option<(OpId, StopStage)>,
     /// Everything dirty is being tried once, for a drain or a stop.
     trying: Option<Trying>,
-    /// What a stop could not write and gave up.
+    /// Pages that a stop could not write and gave up.
     lost: Option<Box<Unwritten>>,
     written: u64,
 }
@@ -149,22 +149,6 @@ enum StopStage {
     Pages,
     /// The volume.
     Volume,
-}
-
-/// A course over all pages that were dirty at its beginning: each is tried, also when others fail.
-#[derive(Clone, Debug, Default)]
-struct Trying {
-    /// Their epoch, and those before.
-    epoch: u64,
-    /// Runs that failed and are tried again in shorter ones, and the most pages of those: one page
-    /// that cannot be written costs no other.
-    again: Vec<(Range<u64>, u64)>,
-    /// Pages that failed alone.
-    failed: BTreeSet<u64>,
-    /// The last failure.
-    error: Option<ReplyError>,
-    /// The drain that waits; none for a stop.
-    drain: Option<OpId>,
 }
 
 /// Something for a volume.

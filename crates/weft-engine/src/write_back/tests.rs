@@ -386,17 +386,15 @@ impl Rig {
     }
 
     fn stop(&mut self, volume: u16) -> Result<(), ReplyError> {
-        let tag = self.command(volume, Verb::Stop);
-        while !self.replies.contains_key(&tag) {
-            if !self.step(0) {
-                self.wake();
-            }
-        }
-        self.replies.remove(&tag).unwrap()
+        self.end_of(volume, Verb::Stop)
     }
 
     fn drain(&mut self, volume: u16) -> Result<(), ReplyError> {
-        let tag = self.command(volume, Verb::Drain);
+        self.end_of(volume, Verb::Drain)
+    }
+
+    fn end_of(&mut self, volume: u16, verb: Verb) -> Result<(), ReplyError> {
+        let tag = self.command(volume, verb);
         while !self.replies.contains_key(&tag) {
             if !self.step(0) {
                 self.wake();

@@ -4,13 +4,30 @@
 //! member takes costs no other. After a drain such pages stay dirty, and the volume goes on; a stop
 //! gives them up.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::op::{OpWork, bytes_of, runs_of};
-use super::{Cached, OpId, Trying, WriteBack};
+use super::{Cached, OpId, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::error::{ReplyError, Unwritten};
 use crate::mutant::{self, Mutant};
+
+/// A course over all pages that were dirty at its beginning: each is tried, also when others fail.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trying {
+    /// Their epoch, and those before.
+    pub(super) epoch: u64,
+    /// Runs that failed and are tried again in shorter ones, and the most pages of those: one page
+    /// that cannot be written costs no other.
+    pub(super) again: Vec<(Range<u64>, u64)>,
+    /// Pages that failed alone.
+    pub(super) failed: BTreeSet<u64>,
+    /// The last failure.
+    pub(super) error: Option<ReplyError>,
+    /// The drain that waits; none for a stop.
+    pub(super) drain: Option<OpId>,
+}
 
 impl WriteBack {
     /// Begins to try all that is dirty: for a drain, or for a stop.
@@ -18,7 +35,7 @@ impl WriteBack {
         let cached = &mut self.volumes[index];
         cached.failing = None;
         let epoch = cached.resident.close_epoch();
-        self.cache.mark(cached.inode);
+        self.cache.mark(cached.inode, &(0..u64::MAX));
         cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
     }
 

@@ -210,7 +210,7 @@ impl WriteBack {
                     if let Some(trying) = &mut cached.trying {
                         trying.error = Some(error.clone());
                         if count > 1 {
-                            self.cache.mark_range(cached.inode, &run);
+                            self.cache.mark(cached.inode, &run);
                             trying.again.push((run, (count / 8).max(1)));
                         } else {
                             trying.failed.insert(first);

@@ -330,7 +330,7 @@ impl World {
         true
     }
 
-    /// On whose behalf a client asks: if clients differ, each of four kinds.
+    /// Attributes of a client's requests: if clients differ, one of four kinds for each.
     fn attr_of(&self, client: ClientId) -> Attr {
         let group = |number| Group::new(number).expect("there are 15");
         let (class, weight, group) = match client.0 % 4 {

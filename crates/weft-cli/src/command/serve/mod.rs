@@ -101,8 +101,8 @@ pub(crate) struct Serve {
     /// wait when so much is dirty; from half of it on, or after 30 s, it is written
     #[arg(long, value_name = "SIZE", value_parser = size::write_back)]
     write_back: Option<Bytes>,
-    /// Serve a volume whose last server ended with writes in memory only (--write-back): what they
-    /// wrote is lost, and no client that was connected then may go on
+    /// Serve a volume though its last server ended with writes in memory only (--write-back): they
+    /// are lost, and no client that was connected then may go on
     #[arg(long)]
     accept_lost_writes: bool,
     #[command(flatten)]

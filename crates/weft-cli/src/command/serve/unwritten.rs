@@ -1,4 +1,4 @@
-//! Refusal to serve a volume whose last server ended with writes in memory only.
+//! Refusal to serve a volume after a server that ended with writes in memory only.
 //!
 //! The mark is `NAME.unwritten` beside the control socket: it is about the clients that know the
 //! volume by that name. Every way to serve it is refused, without a cache too, for what such a
