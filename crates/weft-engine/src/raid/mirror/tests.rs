@@ -33,6 +33,10 @@ struct Machine {
     stubborn: bool,
     /// A member that never answers reads of a resync or a correction, and what these are read to.
     stuck: Option<(MemberIndex, Vec<Segment>)>,
+    /// A member whose reads of a resync are not answered yet, and these.
+    slow: Option<(MemberIndex, Vec<(Token, MemberOp)>)>,
+    /// How reads of members fail, and writes.
+    fails: BTreeMap<(u16, bool), Fault>,
     /// Writes of members that are not answered yet, if they are held.
     held: Option<Vec<Token>>,
     /// Member requests, in order: member, first sector, sectors, and whether it was a write.
@@ -60,6 +64,8 @@ impl Machine {
             bad: BTreeSet::new(),
             stubborn: false,
             stuck: None,
+            slow: None,
+            fails: BTreeMap::new(),
             held: None,
             log: Vec::new(),
             outputs: VecDeque::new(),
@@ -100,6 +106,13 @@ impl Machine {
                     let (_, parts) = self.stuck.as_mut().expect("it is stuck");
                     parts.extend(into);
                 }
+                Output::Submit { token, member, op: op @ MemberOp::Read { .. }, attr, .. }
+                    if self.slow.as_ref().is_some_and(|(slow, _)| *slow == member)
+                        && attr.origin == Origin::Sync =>
+                {
+                    let (_, reads) = self.slow.as_mut().expect("it is slow");
+                    reads.push((token, op));
+                }
                 Output::Submit { token, op: MemberOp::Write { .. }, .. } if self.held.is_some() => {
                     self.held.iter_mut().for_each(|held| held.push(token));
                 }
@@ -117,6 +130,11 @@ impl Machine {
 
     fn carry_out(&mut self, member: MemberIndex, op: &MemberOp) -> Result<(), Fault> {
         let content = &mut self.members[member.index()];
+        let writes = matches!(op, MemberOp::Write { .. });
+        let reads = matches!(op, MemberOp::Read { .. });
+        if let Some(fault) = self.fails.get(&(member.0, writes)).filter(|_| reads || writes) {
+            return Err(*fault);
+        }
         match op {
             MemberOp::Read { at, into } => {
                 let first = at.0 - DATA_OFFSET;
@@ -215,6 +233,21 @@ impl Machine {
             self.tell(Input::Done { token, result: Ok(Value::Nothing) });
         }
         self.settle();
+    }
+
+    /// Answers the reads of the member that was slow.
+    fn answer_reads(&mut self) {
+        let (member, reads) = self.slow.take().expect("a member is slow");
+        assert!(!reads.is_empty(), "nothing was read of {member:?}");
+        for (token, op) in reads {
+            let result = self.carry_out(member, &op).map(|()| Value::Nothing);
+            self.tell(Input::Done { token, result });
+        }
+        self.settle();
+    }
+
+    fn states(&self) -> Vec<MemberState> {
+        self.volume().members.iter().map(|it| it.state).collect()
     }
 
     /// So many seconds pass, one by one.
@@ -626,12 +659,55 @@ fn a_member_that_is_given_up_keeps_its_memory_and_its_successor_is_rebuilt() {
     machine.stuck = Some((MemberIndex(0), Vec::new()));
     assert_eq!(machine.ask(RequestOp::Read, 8, 8, 0), [5; 8]);
     assert!(!machine.stuck.as_ref().unwrap().1.is_empty(), "the correction begins with a read");
+    // The other copy is read once the successor has the slot.
+    machine.slow = Some((MemberIndex(1), Vec::new()));
     machine.command(Verb::Fail(MemberIndex(0)));
+    machine.answer_reads();
     assert_eq!(machine.members[2][..512], [5; 512]);
     let states: Vec<_> = machine.volume().members.iter().map(|it| it.state).collect();
     assert_eq!(states, [MemberState::Faulty, MemberState::InSync, MemberState::InSync]);
     let corrects = |notice: &Notice| matches!(notice, Notice::ReadErrorCorrected { .. });
     assert!(!machine.notices.iter().any(corrects), "nothing is known of what it holds");
+    // The correction was of the member that is gone: its successor is written by the rebuild alone.
+    assert_eq!(machine.written().get(&2), Some(&SIZE));
+}
+
+/// An array whose member 1 was replaced by one that is being rebuilt: member 0 has not answered yet.
+fn being_rebuilt(level: Level, members: u8) -> Machine {
+    let mut machine = Machine::new(array(level, None, members));
+    machine.scatter();
+    machine.command(Verb::Fail(MemberIndex(1)));
+    machine.slow = Some((MemberIndex(0), Vec::new()));
+    add(&mut machine);
+    machine.written();
+    machine
+}
+
+#[test]
+fn a_copy_that_is_being_rebuilt_goes_where_the_one_that_counts_was_not_written() {
+    let mut machine = being_rebuilt(Level::Raid1, 2);
+    machine.fails.insert((0, true), Fault::Io);
+    machine.ask(RequestOp::Write, SIZE - 8, 8, 5);
+    assert_eq!(machine.replies.get(&machine.tag), Some(&Err(ReplyError::Io)));
+    assert_eq!(machine.written(), BTreeMap::from([(2, 8)]), "the other copy differs from then on");
+    machine.answer_reads();
+    assert_eq!(machine.states(), [MemberState::InSync, MemberState::Faulty, MemberState::Faulty]);
+}
+
+#[test]
+fn what_was_read_for_a_rebuild_is_not_written_once_the_array_is_broken() {
+    for broken in [false, true] {
+        let mut machine = being_rebuilt(Level::Raid10, 4);
+        if broken {
+            machine.fails.extend([2, 3].map(|member| ((member, false), Fault::Gone)));
+            machine.ask(RequestOp::Read, CHUNK_SECTORS, 8, 0);
+            let result = machine.replies.get(&machine.tag);
+            assert_eq!(result, Some(&Err(ReplyError::Io)), "the second chunk has no copy left");
+        }
+        machine.answer_reads();
+        let rebuilt = machine.written().get(&4).copied().unwrap_or_default();
+        assert_eq!(rebuilt == 0, broken, "{rebuilt} sectors");
+    }
 }
 
 #[test]
