@@ -48,9 +48,12 @@ fn no_map_is_written_over_a_member_or_another_file() {
         }
     }
     // No block device either, whether it can be opened or not.
-    if let Some(disk) = &disk {
-        let out = exits(path, 3, &cat(disk.to_str().unwrap()));
-        assert!(out.err.contains("found a block device"), "{}", out.err);
+    match &disk {
+        Some(disk) => {
+            let out = exits(path, 3, &cat(disk.to_str().unwrap()));
+            assert!(out.err.contains("found a block device"), "{}", out.err);
+        }
+        None => weft_testing::skip("found no block device in /dev: none was named as a map"),
     }
     assert!(contents(path) == before, "something was written");
     // A map of its own is written, and with consent again.
