@@ -3,6 +3,7 @@
     sha.py FILE                     the hash of all of it
     sha.py FILE cases               its cases, one a line: patch, case
     sha.py FILE PATCH CASE RUNS     the hash of the first RUNS runs of each column of a case
+    sha.py FILE all RUNS            that of every case, one a line: patch, case, hash
 """
 
 import hashlib
@@ -15,6 +16,17 @@ cases = {
     for experiment in sheet["experiments"]
     for case in experiment["cases"]
 }
+
+
+def sha(patch, case, count):
+    columns = {name: runs[:count] for name, runs in cases[patch, case].items()}
+    assert len(columns) >= 2, columns
+    for name, runs in columns.items():
+        assert len(runs) == count, f"{case}, {name}: found {len(runs)} runs, expected {count}"
+        assert all(run for run in runs), f"{case}, {name}: a run without a value"
+    return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
+
+
 if len(sys.argv) == 2:
     print(sheet["result_sha256"])
 elif sys.argv[2] == "cases":
@@ -24,11 +36,8 @@ elif sys.argv[2] == "cases":
         assert any(name.startswith(load) for name in names), f"no case of {load} in {names}"
     for patch, case in cases:
         print(patch, case)
+elif sys.argv[2] == "all":
+    for patch, case in cases:
+        print(patch, case, sha(patch, case, int(sys.argv[3])))
 else:
-    patch, case, count = sys.argv[2], sys.argv[3], int(sys.argv[4])
-    columns = {name: runs[:count] for name, runs in cases[patch, case].items()}
-    assert len(columns) >= 2, columns
-    for name, runs in columns.items():
-        assert len(runs) == count, f"{case}, {name}: found {len(runs)} runs, expected {count}"
-        assert all(run for run in runs), f"{case}, {name}: a run without a value"
-    print(hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest())
+    print(sha(sys.argv[2], sys.argv[3], int(sys.argv[4])))
