@@ -25,6 +25,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     let others = costs::OF_CHECK.len() + if install { 0 } else { costs::OF_INSTALL.len() };
     let mut report = Report::of(costs::table()?.len() - others);
     let missing = interop::packages_missing();
+    println!("{}", costs::expected(&costs::table()?, &interop::left_out(install)?));
     if install {
         report.part("Debian packages", || packages::install(interop::packages_missing));
     } else if !missing.is_empty() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) struct Cost {
     pub(crate) part: String,
     /// On two CPUs, in a fresh clone.
-    seconds: u64,
+    pub(crate) seconds: u64,
 }
 
 /// Its head in CONTRIBUTING.md.
@@ -44,6 +44,22 @@ fn parse(text: &str) -> anyhow::Result<Vec<Cost>> {
             Ok(Cost { part: part.to_owned(), seconds })
         })
         .collect()
+}
+
+/// What all parts but those left out take, and which take most of it. Suites run two at a time.
+pub(crate) fn expected(table: &[Cost], left_out: &[String]) -> String {
+    let mut run: Vec<&Cost> = table.iter().filter(|cost| !left_out.contains(&cost.part)).collect();
+    let halved = |cost: &Cost| if cost.part.starts_with("interop ") { 1 } else { 2 };
+    let seconds: u64 = run.iter().map(|cost| cost.seconds * halved(cost)).sum::<u64>() / 2;
+    run.sort_by_key(|cost| std::cmp::Reverse(cost.seconds));
+    let long = run.iter().filter(|cost| cost.seconds >= 60);
+    let long: Vec<String> = long.map(|cost| format!("{} {} s", cost.part, cost.seconds)).collect();
+    format!(
+        "about {} min on two CPUs (CONTRIBUTING.md has each part): {}; before a commit \
+         `cargo xtask check` will do",
+        seconds.div_ceil(60),
+        long.join(", ")
+    )
 }
 
 impl Cost {
@@ -102,6 +118,10 @@ mod tests {
         assert_eq!((slow(0, 879), slow(1, 60)), (None, None));
         assert!(slow(0, 880).unwrap().starts_with("SLOW: tests took 880 s, expected about 586 s"));
         assert!(slow(1, 61).is_some());
+        let three = text.replace("\n\nend", "\n| interop a | 120 | some |\n\nend");
+        let said = expected(&parse(&three).unwrap(), &["map".to_owned()]);
+        assert!(said.starts_with("about 11 min on two CPUs"), "{said}");
+        assert!(said.contains(": tests 586 s, interop a 120 s; before"), "{said}");
         assert!(parse("no table").is_err());
         assert!(parse(&text.replace("586", "long")).is_err());
         assert!(parse(&text.replace("much", "")).is_err());

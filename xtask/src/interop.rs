@@ -1,13 +1,14 @@
 //! Suites of `interop/`: their needs, their limits, and how they are run.
 //!
 //! A suite is a folder with an executable `run`. Its header has `# needs: PROGRAM…`, and may have
-//! `# minutes: N` (a limit; 5 when absent) and `# timed: WHY` (nothing else is run beside it). It
+//! `# minutes: N` (a limit; 5 when absent) and `# timed: WHY` (nothing but another of these is run
+//! beside it). It
 //! finds the binary in `$WEFT` and a folder of its own in `$WORK`, prints `ok - …` lines, and exits
 //! 0, or 77 when this machine cannot run it. The kernel lab is the suite `lab`, whose program is
 //! `test`: one emulated machine that takes long, and goes on beside others.
 
-use crate::part::{Ending, Report, cargo, run};
-use crate::{packages, tree};
+use crate::part::{Ending, Job, Report, cargo, run};
+use crate::{costs, packages, tree};
 use anyhow::Context;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ struct Suite {
     program: PathBuf,
     needs: Vec<String>,
     limit: Duration,
-    /// Judged by times, so that nothing may be run beside it.
+    /// Judged by times: such suites mostly wait, and only another one is run beside them.
     timed: bool,
 }
 
@@ -90,6 +91,17 @@ pub(crate) fn target_folder() -> PathBuf {
 }
 
 impl Suite {
+    /// Its name as a part.
+    fn part(&self) -> String {
+        format!("interop {}", self.name)
+    }
+
+    fn job(self, weft: &Path) -> Job {
+        let (name, weft) = (self.part(), weft.to_owned());
+        let log = target_folder().join(format!("interop-{}.log", self.name));
+        Job { name, log, work: Box::new(move |log| self.run(&weft, Some(log))) }
+    }
+
     /// Runs it; what it prints goes into `log`, where there is one.
     fn run(&self, weft: &Path, log: Option<File>) -> Ending {
         let missing = packages::missing(self.needs.iter().map(String::as_str));
@@ -123,17 +135,33 @@ pub(crate) fn names() -> anyhow::Result<Vec<String>> {
     Ok(suites()?.into_iter().map(|suite| suite.name).collect())
 }
 
+/// Parts of the table of costs that `test` does not run here, or does not wait for: those of others,
+/// the lab beside the tests, and suites whose programs are missing.
+pub(crate) fn left_out(install: bool) -> anyhow::Result<Vec<String>> {
+    let mut left_out: Vec<String> = costs::OF_CHECK.map(str::to_owned).into();
+    if !install {
+        left_out.extend(costs::OF_INSTALL.map(str::to_owned));
+    }
+    for suite in suites()? {
+        let lacks = !packages::missing(suite.needs.iter().map(String::as_str)).is_empty();
+        if suite.name == LAB || (lacks && !install) {
+            left_out.push(suite.part());
+        }
+    }
+    Ok(left_out)
+}
+
 /// Starts the kernel lab beside the parts that follow.
 pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> {
     let lab = suites()?.into_iter().find(|suite| suite.name == LAB).context("interop/lab")?;
-    let (name, log) = (format!("interop {LAB}"), target_folder().join("interop-lab.log"));
+    let (name, log) = (lab.part(), target_folder().join("interop-lab.log"));
     let weft = weft.to_owned();
     report.beside(&name, &log, move |log| lab.run(&weft, Some(log)));
     Ok(())
 }
 
-/// Runs the suites named, or all but the kernel lab; those that are timed with nothing beside them.
-/// Says whether all passed.
+/// Runs the suites named, or all but the kernel lab: two at a time, first those that are not timed,
+/// then those that are with nothing else beside them. Says whether all passed.
 pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let suites = suites()?;
     for name in names {
@@ -142,19 +170,31 @@ pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> an
             "interop/{name}: no such suite"
         );
     }
-    let wanted = |suite: &&Suite| match names {
+    let wanted = |suite: &Suite| match names {
         [] => suite.name != LAB,
         names => names.contains(&suite.name.as_str()),
     };
+    let wanted = suites.into_iter().filter(wanted);
+    let (timed, others): (Vec<Suite>, Vec<Suite>) = wanted.partition(|suite| suite.timed);
     let mut passed = true;
-    for suite in suites.iter().filter(wanted) {
-        if suite.timed {
+    for mut suites in [others, timed] {
+        if suites.first().is_some_and(|suite| suite.timed) {
             report.alone();
         }
-        passed &= report.part(&format!("interop {}", suite.name), || suite.run(weft, None));
+        if suites.len() == 1 {
+            let suite = suites.remove(0);
+            passed &= report.part(&suite.part(), || suite.run(weft, None));
+        } else {
+            let jobs = suites.into_iter().map(|suite| suite.job(weft)).collect();
+            passed &= report.side_by_side(jobs, AT_ONCE);
+        }
     }
     Ok(passed)
 }
+
+/// Suites that run side by side: they wait for members, for clients and for the clock, so that two
+/// of them take little more than one alone.
+const AT_ONCE: usize = 2;
 
 /// The kernel lab.
 const LAB: &str = "lab";

@@ -4,12 +4,15 @@
 //! gate that silently tests less is worse than one that is red. A failed part does not stop the
 //! later ones, unless they need it.
 //!
-//! A part may go on beside those that follow; what it prints is then printed whole when it ends.
+//! A part may go on beside those that follow, and parts that wait much may run side by side; what
+//! each prints is then printed whole when it ends.
 
 use crate::costs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_testing::in_ci;
@@ -41,6 +44,14 @@ struct Beside {
     /// Where what it prints goes.
     log: PathBuf,
     work: JoinHandle<(Ending, Duration)>,
+}
+
+/// A part that may run beside another one.
+pub(crate) struct Job {
+    pub(crate) name: String,
+    /// Where what it prints goes.
+    pub(crate) log: PathBuf,
+    pub(crate) work: Box<dyn FnOnce(File) -> Ending + Send>,
 }
 
 impl Default for Report {
@@ -102,6 +113,46 @@ impl Report {
         give_way(19);
     }
 
+    /// Runs parts side by side, `workers` at a time, the longest first. Says whether all passed.
+    pub(crate) fn side_by_side(&mut self, mut jobs: Vec<Job>, workers: usize) -> bool {
+        let seconds = |name: &str| {
+            self.costs.iter().find(|cost| cost.part == name).map_or(0, |cost| cost.seconds)
+        };
+        // The last one is taken first.
+        jobs.sort_by_key(|job| seconds(&job.name));
+        let left = Mutex::new(jobs);
+        let next = || left.lock().expect("no worker panics").pop();
+        let (sender, receiver) = channel();
+        let mut passed = true;
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(Job { name, log, work }) = next() {
+                        let _ = sender.send((name.clone(), log.clone(), None));
+                        let start = Instant::now();
+                        let ending = match File::create(&log) {
+                            Ok(file) => work(file),
+                            Err(error) => Ending::Failed(format!("{}: {error}", log.display())),
+                        };
+                        let _ = sender.send((name, log, Some((ending, start.elapsed()))));
+                    }
+                });
+            }
+            drop(sender);
+            for (name, log, ended) in receiver {
+                match ended {
+                    None => self.begin(&name, ", beside another"),
+                    Some((ending, took)) => {
+                        print_log(&name, &log);
+                        passed &= self.end(&name, ending, took);
+                    }
+                }
+            }
+        });
+        passed
+    }
+
     /// Whether a part could not run here.
     pub(crate) fn has_skipped(&self) -> bool {
         self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))
@@ -120,11 +171,7 @@ impl Report {
         let last = self.beside.is_empty() && !taken.is_empty();
         for Beside { name, log, work } in taken {
             let joined = work.join();
-            println!("\n━━ {name}, which went on beside others, printed:");
-            match std::fs::read(&log) {
-                Ok(text) => print!("{}", String::from_utf8_lossy(&text)),
-                Err(error) => println!("{}: {error}", log.display()),
-            }
+            print_log(&name, &log);
             let (ending, took) = joined
                 .unwrap_or_else(|_| (Ending::Failed("it panicked".to_owned()), Duration::ZERO));
             self.end(&name, ending, took);
@@ -195,6 +242,15 @@ impl Report {
     fn slow(&self, name: &str, took: Duration) -> Option<String> {
         let cost = self.costs.iter().find(|cost| cost.part == name)?;
         cost.exceeded_by(took)
+    }
+}
+
+/// Prints what a part printed that went on beside others.
+fn print_log(name: &str, log: &Path) {
+    println!("\n━━ {name}, which went on beside others, printed:");
+    match std::fs::read(log) {
+        Ok(text) => print!("{}", String::from_utf8_lossy(&text)),
+        Err(error) => println!("{}: {error}", log.display()),
     }
 }
 
@@ -271,6 +327,31 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_side_by_side_meet_and_each_is_counted() {
+        let folder = crate::interop::target_folder().join("tmp");
+        std::fs::create_dir_all(&folder).unwrap();
+        // Each of two waits for the other: one after the other they would not end.
+        let meeting = std::sync::Arc::new(std::sync::Barrier::new(2));
+        let job = |name: &str, fails: bool| {
+            let meeting = meeting.clone();
+            let work = move |_| {
+                meeting.wait();
+                if fails { Ending::Failed("as it should".to_owned()) } else { Ending::Passed }
+            };
+            let log = folder.join(format!("side-by-side-{name}.log"));
+            Job { name: name.to_owned(), log, work: Box::new(work) }
+        };
+        let mut report = Report::of(4);
+        assert!(report.side_by_side(vec![job("one", false), job("two", false)], 2));
+        assert!(!report.side_by_side(vec![job("three", false), job("four", true)], 2));
+        assert_eq!((report.parts.len(), report.started), (4, 4));
+        for name in ["one", "two", "three", "four"] {
+            std::fs::remove_file(folder.join(format!("side-by-side-{name}.log"))).unwrap();
+        }
+        assert_eq!(report.finish(), ExitCode::FAILURE, "one has failed");
+    }
 
     #[test]
     fn a_part_beside_others_is_counted_when_it_ends_and_a_count_that_is_wrong_fails() {
