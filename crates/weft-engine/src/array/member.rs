@@ -58,6 +58,9 @@ pub(crate) struct Member {
     pub(crate) superblock_full_since: Option<Time>,
     /// To write its superblock in this update.
     pub(crate) attempt: Attempt,
+    /// It may hold another superblock where its own will be: it came after the start, and was not
+    /// written to since.
+    pub(crate) superblock_is_old: bool,
     /// First sector of its bitmap, if the array has one and there is room for it.
     pub(crate) bitmap_start: Option<Sectors>,
     /// All of its bitmap is to be written: it is another than the array has, or may be.
@@ -117,6 +120,7 @@ impl Member {
             full_since: None,
             superblock_full_since: None,
             attempt: Attempt::First,
+            superblock_is_old: false,
             bitmap_start: None,
             lacks_bitmap: false,
             follows_bitmap: false,
@@ -152,6 +156,16 @@ impl Member {
     /// Whether its superblock is to be written once more.
     pub(crate) fn is_to_try_again(&self) -> bool {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
+    }
+
+    /// Whether what it holds where its superblock goes is to be wiped first: a cut can tear the
+    /// superblock into blocks.
+    pub(crate) fn is_to_wipe(&self) -> bool {
+        let tears = || {
+            let block = self.info.logical_block;
+            self.superblock().encode_for(block).len() as u64 > u64::from(block)
+        };
+        self.superblock_is_old && !self.is_faulty() && tears()
     }
 
     /// Time since when it has had no space.

@@ -84,6 +84,7 @@ impl Array {
         let (state, size) = (MemberState::Spare, self.member_size);
         let mut member = Member::new(info, Some(superblock), None, state, size);
         member.number = number;
+        member.superblock_is_old = true;
         if self.bitmap.is_some() {
             member.needs_bitmap();
         }
@@ -149,6 +150,7 @@ impl Array {
         let size = self.member_size;
         let mut member = Member::new(info, Some(superblock), Some(slot), state, size);
         member.number = number;
+        member.superblock_is_old = true;
         member.needs_bitmap();
         member.follows_bitmap = true;
         self.slots[slot.index()] = Some(self.members.len());

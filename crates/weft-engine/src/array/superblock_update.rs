@@ -19,6 +19,12 @@
 //! is written again every second, until there is some or the member is given up
 //! (`Array::give_up_full`).
 //!
+//! A member that just came may hold a superblock of when it was a member before. Where superblocks
+//! are larger than a block of the member, that one is wiped first: a cut can leave the new first
+//! block in front of the old end of the table of roles, and the sum of both is right where two roles
+//! are swapped, as after a spare took the slot of the member that comes back. Then the member was
+//! believed in its old slot. (md has the same.)
+//!
 //! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!
 //! Source   md-raid.md §6.6 and §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
@@ -80,6 +86,8 @@ pub(super) struct SuperblockUpdates {
     /// no crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md
     /// takes the role of a member that lags by one from the others.)
     introducing: bool,
+    /// The writes outstanding wipe what members that just came hold where their superblocks go.
+    wiping: bool,
     /// The superblocks written last say that writes may be in flight.
     said_in_use: bool,
     /// A superblock update is under way, and nothing of it is outstanding: what it writes next says
@@ -245,6 +253,16 @@ impl Array {
     }
 
     fn start_superblock_writes(&mut self, out: &mut Outbox) {
+        let to_wipe = |position: &usize| self.members[*position].is_to_wipe();
+        let to_wipe: Vec<usize> = (0..self.members.len()).filter(to_wipe).collect();
+        self.updates.wiping = !to_wipe.is_empty();
+        if self.updates.wiping {
+            for position in to_wipe {
+                self.members[position].attempt = Attempt::First;
+                self.send_superblock(position, out);
+            }
+            return;
+        }
         let lags = self.lags();
         let catching_up = self.updates.catching_up;
         let takes_slot = |member: &Member| {
@@ -322,11 +340,14 @@ impl Array {
         self.send_superblock(position, out);
     }
 
-    /// Sends the superblock of a member as it was made last.
+    /// Sends the superblock of a member as it was made last, or zeros to its place.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         let superblock = member.superblock();
-        let bytes = superblock.encode_for(member.info.logical_block).into_boxed_slice();
+        let mut bytes = superblock.encode_for(member.info.logical_block).into_boxed_slice();
+        if self.updates.wiping {
+            bytes.fill(0);
+        }
         let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
         self.submit(position, op, Owner::Superblock, out);
         self.updates.outstanding += 1;
@@ -375,7 +396,11 @@ impl Array {
             // Nobody else has the data, and nothing in a superblock changes while it is served.
             (Some(_), Err(_)) if !self.membership.is_redundant => {}
             (Some(position), Err(fault)) => self.fail_for(position, fault, out),
-            (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
+            (Some(position), Ok(())) => {
+                let member = &mut self.members[position];
+                member.superblock_full_since = None;
+                member.superblock_is_old = false;
+            }
             (None, Ok(()) | Err(_)) => {}
         }
         assert!(self.updates.outstanding > 0, "a superblock is answered once");
@@ -415,7 +440,14 @@ impl Array {
             self.updates.started = self.updates.done;
             self.updates.catching_up = false;
             self.updates.introducing = false;
+            self.updates.wiping = false;
             self.updates.wanted = self.updates.wanted.max(self.updates.done + 1);
+            return;
+        }
+        if std::mem::take(&mut self.updates.wiping) {
+            if !self.membership.broken {
+                self.start_superblock_writes(out);
+            }
             return;
         }
         if std::mem::take(&mut self.updates.catching_up) {

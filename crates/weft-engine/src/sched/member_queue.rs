@@ -338,7 +338,13 @@ impl<T> MemberQueue<T> {
         let direction = request.direction;
         let waits = &self.tokenless[direction as usize];
         if waits.is_empty() && self.tokens.left(direction) {
+            if self.settings.plugs && self.scheduler.is_empty() {
+                self.plugged = Some(now + UNPLUG_DELAY);
+            }
             self.schedule(&request, now);
+            if self.scheduler.waiting() >= UNPLUG_REQUESTS {
+                self.plugged = None;
+            }
             return;
         }
         self.plugged = None;
@@ -356,15 +362,9 @@ impl<T> MemberQueue<T> {
 
     /// Gives the scheduler a request that has a token.
     fn schedule(&mut self, request: &QueuedRequest, now: Time) {
-        if self.settings.plugs && self.scheduler.is_empty() {
-            self.plugged = Some(now + UNPLUG_DELAY);
-        }
         let before = self.scheduler.waiting();
         self.scheduler.insert(request, now);
         self.count(request.direction, before);
-        if self.scheduler.waiting() >= UNPLUG_REQUESTS {
-            self.plugged = None;
-        }
     }
 
     /// Counts tokens after one request: it has its own, or became a part of a queued one, or made

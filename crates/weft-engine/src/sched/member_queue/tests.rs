@@ -521,6 +521,24 @@ fn statement_d13_writes_hold_no_more_than_async_depth_and_reads_find_the_rest() 
     assert_eq!(with_token(64, 0).queue.tokens.queued[1], 8);
 }
 
+/// Tokens that come free are given while the queue sends: nothing else is on its way then.
+#[test]
+fn a_request_that_gets_its_token_late_does_not_plug_its_queue() {
+    let mut bench = Bench::new(QueueSettings { nr_requests: 2, ..plugs() });
+    for at in [0, 100, 200, 300] {
+        assert!(!bench.write(at), "they are far from each other");
+    }
+    bench.end_turn(true);
+    assert_eq!(bench.sent.len(), 2, "so many tokens");
+    for _ in 0..2 {
+        let (write, scheduled) = bench.at_member.remove(0);
+        bench.queue.ended(scheduled, write, bench.now);
+    }
+    bench.run();
+    assert_eq!(bench.sent.len(), 4, "each with a token is sent");
+    assert_eq!(bench.queue.next_wake(bench.now), None);
+}
+
 #[test]
 fn a_request_without_a_token_still_becomes_a_part_of_a_queued_one() {
     let mut bench = with_token(4, 0);
