@@ -16,6 +16,7 @@ mod endings;
 mod fingerprint;
 mod measure;
 mod memory;
+mod served;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -33,6 +34,7 @@ pub use carry_out::Pending;
 use clients::{Issued, Waiting};
 pub(crate) use fingerprint::Text;
 use memory::Memory;
+use served::Served;
 
 use crate::checker::{Array, Checkers, Limits, Record, View, Violation, consent};
 use crate::crash::Coverage;
@@ -134,6 +136,7 @@ pub struct World {
     /// Members that were being rebuilt when the engine started, by slot: the disk, and the column
     /// up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
+    served: Served,
     /// Model of what clients may read.
     pub model: Model,
     /// Geometry of the array.
@@ -218,6 +221,7 @@ impl World {
             suspects: Suspects::default(),
             measure_due: false,
             half_rebuilt: BTreeMap::new(),
+            served: Served::default(),
             model: Model::new(options.payload),
             array: Array::new(layout, data_offset),
             record_before: record.clone(),
@@ -265,6 +269,7 @@ impl World {
         if self.options.checked {
             self.measure_all(&assembly);
         }
+        self.serves(&assembly);
         let knobs = self.options.knobs;
         let stripes = self.options.stripes_max.unwrap_or(knobs.stripe_cache_size).max(1);
         let stripes_max = self.options.stripes_max;

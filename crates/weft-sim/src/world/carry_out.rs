@@ -103,6 +103,7 @@ impl World {
         match notice {
             Notice::MemberFailed { slot: Some(slot), .. } => {
                 self.half_rebuilt.remove(&slot.0);
+                self.serves_no_more(slot);
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }
@@ -111,6 +112,7 @@ impl World {
                 if resync && complete && self.options.data_promised {
                     self.at_stake.synced();
                 }
+                self.serves_more();
                 self.look_again_at_all();
             }
             _ => {}

@@ -251,7 +251,7 @@ impl World {
         self.disks.iter().map(|disk| disk.stats.io_errors.reads).sum()
     }
 
-    /// Whether what is left of the members suffices for reads: those that a restart would believe,
+    /// Whether what is left of the members suffices for reads: those that the engine has to read,
     /// and that fail nothing but flushes and superblocks, and reads that are over.
     fn is_still_served(&self) -> bool {
         let is_well = |disk: &usize| {
@@ -263,7 +263,7 @@ impl World {
             let answers = !faults.gone && !faults.stalled && faults.ends_at.is_none();
             reads_back && answers && stats.failed == flushes + superblocks + reads
         };
-        self.array.suffices(|slot| self.record.in_sync(slot).as_ref().is_some_and(is_well))
+        self.array.suffices(|slot| self.served.at(slot).as_ref().is_some_and(is_well))
     }
 
     fn verify_all(&mut self, order: Order, whole: bool) -> u64 {

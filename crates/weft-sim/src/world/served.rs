@@ -1,0 +1,51 @@
+//! Members that the running engine still has to read, by what it said of them.
+//!
+//! A restart may believe others: where the last members could not record a failure, their
+//! superblocks count the one that failed, which nothing was written to since.
+
+use std::collections::BTreeMap;
+
+use weft_engine::MemberState;
+use weft_engine::assemble::{Assembly, SlotState};
+use weft_units::Slot;
+
+use super::World;
+
+/// Disks that are read, by slot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Served(BTreeMap<u16, usize>);
+
+impl Served {
+    /// Disk that is read at a slot.
+    pub(super) fn at(&self, slot: Slot) -> Option<usize> {
+        self.0.get(&slot.0).copied()
+    }
+}
+
+impl World {
+    /// The engine starts from an assembly.
+    pub(super) fn serves(&mut self, assembly: &Assembly) {
+        let in_sync = (0u16..).zip(&assembly.slots).filter_map(|(slot, state)| match state {
+            SlotState::InSync(member) => Some((slot, member.info.index.index())),
+            SlotState::Missing | SlotState::Rebuilding { .. } => None,
+        });
+        self.served = Served(in_sync.collect());
+    }
+
+    /// A member has failed. One that the others cannot stand in for is read as before.
+    pub(super) fn serves_no_more(&mut self, slot: Slot) {
+        let others = |other: Slot| other != slot && self.served.at(other).is_some();
+        if self.array.suffices(others) {
+            self.served.0.remove(&slot.0);
+        }
+    }
+
+    /// Members may have been rebuilt.
+    pub(super) fn serves_more(&mut self) {
+        for member in &self.snapshot().volumes[0].members {
+            if let (Some(slot), MemberState::InSync) = (member.slot, member.state) {
+                self.served.0.entry(slot.0).or_insert(self.disk_of[member.member.index()]);
+            }
+        }
+    }
+}
