@@ -158,6 +158,11 @@ impl Member {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
 
+    /// Whether it is a spare, and says so itself.
+    pub(crate) fn may_take_slot(&self) -> bool {
+        self.state == MemberState::Spare && !self.superblock_is_old
+    }
+
     /// Whether what it holds where its superblock goes is to be wiped first: a cut can tear the
     /// superblock into blocks.
     pub(crate) fn is_to_wipe(&self) -> bool {

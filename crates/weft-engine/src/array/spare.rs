@@ -237,7 +237,7 @@ impl Array {
             if self.slots[slot].is_some() {
                 continue;
             }
-            let spare = self.members.iter().position(|member| member.state == MemberState::Spare);
+            let spare = self.members.iter().position(Member::may_take_slot);
             let Some(position) = spare else { break };
             let stale = self.is_planted(Mutant::StaleMemberAfterAdd);
             let member = &mut self.members[position];
@@ -273,11 +273,13 @@ impl Array {
     /// The failure is recorded first, in an update of its own, as md does it (`md_check_recovery`
     /// writes superblocks before `remove_and_add_spares`): a superblock of version 0.90 has one
     /// number for a slot, and a member that failed is known by being behind by more than the one
-    /// update that a cut may tear.
+    /// update that a cut may tear. And a spare is written as one before it takes a slot: until then
+    /// its superblock may say that it has the data of another slot, which a restart or `re-add`
+    /// would believe while this one's is written to it.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.failures_recorded()
             && self.slots.contains(&None)
-            && self.members.iter().any(|member| member.state == MemberState::Spare)
+            && self.members.iter().any(Member::may_take_slot)
     }
 }
 
