@@ -461,17 +461,22 @@ pub(super) fn explain(
     let allowed: Vec<u32> = cell.from(floor).map(|(_, version)| version.write.0).collect();
     let word = found.first_chunk().copied().unwrap_or_default();
     let same = found.chunks(8).all(|chunk| chunk == &word[..chunk.len()]);
-    let looks = match untag(word).filter(|_| same) {
+    let tag = untag(word).filter(|_| same);
+    let looks = match tag {
         _ if found.iter().all(|byte| *byte == 0) => "zeros".to_owned(),
         Some((write, of)) => format!("write {write} at sector {of}"),
         None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
-    match older {
-        Some(number) => Violation::new(
+    // Versions that no read may find are kept for a while; after that the tag tells.
+    let older = older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
+    let first = u64::from(cell.versions.front().expect("a cell is never empty").write.0);
+    let forgotten = tag.filter(|(write, of)| *of == sector && *write < first);
+    match older.or(forgotten.map(|(write, _)| write)) {
+        Some(write) => Violation::new(
             "I1 durability",
             format!(
-                "sector {sector} reads as write {}, which is older than allowed: writes {allowed:?}",
-                cell.versions[(number - cell.first) as usize].write.0
+                "sector {sector} reads as write {write}, which is older than allowed: writes \
+                 {allowed:?}"
             ),
         ),
         None => Violation::new(
