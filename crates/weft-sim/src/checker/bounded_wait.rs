@@ -5,7 +5,7 @@
 //! no more is written meanwhile than may pass a stripe, as many times over. Its time begins anew
 //! when an earlier request is answered that it overlaps, when a member has not answered for a
 //! second, and when one answers with an error: what follows from that has bounds of its own
-//! (`no_space_wait`, superblocks).
+//! (`no_space_wait`, superblocks). After a lack of space it begins when the engine tries again.
 //!
 //! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written:
 //! then nothing is promised, and nothing is checked.
@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use weft_engine::knobs::WAITS_WITHOUT_BOUND;
-use weft_engine::{Input, Output, RequestOp, Tag, Token};
+use weft_engine::{Fault, Input, Output, RequestOp, Tag, Token};
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time};
 
 use super::Violation;
@@ -26,6 +26,9 @@ const WAITS: u64 = 4;
 
 /// What members take, and longer than that they do not answer.
 const SERVICE: Span = Span::secs(1);
+
+/// From a write that found no space to the next attempt at it.
+const SPACE_RETRY: Span = Span::secs(1);
 
 /// So many others are answered meanwhile.
 const OTHERS: u64 = 16;
@@ -107,8 +110,12 @@ impl BoundedWait {
             Input::ClientGone(client) => self.requests.retain(|(owner, _), _| owner != client),
             Input::Done { token, result } => {
                 let since = self.submitted.remove(token);
-                if result.is_err() || since.is_some_and(|since| now.since(since) > SERVICE) {
-                    self.begin_anew(now);
+                let late = since.is_some_and(|since| now.since(since) > SERVICE);
+                match result {
+                    Err(Fault::NoSpace) => self.begin_anew(now + SPACE_RETRY),
+                    Err(_) => self.begin_anew(now),
+                    Ok(_) if late => self.begin_anew(now),
+                    Ok(_) => {}
                 }
             }
             Input::Admin(_) | Input::Wake => {}
