@@ -58,13 +58,6 @@ pub enum Work {
     StraightFaulty(u64),
 }
 
-/// Loads with faults on mirrors that are known to fail: I1 by members that had no space. A write
-/// that was refused for want of space on the first copy was read from another one; the resync when
-/// there is space takes the first copy, which misses it, and what was read is gone. One of the two
-/// also sends reads that waited for such a write to two copies, as the write is over before the
-/// array knows from where on copies differ. They leave by a mend.
-pub const OPEN_LOADS: [u64; 2] = [19, 26];
-
 /// Counts of what was simulated.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -130,8 +123,7 @@ pub fn fresh_failures_max(scripts: u64) -> u64 {
 }
 
 impl Work {
-    /// N seeds of each profile, from `first` on, and for each ten of them one of each other kind;
-    /// but for [`Work::StraightFaulty`], of which [`OPEN_LOADS`] fail, and so would every sweep.
+    /// N seeds of each profile, from `first` on, and for each ten of them one of each other kind.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
@@ -141,6 +133,7 @@ impl Work {
         let scopes = tenths.clone().map(Self::Scope);
         let loads = tenths.clone().map(Self::Steady).chain(tenths.clone().map(Self::Faulty));
         let straight = tenths.clone().map(Self::StraightSteady);
+        let straight = straight.chain(tenths.clone().map(Self::StraightFaulty));
         let straight = straight.chain(tenths.clone().map(Self::StraightScope));
         let silent = tenths.clone().map(Self::Silent);
         scopes.chain(loads).chain(silent).chain(straight).chain(scripts).collect()

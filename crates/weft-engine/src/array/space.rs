@@ -37,6 +37,11 @@ impl Array {
         self.need_resync_from(sector);
     }
 
+    /// Whether members may disagree for want of space, and for nothing else.
+    pub(crate) fn resyncs_only_for_space(&self) -> bool {
+        self.resyncs_for_space
+    }
+
     /// Members have what they had no space for, or are given up.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {

@@ -139,6 +139,11 @@ impl Mirror {
         if fault == Fault::NoSpace && !spare {
             let sector = range.start.sectors_floor();
             self.lack_space.insert(slot);
+            // At once: a read that waited for this write goes out before the event is heard.
+            if cx.membership().present().contains(slot) {
+                self.falls_behind(slot, cx.array);
+                cx.array.resync_for_space(sector, false);
+            }
             self.copier.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });
             return Err(fault);
@@ -160,6 +165,22 @@ impl Mirror {
             }
         }
         Err(fault)
+    }
+
+    /// A member misses from now on what others have. Where copies may differ for this reason alone,
+    /// clients read, and a resync copies, one that misses nothing: a read may have seen what was
+    /// being written.
+    fn falls_behind(&mut self, slot: Slot, array: &Array) {
+        let behind = &mut self.copier.behind;
+        if array.membership.resync_from.is_none() {
+            *behind = SlotSet::EMPTY;
+        } else if !array.resyncs_only_for_space() {
+            return;
+        }
+        let others = array.membership.present().without(*behind).without(SlotSet::only(slot));
+        if !others.is_empty() {
+            behind.insert(slot);
+        }
     }
 
     /// A member that had no space has written a copy: it has some.
@@ -329,10 +350,14 @@ impl Mirror {
         self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
     }
 
-    /// The first copy that can be read, whether or not its member answers.
+    /// The first copy that can be read, whether or not its member answers, those last that miss
+    /// what others have.
     fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
-        let mut copies = self.readable(range, asked, Around::Never, array);
-        if array.is_planted(Mutant::MirrorReadUnsynced) { copies.last() } else { copies.next() }
+        let copies = self.readable(range, asked, Around::Never, array);
+        if array.is_planted(Mutant::MirrorReadUnsynced) {
+            return copies.last();
+        }
+        copies.min_by_key(|copy| self.copier.behind.contains(copy.slot))
     }
 
     /// Whether other copies stand in for a member that does not answer: where they may differ, two

@@ -53,6 +53,9 @@ pub(super) struct Copier {
     /// Members that had no space for a copy, of which it is to be found out whether they have some:
     /// a resync writes their copies also where these do not differ.
     pub(super) unproven: SlotSet,
+    /// Members that missed something for want of space since all copies agreed, but for one that
+    /// others have it from.
+    pub(super) behind: SlotSet,
     /// Ranges of the array that members failed to read, for want of memory.
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
@@ -133,6 +136,7 @@ impl Copier {
             units: Vec::new(),
             rest: VecDeque::new(),
             unproven: SlotSet::EMPTY,
+            behind: SlotSet::EMPTY,
             to_correct: VecDeque::new(),
         }
     }
@@ -222,11 +226,13 @@ impl Copier {
     fn lock(&mut self, task: Task, range: ByteRange, places: &Mirrors, events: &mut Vec<Event>) {
         let place = self.free.pop().expect("there is memory for it");
         let writes = !matches!(task, Task::Sync { action: SyncAction::Check, .. });
+        let mut copies = places.copies(range.start.sectors_floor());
+        copies.sort_by_key(|copy| self.behind.contains(copy.slot));
         let before = self.parts[place as usize].replace(Part {
             task,
             range,
             end: range.end(),
-            copies: places.copies(range.start.sectors_floor()),
+            copies,
             request: None,
             step: Step::Locking,
             pending: 0,
