@@ -468,7 +468,8 @@ pub(super) fn explain(
         None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
     // Versions that no read may find are kept for a while; after that the tag tells.
-    let older = older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
+    let older =
+        older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
     let first = u64::from(cell.versions.front().expect("a cell is never empty").write.0);
     let forgotten = tag.filter(|(write, of)| *of == sector && *write < first);
     match older.or(forgotten.map(|(write, _)| write)) {
