@@ -352,6 +352,18 @@ impl Found {
         self.open.iter().find(|open| (&open.array, &open.load) == (&line.array, &line.load))
     }
 
+    /// Whether a line loses as it is known to, and not more.
+    #[must_use]
+    pub fn loses_as_known(&self, line: &Line) -> bool {
+        let Some(open) = self.known(line) else { return false };
+        let tolerance = self.bound.open_tolerance;
+        line.losses(&self.bound).into_iter().all(|loss| match loss {
+            Loss::Rate(rate) => rate >= open.to_md * (1.0 - tolerance),
+            Loss::P99(p99) => open.p99.is_some_and(|known| p99 <= known * (1.0 + tolerance)),
+            Loss::Wait(_) => false,
+        })
+    }
+
     /// Those that are known to lose and were run and do not: they are to be taken off the list.
     #[must_use]
     pub fn mended(&self) -> Vec<&Open> {
@@ -531,14 +543,38 @@ mod tests {
     fn a_loss_is_known_by_its_array_and_load_until_it_no_longer_loses() {
         let md = figures(100.0, 10, 100);
         let mut all = found(&[(figures(90.0, 1, 1), md)]);
-        let open = |load: &str| Open { array: "a".into(), load: load.into(), why: "so".into() };
-        all.open = vec![open("another")];
+        all.open = vec![open("another", 0.9, None)];
         assert!(all.known(&all.lines[0]).is_none() && all.mended().is_empty());
-        all.open = vec![open("l")];
+        all.open = vec![open("l", 0.9, None)];
         assert!(all.known(&all.lines[0]).is_some() && all.mended().is_empty());
         let mut all = found(&[(figures(96.0, 1, 1), md)]);
-        all.open = vec![open("l")];
-        assert_eq!(all.mended(), [&open("l")]);
+        all.open = vec![open("l", 0.9, None)];
+        assert_eq!(all.mended(), [&open("l", 0.9, None)]);
+    }
+
+    fn open(load: &str, to_md: f64, p99: Option<f64>) -> Open {
+        Open { array: "a".into(), load: load.into(), to_md, p99, why: "so".into() }
+    }
+
+    #[test]
+    fn what_is_known_to_lose_may_lose_by_its_own_figures_and_no_more() {
+        let md = figures(100.0, 10, 100);
+        let as_known = |weft, to_md, p99| {
+            let mut all = found(&[(weft, md)]);
+            all.open = vec![open("l", to_md, p99)];
+            all.loses_as_known(&all.lines[0])
+        };
+        assert!(as_known(figures(59.0, 1, 1), 0.6, None));
+        assert!(!as_known(figures(58.0, 1, 1), 0.6, None), "beyond the tolerance");
+        assert!(as_known(figures(100.0, 21, 100), 1.0, Some(2.1)));
+        assert!(!as_known(figures(100.0, 22, 100), 1.0, Some(2.1)));
+        assert!(!as_known(figures(100.0, 21, 100), 1.0, None), "that is another loss");
+        assert!(!as_known(figures(59.0, 10, 2001), 0.6, None), "so is that");
+        assert!(!found(&[(figures(59.0, 1, 1), md)]).loses_as_known(&Line {
+            array: "b".into(),
+            load: "l".into(),
+            figures: Vec::new(),
+        }));
     }
 
     #[test]

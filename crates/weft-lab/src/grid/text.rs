@@ -23,13 +23,17 @@ pub(super) struct Text {
 }
 
 /// A job that is known to lose, until it no longer does.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
     /// Name of its array.
     pub array: String,
     /// Name of its load, and of its job if the load has several.
     pub load: String,
+    /// Its rate as a multiple of md's.
+    pub to_md: f64,
+    /// Its 99th percentile as a multiple of md's, if it loses by that.
+    pub p99: Option<f64>,
     /// Why it loses, and why that is left.
     pub why: String,
 }
@@ -58,6 +62,8 @@ pub struct Bound {
     pub mean_to_fixed: f64,
     /// What the first of them is meant to become.
     pub goal_mean_to_md: f64,
+    /// How far what is known to lose may be beyond its own figures, as a part of these.
+    pub open_tolerance: f64,
 }
 
 /// An array of simulated drives.
