@@ -108,6 +108,9 @@ pub struct Response {
     /// Reason of a refusal, for programs; see [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FailureKind>,
+    /// Circumstances of what was done that people should know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Names and values of knobs, answer to `get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<(String, String)>,

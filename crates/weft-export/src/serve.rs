@@ -231,7 +231,8 @@ pub enum ServeError {
 
 /// Serves until told to stop.
 ///
-/// Runs on the calling thread. Sockets are gone when it returns; members are closed.
+/// Runs on the calling thread. Sockets are gone when it returns; members are closed,
+/// but for those that do not answer.
 ///
 /// # Errors
 /// Nothing was served; [`ServeError`] says why.
@@ -307,7 +308,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     }
     let on_ready = options.on_ready;
     Ok(match reactor.run(|| on_ready(&Ready { uris, backend }))? {
-        Exit::Clean => ExitState::Clean,
+        // The log has it.
+        Exit::Clean | Exit::Hanging(_) => ExitState::Clean,
         Exit::Poisoned(text) => ExitState::Poisoned(text),
         Exit::StopFailed(text) => ExitState::StopFailed(text),
     })

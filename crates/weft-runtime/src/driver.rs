@@ -290,9 +290,11 @@ impl Driver {
         self.io.remove(index);
     }
 
-    /// Closes the members, after every volume has stopped.
-    pub(crate) fn release_members(&mut self) {
-        self.io.release();
+    /// Closes the members, after every volume has stopped; labels of those that hang. The mark goes,
+    /// if nothing is unwritten: the driver may never be dropped.
+    pub(crate) fn release_members(&mut self) -> Vec<String> {
+        self.mark = None;
+        self.io.release()
     }
 
     /// Lets the engine decide and carries it out. Afterwards events may be waiting.

@@ -50,8 +50,8 @@ pub trait Port {
     fn on_stop(&mut self, cx: &mut Context<'_, '_>);
     /// A volume could not write what its clients wrote: nothing stops, and clients are served. Only
     /// ports of the first worker are told.
-    fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, why: &str) {
-        let _ = (cx, why);
+    fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, text: &str) {
+        let _ = (cx, text);
     }
     /// The volumes have stopped; the last chance to say so.
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
@@ -90,6 +90,10 @@ pub enum Ending {
 pub enum Exit {
     /// Every volume was stopped in good order.
     Clean,
+    /// As [`Exit::Clean`], but members have not answered requests that the volumes have given up;
+    /// a text for people says which. Memory and rings of the reactor are never freed then: the kernel
+    /// may still write to them, and to wait for it may take for ever. The process should end.
+    Hanging(String),
     /// A panic; see `poison.rs`.
     Poisoned(String),
     /// A volume did not stop in good order.
@@ -155,7 +159,7 @@ impl Reactor {
         let mut made = made.into_iter();
         let first = made.next().expect("there is a first worker");
         let first = first.with_head(volumes, shutdown)?;
-        std::thread::scope(|scope| {
+        let exit = std::thread::scope(|scope| {
             let started = made.zip(1..).try_for_each(|(worker, number)| {
                 let name = format!("weft-worker-{number}");
                 let thread = std::thread::Builder::new().name(name);
@@ -168,7 +172,11 @@ impl Reactor {
             // Also when nothing has begun: the scope waits for the others.
             (1..hub.workers()).for_each(|worker| hub.tell(worker, &mut vec![Message::End]));
             exit
-        })
+        });
+        if matches!(exit, Ok(Exit::Hanging(_))) {
+            std::mem::forget(hub);
+        }
+        exit
     }
 }
 

@@ -330,11 +330,12 @@ impl<'h> Worker<'h> {
         };
         head.phase = Phase::Running;
         head.refused = true;
-        tracing::error!(
+        let text = format!(
             "not stopped: {why}; the volume goes on, and they stay in memory. Make space and stop it \
-             again; a second signal or weft stop --discard gives them up"
+             again; weft stop --discard or a second signal gives them up"
         );
-        self.each(driver, |port, cx| port.on_stop_refused(cx, &why));
+        tracing::error!("{text}");
+        self.each(driver, |port, cx| port.on_stop_refused(cx, &text));
     }
 
     /// Moves on through the phases; the end, when it has come.
@@ -361,11 +362,10 @@ impl<'h> Worker<'h> {
                 return exit;
             }
         };
-        if exit == Exit::Clean {
-            // Whoever is told that it has stopped may open the members.
-            driver.release_members();
-            self.hub.others().for_each(|mut driver| driver.release_members());
-        }
+        let exit = match exit {
+            Exit::Clean => self.release_members(driver),
+            other => other,
+        };
         self.each(driver, |port, cx| port.on_stopped(cx, &exit));
         self.hub.begin_draining();
         self.tell_others(|| Message::Stopped(exit.clone()));
@@ -375,6 +375,18 @@ impl<'h> Worker<'h> {
             head.phase = Phase::Draining { until, exit };
         }
         self.finished(driver)
+    }
+
+    /// Closes the members of volumes that have stopped: whoever is told so may open them.
+    fn release_members(&self, driver: &mut Held<'h>) -> Exit {
+        let mut hanging = driver.release_members();
+        self.hub.others().for_each(|mut driver| hanging.extend(driver.release_members()));
+        if hanging.is_empty() {
+            return Exit::Clean;
+        }
+        let text = hanging_text(&hanging);
+        tracing::warn!("{text}");
+        Exit::Hanging(text)
     }
 
     fn tell_others(&self, message: impl Fn() -> Message) {
@@ -517,6 +529,16 @@ impl Drop for Worker<'_> {
             self.hub.ring_others(self.index);
         }
     }
+}
+
+/// Says which members hang after a stop in good order, and what that means.
+fn hanging_text(members: &[String]) -> String {
+    format!(
+        "stopped, but {} has not answered requests that were given up: what was acknowledged is \
+         where the array wrote it without them; the process ends and does not wait, and the member \
+         stays locked until the kernel has its I/O back",
+        members.join(", ")
+    )
 }
 
 fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {

@@ -6,11 +6,12 @@ use weft_export::control::Command;
 
 use crate::outcome::{Exit, Outcome};
 use crate::target::Target;
-use crate::terminal::print_json;
+use crate::terminal::{complain, print_json};
 
 /// Ends a running volume: it stops accepting, finishes, flushes and marks the array clean
 ///
-/// Returns when that is done and the members are closed. If what a write-back cache has in
+/// Returns when that is done and the members are closed. A member that does not answer is named; the
+/// volume has stopped without it. If what a write-back cache has in
 /// memory cannot be written, for want of space say, it fails and names it, and the volume goes on.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
@@ -26,9 +27,16 @@ pub(crate) struct Stop {
 
 pub(crate) fn run(arguments: &Stop) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
-    target.ask(Command::Stop { discard: arguments.discard })?;
+    let stopped = target.ask(Command::Stop { discard: arguments.discard })?;
+    if let Some(note) = &stopped.note {
+        complain(&format!("{}: note: {note}", target.name));
+    }
     if arguments.json {
-        print_json(&json!({"schema": "weft.stop/1", "volume": target.name}))?;
+        let mut told = json!({"schema": "weft.stop/1", "volume": target.name});
+        if let Some(note) = stopped.note {
+            told["note"] = note.into();
+        }
+        print_json(&told)?;
     }
     Ok(Exit::Done)
 }

@@ -376,13 +376,9 @@ impl Port for ControlPort {
 
     fn on_stop(&mut self, _cx: &mut Context<'_, '_>) {}
 
-    fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, why: &str) {
-        let text = format!(
-            "not stopped: {why}; the volume goes on, and they stay in memory; make space and stop it \
-             again, or give them up with --discard"
-        );
+    fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, text: &str) {
         self.finish(cx, |step| match step {
-            Step::Stop(_) => Some(refusal(FailureKind::Failed, text.clone())),
+            Step::Stop(_) => Some(refusal(FailureKind::Failed, text)),
             _ => None,
         });
     }
@@ -390,6 +386,9 @@ impl Port for ControlPort {
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit) {
         let response = match exit {
             Exit::Clean => Box::new(Response::done()),
+            Exit::Hanging(text) => {
+                Box::new(Response { note: Some(text.clone()), ..Response::done() })
+            }
             Exit::Poisoned(text) => {
                 refusal(FailureKind::Failed, format!("poisoned by a panic: {text}"))
             }

@@ -157,12 +157,15 @@ impl<R: Ring> MemberIo<R> {
     }
 
     /// Closes every member of which nothing is outstanding, and lets go of its locks at once:
-    /// whoever waits for that may open it then.
-    pub fn release(&mut self) {
+    /// whoever waits for that may open it then. Gives the labels of the others: members that have
+    /// not answered.
+    pub fn release(&mut self) -> Vec<String> {
+        let mut hanging = Vec::new();
         for index in 0..self.members.len() {
-            let Ok(number) = u16::try_from(index) else { return };
+            let Ok(number) = u16::try_from(index) else { return hanging };
             let is_busy = |operation: &Operation| operation.member.0 == number;
             if self.operations.iter().flatten().any(is_busy) {
+                hanging.push(self.label(MemberIndex(number)));
                 continue;
             }
             if let Some(entry) = &self.members[index] {
@@ -170,6 +173,7 @@ impl<R: Ring> MemberIo<R> {
             }
             self.remove(MemberIndex(number));
         }
+        hanging
     }
 
     /// The members that are open.
