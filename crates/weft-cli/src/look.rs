@@ -461,12 +461,6 @@ pub(crate) fn candidates_within<L: Borrow<Looked>>(
     rescued.collect()
 }
 
-/// The superblock of a member, for what the server does not tell.
-pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Superblock>> {
-    let in_sync = volume.members.iter().filter(|member| member.state == "in_sync");
-    in_sync.filter_map(|member| superblock_at(volume, &member.label)).next()
-}
-
 /// Superblock at the path of a member of a running volume; `None` when it is of another array.
 pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Superblock>> {
     let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;

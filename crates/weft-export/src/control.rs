@@ -188,6 +188,9 @@ pub struct VolumeStatus {
     pub degraded: usize,
     /// Event count of the superblocks.
     pub events: u64,
+    /// Time at which superblocks were last written, seconds since 1970, if it is an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_secs: Option<u64>,
     /// The write-intent bitmap, if the array has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bitmap: Option<BitmapStatus>,
@@ -385,6 +388,9 @@ pub struct MemberStatus {
     pub index: u16,
     /// The path it was opened by.
     pub label: String,
+    /// Major and minor number of its device; a file has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<(u32, u32)>,
     /// Slot of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,

@@ -78,8 +78,10 @@ fn names_target(path: &Path) -> bool {
 struct Facts {
     array: ArrayStatus,
     slots: usize,
-    /// The freshest, if one can be read.
+    /// The freshest. A running volume is asked instead.
     superblock: Option<Superblock>,
+    has_bitmap: bool,
+    updated: Option<MdTime>,
     array_sectors: u64,
     state: String,
     events: u64,
@@ -128,20 +130,15 @@ fn of_target(name: &str) -> Result<Facts, Failure> {
     let Some(array) = &volume.array else {
         return Err(Failure::failed(format!("{name}: a bare member, which has no metadata")));
     };
-    Ok(Facts::of_running(volume, array, look::superblock_of(volume)))
+    Ok(Facts::of_running(volume, array))
 }
 
 impl Facts {
-    fn of_running(
-        volume: &VolumeStatus,
-        array: &ArrayStatus,
-        superblock: Option<Box<Superblock>>,
-    ) -> Self {
+    /// Opens no member: one that hangs would hold up the answer.
+    fn of_running(volume: &VolumeStatus, array: &ArrayStatus) -> Self {
         let row = |slot: Option<u16>, member: Option<&MemberStatus>| Row {
             number: member.map(|member| member.dev_number),
-            device: member
-                .and_then(|member| look::Looked::open(Path::new(&member.label)).ok())
-                .and_then(|looked| looked.device_number()),
+            device: member.and_then(|member| member.device),
             slot: slot.map(usize::from),
             state: match member.map(|member| member.state.as_str()) {
                 None => "removed",
@@ -185,7 +182,9 @@ impl Facts {
         Self {
             array: array.clone(),
             slots: volume.slots,
-            superblock: superblock.map(|superblock| *superblock),
+            superblock: None,
+            has_bitmap: volume.bitmap.is_some(),
+            updated: volume.updated_secs.map(MdTime::from_secs),
             array_sectors: volume.size / 512,
             state,
             events: volume.events,
@@ -248,6 +247,8 @@ impl Facts {
             },
             slots: assembly.slots.len(),
             superblock: Some(freshest.clone()),
+            has_bitmap: freshest.features().contains(Features::BITMAP),
+            updated: Some(freshest.utime()),
             array_sectors: assembly.layout.array_size().0,
             state,
             events: assembly.events,
@@ -328,15 +329,13 @@ impl Facts {
             ("Persistence", "Superblock is persistent".into()),
         ]);
         groups.push(about);
-        let features = self.superblock.as_ref().map(Superblock::features);
-        let has_bitmap = features.is_some_and(|features| features.contains(Features::BITMAP));
+        let has_bitmap = self.has_bitmap;
         if has_bitmap {
             groups.push(vec![("Intent Bitmap", "Internal".to_owned())]);
         }
         let spares = self.count(&["spare", "spare rebuilding"]);
         let active = self.count(&[IN_SYNC]);
-        let updated = self.superblock.as_ref().map(|superblock| superblock.utime());
-        let update = updated.map(|time| ("Update Time", time.to_ctime()));
+        let update = self.updated.map(|time| ("Update Time", time.to_ctime()));
         let mut state: Vec<(&'static str, String)> = update.into_iter().collect();
         state.extend([
             // mdadm has a blank after it.

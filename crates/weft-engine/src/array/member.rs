@@ -137,7 +137,12 @@ impl Member {
         self.superblock.as_ref().expect("members of an array have superblocks")
     }
 
-    /// The same, to be changed.
+    /// Its superblock; a bare member has none.
+    pub(crate) fn superblock_if_any(&self) -> Option<&Superblock> {
+        self.superblock.as_ref()
+    }
+
+    /// The same as [`Member::superblock`], to be changed.
     pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
         self.superblock.as_mut().expect("members of an array have superblocks")
     }

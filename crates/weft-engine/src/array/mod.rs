@@ -301,6 +301,12 @@ impl Array {
         self.events
     }
 
+    /// Time at which a superblock was last written, in seconds since 1970.
+    pub(crate) fn updated_secs(&self) -> Option<u64> {
+        let superblocks = self.members.iter().filter_map(Member::superblock_if_any);
+        superblocks.map(|superblock| superblock.utime().secs).max()
+    }
+
     fn recount(&mut self) {
         self.check_slots();
         self.membership.recount(&self.members);

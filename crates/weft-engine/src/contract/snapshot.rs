@@ -72,6 +72,8 @@ pub struct VolumeSnapshot {
     pub degraded: usize,
     /// Update count of the superblocks.
     pub events: u64,
+    /// Time at which they were last written, seconds since 1970; none of a bare member.
+    pub updated_secs: Option<u64>,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<BitmapSnapshot>,
     /// `sync_action`.

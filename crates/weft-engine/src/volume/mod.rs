@@ -493,6 +493,7 @@ impl Volume {
             request_unit: self.array.request_unit,
             degraded: self.array.membership.degraded(),
             events: self.array.events(),
+            updated_secs: self.array.updated_secs(),
             bitmap: self.array.bitmap_snapshot(),
             sync_action: match &self.sync {
                 Some(sync) => sync.action,

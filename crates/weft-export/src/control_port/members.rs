@@ -16,6 +16,7 @@ pub(super) fn status_of(
     MemberStatus {
         index: member.member.0,
         label: member.label.clone(),
+        device: open.and_then(OpenMember::device_number),
         slot: member.slot.map(|slot| slot.0),
         dev_number: member.dev_number,
         write_mostly: member.write_mostly,

@@ -313,6 +313,7 @@ impl ControlPort {
                 array: shape.array.clone(),
                 degraded: volume.degraded,
                 events: volume.events,
+                updated_secs: volume.updated_secs,
                 bitmap: volume.bitmap.as_ref().map(bitmap_of),
                 sync_action: sync_word(volume.sync_action).to_owned(),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),

@@ -11,6 +11,7 @@ use weft_engine::assemble::Candidate;
 use weft_ondisk::Metadata;
 use weft_units::{Bytes, Sectors};
 
+use super::extent::Identity;
 use super::sysfs::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
 use crate::buffers::AlignedBytes;
@@ -29,6 +30,15 @@ impl OpenMember {
     #[must_use]
     pub fn mode(&self) -> IoMode {
         self.mode
+    }
+
+    /// Major and minor number of its block device, as it was opened; a file has none.
+    #[must_use]
+    pub fn device_number(&self) -> Option<(u32, u32)> {
+        match self.identity {
+            Identity::Block { major, minor } => Some((major, minor)),
+            Identity::File { .. } => None,
+        }
     }
 
     /// Medium of the member.
