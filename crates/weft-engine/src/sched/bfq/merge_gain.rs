@@ -107,4 +107,16 @@ mod tests {
         });
         assert!(changed && gain.pays());
     }
+
+    #[test]
+    fn an_end_is_remembered_while_others_end_elsewhere() {
+        let mut gain = MergeGain::new(false);
+        for number in 0..WINDOW {
+            // Sixteen streams take turns, and each goes on by another process in the next round.
+            let (stream, round) = (number % 16, number / 16);
+            let first = Sectors(u64::from(stream) * 1_000_000 + u64::from(round) * 8);
+            gain.queued(QueueId(round % 2), first, first + Sectors(8));
+        }
+        assert!(gain.pays());
+    }
 }
