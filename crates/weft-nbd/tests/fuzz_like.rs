@@ -1,4 +1,5 @@
-//! 20,000 mutations of valid sessions, from a fixed seed, against each half.
+//! 20,000 mutations of valid sessions, from a fixed seed, against each half; `WEFT_FUZZ_SEED=n` has
+//! another seed, as `cargo xtask long fuzz` does.
 //!
 //! What counts is that nothing panics, that memory stays bounded (checked by the drivers in
 //! `common`), and that a session which the server still follows can be left politely.
@@ -12,6 +13,12 @@ use weft_units::rng::Rng;
 
 const MUTATIONS: usize = 20_000;
 const SEED: u64 = 0x7765_6674_2d6e_6264;
+
+fn random() -> Rng {
+    let seed = std::env::var("WEFT_FUZZ_SEED").ok();
+    let seed = seed.map_or(0, |text| text.parse().expect("WEFT_FUZZ_SEED is a number"));
+    Rng::new(SEED.wrapping_add(seed))
+}
 
 const META: &[u8] = b"\0\0\0\x04disk\0\0\0\x02\0\0\0\x03x:y\0\0\0\x0fbase:allocation";
 
@@ -85,7 +92,7 @@ fn feed(random: &mut Rng, bytes: &[u8], mut receive: impl FnMut(&[u8])) {
 
 #[test]
 fn mutated_clients() {
-    let mut random = Rng::new(SEED);
+    let mut random = random();
     let mut outcomes = [0; 2];
     for round in 0..MUTATIONS {
         let mut bytes = client_bytes(round % 2 == 0, round % 4 == 0);
@@ -100,7 +107,7 @@ fn mutated_clients() {
 
 #[test]
 fn mutated_servers() {
-    let mut random = Rng::new(SEED);
+    let mut random = random();
     let mut outcomes = [0; 2];
     for round in 0..MUTATIONS {
         let structured = round % 2 == 0;
@@ -158,7 +165,7 @@ fn mutated_servers() {
 
 #[test]
 fn random_rubbish() {
-    let mut random = Rng::new(SEED);
+    let mut random = random();
     for round in 0..MUTATIONS {
         let len = random.index(300);
         let bytes: Vec<u8> = (0..len).map(|_| random.next_u64().to_le_bytes()[3]).collect();

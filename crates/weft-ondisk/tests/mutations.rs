@@ -3,6 +3,7 @@
 //!
 //! Half of the time the sum is made right afterwards, so that every check is reached. What is still
 //! believed is computed with and written back. The seed is fixed: a failure is the same again.
+//! `WEFT_FUZZ_SEED=n` has another, as `cargo xtask long fuzz` does.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -14,7 +15,7 @@ use weft_ondisk::{
     MetaBlock, PplContext, PplHeader, PplScan, Super1, Super090, Superblock, Version, crc,
     csum_090, csum_v1, journal_seed, raw_entries,
 };
-use weft_units::rng::Rng;
+use weft_units::rng::{Rng, mix};
 use weft_units::{SectorRange, Sectors, Slot};
 
 const MUTATIONS: usize = 20_000;
@@ -22,6 +23,13 @@ const MUTATIONS: usize = 20_000;
 struct Random(Rng);
 
 impl Random {
+    /// The stream of a test.
+    fn of(test: u64) -> Self {
+        let seed = std::env::var("WEFT_FUZZ_SEED").ok();
+        let seed: u64 = seed.map_or(0, |text| text.parse().expect("WEFT_FUZZ_SEED is a number"));
+        Self(Rng::at(mix(seed) ^ mix(0) ^ test))
+    }
+
     fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -121,7 +129,7 @@ fn ask(superblock: &Superblock, member_size: Sectors) {
 
 #[test]
 fn version_1_superblocks() {
-    let mut random = Random(Rng::at(1));
+    let mut random = Random::of(1);
     let fixtures = fixture::all();
     let mut believed = 0;
     for _ in 0..MUTATIONS {
@@ -155,7 +163,7 @@ fn version_1_superblocks() {
 
 #[test]
 fn version_0_90_superblocks() {
-    let mut random = Random(Rng::at(2));
+    let mut random = Random::of(2);
     let areas = area::of_kind("super090");
     let mut believed = 0;
     for _ in 0..MUTATIONS {
@@ -202,7 +210,7 @@ fn version_0_90_superblocks() {
 
 #[test]
 fn candidates_of_one_member() {
-    let mut random = Random(Rng::at(3));
+    let mut random = Random::of(3);
     let (fixtures, areas) = (fixture::all(), area::of_kind("super090"));
     for _ in 0..MUTATIONS {
         let mut blocks: Vec<(Version, Vec<u8>)> = Vec::new();
@@ -225,7 +233,7 @@ fn candidates_of_one_member() {
 
 #[test]
 fn bitmaps() {
-    let mut random = Random(Rng::at(4));
+    let mut random = Random::of(4);
     let areas = area::of_kind("bitmap");
     let contexts: Vec<BitmapContext> = areas
         .iter()
@@ -280,7 +288,7 @@ fn bitmaps() {
 
 #[test]
 fn bad_block_logs() {
-    let mut random = Random(Rng::at(5));
+    let mut random = Random::of(5);
     let areas: Vec<_> =
         area::of_kind("bblog").into_iter().map(|area| (area.super1(), area)).collect();
     let mut believed = 0;
@@ -325,7 +333,7 @@ fn bad_block_logs() {
 
 #[test]
 fn partial_parity_logs() {
-    let mut random = Random(Rng::at(6));
+    let mut random = Random::of(6);
     let areas = area::of_kind("ppl");
     let signatures: Vec<u32> =
         areas.iter().map(|area| PplHeader::signature_of(area.superblock().set_uuid())).collect();
@@ -383,7 +391,7 @@ fn partial_parity_logs() {
 
 #[test]
 fn journals() {
-    let mut random = Random(Rng::at(7));
+    let mut random = Random::of(7);
     let area = area::one("raid5-4-journal", 4, "journal");
     let superblock = area.super1();
     let (uuid, tail) = (superblock.set_uuid, superblock.journal_tail().unwrap());
