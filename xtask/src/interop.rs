@@ -135,8 +135,8 @@ pub(crate) fn names() -> anyhow::Result<Vec<String>> {
     Ok(suites()?.into_iter().map(|suite| suite.name).collect())
 }
 
-/// Parts of the table of costs that `test` does not run here, or does not wait for: those of others,
-/// the lab beside the tests, and suites whose programs are missing.
+/// Parts of the table of costs that `test` does not run here, or does not wait for: those of other
+/// tasks, the lab beside the tests, and suites whose programs are missing.
 pub(crate) fn left_out(install: bool) -> anyhow::Result<Vec<String>> {
     let mut left_out: Vec<String> = costs::OF_CHECK.map(str::to_owned).into();
     if !install {

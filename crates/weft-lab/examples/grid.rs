@@ -2,8 +2,8 @@
 //!
 //! It prints the lines that lose, worst first, then the geometric means, and fails if something
 //! is beyond the bounds of `experiments/grid.toml` that the text does not list, or further beyond
-//! them than listed, or within them and listed. With `--chunks` it prints what other sizes of chunks
-//! would do, and fails for nothing.
+//! them than listed, or within them and listed. With `--chunks` it prints what other sizes of
+//! chunks would do, and fails for nothing.
 
 use std::process::ExitCode;
 

@@ -21,9 +21,9 @@
 //!
 //! A member that just came may hold a superblock of when it was a member before. Where superblocks
 //! are larger than a block of the member, that one is wiped first: a cut can leave the new first
-//! block in front of the old end of the table of roles, and the sum of both is right where two roles
-//! are swapped, as after a spare took the slot of the member that comes back. Then the member was
-//! believed in its old slot. (md has the same.)
+//! block in front of the old end of the table of roles, and the sum of both is right where two
+//! roles are swapped, as after a spare took the slot of the member that comes back. Then the member
+//! was believed in its old slot. (md has the same.)
 //!
 //! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!

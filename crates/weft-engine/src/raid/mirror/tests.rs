@@ -672,7 +672,8 @@ fn a_member_that_is_given_up_keeps_its_memory_and_its_successor_is_rebuilt() {
     assert_eq!(machine.written().get(&2), Some(&SIZE));
 }
 
-/// An array whose member 1 was replaced by one that is being rebuilt: member 0 has not answered yet.
+/// An array whose member 1 was replaced by one that is being rebuilt: member 0 has not answered
+/// yet.
 fn being_rebuilt(level: Level, members: u8) -> Machine {
     let mut machine = Machine::new(array(level, None, members));
     machine.scatter();
