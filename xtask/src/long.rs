@@ -1,17 +1,21 @@
 //! Task `long`: what CI has no time for, an hour at a time, and how long ago it was run.
 //!
-//! Each run of a part is a line of a ledger: `sweep` and `mutants` have theirs anyway, the rounds
-//! of suites go into `xtask/long.jsonl`. A line names the commit, so that its age is the count of
+//! Each run of a part is a line of a ledger: `sweep` and `mutants` have theirs anyway, rounds of
+//! others go into `xtask/long.jsonl`. A line names the commit, so that its age is the count of
 //! commits since then; CI says which part's last line is older than [`AGE_MAX`] commits.
+//!
+//! Parsers of what comes from outside, superblocks and the protocol NBD, are given damaged bytes by
+//! tests whose seed is fixed; the part `fuzz` runs these tests with other seeds, from the count of
+//! commits on (`WEFT_FUZZ_SEED`).
 
-use crate::lines::{commit, date, printed, text};
-use crate::part::{Ending, Report};
+use crate::lines::{commit, count, date, printed, text};
+use crate::part::{Ending, Report, cargo, run};
 use crate::{interop, mutants, sweep, tree};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Age of a part's last line, in commits, from which on CI says so.
+/// Age of a part's last line, in commits, above which CI says so.
 const AGE_MAX: u64 = 300;
 
 /// Rounds begin until then; the last one may take a quarter of an hour more, the lab's half of one.
@@ -20,76 +24,155 @@ const BEGIN_MAX: Duration = Duration::from_secs(35 * 60);
 /// Seeds of each profile that an hour of two CPUs has time for: `fresh` has 300 in two minutes.
 const SEEDS: u64 = 5_000;
 
-/// A part, and the suite that it runs again and again, if it is rounds of one.
+/// A part.
 struct Part {
     name: &'static str,
     what: &'static str,
     ledger: &'static str,
-    suite: Option<&'static str>,
+    work: Work,
+}
+
+/// How a part is run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// Tests of parsers, in rounds of one seed each.
+    Fuzz,
+    Mutants,
+    /// This suite, in rounds.
+    Suite(&'static str),
+    Sweep,
 }
 
 const OF_ROUNDS: &str = "xtask/long.jsonl";
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
+    Part {
+        name: "fuzz",
+        what: "damaged superblocks and messages of NBD, by other seeds than the tests'",
+        ledger: OF_ROUNDS,
+        work: Work::Fuzz,
+    },
     Part {
         name: "kills",
         what: "servers that are killed, as interop/kill9, in rounds",
         ledger: OF_ROUNDS,
-        suite: Some("kill9"),
+        work: Work::Suite("kill9"),
     },
-    Part { name: "lab", what: "the kernel lab, in rounds", ledger: OF_ROUNDS, suite: Some("lab") },
+    Part {
+        name: "lab",
+        what: "the kernel lab, in rounds",
+        ledger: OF_ROUNDS,
+        work: Work::Suite("lab"),
+    },
     Part {
         name: "mutants",
-        what: "the next eighth of the mutants of stripes, built together",
+        what: "the next shard of the mutants of stripes or copies, built together",
         ledger: "xtask/mutants-ledger.jsonl",
-        suite: None,
+        work: Work::Mutants,
     },
     Part {
         name: "sweep",
         what: "seeds that nobody has simulated",
         ledger: "crates/weft-sim/sweeps.jsonl",
-        suite: None,
+        work: Work::Sweep,
     },
 ];
 
-/// `cargo xtask long [PART]`.
+/// `cargo xtask long [PART [MINUTES]]`: rounds begin for so many minutes.
 pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
-    let [name] = words else {
-        print!("{}", ages()?);
-        return Ok(report);
+    let (name, begin) = match words {
+        [] => {
+            print!("{}", ages()?);
+            return Ok(report);
+        }
+        [name] => (name, BEGIN_MAX),
+        [name, minutes] => {
+            let expected = || format!("long {name}: found {minutes:?}, expected minutes");
+            (name, Duration::from_secs(60 * minutes.parse::<u64>().with_context(expected)?))
+        }
+        _ => anyhow::bail!("long: found {} words, expected a part and minutes", words.len()),
     };
+    ensure!(
+        begin <= BEGIN_MAX,
+        "long {name}: found more than {} minutes",
+        BEGIN_MAX.as_secs() / 60
+    );
     let part = PARTS.iter().find(|part| part.name == *name);
     let names = || PARTS.map(|part| part.name).join(", ");
     let part = part.with_context(|| format!("long: found {name}, expected one of {}", names()))?;
-    match part.suite {
-        Some(suite) => rounds(part, suite, &mut report)?,
-        None if part.name == "sweep" => sweep::sweep(SEEDS)?,
-        None => return mutants::mutants(&["together", &mutants::next_eighth()?]),
+    match part.work {
+        Work::Fuzz => fuzz(part, begin, &mut report)?,
+        Work::Mutants => {
+            let (set, shard) = mutants::next_shard()?;
+            return mutants::mutants(&["together", set, &shard]);
+        }
+        Work::Suite(suite) => {
+            let weft = interop::build_release(&mut report).context("no release build")?;
+            let round = |report: &mut Report, _| interop::run_suites(report, &weft, &[suite]);
+            rounds(part, begin, &mut report, json!({}), round)?;
+        }
+        Work::Sweep => sweep::sweep(SEEDS)?,
     }
     Ok(report)
 }
 
-/// Runs a suite again and again, until the hour is over or it fails; adds the line.
-fn rounds(part: &Part, suite: &str, report: &mut Report) -> anyhow::Result<()> {
+/// Crate and name of the tests that give parsers damaged bytes.
+const FUZZ: [(&str, &str); 2] = [("weft-nbd", "fuzz_like"), ("weft-ondisk", "mutations")];
+
+/// Damages of one test in one round, as the tests have them.
+const FUZZ_EACH: u64 = 20_000;
+
+/// Rounds of the tests of parsers, each of the seed after that of the round before.
+fn fuzz(part: &Part, begin: Duration, report: &mut Report) -> anyhow::Result<()> {
+    let first = FUZZ_EACH * count_of_commits("HEAD")?;
+    let round = |report: &mut Report, number: u64| {
+        Ok(report.part(&format!("fuzz, seed {}", first + number), || {
+            let packages = FUZZ.iter().flat_map(|(package, test)| ["-p", package, "--test", test]);
+            let words: Vec<&str> = ["test", "-q"].into_iter().chain(packages).collect();
+            let mut command = cargo(&words);
+            command.env("WEFT_FUZZ_SEED", (first + number).to_string());
+            run(command, FUZZ_MAX)
+        }))
+    };
+    rounds(part, begin, report, json!({"seed": first}), round)
+}
+
+/// Limit of a round, in which the first also builds.
+const FUZZ_MAX: Duration = Duration::from_secs(900);
+
+/// Runs something again and again, until the time is over or it fails; adds the line.
+fn rounds(
+    part: &Part,
+    begin: Duration,
+    report: &mut Report,
+    mut line: Value,
+    mut round: impl FnMut(&mut Report, u64) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
     let commit = commit()?;
-    let weft = interop::build_release(report).context("no release build")?;
     let start = Instant::now();
     let (mut rounds, mut passed) = (0_u64, true);
-    while passed && start.elapsed() < BEGIN_MAX {
-        passed = interop::run_suites(report, &weft, &[suite])?;
+    while passed && (rounds == 0 || start.elapsed() < begin) {
+        passed = round(report, rounds)?;
         ensure!(!report.has_skipped(), "long {}: it cannot run here, and has no line", part.name);
         rounds += u64::from(passed);
     }
-    let line = json!({
-        "part": part.name, "date": date()?, "commit": commit, "rounds": rounds,
-        "seconds": start.elapsed().as_secs(), "failures": u64::from(!passed),
-    });
+    line["part"] = json!(part.name);
+    line["date"] = json!(date()?);
+    line["commit"] = json!(commit);
+    line["rounds"] = json!(rounds);
+    line["seconds"] = json!(start.elapsed().as_secs());
+    line["failures"] = json!(u64::from(!passed));
     let path = tree::root().join(OF_ROUNDS);
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     std::fs::write(&path, format!("{old}{line}\n"))?;
     println!("{line}");
     Ok(())
+}
+
+fn count_of_commits(range: &str) -> anyhow::Result<u64> {
+    let count = printed("git", &["rev-list", "--count", range])?;
+    count.trim().parse().with_context(|| format!("git rev-list --count {range}: found {count:?}"))
 }
 
 /// When each part was run last, and what to run where that is long ago.
@@ -98,14 +181,8 @@ fn ages() -> anyhow::Result<String> {
     for part in &PARTS {
         let path = tree::root().join(part.ledger);
         let commit = last_commit(part, &std::fs::read_to_string(path).unwrap_or_default())?;
-        let age = commit.map(|commit| {
-            let count = printed("git", &["rev-list", "--count", &format!("{commit}..HEAD")])?;
-            count
-                .trim()
-                .parse::<u64>()
-                .with_context(|| format!("commits since {commit}: {count:?}"))
-        });
-        all += &line_of(part, age.transpose()?);
+        let age = commit.map(|commit| count_of_commits(&format!("{commit}..HEAD"))).transpose()?;
+        all += &line_of(part, age);
     }
     Ok(all)
 }
@@ -126,11 +203,17 @@ fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     for (line, number) in ledger.lines().zip(1..) {
         let at = || format!("{}:{number}", part.ledger);
         let line: Value = serde_json::from_str(line).with_context(at)?;
-        if part.suite.is_none() || text(&line, "part").with_context(at)? == part.name {
+        let is_of_part = || anyhow::Ok(text(&line, "part")? == part.name && is_run(&line)?);
+        if part.ledger != OF_ROUNDS || is_of_part().with_context(at)? {
             last = Some(text(&line, "commit").with_context(at)?);
         }
     }
     Ok(last)
+}
+
+/// Whether something was run in a line of rounds, and none of it failed.
+fn is_run(line: &Value) -> anyhow::Result<bool> {
+    Ok(count(line, "rounds")? > 0 && count(line, "failures")? == 0)
 }
 
 /// A part of `test`: it says what is old, and fails only where a ledger cannot be read.
@@ -150,9 +233,14 @@ mod tests {
 
     #[test]
     fn a_part_that_was_run_long_ago_or_never_is_old() {
-        let [kills, .., sweep] = &PARTS;
-        let ledger =
-            "{\"part\":\"kills\",\"commit\":\"a1\"}\n{\"part\":\"lab\",\"commit\":\"b2\"}\n";
+        let [_, kills, .., sweep] = &PARTS;
+        let line = |part: &str, commit: &str, failures: u64| {
+            let line = json!({"part": part, "commit": commit, "rounds": 1, "failures": failures});
+            format!("{line}\n")
+        };
+        // One that failed is no run.
+        let ledger = line("kills", "a1", 0) + &line("kills", "a2", 1) + &line("lab", "b2", 0);
+        let ledger = ledger.as_str();
         assert_eq!(last_commit(kills, ledger).unwrap().as_deref(), Some("a1"));
         assert_eq!(last_commit(sweep, ledger).unwrap().as_deref(), Some("b2"));
         assert_eq!(last_commit(kills, "").unwrap(), None);
@@ -164,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_committed_ledgers_name_commits() {
-        for part in PARTS.iter().filter(|part| part.suite.is_none()) {
+        for part in PARTS.iter().filter(|part| part.ledger != OF_ROUNDS) {
             let text = std::fs::read_to_string(tree::root().join(part.ledger)).unwrap();
             let commit = last_commit(part, &text).unwrap().unwrap();
             assert_eq!(commit.len(), 40, "{}", part.name);

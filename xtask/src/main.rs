@@ -40,11 +40,11 @@ usage: cargo xtask TASK
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
   mutants [SET…] [-- OPTION…]   which changes of the code does no test notice? (hours)
-  mutants together SHARD   the same for a shard of `stripes` (0/8), built at once (half an hour)
+  mutants together SET SHARD   a shard (0/8) of `stripes` or `copies`, built at once (an hour)
   mutants ledger     how much of that was run
   grid [--few] [--all] [--chunks] [WORDS]   weft's defaults against md's, worst first
   fresh              the seeds that the count of commits draws, as CI runs them
-  long [PART]        what CI has no time for, an hour at a time; without PART how long ago it was
+  long [PART [MINUTES]]   what CI has no time for, an hour at a time; alone: how long ago it was
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)

@@ -6,10 +6,10 @@
 //! [`super::together`] does with those of cargo-mutants. A test of this file holds that every old
 //! text is found exactly once, so that the list does not rot.
 
+use super::Set;
 use super::together::{
     self, Change, copy_tree, programs_of, take_out_what_does_not_compile, test_of,
 };
-use super::{SETS, Set};
 use crate::lines::{commit, date};
 use crate::part::Ending;
 use crate::tree;
@@ -35,7 +35,7 @@ struct Hand {
 
 /// Runs all of them, and adds a line to the ledger.
 pub(super) fn run() -> anyhow::Result<Ending> {
-    let set = &SETS[SETS.len() - 1];
+    let set = super::set_named("stripes")?;
     let list = list()?;
     let folder = tree::root().join("target/mutants/hand");
     copy_tree(&folder)?;

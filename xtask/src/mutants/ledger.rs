@@ -104,11 +104,28 @@ pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     Ok(open)
 }
 
-/// The eighth of `stripes` that was run last, as a whole.
-pub(super) fn last_eighth() -> anyhow::Result<Option<u64>> {
-    let lines = ledger()?;
-    let eighth = |line: &Line| line.shard.strip_suffix("/8")?.parse().ok();
-    Ok(lines.iter().rev().find_map(eighth))
+/// Of sets of so many shards the one whose last shard is the oldest, and the shard after that.
+pub(super) fn next(
+    sets: impl Iterator<Item = (&'static str, u64)>,
+) -> anyhow::Result<(&'static str, String)> {
+    next_of(&ledger()?, sets).context("no set is built together")
+}
+
+fn next_of(
+    lines: &[Line],
+    sets: impl Iterator<Item = (&'static str, u64)>,
+) -> Option<(&'static str, String)> {
+    let next = sets.map(|(set, shards)| {
+        let shard = |line: &Line| {
+            let number = line.shard.strip_suffix(&format!("/{shards}"))?.parse::<u64>().ok()?;
+            (line.set == set).then_some(number)
+        };
+        let last = lines.iter().enumerate().rev();
+        let last = last.filter_map(|(at, line)| Some((at, shard(line)?))).next();
+        let number = last.map_or(0, |(_, number)| (number + 1) % shards);
+        (last.map(|(at, _)| at), set, format!("{number}/{shards}"))
+    });
+    next.min().map(|(_, set, shard)| (set, shard))
 }
 
 /// How much was run of each file, and of all.
@@ -281,6 +298,23 @@ mod tests {
         assert!(tried >= 50 && caught * 2 > tried, "{caught} of {tried}");
         let open: usize = sums.values().map(|sum| sum.open.len()).sum();
         assert!(open as u64 * 100 <= tried * OPEN_MAX, "{open} of {tried} are open: write tests");
+    }
+
+    #[test]
+    fn the_next_shard_is_of_the_set_that_was_not_run_last() {
+        let line = |set: &str, shard: &str| Line {
+            set: set.into(),
+            shard: shard.into(),
+            ..Line::default()
+        };
+        let next = |lines: &[Line]| next_of(lines, [("one", 8), ("two", 3)].into_iter()).unwrap();
+        assert_eq!(next(&[]), ("one", "0/8".to_owned()));
+        let mut lines = vec![line("one", "0/8"), line("one", "7/8"), line("one", AGAIN)];
+        assert_eq!(next(&lines), ("two", "0/3".to_owned()));
+        lines.push(line("two", "0/3"));
+        assert_eq!(next(&lines), ("one", "0/8".to_owned()));
+        lines.extend([line("one", "0/8"), line("two", "3/122")]);
+        assert_eq!(next(&lines), ("two", "1/3".to_owned()), "others than its own do not count");
     }
 
     #[test]

@@ -26,14 +26,18 @@ struct Set {
     name: &'static str,
     package: &'static str,
     config: &'static str,
+    /// Shards of at most an hour, for those whose tests are in other crates; such a set is built
+    /// together, and is left out if no set is named.
+    shards: Option<u64>,
 }
 
-/// All of them; the last is left out if no set is named.
-const SETS: [Set; 4] = [
-    Set { name: "weft-parity", package: "weft-parity", config: ".cargo/mutants.toml" },
-    Set { name: "weft-engine", package: "weft-engine", config: ".cargo/mutants.toml" },
-    Set { name: "weft-ondisk", package: "weft-ondisk", config: ".cargo/mutants.toml" },
-    Set { name: "stripes", package: "weft-engine", config: ".cargo/mutants-stripes.toml" },
+/// All of them.
+const SETS: [Set; 5] = [
+    Set::alone("weft-parity"),
+    Set::alone("weft-engine"),
+    Set::alone("weft-ondisk"),
+    Set::together("stripes", ".cargo/mutants-stripes.toml", 8),
+    Set::together("copies", ".cargo/mutants-copies.toml", 24),
 ];
 
 /// `cargo xtask mutants [SET…] [-- OPTION…]`; options are those of `cargo mutants`.
@@ -42,8 +46,8 @@ const SETS: [Set; 4] = [
 /// copy of the commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as
 /// in `--shard`, `all`, or `again` if what had survived was tried again.
 ///
-/// `cargo xtask mutants together SHARD` builds the changes of a shard of `stripes` together
-/// ([`together`]).
+/// `cargo xtask mutants together SET SHARD` builds the changes of a shard of `stripes` or `copies`
+/// together ([`together`]).
 ///
 /// `cargo xtask mutants hand` tries the list of changes made by hand ([`hand`]).
 ///
@@ -58,8 +62,9 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
             ledger::add(set, shard, &found)?;
             return Ok(report);
         }
-        ["together", shard] => {
-            let set = together::stripes();
+        ["together", set, shard] => {
+            let set = set_named(set)?;
+            anyhow::ensure!(set.shards.is_some(), "{}: is not built together", set.name);
             report.part(&format!("mutants of {} {shard}, built together", set.name), || {
                 together::run(set, shard)
                     .unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
@@ -82,7 +87,7 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     let (names, options) = words.split_at(end);
     let options = options.get(1..).unwrap_or_default();
     let sets: Vec<&Set> = match names {
-        [] => SETS[..SETS.len() - 1].iter().collect(),
+        [] => SETS.iter().filter(|set| set.shards.is_none()).collect(),
         names => names.iter().map(|name| set_named(name)).collect::<Result<_, _>>()?,
     };
     for set in sets {
@@ -93,9 +98,9 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The eighth of `stripes` after the one that was run last.
-pub(crate) fn next_eighth() -> anyhow::Result<String> {
-    Ok(format!("{}/8", ledger::last_eighth()?.map_or(0, |last| (last + 1) % 8)))
+/// The set that was not run last, and its shard after the one that was.
+pub(crate) fn next_shard() -> anyhow::Result<(&'static str, String)> {
+    ledger::next(SETS.iter().filter_map(|set| Some((set.name, set.shards?))))
 }
 
 fn set_named(name: &str) -> anyhow::Result<&'static Set> {
@@ -106,6 +111,16 @@ fn set_named(name: &str) -> anyhow::Result<&'static Set> {
 }
 
 impl Set {
+    /// A crate that its own tests judge.
+    const fn alone(package: &'static str) -> Self {
+        Self { name: package, package, config: ".cargo/mutants.toml", shards: None }
+    }
+
+    /// Files of weft-engine that weft-sim's tests judge too.
+    const fn together(name: &'static str, config: &'static str, shards: u64) -> Self {
+        Self { name, package: "weft-engine", config, shards: Some(shards) }
+    }
+
     fn command(&self) -> std::process::Command {
         let words = ["mutants", "--package", self.package, "--config", self.config];
         cargo(&words)
