@@ -435,6 +435,11 @@ impl Bitmap {
         known.copied().unwrap_or(ChunkState::Dirty)
     }
 
+    /// Says of every chunk that members agree.
+    pub fn clear(&mut self) {
+        self.states = vec![ChunkState::Clean; usize::try_from(self.chunk_count).unwrap_or(0)];
+    }
+
     /// Takes over what the bitmap of another member says beside this one: a chunk that is dirty by
     /// either is, and bits count as cleared when the last of both were. Of a bitmap of other chunks
     /// nothing is taken.

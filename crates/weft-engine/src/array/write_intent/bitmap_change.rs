@@ -3,8 +3,9 @@
 //! Both are made by a superblock update, whose header round and superblocks are what makes either
 //! safe at every crash:
 //!
-//! - to add: every bit is set, the whole bitmap is written to every member, and then superblocks
-//!   name it. A crash before finds no bitmap, and all of a dirty array is resynced.
+//! - to add: every bit is set, or none where the array is whole and clean, the whole bitmap is
+//!   written to every member, and then superblocks name it. A crash before finds no bitmap, and all
+//!   of a dirty array is resynced.
 //! - to remove: superblocks that do not name it are written first, and bits are set before data
 //!   until the last of them is. Then it waits, unused, for the leases on its chunks.
 //!
@@ -17,6 +18,7 @@
 use weft_ondisk::{Bitmap, BitmapContext, NewBitmap, Superblock};
 use weft_units::{Bytes, Sectors, Time};
 
+use super::CleanState;
 use super::bitmap::IntentBitmap;
 use crate::array::Array;
 use crate::array::member::Member;
@@ -109,6 +111,18 @@ impl Array {
         Ok(true)
     }
 
+    /// Whether members agree everywhere, durably, and nothing is being written: no slot is without
+    /// a member in sync, nothing is to be resynced, and since the last write the members were
+    /// flushed.
+    fn agrees_durably(&self) -> bool {
+        let is_clean =
+            matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_));
+        is_clean
+            && !self.intent.is_leased()
+            && self.membership.is_whole()
+            && self.membership.resync_from.is_none()
+    }
+
     fn may_change_bitmap(&self) -> Result<(), ReplyError> {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -120,6 +134,7 @@ impl Array {
     /// update is in flight, and no member lags.
     pub(in crate::array) fn change_bitmap(&mut self, now: Time) {
         let Some(change) = self.bitmap_change.take() else { return };
+        let agrees = self.agrees_durably();
         let present = self.members.iter_mut().filter(|member| !member.is_faulty());
         match change {
             BitmapChange::Add { mut bitmap, offset } => {
@@ -128,6 +143,9 @@ impl Array {
                     member.needs_bitmap();
                 }
                 bitmap.header.events_cleared = self.events;
+                if agrees {
+                    bitmap.clear();
+                }
                 let layout = self.layout.clone().expect("an array with redundancy has a layout");
                 let leases = self.intent.client_leases();
                 let added =
