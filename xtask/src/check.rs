@@ -53,7 +53,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     report.part("simulation, counted", || interop::run_example("weft-sim", "sweep", &["gate"]));
     report.part("simulation, fresh seeds", fresh::run_fresh);
     report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
-    report.part("long ago", long::say_ages);
+    report.part("long ago", long::look_at_ages);
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     report.part("documentation", || {
         let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);

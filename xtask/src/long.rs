@@ -2,7 +2,7 @@
 //!
 //! Each run of a part is a line of a ledger: `sweep` and `mutants` have theirs anyway, rounds of
 //! others go into `xtask/long.jsonl`. A line names the commit, so that its age is the count of
-//! commits since then; CI says which part's last line is older than [`AGE_MAX`] commits.
+//! commits since then; CI fails where a part's last line is older than [`AGE_MAX`] commits.
 //!
 //! Parsers of what comes from outside, superblocks and the protocol NBD, are given damaged bytes by
 //! tests whose seed is fixed; the part `fuzz` runs these tests with other seeds, from the count of
@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Age of a part's last line, in commits, above which CI says so.
+/// Age of a part's last line, in commits, above which CI fails.
 const AGE_MAX: u64 = 300;
 
 /// Rounds begin until then; the last one may take a quarter of an hour more, the lab's half of one.
@@ -83,7 +83,7 @@ pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let (name, begin) = match words {
         [] => {
-            print!("{}", ages()?);
+            print!("{}", ages()?.0);
             return Ok(report);
         }
         [name] => (name, BEGIN_MAX),
@@ -175,16 +175,22 @@ fn count_of_commits(range: &str) -> anyhow::Result<u64> {
     count.trim().parse().with_context(|| format!("git rev-list --count {range}: found {count:?}"))
 }
 
-/// When each part was run last, and what to run where that is long ago.
-fn ages() -> anyhow::Result<String> {
-    let mut all = String::new();
+/// When each part was run last, and what to run where that is long ago; the second is how many
+/// are old.
+fn ages() -> anyhow::Result<(String, usize)> {
+    let (mut all, mut old) = (String::new(), 0);
     for part in &PARTS {
         let path = tree::root().join(part.ledger);
         let commit = last_commit(part, &std::fs::read_to_string(path).unwrap_or_default())?;
         let age = commit.map(|commit| count_of_commits(&format!("{commit}..HEAD"))).transpose()?;
         all += &line_of(part, age);
+        old += usize::from(is_old(age));
     }
-    Ok(all)
+    Ok((all, old))
+}
+
+fn is_old(age: Option<u64>) -> bool {
+    age.is_none_or(|age| age > AGE_MAX)
 }
 
 fn line_of(part: &Part, age: Option<u64>) -> String {
@@ -216,12 +222,15 @@ fn is_run(line: &Value) -> anyhow::Result<bool> {
     Ok(count(line, "rounds")? > 0 && count(line, "failures")? == 0)
 }
 
-/// A part of `test`: it says what is old, and fails only where a ledger cannot be read.
-pub(crate) fn say_ages() -> Ending {
+/// A part of `test`: it fails where a part was run too long ago, or a ledger cannot be read.
+pub(crate) fn look_at_ages() -> Ending {
     match ages() {
-        Ok(text) => {
+        Ok((text, old)) => {
             print!("{text}");
-            Ending::Passed
+            match old {
+                0 => Ending::Passed,
+                _ => Ending::Failed(format!("{old} are OLD: run each, and commit its line")),
+            }
         }
         Err(error) => Ending::Failed(format!("{error:#}")),
     }
@@ -248,11 +257,12 @@ mod tests {
         assert!(!line_of(kills, Some(AGE_MAX)).contains("OLD"));
         assert!(line_of(kills, Some(AGE_MAX + 1)).contains("OLD: 301 commits ago"));
         assert!(line_of(kills, None).contains("OLD: never"));
+        assert!([None, Some(AGE_MAX + 1)].into_iter().all(is_old) && !is_old(Some(AGE_MAX)));
     }
 
     #[test]
     fn the_committed_ledgers_name_commits() {
-        for part in PARTS.iter().filter(|part| part.ledger != OF_ROUNDS) {
+        for part in &PARTS {
             let text = std::fs::read_to_string(tree::root().join(part.ledger)).unwrap();
             let commit = last_commit(part, &text).unwrap().unwrap();
             assert_eq!(commit.len(), 40, "{}", part.name);
