@@ -290,8 +290,8 @@ impl Driver {
         self.io.remove(index);
     }
 
-    /// Closes the members, after every volume has stopped; labels of those that hang. The mark goes,
-    /// if nothing is unwritten: the driver may never be dropped.
+    /// Closes the members, after every volume has stopped; labels of those that hang. The mark
+    /// goes, if nothing is unwritten: the driver may never be dropped.
     pub(crate) fn release_members(&mut self) -> Vec<String> {
         self.mark = None;
         self.io.release()

@@ -91,8 +91,8 @@ pub enum Exit {
     /// Every volume was stopped in good order.
     Clean,
     /// As [`Exit::Clean`], but members have not answered requests that the volumes have given up;
-    /// a text for people says which. Memory and rings of the reactor are never freed then: the kernel
-    /// may still write to them, and to wait for it may take for ever. The process should end.
+    /// a text for people says which. Memory and rings of the reactor are never freed then: the
+    /// kernel may still write to them, and to wait for it may take for ever. The process should end.
     Hanging(String),
     /// A panic; see `poison.rs`.
     Poisoned(String),

@@ -10,8 +10,8 @@ use crate::terminal::{complain, print_json};
 
 /// Ends a running volume: it stops accepting, finishes, flushes and marks the array clean
 ///
-/// Returns when that is done and the members are closed. A member that does not answer is named; the
-/// volume has stopped without it. If what a write-back cache has in
+/// Returns when that is done and the members are closed. A member that does not answer is named;
+/// the volume has stopped without it. If what a write-back cache has in
 /// memory cannot be written, for want of space say, it fails and names it, and the volume goes on.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
