@@ -92,7 +92,8 @@ pub enum Exit {
     Clean,
     /// As [`Exit::Clean`], but members have not answered requests that the volumes have given up;
     /// a text for people says which. Memory and rings of the reactor are never freed then: the
-    /// kernel may still write to them, and to wait for it may take for ever. The process should end.
+    /// kernel may still write to them, and to wait for it may take for ever. The process should
+    /// end.
     Hanging(String),
     /// A panic; see `poison.rs`.
     Poisoned(String),
