@@ -58,9 +58,11 @@ fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
 /// Open, by hand, for no profile draws it: a superblock that finds no space counts as written, and
 /// each retry of the update raises the event count of the members that have space. Two members that
 /// are full together fall behind by two, and after a power cut the array is refused without
-/// `--force`, though both have all data. Nothing is lost. A mend has to catch full members up
-/// before the others, and to decide whether a resync for want of space may still be taken back when
-/// a member fails after space was found.
+/// `--force`, though both have all data. Nothing is lost. Where members that had no space for the
+/// last superblock count as behind (`Array::lags`) this passes, and another failure comes: space is
+/// found before the failure of a third member is known, so the resync for want of space is not taken
+/// back, and the array is left degraded and dirty
+/// (`what_is_written_when_there_is_space_again_is_durable_before_clean_is_said`).
 #[test]
 fn two_members_without_space_for_superblocks_are_stale_after_a_cut() {
     let mut rig = Rig::of(Options::new(Level::Raid5, 4, chunk_kib(64))).written(0, 1).flushed();
