@@ -265,10 +265,16 @@ impl Array {
         }
         let lags = self.lags();
         let catching_up = self.updates.catching_up;
-        let takes_slot = |member: &Member| {
-            matches!(member.state, MemberState::Rebuilding { .. })
-                && member.superblock().tells_rebuilding()
-                && !member.superblock().features().contains(Features::RECOVERY)
+        // One may have been rebuilt before any update told of its slot.
+        let takes_slot = |member: &Member| match member.state {
+            MemberState::Rebuilding { .. } => {
+                member.superblock().tells_rebuilding()
+                    && !member.superblock().features().contains(Features::RECOVERY)
+            }
+            MemberState::InSync => {
+                !matches!(member.superblock().own_role(), Ok(Role::Active(_)))
+            }
+            MemberState::Faulty | MemberState::Spare => false,
         };
         self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
         if catching_up {

@@ -65,7 +65,7 @@ impl World {
                 [(&report.kept, &mut kept_stripes), (&report.lost, &mut lost_stripes)]
             {
                 for absolute in sectors {
-                    if let Some(column) = self.record.column_at(&self.array, disk, *absolute) {
+                    if let Some(column) = self.column_served_at(disk, *absolute) {
                         stripes.insert(column / 8);
                         self.at_stake.extend([column]);
                     }
