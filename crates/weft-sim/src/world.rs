@@ -137,6 +137,8 @@ pub struct World {
     /// up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
     served: Served,
+    /// Whether copies of a mirror may differ for want of space.
+    lacked_space: bool,
     /// Model of what clients may read.
     pub model: Model,
     /// Geometry of the array.
@@ -222,6 +224,7 @@ impl World {
             measure_due: false,
             half_rebuilt: BTreeMap::new(),
             served: Served::default(),
+            lacked_space: false,
             model: Model::new(options.payload),
             array: Array::new(layout, data_offset),
             record_before: record.clone(),

@@ -271,9 +271,7 @@ impl Array {
                 member.superblock().tells_rebuilding()
                     && !member.superblock().features().contains(Features::RECOVERY)
             }
-            MemberState::InSync => {
-                !matches!(member.superblock().own_role(), Ok(Role::Active(_)))
-            }
+            MemberState::InSync => !matches!(member.superblock().own_role(), Ok(Role::Active(_))),
             MemberState::Faulty | MemberState::Spare => false,
         };
         self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);

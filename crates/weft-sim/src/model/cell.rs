@@ -332,6 +332,14 @@ impl Cell {
         Ok(())
     }
 
+    /// A failed version that was seen may be gone: the last one before it may be read that did not
+    /// fail.
+    pub(super) fn forget_failed(&mut self) {
+        let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
+        let failed = seen.rev().take_while(|version| version.failed).count() as u64;
+        self.read_floor = self.read_floor.saturating_sub(failed).max(self.first);
+    }
+
     /// Whether it is what is left when each version took effect as a whole or not at all, in order;
     /// those that had been acknowledged did.
     pub(super) fn mixes(

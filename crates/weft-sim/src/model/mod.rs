@@ -240,6 +240,12 @@ impl Model {
         }
     }
 
+    /// A copy of a mirror is lost while another misses writes that failed for want of space. What
+    /// reads saw of such a write may be gone with it; what was acknowledged is on both.
+    pub fn copy_lost(&mut self) {
+        self.cells.values_mut().for_each(Cell::forget_failed);
+    }
+
     /// The same of one whose client is gone, and that a write-back cache may keep until a flush.
     pub fn write_left(&mut self, write: WriteId) {
         self.acknowledged += 1;

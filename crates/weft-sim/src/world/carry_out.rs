@@ -104,15 +104,20 @@ impl World {
             Notice::MemberFailed { slot: Some(slot), .. } => {
                 self.half_rebuilt.remove(&slot.0);
                 self.serves_no_more(slot);
+                if self.lacked_space {
+                    self.model.copy_lost();
+                }
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }
+            Notice::NoSpace { .. } => self.lacked_space = !self.array.has_parity(),
             Notice::SyncFinished { ref action, complete, .. } => {
                 let resync = matches!(action, SyncAction::Repair | SyncAction::Resync);
                 if resync && complete && self.options.data_promised {
                     self.at_stake.synced();
                 }
                 self.serves_more();
+                self.lacked_space &= !(resync && complete);
                 self.look_again_at_all();
             }
             _ => {}
