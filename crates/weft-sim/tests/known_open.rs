@@ -60,8 +60,8 @@ fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
 /// are full together fall behind by two, and after a power cut the array is refused without
 /// `--force`, though both have all data. Nothing is lost. Where members that had no space for the
 /// last superblock count as behind (`Array::lags`) this passes, and another failure comes: space is
-/// found before the failure of a third member is known, so the resync for want of space is not taken
-/// back, and the array is left degraded and dirty
+/// found before the failure of a third member is known, so the resync for want of space is not
+/// taken back, and the array is left degraded and dirty
 /// (`what_is_written_when_there_is_space_again_is_durable_before_clean_is_said`).
 #[test]
 fn two_members_without_space_for_superblocks_are_stale_after_a_cut() {

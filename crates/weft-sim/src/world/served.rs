@@ -40,8 +40,8 @@ impl World {
         }
     }
 
-    /// Column of an absolute sector of a disk, by its own superblock, or by the slot that the engine
-    /// gave it and that its superblock does not tell yet.
+    /// Column of an absolute sector of a disk, by its own superblock, or by the slot that the
+    /// engine gave it and that its superblock does not tell yet.
     pub(super) fn column_served_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(&self.array, disk, absolute).or_else(|| {
             let (slot, _) = self.served.0.iter().find(|(_, served)| **served == disk)?;
