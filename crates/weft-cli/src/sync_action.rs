@@ -40,21 +40,23 @@ pub(crate) struct Report {
     pub(crate) took: Duration,
 }
 
-/// Starts `check` or `repair`, and waits for its end unless told otherwise.
+/// Starts `check`, `repair` or `correct`, and waits for its end unless told otherwise.
 pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
+    let command = if action == "correct" { "repair" } else { action };
     if arguments.no_wait {
         target.ask(Command::SyncAction { action: action.into() })?;
         if arguments.json {
-            let schema = format!("weft.{action}/2");
+            let schema = format!("weft.{command}/2");
             print_json(&json!({"schema": schema, "volume": target.name, "started": true}))?;
         }
         return Ok(Exit::Done);
     }
     let report = perform(&mut target, action)?;
+    let left = report.mismatches.as_ref().map_or(0, |it| it.not_located * STRIPE_SECTORS);
     if arguments.json {
         print_json(&json!({
-            "schema": format!("weft.{action}/2"),
+            "schema": format!("weft.{command}/2"),
             "volume": target.name,
             "stripes": report.stripes,
             "stripe_bytes": STRIPE_SECTORS * 512,
@@ -66,12 +68,20 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
         let verdict = match (action, report.mismatch_cnt) {
             (_, 0) => "parity agrees with the data everywhere".to_owned(),
             ("repair", count) => format!("mismatch_cnt {count} sectors, written again"),
+            ("correct", count) if left == 0 => {
+                format!(
+                    "mismatch_cnt {count} sectors; the one strip that was wrong is written anew"
+                )
+            }
+            ("correct", count) => {
+                format!("mismatch_cnt {count} sectors, of which {left} are left as they are")
+            }
             (_, count) => format!("mismatch_cnt {count} sectors; weft repair makes parity agree"),
         };
         let mut out = stdout();
         writeln!(
             out,
-            "{action} of {}: {} stripes read in {}; {verdict}",
+            "{command} of {}: {} stripes read in {}; {verdict}",
             target.name,
             report.stripes,
             took(report.took)
@@ -83,7 +93,12 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
         }
         out.flush()?;
     }
-    Ok(if action == "check" && report.mismatch_cnt > 0 { Exit::Mismatches } else { Exit::Done })
+    let wrong = match action {
+        "check" => report.mismatch_cnt,
+        "correct" => left,
+        _ => 0,
+    };
+    Ok(if wrong > 0 { Exit::Mismatches } else { Exit::Done })
 }
 
 /// Checks a RAID 6 before it is repaired: parity that is written anew from a strip that is wrong
@@ -128,7 +143,8 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     }
     Err(Failure::Refused(format!(
         "{}: found strips of data that are wrong by P and Q, expected none; nothing was written; \
-         --trust data makes P and Q agree with them as they are\n  {}",
+         --trust syndrome writes them anew from the others, --trust data makes P and Q agree with \
+         them as they are\n  {}",
         target.name,
         mismatch_lines(&mismatches).join("\n  ")
     )))
@@ -205,7 +221,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     let more = |count: u64| if count > PLACES as u64 { " and more" } else { "" };
     // A rebuild of one member from the others takes what is wrong on these for right.
     let mend = match (members.len(), not_located) {
-        (1, 0) => "; weft fail, remove and add it to have it written from the others",
+        (1, 0) => ", or fail, remove and add the member to have all of it written",
         _ => "",
     };
     let mut lines: Vec<String> = members
@@ -214,7 +230,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
             let (label, count) = (&wrong.label, wrong.stripes);
             format!(
                 "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector \
-                 {}{} of it; weft repair corrects parity only{mend}",
+                 {}{} of it; weft repair --trust syndrome writes it from the others{mend}",
                 stripes(count),
                 places(Some(label)),
                 more(count),

@@ -76,7 +76,8 @@ fn load_with_faults_meets_errors_of_every_kind() {
     assert!(kinds.iter().all(|count| *count > 5) && errors.landed > 20, "{errors:?}");
 }
 
-/// What was planted is counted by `check` and, on RAID 6, located: each work fails otherwise.
+/// What was planted is counted by `check` and, on RAID 6, located and corrected: each work fails
+/// otherwise.
 #[test]
 fn silent_faults_are_counted_and_located() {
     let work: Vec<Work> = (0..24).map(Work::Silent).collect();
@@ -86,6 +87,8 @@ fn silent_faults_are_counted_and_located() {
     let kinds = [silent.lost, silent.elsewhere, silent.other_member, silent.stale];
     assert!(kinds.iter().all(|count| *count > 5), "{silent:?}");
     assert!(silent.counted > 80 && silent.located > 30, "{silent:?}");
+    assert_eq!(silent.corrected, silent.located, "{silent:?}");
+    assert!(silent.left > 8, "{silent:?}");
 }
 
 /// A script that cannot be made: its panic is a failure among others, and the rest goes on.
@@ -116,5 +119,6 @@ fn a_sweep_is_seeds_of_every_profile_and_a_tenth_of_the_rest() {
     assert_eq!(count(|work| matches!(work, Work::Faulty(1000..1002))), 2);
     assert_eq!(count(|work| matches!(work, Work::Silent(1000..1002))), 2);
     assert_eq!(count(|work| matches!(work, Work::StraightScope(1000..1002))), 2);
-    assert_eq!(work.len(), scripts + 6 * 2);
+    assert_eq!(count(|work| matches!(work, Work::StraightFaulty(1000..1002))), 2);
+    assert_eq!(work.len(), scripts + 7 * 2);
 }

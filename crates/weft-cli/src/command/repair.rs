@@ -9,11 +9,12 @@ use crate::sync_action::{self, Sync};
 ///
 /// Waits for the end, with a progress bar on a terminal. Data, or the first copy, is taken to be
 /// right, as md does. A RAID 6 is checked first, and nothing is written where P and Q name strips
-/// of data that are wrong: the exit status is 3 then.
+/// of data that are wrong: the exit status is 3 then, and `--trust` says what is right.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
-    /// Repair a RAID 6 without a check before: data makes P and Q agree with the data, also in
-    /// stripes in which they say that one strip of it is wrong
+    /// Part of a RAID 6 that is right, without a check before: data makes P and Q agree with the
+    /// data; syndrome writes the one strip anew that is wrong by P and Q, and leaves stripes alone
+    /// that no strip alone explains
     #[arg(long, value_name = "WHAT")]
     trust: Option<Trust>,
     #[command(flatten)]
@@ -25,12 +26,18 @@ pub(crate) struct Repair {
 enum Trust {
     /// Data, also where P and Q agree on another content of a strip.
     Data,
+    /// What P, Q and all other strips agree on.
+    Syndrome,
 }
 
 pub(crate) fn run(arguments: &Repair) -> Outcome {
-    match arguments.trust {
-        Some(Trust::Data) => {}
-        None => sync_action::refuse_wrong_strips(&arguments.sync)?,
-    }
-    sync_action::run("repair", &arguments.sync)
+    let action = match arguments.trust {
+        Some(Trust::Data) => "repair",
+        Some(Trust::Syndrome) => "correct",
+        None => {
+            sync_action::refuse_wrong_strips(&arguments.sync)?;
+            "repair"
+        }
+    };
+    sync_action::run(action, &arguments.sync)
 }

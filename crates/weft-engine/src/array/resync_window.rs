@@ -99,7 +99,11 @@ impl Resync {
         let only = match action {
             SyncAction::Recover => array.to_recover(),
             SyncAction::Resync => array.to_resync(),
-            SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => None,
+            SyncAction::Check
+            | SyncAction::Correct
+            | SyncAction::Frozen
+            | SyncAction::Idle
+            | SyncAction::Repair => None,
         };
         let (only, only_array) = if pass.maps { (None, only) } else { (only, None) };
         let mut sync = Self {
@@ -262,7 +266,11 @@ impl Resync {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
             SyncAction::Resync => array.membership.resync_from = Some(self.completed()),
-            SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => {}
+            SyncAction::Check
+            | SyncAction::Correct
+            | SyncAction::Frozen
+            | SyncAction::Idle
+            | SyncAction::Repair => {}
         }
     }
 
@@ -290,7 +298,11 @@ impl Resync {
             SyncAction::Resync => {
                 array.membership.resync_from = (!complete).then(|| self.completed());
             }
-            SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => {}
+            SyncAction::Check
+            | SyncAction::Correct
+            | SyncAction::Frozen
+            | SyncAction::Idle
+            | SyncAction::Repair => {}
         }
         if matches!(self.action, SyncAction::Recover | SyncAction::Resync)
             && !array.membership.read_only

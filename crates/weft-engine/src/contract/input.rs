@@ -418,6 +418,10 @@ pub enum SyncAction {
     Repair,
     /// The same after an unclean stop, from where it stopped.
     Resync,
+    /// Read every stripe of a RAID 6 and rewrite the one strip that is wrong by P and Q. Stripes
+    /// that no strip alone explains are counted and stay as they are. md leaves this to
+    /// `raid6check`.
+    Correct,
 }
 
 /// Nobody that a driver names: the client of what the write-back cache writes, and who has the

@@ -190,9 +190,9 @@ pub struct RaidSnapshot {
     pub stripe_waits: StripeWaits,
 }
 
-/// Stripes of one strip per member in which a check found that data and parity disagree. With P and
-/// Q the two differences say which strip is wrong, if it is one alone; with one parity nobody can
-/// say.
+/// Stripes of one strip per member in which a check found that data and parity disagree, or that
+/// were not corrected. With P and Q the two differences say which strip is wrong, if it is one
+/// alone; with one parity nothing does.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

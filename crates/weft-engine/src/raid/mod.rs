@@ -350,6 +350,11 @@ impl Personality {
         cached!(self, _raid => true, false)
     }
 
+    /// Whether P and Q say which strip of a stripe is wrong.
+    pub(crate) fn locates(&self) -> bool {
+        cached!(self, raid => raid.locates(), false)
+    }
+
     /// Extent of a resync, recovery, check or repair.
     pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array, knobs: &Knobs) -> Pass {
         match self {

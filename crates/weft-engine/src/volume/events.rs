@@ -81,7 +81,12 @@ impl Volume {
             Event::SyncDone { unit, mismatch, wrong, ok } => {
                 let sync = self.sync.as_mut().expect("units are synced for a sync");
                 sync.unit_done(unit, mismatch, ok);
-                if mismatch && sync.action == SyncAction::Check {
+                let left = match sync.action {
+                    SyncAction::Check => true,
+                    SyncAction::Correct => wrong.is_none(),
+                    _ => false,
+                };
+                if mismatch && left {
                     let sector = sync.sector_of(unit);
                     let wrong = wrong.and_then(|slot| {
                         let member = self.array.at(slot)?;

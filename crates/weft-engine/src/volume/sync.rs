@@ -158,7 +158,14 @@ impl Volume {
                 self.recovery_disabled = false;
                 return Ok(None);
             }
-            SyncAction::Check | SyncAction::Repair | SyncAction::Resync => {}
+            SyncAction::Correct if !self.raid.locates() => {
+                return Err(ReplyError::Refused(
+                    "correct: found a level other than raid6, of which nothing says which strip is \
+                     wrong; repair makes parity agree with the data"
+                        .to_owned(),
+                ));
+            }
+            SyncAction::Check | SyncAction::Correct | SyncAction::Repair | SyncAction::Resync => {}
         }
         if self.sync.is_some() || self.wanted_sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
@@ -183,5 +190,5 @@ impl Volume {
 
 /// Whether the array counts as written while it runs.
 pub(super) fn changes_parity(action: SyncAction) -> bool {
-    matches!(action, SyncAction::Repair | SyncAction::Resync)
+    matches!(action, SyncAction::Correct | SyncAction::Repair | SyncAction::Resync)
 }

@@ -219,6 +219,7 @@ pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<St
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {
         SyncAction::Check => "check",
+        SyncAction::Correct => "repair",
         SyncAction::Frozen | SyncAction::Idle => return None,
         SyncAction::Recover => "rebuild",
         SyncAction::Repair => "repair",
@@ -255,6 +256,7 @@ pub(super) fn kind_of(error: &ReplyError) -> FailureKind {
 pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
     let all = [
         SyncAction::Check,
+        SyncAction::Correct,
         SyncAction::Frozen,
         SyncAction::Idle,
         SyncAction::Recover,
@@ -316,10 +318,11 @@ pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus>
     })
 }
 
-/// Name of an action in md's `sync_action`.
+/// Name of an action, md's in `sync_action` but for `correct`.
 pub(super) fn sync_word(action: SyncAction) -> &'static str {
     match action {
         SyncAction::Check => "check",
+        SyncAction::Correct => "correct",
         SyncAction::Frozen => "frozen",
         SyncAction::Idle => "idle",
         SyncAction::Recover => "recover",

@@ -2,7 +2,8 @@
 //!
 //! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which
 //! data and parity disagree, and on RAID 6 says which member is wrong. (That is held against what
-//! is computed here, by `weft-parity`, from what is on the media.)
+//! is computed here, by `weft-parity`, from what is on the media.) `correct` then writes these
+//! strips as they were before, and leaves a stripe alone in which two are wrong.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
 
 use super::Totals;
 use crate::chunk_kib;
+use crate::disk::Disk;
 use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
@@ -34,9 +36,13 @@ pub struct Silent {
     pub counted: u64,
     /// Those of RAID 6, all of which were located.
     pub located: u64,
+    /// Those that were corrected: all that were located.
+    pub corrected: u64,
+    /// Stripes with two wrong strips, which were left as they are.
+    pub left: u64,
 }
 
-sums!(Silent: lost, elsewhere, other_member, stale, counted, located);
+sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected, left);
 
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
@@ -55,6 +61,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     if check(&mut world)?.0 != 0 {
         return Err("check counts stripes before anything is planted".to_owned());
     }
+    let clean = world.disks.clone();
     let mut silent = Silent::default();
     // By the first column of each stripe, the disk that is wrong there.
     let mut wrong: BTreeMap<u64, usize> = BTreeMap::new();
@@ -97,7 +104,58 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
             wrong.insert(other, stray);
         }
     }
-    found(&mut world, &wrong, silent)
+    let mut silent = found(&mut world, &wrong, silent)?;
+    if level == Level::Raid6 {
+        correct(&mut world, &wrong, &clean, &mut silent)?;
+    }
+    Ok(Totals { silent, ..Totals::default() })
+}
+
+/// Corrects what was found, beside a stripe in which each of two strips has a byte of its own
+/// wrong. (Two that differ alike in every byte can look as a third one alone.)
+fn correct(
+    world: &mut World,
+    wrong: &BTreeMap<u64, usize>,
+    clean: &[Disk],
+    silent: &mut Silent,
+) -> Result<(), String> {
+    stop(world);
+    let mut columns = (0..world.array.layout.member_size().0).step_by(STRIPE_SECTORS as usize);
+    let both = columns.find(|column| !wrong.contains_key(column));
+    let both = both.ok_or("no stripe is left to make wrong twice")?;
+    let places = [0, 1].map(|disk: usize| {
+        let at = world.array.data_offset[disk].0 + both;
+        let mut content = clean[disk].peek(at, STRIPE_SECTORS);
+        content[disk] ^= 0x5a;
+        (disk, at, content)
+    });
+    for (disk, place, content) in &places {
+        world.disks[*disk].poke(*place, content);
+    }
+    let (counted, left) = compare(world, SyncAction::Correct)?;
+    let corrected = (counted / STRIPE_SECTORS).saturating_sub(left.not_located);
+    if (corrected, left.not_located, left.by_member.len()) != (wrong.len() as u64, 1, 0) {
+        return Err(format!(
+            "correct counts {counted} and leaves {left:?}, planted were {wrong:?} and two at {both}"
+        ));
+    }
+    for (column, disk) in wrong {
+        let place = world.array.data_offset[*disk].0 + column;
+        if world.disks[*disk].peek(place, STRIPE_SECTORS)
+            != clean[*disk].peek(place, STRIPE_SECTORS)
+        {
+            return Err(format!("disk {disk} is not corrected at {column}"));
+        }
+    }
+    if places.iter().any(|(disk, at, it)| world.disks[*disk].peek(*at, STRIPE_SECTORS) != *it) {
+        return Err(format!("two strips are wrong at {both}, and one was written"));
+    }
+    let (left, _) = check(world)?;
+    if left != STRIPE_SECTORS {
+        return Err(format!("after correct mismatch_cnt is {left}, expected {STRIPE_SECTORS}"));
+    }
+    (silent.corrected, silent.left) = (corrected, 1);
+    Ok(())
 }
 
 /// Whether a check counts every stripe that was made wrong, `wrong` by first column and disk, and
@@ -106,7 +164,7 @@ fn found(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
     mut silent: Silent,
-) -> Result<Totals, String> {
+) -> Result<Silent, String> {
     let (counted, named) = check(world)?;
     if counted != wrong.len() as u64 * STRIPE_SECTORS {
         let planted = wrong.len() as u64 * STRIPE_SECTORS;
@@ -133,7 +191,7 @@ fn found(
     } else if named.not_located != silent.counted {
         return Err(format!("with one parity check names members: {named:?}"));
     }
-    Ok(Totals { silent, ..Totals::default() })
+    Ok(silent)
 }
 
 /// Every sector is written anew, and the array comes to rest.
@@ -152,17 +210,25 @@ fn write_all(world: &mut World) -> Result<(), String> {
 /// `mismatch_cnt` of a check of everything, and where that is, after a restart, so that nothing is
 /// in the cache.
 fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
+    stop(world);
+    compare(world, SyncAction::Check)
+}
+
+fn stop(world: &mut World) {
     world.admin(Verb::Stop);
     world.run(Order::Fifo);
     world.stopped();
+}
+
+fn compare(world: &mut World, action: SyncAction) -> Result<(u64, Mismatches), String> {
     world.start(&weft_engine::assemble::Options::default()).map_err(|it| it.to_string())?;
-    world.admin(Verb::SyncAction(SyncAction::Check));
+    world.admin(Verb::SyncAction(action));
     world.run(Order::Fifo);
     world.idle(Span::secs(60));
     let volume = &world.snapshot().volumes[0];
     match world.failure() {
         Some(violation) => Err(violation.to_string()),
-        None if volume.sync_action != SyncAction::Idle => Err("the check does not end".to_owned()),
+        None if volume.sync_action != SyncAction::Idle => Err(format!("{action:?} does not end")),
         None => Ok((volume.mismatch_cnt, volume.mismatches.clone())),
     }
 }

@@ -109,7 +109,9 @@ impl World {
     pub fn try_admin(&mut self, verb: Verb) -> Result<Ticket, NeedsPayload> {
         let needs = match verb {
             Verb::SyncAction(SyncAction::Check) => Some(NeedsPayload::Check),
-            Verb::SyncAction(SyncAction::Repair) => Some(NeedsPayload::Repair),
+            Verb::SyncAction(SyncAction::Correct | SyncAction::Repair) => {
+                Some(NeedsPayload::Repair)
+            }
             _ => None,
         };
         needs.map_or(Ok(()), |what| self.options.payload.needed_for(what))?;

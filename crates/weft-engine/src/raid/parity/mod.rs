@@ -16,6 +16,7 @@ pub(crate) mod stripes;
 
 use std::collections::VecDeque;
 
+use weft_ondisk::Level;
 use weft_units::{Span, StripeId, Time, VolumeId};
 
 use self::cache::{Acquired, Cache, Picked};
@@ -273,6 +274,11 @@ impl ParityRaid {
     }
 
     // Resync.
+
+    /// See [`super::Personality::locates`].
+    pub(crate) fn locates(&self) -> bool {
+        self.geometry.level() == Level::Raid6
+    }
 
     /// A stripe.
     pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {

@@ -19,7 +19,6 @@ use weft_units::{FRAME_BYTES, Sectors, Slot, StripeId, Time};
 use super::plan::Mode;
 use crate::contract::frame::{Frame, Segment};
 use crate::contract::input::{Attr, Class, Purpose, SyncAction};
-use crate::contract::output::Differs;
 use crate::contract::token::RequestId;
 use crate::layout::geometry::{Geometry, Placement};
 use crate::layout::slot_set::SlotSet;
@@ -55,8 +54,8 @@ pub(crate) enum Operation {
     WritingDeferred,
     /// Strips are read from their members.
     Reading,
-    /// Parity that disagreed is computed for a sync.
-    Regenerating(Differs),
+    /// Strips that disagreed are computed for a sync.
+    Regenerating(SlotSet),
     /// Lost strips are computed.
     Recovering(SlotSet),
     /// A corrected strip is read back.
@@ -251,6 +250,8 @@ pub(crate) struct Stripe {
     pub(crate) sync: Option<(SyncAction, ResyncState)>,
     /// A sync found parity that disagreed and corrects it.
     pub(crate) mismatch: bool,
+    /// The strip that P and Q say is wrong, and that is written again.
+    pub(crate) located: Option<Slot>,
     /// Waits to be released at the end of the turn's arrivals.
     pub(crate) plugged: bool,
     /// On whose behalf, as far as one can say.
@@ -310,6 +311,7 @@ impl Stripe {
             batch: Batch::None,
             sync: None,
             mismatch: false,
+            located: None,
             plugged: false,
             attr: Attr::default(),
             arrivals: 0,

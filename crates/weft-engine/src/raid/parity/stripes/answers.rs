@@ -38,7 +38,7 @@ impl Stripes {
                     Ok(Value::Located(located)) => *located,
                     _ => Located::Unknown,
                 };
-                self.sync_located(id, located);
+                self.sync_located(id, located, cx);
             }
             Operation::Computing(_) => self.write_out(id, cx),
             Operation::CopyingOut => {
@@ -50,7 +50,7 @@ impl Stripes {
                 stripe.handle = true;
                 self.rest(id);
             }
-            Operation::Regenerating(differs) => self.sync_correct(id, differs, cx),
+            Operation::Regenerating(strips) => self.sync_correct(id, strips, cx),
             Operation::Saving => self.saved(id, cx),
             operation @ (Operation::Idle
             | Operation::WritingDeferred

@@ -110,7 +110,8 @@ impl Stripes {
             && stripe.batch == Batch::None
         {
             stripe.sync = Some((action, ResyncState::Filling));
-            let requested = matches!(action, SyncAction::Check | SyncAction::Repair);
+            let requested =
+                matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
             if requested && cx.knobs.check_reads == CheckReads::Media {
                 // The media do not have what their member had no space for.
                 stripe.uptodate = stripe.uptodate.and(stripe.deferred);
@@ -288,6 +289,11 @@ impl Stripes {
     }
 
     fn recover(&mut self, id: StripeId, lost: SlotSet, cx: &mut Cx<'_>) {
+        self.compute_lost(id, lost, Operation::Recovering(lost), cx);
+    }
+
+    /// Computes strips from all others.
+    fn compute_lost(&mut self, id: StripeId, lost: SlotSet, operation: Operation, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(id);
         let placement = stripe.placement();
         let data = stripe.data;
@@ -315,7 +321,7 @@ impl Stripes {
                 q: placement.q.filter(|_| lost_q).map(whole),
             });
         }
-        self.compute(id, Operation::Recovering(lost), ops, cx);
+        self.compute(id, operation, ops, cx);
     }
 
     // Outputs.

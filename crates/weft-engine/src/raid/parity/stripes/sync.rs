@@ -3,6 +3,7 @@
 //! ```text
 //! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and strips being rebuilt
 //!                    └── check: locate it with P and Q, count it ──▶ done
+//!                                  └── correct: compute it from the others ──▶ write it
 //! ```
 //!
 //! Source   md-raid.md §6.2; md does not locate: H. P. Anvin, "The mathematics of RAID-6", §4
@@ -40,7 +41,7 @@ impl Stripes {
         let q = facts.q.filter(|q| !failed.contains(*q));
         let agrees = failed.count() >= facts.parity().count() && !unchecked;
         if agrees || (!p && q.is_none()) {
-            self.sync_correct(id, Differs::default(), cx);
+            self.sync_correct(id, SlotSet::EMPTY, cx);
             return;
         }
         let op = ComputeOp::Compare {
@@ -66,26 +67,26 @@ impl Stripes {
             unreachable!("parity is compared for a sync only")
         };
         *state = ResyncState::Compared;
-        let checks_only = *action == SyncAction::Check;
+        let locates = matches!(action, SyncAction::Check | SyncAction::Correct);
         let placement = *stripe.placement();
         if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
             // md's check of one parity spends the cached copy of it, but not the only one.
             stripe.uptodate.remove(placement.p);
         }
-        if differs == Differs::default() || checks_only {
+        if differs == Differs::default() || locates {
             let mismatch = differs != Differs::default();
-            if let Some(q) = placement.q.filter(|_| checks_only && mismatch && whole) {
+            if let Some(q) = placement.q.filter(|_| locates && mismatch && whole) {
                 let op = ComputeOp::Locate {
                     data: self.sources(id, self.cache.stripe(id).data, cx),
                     p: self.whole(id, placement.p),
                     q: self.whole(id, q),
                 };
                 self.compute(id, Operation::Locating, vec![op], cx);
-            } else if checks_only {
+            } else if locates {
                 self.sync_finished(id, mismatch, None, true);
                 self.rest(id);
             } else {
-                self.sync_correct(id, Differs::default(), cx);
+                self.sync_correct(id, SlotSet::EMPTY, cx);
             }
             return;
         }
@@ -94,11 +95,17 @@ impl Stripes {
             p: differs.p.then(|| self.whole(id, placement.p)),
             q: placement.q.filter(|_| differs.q).map(|q| self.whole(id, q)),
         };
-        self.compute(id, Operation::Regenerating(differs), vec![op], cx);
+        let mut strips = SlotSet::EMPTY;
+        strips.set(placement.p, differs.p);
+        if let Some(q) = placement.q {
+            strips.set(q, differs.q);
+        }
+        self.compute(id, Operation::Regenerating(strips), vec![op], cx);
     }
 
-    /// P and Q have told which strip is wrong, if one is. It is counted, and nothing is changed.
-    pub(super) fn sync_located(&mut self, id: StripeId, located: Located) {
+    /// P and Q have told which strip is wrong, if one is. It is counted, and computed from the
+    /// others where it is to be corrected.
+    pub(super) fn sync_located(&mut self, id: StripeId, located: Located, cx: &mut Cx<'_>) {
         let placement = self.cache.stripe(id).placement();
         let wrong = match located {
             Located::Data(place) => self.cache.stripe(id).data.ascending().nth(place.into()),
@@ -106,21 +113,24 @@ impl Stripes {
             Located::Q => placement.q,
             Located::Clean | Located::Unknown => None,
         };
+        let stripe = self.cache.stripe_mut(id);
+        let corrects = matches!(stripe.sync, Some((SyncAction::Correct, _)));
+        if let Some(slot) = wrong.filter(|_| corrects) {
+            let strips = SlotSet::only(slot);
+            stripe.located = Some(slot);
+            stripe.uptodate.remove(slot);
+            self.compute_lost(id, strips, Operation::Regenerating(strips), cx);
+            return;
+        }
         self.sync_finished(id, true, wrong, true);
         self.rest(id);
     }
 
-    /// Writes what a sync corrects: parity that disagreed, and the strips of members being rebuilt.
-    pub(super) fn sync_correct(&mut self, id: StripeId, differs: Differs, cx: &mut Cx<'_>) {
+    /// Writes what a sync corrects: strips that disagreed, and those of members being rebuilt.
+    pub(super) fn sync_correct(&mut self, id: StripeId, mut strips: SlotSet, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
-        let placement = *stripe.placement();
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
         *state = ResyncState::Compared;
-        let mut strips = SlotSet::EMPTY;
-        strips.set(placement.p, differs.p);
-        if let Some(q) = placement.q {
-            strips.set(q, differs.q);
-        }
         stripe.uptodate = stripe.uptodate.or(strips);
         stripe.mismatch = !strips.is_empty();
         let recovers = *action == SyncAction::Recover;
@@ -157,6 +167,7 @@ impl Stripes {
         assert_eq!(stripe.in_flight, 0, "every member has answered");
         let no_space = stripe.no_space.take();
         let mismatch = std::mem::take(&mut stripe.mismatch);
+        let located = stripe.located.take();
         stripe.faults = SlotSet::EMPTY;
         if let Some(slot) = no_space {
             stripe.uptodate = stripe.uptodate.and(stripe.deferred);
@@ -164,7 +175,7 @@ impl Stripes {
             self.events.push(Event::NoSpace { slot, sector });
         }
         let ok = no_space.is_none() && !cx.membership().broken;
-        self.sync_finished(id, mismatch, None, ok);
+        self.sync_finished(id, mismatch, located, ok);
         self.rest(id);
     }
 
