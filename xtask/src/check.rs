@@ -3,8 +3,8 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
 use crate::{
-    circles, costs, deny, deps, fresh, functions, instructions, interop, links, long, map,
-    packages, purity, skips, words,
+    circles, citations, costs, deny, deps, fresh, functions, instructions, interop, links, long,
+    map, packages, purity, skips, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -136,7 +136,8 @@ fn lints(report: &mut Report) {
     });
     report.part("words and width of prose", || none(words::found()));
     report.part("length of functions", || none(functions::found()));
-    report.part("links of documents", || none(links::found()));
+    let links = || Ok([links::found()?, citations::found()?].concat());
+    report.part("links of documents", || none(links()));
     report.part("map", || none(map::check().map(|()| Vec::new())));
     report.part("licences, bans and sources", || none(deny::violations()));
 }

@@ -5,6 +5,7 @@
 
 mod check;
 mod circles;
+mod citations;
 mod costs;
 mod deny;
 mod deps;

@@ -1,4 +1,4 @@
-//! Words and form of prose: refused words of style.md §6, files that open with a question, lines
+//! Words and form of prose: refused words, files that open with a question, lines
 //! over 100 columns.
 //!
 //! Names are cut at underscores and capitals, prose at everything that is no letter; what is

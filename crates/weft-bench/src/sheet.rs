@@ -1,6 +1,6 @@
 //! Sheet of a benchmark: its rows, and how each is judged.
 //!
-//! Source   cli.md, "Experiments": the schema `weft.bench/1`
+//! Source   reference.md: the schema `weft.bench/1`
 
 use serde::Serialize;
 

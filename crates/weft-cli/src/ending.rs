@@ -2,7 +2,7 @@
 //!
 //! Every message on standard error starts with `weft: `.
 //!
-//! Source   cli.md, "Exit status"
+//! Source   reference.md (exit status)
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 //!
 //! A failure is one message for people that says what was found, what was expected and what to do.
 //!
-//! Source   cli.md, "Exit status"
+//! Source   reference.md (exit status)
 
 use std::io;
 

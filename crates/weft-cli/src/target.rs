@@ -204,5 +204,5 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Source   cli.md "Volumes"
+/// Source   serve.md
 const SYSTEM_DIRECTORY: &str = "/run/weft";

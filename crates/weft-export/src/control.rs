@@ -5,7 +5,7 @@
 //! was asked for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and
 //! [`Response`] are the whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
 //!
-//! Source   cli.md "Volumes" and "Exit status"
+//! Source   serve.md; reference.md (exit status)
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -5,7 +5,7 @@
 //! does to both cancels. A verdict compares the interval with a band that was committed before the
 //! first run. A run counts only if its measured part is stationary.
 //!
-//! Source   experiments.md §4 (3, 4, 5); cli.md, "Experiments" (verdicts)
+//! Source   experiments.md §4 (3, 4, 5); reproduce.md (verdicts)
 
 use std::fmt;
 

@@ -25,7 +25,7 @@
 //! These panics are assertions about the engine ("a frame is never changed while anyone holds it");
 //! no client and no member can reach them.
 //!
-//! Source   style.md §4 "Frames" and §10
+//! Source   CONTRIBUTING.md (unsafe code); `contract/frame.rs` of `weft-engine`
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! The JSON of `weft reproduce`, for programs.
 //!
-//! Source   cli.md, "Experiments": the schema `weft.reproduce/1`
+//! Source   reference.md: the schema `weft.reproduce/1`
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

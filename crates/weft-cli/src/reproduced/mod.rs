@@ -1,6 +1,6 @@
 //! Experiments that were run: what they found, as `reproduce` and `demo` tell it.
 //!
-//! Source   cli.md, "Experiments": the schema `weft.reproduce/1`
+//! Source   reference.md: the schema `weft.reproduce/1`
 
 mod json;
 mod text;

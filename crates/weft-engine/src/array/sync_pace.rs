@@ -25,7 +25,7 @@
 //!
 //! Knobs    `sync_speed_min`, `sync_speed_max`, `sync_pace`
 //! Source   md's `md_do_sync` and `is_mddev_idle` as `Documentation/admin-guide/md.rst` describes
-//!          them; the floor of 200 ms is that of BFQ's idle class (io-schedulers.md §5.3.6)
+//!          them; the floor of 200 ms is that of BFQ's idle class (io-schedulers.md §5.3)
 
 use weft_units::{Bytes, Span, Time};
 

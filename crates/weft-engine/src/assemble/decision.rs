@@ -868,7 +868,7 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
 /// own. The other half of one calls every member of this half failed, for none was there when it
 /// was started.
 ///
-/// Source   md-ondisk.md §8.1.6, §11 row 40; mdadm leaves out a member that says so of the
+/// Source   md-ondisk.md §8.1, §11 row 40; mdadm leaves out a member that says so of the
 ///          freshest
 fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
     let number_of = |member: &Member| member.superblock.dev_number();

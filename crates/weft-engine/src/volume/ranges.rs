@@ -4,7 +4,7 @@
 //! not wait for each other. Waiting requests count as earlier ones too, so that none is overtaken
 //! and none starves.
 //!
-//! Source   style.md §4, "Overlap"; NBD and the block layer leave the order of overlapping requests
+//! Source   NBD and the block layer leave the order of overlapping requests
 //!          to the client, who gets the simplest one here
 
 use smallvec::SmallVec;

@@ -25,7 +25,7 @@
 //! Contents are as long as [`PayloadMode`] says; without payload nothing is kept, and anything may
 //! be read.
 //!
-//! Source   spec reliability.md §3 and §5 (I1-I3, I7); design.md, promises 1 and 2
+//! Source   reliability.md §3 and §5 (I1-I3, I7)
 
 mod cell;
 

@@ -1,6 +1,6 @@
 //! Table and JSON of a benchmark's rows, and its progress bar.
 //!
-//! Source   cli.md, "Experiments": the schema `weft.bench/1`
+//! Source   reference.md: the schema `weft.bench/1`
 
 use std::io::{self, Write};
 

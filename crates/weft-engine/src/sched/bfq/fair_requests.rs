@@ -18,7 +18,7 @@
 //! gets less and the member moves more.
 //!
 //! Knob     `fairness=slots|requests`
-//! Source   io-schedulers.md §5.3.2; P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queuing",
+//! Source   io-schedulers.md §5.3; P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queuing",
 //!          1996; M. Hedayati et al., "Multi-queue fair queueing", 2019
 //! Measured shares of weights 80:40 on a member of depth 32, 4 KiB random reads (tests below):
 //!          within 5 % of 66.7:33.3 with 1, 4, 16 and 64 outstanding each; Linux 6.12's BFQ

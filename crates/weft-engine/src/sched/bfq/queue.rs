@@ -6,7 +6,7 @@
 //! group, whoever they come from. A queue that has not been used for a minute gives its place to a
 //! new one. The number of a group's entity has a queue too, which never has a request.
 //!
-//! Source   io-schedulers.md §2.0, §2.1, §5.3.6
+//! Source   io-schedulers.md §2.0, §2.1, §5.3
 
 use weft_units::{ClientId, Group, Span, Time};
 

@@ -90,7 +90,7 @@ fn share(served: &[u64]) -> f64 {
     served[0] as f64 / served.iter().sum::<u64>() as f64
 }
 
-/// The goal of io-schedulers.md §5.3.2: 66.7:33.3 within 5 %, whatever is outstanding.
+/// The goal of io-schedulers.md §5.3: 66.7:33.3 within 5 %, whatever is outstanding.
 #[test]
 fn weights_hold_on_a_member_of_depth_32_where_slots_lose_them() {
     for outstanding in [1, 4, 16, 64] {
