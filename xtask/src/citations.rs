@@ -43,10 +43,10 @@ fn number(word: &str) -> Option<String> {
     (!number.is_empty()).then(|| number.to_owned())
 }
 
-/// Comments of a Rust file as one text, without what marks them.
-fn comments(text: &str) -> String {
-    let lines = text.lines().map(str::trim_start).filter(|line| line.starts_with("//"));
-    let plain = lines.map(|line| line.trim_start_matches(['/', '!']).trim());
+/// Comments of a file of code as one text, without what marks them.
+fn comments(text: &str, mark: &str) -> String {
+    let lines = text.lines().map(str::trim_start).filter(|line| line.starts_with(mark));
+    let plain = lines.map(|line| line.trim_start_matches(['/', '!', '#']).trim());
     plain.collect::<Vec<_>>().join("\n")
 }
 
@@ -96,10 +96,16 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let pages = pages()?;
     let (mut found, mut count) = (Vec::new(), 0);
     let files = rust_files("crates").into_iter().chain(rust_files("xtask"));
-    for path in files.chain(documents()?) {
+    let texts = std::fs::read_dir(root().join("experiments"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|it| it == "toml"));
+    for path in files.chain(documents()?).chain(texts) {
         let text = std::fs::read_to_string(&path)?;
-        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
-        let text = if is_rust { comments(&text) } else { text };
+        let text = match path.extension().and_then(|it| it.to_str()) {
+            Some("rs") => comments(&text, "//"),
+            Some("toml") => comments(&text, "#"),
+            _ => text,
+        };
         count += citations(&text).iter().map(|(_, sections)| sections.len()).sum::<usize>();
         found.extend(broken(&path, &text, &pages));
     }
@@ -120,7 +126,7 @@ mod tests {
     fn a_planted_citation_of_what_is_not_there_is_found() {
         let page = "# Title\n\n### 6.6 Updates\n\n## 7. Flushes\n";
         let pages = Pages::from([("md-raid.md".to_owned(), numbers(page))]);
-        let in_rust = |text: &str| broken(&root().join("a.rs"), &comments(text), &pages);
+        let in_rust = |text: &str| broken(&root().join("a.rs"), &comments(text, "//"), &pages);
         let good = "//! Source   md-raid.md §6.6 and\n//!          §7, other.html; `md-raid.md`\n";
         assert_eq!(in_rust(good), Vec::<String>::new());
         assert_eq!(in_rust("let path = \"nothing.md\";\n"), Vec::<String>::new());
@@ -128,5 +134,8 @@ mod tests {
         {
             assert_eq!(in_rust(bad).len(), 1, "{bad}");
         }
+        let in_text = |text: &str| broken(&root().join("a.toml"), &comments(text, "#"), &pages);
+        assert_eq!(in_text("# md-raid.md §6.6\na = 1").len(), 0);
+        assert_eq!(in_text("a = 1\n# md-raid.md §6.9").len(), 1);
     }
 }
