@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use common::{exits, json, weft};
+use common::client::Client;
+use common::{Served, exits, json, weft};
 use tempfile::{TempDir, tempdir};
+use weft_nbd::{NbdError, Op};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 8 * MIB;
@@ -109,6 +112,55 @@ fn what_nobody_has_is_unreadable_and_not_zeros() {
     assert!((60 << 10..=128 << 10).contains(&lost), "{lost}");
     let map = std::fs::read_to_string(path.join("bad")).unwrap();
     assert!(map.lines().any(|line| line.ends_with('-')), "{map}");
+}
+
+/// A bare volume has no other member that has the bytes: what was not rescued is an error, where
+/// zeros are stored and where the image has a hole.
+#[test]
+fn what_a_bare_image_lacks_is_an_error_and_not_zeros() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let whole: Vec<u8> = (0..SIZE).map(|at| u8::try_from(at / 512 % 251 + 1).unwrap()).collect();
+    let (start, end) = (3 * MIB + 4096, 4 * MIB + 4096);
+    for sparse in [false, true] {
+        std::fs::write(path.join("a.img"), &whole).unwrap();
+        let text = lose(path, "a.img", start, end - start);
+        std::fs::write(path.join("a.map"), text).unwrap();
+        if sparse {
+            let file = std::fs::File::create(path.join("a.img")).unwrap();
+            file.set_len(SIZE as u64).unwrap();
+            file.write_all_at(&whole[..start], 0).unwrap();
+            file.write_all_at(&whole[end..], end as u64).unwrap();
+        }
+        let served = Served::start(path, &["--bare", "--read-only", "a.img"]);
+        let mut client = Client::connect(&served.uri);
+        let mut read = |from: usize, to: usize| {
+            let (offset, len) = (from as u64, u32::try_from(to - from).unwrap());
+            client.request(Op::Read { offset, len, df: false }, &[])
+        };
+        let unread = [
+            (start, start + 512),
+            (end - 512, end),
+            (start - 512, start + 512),
+            (end - 512, end + 512),
+            (start, end),
+            (start + 4096, start + 4096 + (64 << 10)),
+            (start - MIB, end + MIB),
+        ];
+        for (from, to) in unread {
+            let found = read(from, to).map(|bytes| bytes.len());
+            assert_eq!(found, Err(NbdError::Io), "{sparse} {from}..{to}");
+        }
+        for (from, to) in [(0, start), (start - 4096, start), (end, end + 4096), (end, SIZE)] {
+            assert!(read(from, to).as_deref() == Ok(&whole[from..to]), "{sparse} {from}..{to}");
+        }
+        exits(path, 0, &["stop", "a"]);
+        let log = served.log.clone();
+        assert_eq!(served.wait(), Some(0));
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(log.contains("a.map: 1048576 bytes in 1 areas were not rescued"), "{log}");
+        assert!(log.contains("not rescued, says its map of ddrescue"), "{log}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Holes of a member: ranges of its file for which nothing is stored.
 //!
 //! A hole of a file reads as zeroes and nothing is stored for it. Block devices have none that
-//! could be found, and what an overlay holds is not looked at: such ranges count as data.
+//! could be found, what an overlay holds is not looked at, and what ddrescue did not rescue cannot
+//! be read at all: such ranges count as data.
 //!
 //! Holes are made by one call for files and devices (`punch`), because what was discarded has to
 //! read as zeroes: `BLKDISCARD` and a discard of an NVMe or SATA disk leave open what is read
@@ -38,6 +39,8 @@ impl OpenMember {
         if self.overlay().is_some() {
             return Bytes::ZERO;
         }
+        let known = self.rescued().map_or(u64::MAX, |map| map.rescued_from(at.0));
+        let len = Bytes(len.0.min(known));
         match seek(self, SeekFrom::Data(start)) {
             // The rest of the file is one, unless that was cut off.
             Err(Errno::NXIO) if !self.is_cut() => len,
@@ -53,7 +56,9 @@ impl OpenMember {
         if hole.0 > 0 {
             return Stretch { hole: true, len: hole };
         }
+        let unread = self.rescued().map_or(0, |map| map.unread_from(at.0));
         match self.overlay() {
+            None if unread > 0 => Stretch { hole: false, len: Bytes(len.0.min(unread)) },
             None => data_from(self, self.start().0 + at.0, len),
             Some(_) => Stretch { hole: false, len },
         }
@@ -119,6 +124,29 @@ mod tests {
     fn open(text: &str) -> OpenMember {
         let spec = MemberSpec::parse(text).unwrap();
         OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap()
+    }
+
+    #[test]
+    fn what_was_not_rescued_is_no_hole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(8 << 20).unwrap();
+        let title = "# Mapfile. Created by GNU ddrescue\n0 + 1\n";
+        let areas = "0 0x200000 +\n0x200000 0x100000 -\n0x300000 0x500000 +\n";
+        std::fs::write(dir.path().join("m.map"), format!("{title}{areas}")).unwrap();
+        let spec = MemberSpec::path(&path);
+        let member = OpenOptions::new(Access::ReadOnly).open(&spec, MemberIndex(0), []).unwrap();
+        let stretch = |at, len| {
+            let Stretch { hole, len } = member.stretch(Bytes::mib(at), Bytes::mib(len));
+            (hole, len)
+        };
+        assert_eq!(stretch(0, 1), (true, Bytes::mib(1)));
+        assert_eq!(stretch(0, 8), (true, Bytes::mib(2)), "up to what was not rescued");
+        assert_eq!(stretch(2, 6), (false, Bytes::mib(1)), "what was not rescued");
+        assert_eq!(stretch(3, 5), (true, Bytes::mib(5)));
+        assert_eq!(member.hole(Bytes::mib(1), Bytes::mib(2)), Bytes::mib(1));
+        assert_eq!(member.hole(Bytes::mib(2), Bytes::mib(1)), Bytes::ZERO);
     }
 
     #[test]

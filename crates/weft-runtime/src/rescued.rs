@@ -73,8 +73,25 @@ impl Rescued {
     /// Whether any of these bytes of the member were not read.
     #[must_use]
     pub fn misses(&self, bytes: &Range<u64>) -> bool {
-        let before = self.unread.partition_point(|range| range.end <= bytes.start);
-        self.unread.get(before).is_some_and(|range| range.start < bytes.end)
+        self.next(bytes.start).is_some_and(|range| range.start < bytes.end)
+    }
+
+    /// Bytes of the member from `at` on that were read, up to the first that was not.
+    #[must_use]
+    pub fn rescued_from(&self, at: u64) -> u64 {
+        self.next(at).map_or(u64::MAX, |range| range.start.saturating_sub(at))
+    }
+
+    /// Bytes of the member from `at` on that were not read, up to the first that was.
+    #[must_use]
+    pub fn unread_from(&self, at: u64) -> u64 {
+        self.next(at).filter(|range| range.start <= at).map_or(0, |range| range.end - at)
+    }
+
+    /// The first range that ends behind `at`.
+    fn next(&self, at: u64) -> Option<&Range<u64>> {
+        let before = self.unread.partition_point(|range| range.end <= at);
+        self.unread.get(before)
     }
 
     /// The same of a part of the member.

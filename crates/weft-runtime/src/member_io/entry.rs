@@ -93,6 +93,26 @@ impl Entry {
         at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
     }
 
+    /// Whether a read touches what the map of ddrescue beside the member's file does not mark as
+    /// rescued: the file has zeros there, or what was there before. The log says so.
+    pub(super) fn is_not_rescued(&self, op: &MemberOp) -> bool {
+        let (Some(map), MemberOp::Read { at, into }) = (self.member.rescued(), op) else {
+            return false;
+        };
+        let start = at.bytes().0;
+        let len: u64 = into.iter().map(|segment| u64::from(segment.len)).sum();
+        let misses = map.misses(&(start..start.saturating_add(len)));
+        if misses {
+            let label = &self.member.info().label;
+            tracing::warn!(
+                member = %label,
+                "read of {len} bytes at byte {start}: input/output error: not rescued, says its \
+                 map of ddrescue"
+            );
+        }
+        misses
+    }
+
     /// Holds a request against what the member is.
     pub(super) fn check(&self, op: &MemberOp) {
         let bytes =

@@ -202,7 +202,7 @@ impl<R: Ring> MemberIo<R> {
             self.answers.push_back((token, Err(Fault::Gone)));
             return;
         };
-        if entry.is_behind_cut(&op) {
+        if entry.is_behind_cut(&op) || entry.is_not_rescued(&op) {
             // As a block that cannot be read: it is computed from the others, and the member stays.
             self.answers.push_back((token, Err(Fault::Io)));
             return;

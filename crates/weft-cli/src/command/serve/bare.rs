@@ -9,6 +9,7 @@ use weft_units::MemberIndex;
 
 use crate::member::MemberArg;
 use crate::outcome::Failure;
+use crate::terminal::complain;
 use crate::volume::{device, is_name, spec};
 
 use super::{Plan, Serve, log_modes};
@@ -56,6 +57,9 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         refuse_array(&member)?;
         member
     };
+    if let Some(map) = member.rescued() {
+        complain(&format!("{}: {}", member.info().label, map.says()));
+    }
     log_modes(std::slice::from_ref(&member));
     Ok(Plan {
         name,
