@@ -1,32 +1,60 @@
-//! Citations of documents: the page and the section that a comment names have to be there.
+//! Citations of documents: the page, the section and the statement that a text names have to be
+//! there.
 //!
-//! `Source md-raid.md §6.6 and §6.7` in a comment names headings of `spec/md-raid.md`. A page may
-//! be cited without a section; it is looked for in `spec/`, `docs/`, `experiments/` and at the
-//! root.
+//! `Source md-raid.md §6.6 and §6.7` in a comment names headings of `spec/md-raid.md`, and
+//! `reliability.md I4 to I6` sentences of its tables. A page may be cited without a section; it is
+//! looked for in `spec/`, `docs/`, `experiments/` and at the root. Read are the comments of Rust
+//! files, and scripts, tables of settings and documents as a whole. In a page of `spec/` a section
+//! without a page before it is one of that page.
 
-use crate::links::documents;
-use crate::tree::{root, rust_files, shown};
+use crate::statements::sentences;
+use crate::tree::{files, root, shown};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Pages elsewhere: NBD's protocol, and one that lies beside the data that it describes.
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
 
-/// Numbers of the headings of each page that may be cited, by its name.
-type Pages = BTreeMap<String, BTreeSet<String>>;
+/// Pages of `spec/` in which a section without a page may be one of another page.
+const MIXED: [&str; 3] = ["md-ondisk.md", "md-ppl.md", "md-replace.md"];
+
+/// Folders whose pages may be cited by their names alone.
+const SHELVES: [&str; 4] = ["", "docs", "experiments", "spec"];
+
+/// What may be cited of a page: numbers of headings, and statements.
+struct Page {
+    sections: BTreeSet<String>,
+    statements: BTreeSet<String>,
+}
+
+/// Each page that may be cited, by its name.
+type Pages = BTreeMap<String, Page>;
+
+/// What a text cites of one page.
+#[derive(Debug, Default)]
+struct Citation {
+    page: String,
+    sections: Vec<String>,
+    statements: Vec<String>,
+}
 
 fn pages() -> anyhow::Result<Pages> {
     let mut pages = Pages::new();
-    for folder in ["", "docs", "experiments", "spec"] {
+    for folder in SHELVES {
         for entry in std::fs::read_dir(root().join(folder))? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_file() && name.ends_with(".md") {
-                pages.insert(name.to_owned(), numbers(&std::fs::read_to_string(&path)?));
+                pages.insert(name.to_owned(), page(&std::fs::read_to_string(&path)?));
             }
         }
     }
     Ok(pages)
+}
+
+/// What may be cited of the text of a page.
+fn page(text: &str) -> Page {
+    Page { sections: numbers(text), statements: sentences(text).into_keys().collect() }
 }
 
 /// Numbers of the headings of a page: `6.6` of `### 6.6 Superblocks`.
@@ -43,73 +71,170 @@ fn number(word: &str) -> Option<String> {
     (!number.is_empty()).then(|| number.to_owned())
 }
 
-/// Comments of a file of code as one text, without what marks them.
-fn comments(text: &str, mark: &str) -> String {
-    let lines = text.lines().map(str::trim_start).filter(|line| line.starts_with(mark));
-    let plain = lines.map(|line| line.trim_start_matches(['/', '!', '#']).trim());
-    plain.collect::<Vec<_>>().join("\n")
+/// Sections that a word names: two of `§6.6-§6.8`, `§6.6–6.8` and `§1.2/§2.4`.
+fn sections(word: &str) -> Vec<String> {
+    let named = word.split('§').skip(1);
+    named.flat_map(|named| named.split(['-', '–', '/'])).filter_map(number).collect()
 }
 
-/// Pages that a text cites, each with its sections.
-fn citations(text: &str) -> Vec<(String, Vec<String>)> {
+/// A statement with a letter, of schedulers (B, D, M, X) or of reliability (F, I, P).
+fn lettered(word: &str) -> Option<String> {
+    let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'M', 'P', 'X'])?;
+    let digits = numbered.trim_end_matches(['b', 'c']);
+    let is_number = !digits.is_empty() && digits.chars().all(|letter| letter.is_ascii_digit());
+    is_number.then(|| word.to_owned())
+}
+
+/// Comments of a file of Rust as one text, without what marks them. One behind code begins with
+/// ` // `.
+fn comments(text: &str) -> String {
+    let comment = |line: &'_ str| {
+        let line = line.trim_start();
+        let behind = || line.split_once(" // ").map(|(_, comment)| comment.trim().to_owned());
+        let whole = line.starts_with("//").then(|| line.trim_start_matches(['/', '!']).to_owned());
+        whole.or_else(behind)
+    };
+    text.lines().filter_map(comment).collect::<Vec<_>>().join("\n")
+}
+
+/// The name of the page that a word is, with or without its folder.
+fn page_name(word: &str) -> Option<&str> {
+    let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let word = word.trim_end_matches("'s");
+    let shelves = SHELVES.iter().filter(|shelf| !shelf.is_empty());
+    let inside = |shelf: &&str| word.strip_prefix(*shelf)?.strip_prefix('/');
+    let name = shelves.into_iter().find_map(inside).unwrap_or(word);
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    let stem = name.strip_suffix(".md")?;
+    (!stem.is_empty() && stem.chars().all(is_name)).then_some(name)
+}
+
+/// What a text cites. A section without a page is one of `own`, where there is such a page.
+fn citations(text: &str, own: Option<&str>) -> Vec<Citation> {
     let mut words = text.split_whitespace().peekable();
     let mut found = Vec::new();
     while let Some(word) = words.next() {
-        let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-        let is_name = |letter: char| letter.is_ascii_lowercase() || "-0123456789".contains(letter);
-        let Some(stem) = word.strip_suffix(".md").filter(|it| it.chars().all(is_name)) else {
+        let Some(page) = page_name(word) else {
+            if let Some(page) = own {
+                let (page, sections) = (page.to_owned(), sections(word));
+                found.push(Citation { page, sections, ..Citation::default() });
+            }
             continue;
         };
-        let mut sections = Vec::new();
+        let mut citation = Citation { page: page.to_owned(), ..Citation::default() };
+        let mut in_statements = false;
         while let Some(next) = words.peek() {
-            match next.strip_prefix('§') {
-                Some(section) => sections.extend(number(section)),
-                None if ["and", "to"].contains(next) => {}
-                None => break,
+            let plain = next.trim_end_matches([',', '.', ';', ':', ')', '`']);
+            match plain {
+                "and" | "to" => {}
+                "statement" | "statements" => in_statements = true,
+                _ if next.trim_start_matches('(').starts_with('§') => {
+                    citation.sections.extend(sections(next));
+                }
+                _ if next.starts_with('(') && number(&plain[1..]).is_some() => {}
+                _ => match (lettered(next), number(plain).filter(|_| in_statements)) {
+                    (Some(statement), _) | (None, Some(statement)) => {
+                        citation.statements.push(statement);
+                    }
+                    (None, None) => break,
+                },
             }
+            let is_last = next.ends_with(['.', ';', ':']);
             words.next();
+            if is_last {
+                break;
+            }
         }
-        if !stem.is_empty() && !ELSEWHERE.contains(&word) {
-            found.push((word.to_owned(), sections));
+        if !ELSEWHERE.contains(&page) {
+            found.push(citation);
         }
     }
     found
 }
 
-/// Citations of a text that name what is not there.
-fn broken(path: &Path, text: &str, pages: &Pages) -> Vec<String> {
+/// Citations that name what is not there.
+fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
     let mut found = Vec::new();
-    for (page, sections) in citations(text) {
-        let Some(numbers) = pages.get(&page) else {
-            found.push(format!("{}: cites {page}, which is not in the project", shown(path)));
+    for Citation { page: name, sections, statements } in citations {
+        let Some(page) = pages.get(name) else {
+            found.push(format!("{}: cites {name}, which is not in the project", shown(path)));
             continue;
         };
-        for section in sections.iter().filter(|section| !numbers.contains(*section)) {
-            found.push(format!("{}: cites {page} §{section}, which has no heading", shown(path)));
+        for section in sections.iter().filter(|section| !page.sections.contains(*section)) {
+            found.push(format!("{}: cites {name} §{section}, which has no heading", shown(path)));
+        }
+        for statement in statements.iter().filter(|it| !page.statements.contains(*it)) {
+            found.push(format!("{}: cites {name} {statement}, which is no row", shown(path)));
         }
     }
     found
+}
+
+/// Whether a file is read: Rust, scripts, settings and documents. The changelog names what was
+/// there once.
+fn is_read(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_script = || std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"));
+    match path.extension().and_then(|it| it.to_str()) {
+        Some("md") => name != "CHANGELOG.md",
+        Some(extension) => ["rs", "py", "sh", "toml"].contains(&extension),
+        None => is_script(),
+    }
+}
+
+/// What a file cites.
+fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
+    let name = shown(path);
+    match path.extension().and_then(|it| it.to_str()) {
+        Some("rs") => citations(&comments(text), None),
+        Some("md") => {
+            let own = name.strip_prefix("spec/").filter(|page| !MIXED.contains(page));
+            citations(text, own)
+        }
+        _ => citations(&text.replace("\n#", "\n"), None),
+    }
+}
+
+/// Every file that is read.
+fn read() -> anyhow::Result<Vec<PathBuf>> {
+    let folders = [
+        ".cargo",
+        ".ci",
+        ".config",
+        "benches",
+        "crates",
+        "docs",
+        "experiments",
+        "fixtures",
+        "interop",
+        "spec",
+        "xtask",
+    ];
+    let mut found: Vec<PathBuf> =
+        folders.iter().flat_map(|folder| files(folder, is_read)).collect();
+    for entry in std::fs::read_dir(root())? {
+        found.extend(Some(entry?.path()).filter(|path| path.is_file() && is_read(path)));
+    }
+    Ok(found)
 }
 
 /// Every citation that names what is not there.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let pages = pages()?;
-    let (mut found, mut count) = (Vec::new(), 0);
-    let files = rust_files("crates").into_iter().chain(rust_files("xtask"));
-    let texts = std::fs::read_dir(root().join("experiments"))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|it| it == "toml"));
-    for path in files.chain(documents()?).chain(texts) {
+    let (mut found, mut count_by_kind) = (Vec::new(), BTreeMap::new());
+    for path in read()? {
         let text = std::fs::read_to_string(&path)?;
-        let text = match path.extension().and_then(|it| it.to_str()) {
-            Some("rs") => comments(&text, "//"),
-            Some("toml") => comments(&text, "#"),
-            _ => text,
-        };
-        count += citations(&text).iter().map(|(_, sections)| sections.len()).sum::<usize>();
-        found.extend(broken(&path, &text, &pages));
+        let citations = citations_of(&path, &text);
+        let cited = citations.iter().map(|it| it.sections.len() + it.statements.len());
+        let kind = path.extension().and_then(|it| it.to_str()).unwrap_or_default().to_owned();
+        *count_by_kind.entry(kind).or_insert(0) += cited.sum::<usize>();
+        found.extend(broken(&path, &citations, &pages));
     }
-    anyhow::ensure!(count >= 200, "{count} sections were looked up: there are more");
+    for (kind, count_min) in [("rs", 250), ("md", 60), ("toml", 15)] {
+        let count = count_by_kind.get(kind).copied().unwrap_or_default();
+        anyhow::ensure!(count >= count_min, ".{kind}: {count} citations were looked up, not more");
+    }
     Ok(found)
 }
 
@@ -118,24 +243,73 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_and_section_that_is_cited_is_there() {
+    fn every_page_section_and_statement_that_is_cited_is_there() {
         assert_eq!(found().unwrap(), Vec::<String>::new());
     }
 
+    /// What is broken in a file of this name with this text, where `md-raid.md` has §6.6, §6.7, §7,
+    /// the statements 1, 2 and B3.
+    fn broken_in(name: &str, text: &str) -> Vec<String> {
+        let text_of_page =
+            "# T\n### 6.6 U\n### 6.7 V\n## 7. Testable statements\n1. one\n2. two\n- B3 three\n";
+        let pages = Pages::from([("md-raid.md".to_owned(), page(text_of_page))]);
+        let path = root().join(name);
+        broken(&path, &citations_of(&path, text), &pages)
+    }
+
     #[test]
-    fn a_planted_citation_of_what_is_not_there_is_found() {
-        let page = "# Title\n\n### 6.6 Updates\n\n## 7. Flushes\n";
-        let pages = Pages::from([("md-raid.md".to_owned(), numbers(page))]);
-        let in_rust = |text: &str| broken(&root().join("a.rs"), &comments(text, "//"), &pages);
-        let good = "//! Source   md-raid.md §6.6 and\n//!          §7, other.html; `md-raid.md`\n";
-        assert_eq!(in_rust(good), Vec::<String>::new());
-        assert_eq!(in_rust("let path = \"nothing.md\";\n"), Vec::<String>::new());
-        for bad in ["/// md-raid.md §6.7", "// md-raid.md §6.6 and\n// §8", "//! nothing.md §6.6"]
-        {
-            assert_eq!(in_rust(bad).len(), 1, "{bad}");
+    fn a_planted_citation_of_what_is_not_there_is_found_in_rust() {
+        let good = [
+            "//! Source   md-raid.md §6.6 and\n//!          §7, other.html; `md-raid.md`\n",
+            "let path = \"nothing.md\";\n",
+            "/// spec/md-raid.md §6.6-§6.7, statements 1 to 2, and B3\n",
+            "f(); // md-raid.md §6.6\n",
+        ];
+        for good in good {
+            assert_eq!(broken_in("a.rs", good), Vec::<String>::new(), "{good}");
         }
-        let in_text = |text: &str| broken(&root().join("a.toml"), &comments(text, "#"), &pages);
-        assert_eq!(in_text("# md-raid.md §6.6\na = 1").len(), 0);
-        assert_eq!(in_text("a = 1\n# md-raid.md §6.9").len(), 1);
+        let bad = [
+            "/// md-raid.md §6.8",
+            "// md-raid.md §6.6 and\n// §8",
+            "//! nothing.md §6.6",
+            "//! NOTHING.md",
+            "//! docs/nothing.md",
+            "f(); // md-raid.md §6.8",
+            "/// md-raid.md §6.6-§6.8",
+            "/// md-raid.md §6.6–6.8",
+            "/// md-raid.md §6.6/§6.8",
+            "/// md-raid.md (§6.8)",
+            "/// md-raid.md §7 (2), statement 3",
+            "/// md-raid.md statements 1 to 2 and B4",
+        ];
+        for bad in bad {
+            assert_eq!(broken_in("a.rs", bad).len(), 1, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_planted_citation_of_what_is_not_there_is_found_in_scripts_settings_and_pages() {
+        for name in ["a.toml", "a.py", "a.sh", "run", "docs/a.md", "spec/md-raid.md"] {
+            assert_eq!(broken_in(name, "# md-raid.md §6.6\na = 1 # of md-raid.md").len(), 0);
+            let in_two_lines = "# md-raid.md §6.6 and\n# §9".replace("\n# ", next_line(name));
+            for bad in [in_two_lines.as_str(), "a = 1 # md-raid.md §9", "\"nothing.md\""] {
+                assert_eq!(broken_in(name, bad).len(), 1, "{name}: {bad}");
+            }
+        }
+        assert_eq!(broken_in("spec/md-raid.md", "as (§6.6) says; see §6.9.").len(), 1);
+        assert_eq!(broken_in("docs/a.md", "another paper, §6.9").len(), 0);
+    }
+
+    /// The start of a next line of a comment, or of prose.
+    fn next_line(name: &str) -> &str {
+        if name.ends_with(".md") { "\n" } else { "\n# " }
+    }
+
+    #[test]
+    fn scripts_without_an_ending_are_read() {
+        let read = read().unwrap();
+        for name in ["interop/kill9/run", ".ci/run", "interop/lab/guest.sh", "README.md"] {
+            assert!(read.contains(&root().join(name)), "{name}");
+        }
     }
 }

@@ -7,11 +7,12 @@
 //!
 //! Statements on schedulers have letters (`statement_b9_…`, `statements_b1_to_b5_…`). Each has a
 //! test but for those that the page lists with what there is instead.
+//!
+//! The sentence of each number stands in a page of `spec/`: as an item of a list below a heading
+//! with the word "statements", or, of faults, invariants and promises, as a row of a table.
 
 use crate::tree;
-#[cfg(test)]
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of statements in the table.
 #[cfg(test)]
@@ -22,6 +23,37 @@ pub(crate) const DOCUMENT: &str = "docs/statements.md";
 
 /// What stands in the last cell of a row whose test is gone.
 const DUE: &str = "due with the first release";
+
+/// Statements of a page, each with its first line: items `12. …` and `- B3 …` of lists below a
+/// heading with "statements", and rows `| F12 | …` of tables.
+pub(crate) fn sentences(page: &str) -> BTreeMap<String, String> {
+    let (mut found, mut inside) = (BTreeMap::new(), false);
+    for line in page.lines() {
+        if line.starts_with("# ") || line.starts_with("## ") {
+            inside = line.to_lowercase().contains("statements");
+        }
+        let is_label = |label: &str| {
+            let numbered = label.strip_prefix(char::is_uppercase).unwrap_or(label);
+            let digits = numbered.trim_end_matches(['b', 'c']);
+            !digits.is_empty() && digits.chars().all(|letter| letter.is_ascii_digit())
+        };
+        let of_list = || {
+            let (label, text) = line.trim_start_matches("- ").split_once(' ')?;
+            let label = if line.starts_with("- ") { label } else { label.strip_suffix('.')? };
+            (inside && is_label(label)).then_some((label, text))
+        };
+        let of_table = || {
+            let (cell, text) = line.strip_prefix("| ")?.split_once(" |")?;
+            let label = cell.split(' ').next()?.trim_matches('*');
+            (label.starts_with(['F', 'I', 'P']) && is_label(label)).then_some((label, text))
+        };
+        if let Some((label, text)) = of_list().or_else(of_table) {
+            let before = found.insert(label.to_owned(), text.trim().to_owned());
+            assert!(before.is_none(), "{label} stands twice");
+        }
+    }
+    found
+}
 
 /// The document with the last cell of each row as `cited` has it.
 pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
@@ -164,6 +196,48 @@ mod tests {
             "without a test, and listed in {DOCUMENT}"
         );
         assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
+    }
+
+    /// Pages with statements: letters (none of plain numbers), and how many of each.
+    const HOMES: [(&str, &[(&str, u32)]); 5] = [
+        ("md-raid.md", &[("", STATEMENT_COUNT)]),
+        ("io-schedulers.md", &[("B", 28), ("D", 14), ("M", 14), ("X", 4)]),
+        ("writeback.md", &[("", 62)]),
+        ("experiments.md", &[("", 33)]),
+        ("reliability.md", &[("F", 28), ("I", 20), ("P", 9)]),
+    ];
+
+    #[test]
+    fn each_statement_has_its_sentence_and_the_index_leads_to_its_page() {
+        let index = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
+        for (page, counts) in HOMES {
+            let text = std::fs::read_to_string(tree::root().join("spec").join(page)).unwrap();
+            let found: BTreeSet<String> = sentences(&text)
+                .into_iter()
+                .filter(|(label, text)| {
+                    text.len() >= 12 && !VARIANTS.contains(&label.to_lowercase().as_str())
+                })
+                .map(|(label, _)| label)
+                .collect();
+            let of_letter =
+                |(letter, count): &(&str, u32)| numbered(letter, *count).collect::<Vec<_>>();
+            let expected: BTreeSet<String> = counts.iter().flat_map(of_letter).collect();
+            assert_eq!(found, expected, "{page}");
+            assert!(index.contains(&format!("](../spec/{page}#")), "{DOCUMENT} leads to {page}");
+        }
+    }
+
+    fn numbered(letter: &str, count: u32) -> impl Iterator<Item = String> {
+        (1..=count).map(move |number| format!("{letter}{number}"))
+    }
+
+    #[test]
+    fn sentences_are_read_where_they_stand() {
+        let page = "## 1. Rules\n1. no statement\n## 2. Test statements\nx:\n2. two\n- B23b b\n\
+                    - no label\n### D\n- D1 one\n## 3. Faults\n- D2 no\n| **F1** | torn |\n\
+                    | I4 early | no reply |\n| Id | Fault |\n";
+        let found = sentences(page).into_keys().collect::<Vec<_>>();
+        assert_eq!(found, ["2", "B23b", "D1", "F1", "I4"]);
     }
 
     #[test]

@@ -9,14 +9,21 @@ pub(crate) fn root() -> PathBuf {
 
 /// All Rust files under `folder` (relative to the root), sorted; `target` is left out.
 pub(crate) fn rust_files(folder: &str) -> Vec<PathBuf> {
+    files(folder, |path| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+/// All files under `folder` (relative to the root) that `is_wanted` takes, sorted; `target` is left
+/// out.
+pub(crate) fn files(folder: &str, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for path in entries.flatten().map(|entry| entry.path()) {
-            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            if path.is_dir() {
+                folders
+                    .extend(path.file_name().is_some_and(|name| name != "target").then_some(path));
+            } else if is_wanted(&path) {
                 files.push(path);
             }
         }

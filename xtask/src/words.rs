@@ -206,8 +206,22 @@ fn behind_code(code: &str) -> bool {
     code.match_indices(" // ").any(|(at, _)| code[..at].matches('"').count().is_multiple_of(2))
 }
 
-/// Lines (1-based) of a document that go past [`WIDTH_MAX`], with their width. Tables, code and
-/// HTML comments may be wider.
+/// Pages of `spec/` that are not edited yet.
+const UNEDITED: [&str; 10] = [
+    "spec/experiments.md",
+    "spec/io-schedulers.md",
+    "spec/md-badblocks.md",
+    "spec/md-ondisk.md",
+    "spec/md-ppl.md",
+    "spec/md-raid.md",
+    "spec/md-replace.md",
+    "spec/md-reshape.md",
+    "spec/reliability.md",
+    "spec/writeback.md",
+];
+
+/// Lines (1-based) of a document that go past [`WIDTH_MAX`], with their width. Tables, code,
+/// headings and HTML comments may be wider.
 fn too_wide_document(text: &str) -> Vec<(usize, usize)> {
     let mut fenced = false;
     let mut found = Vec::new();
@@ -216,7 +230,7 @@ fn too_wide_document(text: &str) -> Vec<(usize, usize)> {
         if start.starts_with("```") {
             fenced = !fenced;
         }
-        let exempt = fenced || line.starts_with("    ") || start.starts_with(['|', '<']);
+        let exempt = fenced || line.starts_with("    ") || start.starts_with(['|', '<', '#']);
         let width = line.chars().count();
         if width > WIDTH_MAX && !exempt {
             found.push((index + 1, width));
@@ -239,7 +253,7 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut look = |path: &Path, is_rust: bool| -> anyhow::Result<()> {
         let (name, text) = (shown(path), std::fs::read_to_string(path)?);
-        if name == "xtask/src/words.rs" {
+        if name == "xtask/src/words.rs" || UNEDITED.contains(&name.as_str()) {
             return Ok(());
         }
         for (index, line) in text.lines().enumerate() {
