@@ -117,6 +117,18 @@ impl Looked {
         Ok(Self { label, size, logical_block, identity, is_device, is_ssd, start, file, rescued })
     }
 
+    /// Refuses what is to become a member and lacks some of its disk: its map of ddrescue would not
+    /// know what is written.
+    ///
+    /// # Errors
+    /// The map says that some of it was not rescued.
+    pub(crate) fn refuse_unrescued(&self) -> Result<(), Failure> {
+        match self.rescued.as_ref().and_then(Rescued::refuses_writes) {
+            Some(why) => Err(Failure::refused(format!("{}: {why}", self.label))),
+            None => Ok(()),
+        }
+    }
+
     /// A part of it, by the name that means that part.
     pub(crate) fn part(&self, name: &Path, bytes: std::ops::Range<u64>) -> Self {
         let label = member::label(name);

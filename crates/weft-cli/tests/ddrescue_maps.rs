@@ -163,6 +163,48 @@ fn what_a_bare_image_lacks_is_an_error_and_not_zeros() {
     }
 }
 
+/// Such an image is no new member and no bare volume to be written, and the refusal says what can be
+/// done, which is not what a member of an array is told.
+#[test]
+fn what_lacks_some_of_its_disk_is_not_made_a_member() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("a.img"), vec![7; SIZE]).unwrap();
+    let text = lose(path, "a.img", 3 * MIB, MIB);
+    std::fs::write(path.join("a.map"), text).unwrap();
+    let before = std::fs::read(path.join("a.img")).unwrap();
+    let create = ["create", "-l1", "-n2", "--member-size=8M", "--assume-clean", "--name=vol"];
+    exits(path, 0, &[&create[..], &["b.img", "c.img"]].concat());
+    let served = Served::start(path, &["b.img", "c.img"]);
+    exits(path, 0, &["fail", "vol", "c.img"]);
+    let refused: [&[&str]; 8] = [
+        &["serve", "--bare", "a.img"],
+        &["serve", "--bare", "--overlay", "changes", "a.img"],
+        &["serve", "--bare", "a.img@1M+4M"],
+        &["create", "-l1", "-n2", "a.img", "missing"],
+        &["create", "-l1", "-n2", "--force", "--dry-run", "a.img", "missing"],
+        &["add", "vol", "a.img"],
+        &["add", "--force", "vol", "a.img"],
+        &["re-add", "vol", "a.img"],
+    ];
+    for words in refused {
+        let says = exits(path, 3, words).err;
+        let last = says.lines().last().unwrap();
+        assert!(last.contains("a.map: 1048576 bytes in 1 areas were not rescued"), "{says}");
+        assert!(last.contains("name another file or device, or move the map away"), "{says}");
+        assert!(!says.contains("the others") && !says.contains("new member"), "{says}");
+        assert_eq!(last.contains("--read-only serves"), words[0] == "serve", "{says}");
+    }
+    assert!(before == std::fs::read(path.join("a.img")).unwrap(), "a.img was written");
+    // A part that was rescued as a whole is like any other file, and so is all of it once the map
+    // is away.
+    exits(path, 0, &["create", "-l1", "-n2", "a.img@4M+2M", "missing"]);
+    std::fs::rename(path.join("a.map"), path.join("away")).unwrap();
+    exits(path, 0, &["add", "vol", "a.img"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
 #[test]
 fn a_damaged_map_is_named_and_a_log_of_something_else_is_none() {
     let (dir, whole) = array("5");

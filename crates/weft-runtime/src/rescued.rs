@@ -70,6 +70,20 @@ impl Rescued {
         }
     }
 
+    /// Why the member is not opened for writing, whatever it is to be: the map, which would not know
+    /// what is good from then on, and the way out. `None` where all of it was rescued. The sentence
+    /// does not name the member.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<String> {
+        (self.unread_bytes() > 0).then(|| {
+            format!(
+                "{}; found it to be written, of which the map would not know; name another file or \
+                 device, or move the map away: all of the image counts as data then",
+                self.says()
+            )
+        })
+    }
+
     /// Whether any of these bytes of the member were not read.
     #[must_use]
     pub fn misses(&self, bytes: &Range<u64>) -> bool {
@@ -134,8 +148,8 @@ impl Rescued {
     }
 }
 
-/// The way out where such an image is to be written.
-pub(crate) const READS: &str = "weft cat and serve --read-only compute that from the others; for \
+/// The way out for a member of an array.
+const READS: &str = "weft cat and serve --read-only compute that from the others; for \
                                 writing, give the slot a new member";
 
 /// First bytes of a map of ddrescue or ddrescuelog, and of an older one. Those of `weft cat --map`

@@ -139,6 +139,7 @@ fn acceptable(
         )));
     }
     let looked = Looked::open(&path)?;
+    looked.refuse_unrescued()?;
     if arguments.force || is_former_member(&looked, volume) {
         return Ok(label);
     }

@@ -74,6 +74,7 @@ fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
         };
     if !absent {
         let looked = Looked::open(path)?;
+        looked.refuse_unrescued()?;
         if let Some(asked) = member_size.filter(|asked| *asked != looked.size.bytes()) {
             let found = size::human(looked.size.bytes());
             complain(&format!(

@@ -92,8 +92,10 @@ pub(super) fn add(
         let kind = match error {
             DeviceError::Claimed { .. }
             | DeviceError::Locked { .. }
+            | DeviceError::NotRescued { .. }
             | DeviceError::Overlay { .. } => FailureKind::Refused,
             DeviceError::Duplicate { .. }
+            | DeviceError::Map { .. }
             | DeviceError::Overlap { .. }
             | DeviceError::Partition { .. }
             | DeviceError::Spec { .. } => FailureKind::Usage,

@@ -143,6 +143,12 @@ impl OpenMember {
         }
         assert_eq!(self.access, Access::ReadOnly, "a member with an overlay is never written");
         assert_eq!(self.mode, IoMode::Buffered, "parts of blocks are read");
+        // What surrounds a write comes from the image, and would be good in the overlay.
+        if access == Access::ReadWrite
+            && let Some(why) = self.rescued.as_ref().and_then(Rescued::refuses_writes)
+        {
+            return Err(DeviceError::NotRescued { label: self.info.label, why });
+        }
         let overlay = Overlay::open(&self, dir, access)?;
         if overlay.is_some() {
             self.access = access;

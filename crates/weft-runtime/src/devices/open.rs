@@ -16,7 +16,7 @@ use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_clai
 use super::lock::LOCK_POLL;
 use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
-use crate::rescued::{READS, Rescued};
+use crate::rescued::Rescued;
 use crate::ring::FileKind;
 use crate::spec::{Located, Place, window_within};
 
@@ -156,9 +156,8 @@ impl OpenOptions {
         let Some(path) = spec.file().filter(|_| !is_block) else { return Ok(None) };
         let rescued = Rescued::beside(path, bytes)
             .map_err(|why| DeviceError::Map { label: spec.label.clone(), why })?;
-        match &rescued {
-            Some(map) if self.access == Access::ReadWrite && map.unread_bytes() > 0 => {
-                let why = format!("{}; {READS}", map.says());
+        match rescued.as_ref().and_then(Rescued::refuses_writes) {
+            Some(why) if self.access == Access::ReadWrite => {
                 Err(DeviceError::NotRescued { label: spec.label.clone(), why })
             }
             _ => Ok(rescued),

@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 
 use weft_engine::knobs::Knob;
 use weft_export::Source;
-use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
+use weft_runtime::devices::{
+    Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_metadata,
+};
 use weft_units::MemberIndex;
 
 use crate::member::MemberArg;
@@ -43,11 +45,11 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let open = |access| {
         let buffered = arguments.buffered || arguments.overlay.dir.is_some();
         let options = OpenOptions { buffered, ..OpenOptions::new(access) };
-        options.open(&spec, MemberIndex(0), []).map_err(|error| device(&error))
+        options.open(&spec, MemberIndex(0), []).map_err(|error| unusable(&error))
     };
     let access = if arguments.assembly.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let member = if let Some(dir) = &arguments.overlay.dir {
-        open(Access::ReadOnly)?.with_overlay(dir, access).map_err(|error| device(&error))?
+        open(Access::ReadOnly)?.with_overlay(dir, access).map_err(|error| unusable(&error))?
     } else if arguments.assembly.read_only || matches!(argument, MemberArg::Ram(..)) {
         open(Access::ReadOnly)?
     } else {
@@ -73,6 +75,16 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         },
         stopped: "all finished and flushed",
     })
+}
+
+/// A member that cannot be opened, with what can be done with it when it is a volume of its own.
+fn unusable(error: &DeviceError) -> Failure {
+    match error {
+        DeviceError::NotRescued { .. } => Failure::refused(format!(
+            "{error}; --read-only serves what was rescued, and an input/output error for the rest"
+        )),
+        _ => device(error),
+    }
 }
 
 fn refuse_array(member: &OpenMember) -> Result<(), Failure> {
