@@ -31,6 +31,7 @@ use crate::member;
 use crate::outcome::Failure;
 use crate::patience::Patience;
 use crate::terminal::complain;
+use crate::unreadable::Maps;
 use crate::volume;
 
 /// A file or device that was opened read-only.
@@ -51,7 +52,7 @@ pub(crate) struct Looked {
     /// First byte of the member in its file or device.
     start: u64,
     file: Arc<File>,
-    /// Map of ddrescue beside the file.
+    /// Map of ddrescue of the file or device.
     rescued: Option<Rescued>,
 }
 
@@ -61,8 +62,13 @@ impl Looked {
     /// # Errors
     /// It cannot be opened, or is something else.
     pub(crate) fn open(name: &Path) -> Result<Self, Failure> {
+        Self::open_with(name, &Maps::default())
+    }
+
+    /// As [`Self::open`], with the maps of ddrescue that were named.
+    pub(crate) fn open_with(name: &Path, maps: &Maps) -> Result<Self, Failure> {
         let label = member::label(name);
-        let mut spec = MemberSpec::path(name);
+        let mut spec = maps.with_map(MemberSpec::path(name));
         spec.label.clone_from(&label);
         let path = spec.file().unwrap_or(name).to_owned();
         let failed = |error: io::Error| Failure::failed(format!("{label}: {error}"));
@@ -104,11 +110,8 @@ impl Looked {
             (0, Bytes(bytes).sectors_floor())
         };
         let within = start..start + size.bytes().0;
-        let rescued = match is_device {
-            true => None,
-            false => Rescued::beside(&path, &within)
-                .map_err(|why| Failure::usage(format!("{label}: {why}")))?,
-        };
+        let rescued = Rescued::of(&spec, &within, is_device)
+            .map_err(|why| Failure::usage(format!("{label}: {why}")))?;
         if let Some(map) = &rescued {
             complain(&format!("{label}: {}", map.says()));
         }
@@ -419,9 +422,14 @@ pub(crate) struct Shown {
 /// # Errors
 /// One cannot be opened, or two arguments name the same.
 pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Looked>, Failure> {
+    open_all_with(paths, &Maps::default())
+}
+
+/// As [`open_all`], with the maps of ddrescue that were named.
+pub(crate) fn open_all_with(paths: &[PathBuf], maps: &Maps) -> Result<Vec<Looked>, Failure> {
     let mut opened: Vec<Looked> = Vec::with_capacity(paths.len());
     for path in paths {
-        let looked = Looked::open(path)?;
+        let looked = Looked::open_with(path, maps)?;
         if let Some(first) = opened.iter().find(|first| first.overlaps(&looked)) {
             return Err(Failure::usage(twice(&looked, first)));
         }

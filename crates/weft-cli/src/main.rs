@@ -25,6 +25,7 @@ mod superblock_json;
 mod sync_action;
 mod target;
 mod terminal;
+mod unreadable;
 mod volume;
 mod when;
 

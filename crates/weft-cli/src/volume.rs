@@ -20,6 +20,7 @@ use crate::assembly::refusal;
 use crate::outcome::Failure;
 use crate::patience::Patience;
 use crate::terminal::complain;
+use crate::unreadable::Maps;
 use crate::when;
 
 /// An assembled array with its open members, as [`weft_export::serve`] takes it.
@@ -43,6 +44,8 @@ pub(crate) struct Opening {
     pub(crate) overlay: Option<PathBuf>,
     /// Longest wait for a member's metadata, `None` for as long as it takes.
     pub(crate) member_wait: Option<Duration>,
+    /// Maps of ddrescue that were named.
+    pub(crate) maps: Maps,
 }
 
 impl Opening {
@@ -54,6 +57,7 @@ impl Opening {
             buffered: true,
             overlay: None,
             member_wait: None,
+            maps: Maps::default(),
         }
     }
 
@@ -62,7 +66,8 @@ impl Opening {
     /// # Errors
     /// A member cannot be opened, or the set is refused.
     pub(crate) fn open(&self, paths: &[PathBuf]) -> Result<Volume, Failure> {
-        let specs: Vec<MemberSpec> = paths.iter().map(|path| spec(path)).collect();
+        let specs = paths.iter().map(|path| self.maps.with_map(spec(path)));
+        let specs: Vec<MemberSpec> = specs.collect();
         let volume = self.attempt(&specs, Access::ReadOnly)?;
         if volume.assembly.read_only {
             return Ok(volume);

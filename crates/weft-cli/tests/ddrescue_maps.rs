@@ -163,7 +163,7 @@ fn what_a_bare_image_lacks_is_an_error_and_not_zeros() {
     }
 }
 
-/// Such an image is no new member and no bare volume to be written, and the refusal says what can be
+/// Such an image is no new member and no bare volume to be written. The refusal says what can be
 /// done, which is not what a member of an array is told.
 #[test]
 fn what_lacks_some_of_its_disk_is_not_made_a_member() {
@@ -217,6 +217,95 @@ fn a_damaged_map_is_named_and_a_log_of_something_else_is_none() {
     for command in ["cat", "rescue", "examine", "assemble"] {
         let refused = exits(path, 2, &[&[command], &MEMBERS[..]].concat()).err;
         assert!(refused.contains("a.map: line 7: status: found !"), "{command}: {refused}");
+    }
+}
+
+/// A map that is not beside its disk is named, and goes before one that is.
+#[test]
+fn a_map_that_is_named_is_believed() {
+    let (dir, whole) = array("5");
+    let path = dir.path();
+    let text = lose(path, "a.img", 3 * MIB + 512, MIB);
+    std::fs::write(path.join("days.txt"), text).unwrap();
+    // Two beside it are refused, whatever they say.
+    let all = "# Mapfile. Created by GNU ddrescue\n0 + 1\n0 0x800000 +\n";
+    let named = ["--unreadable", "a.img=days.txt"];
+    let cat = |words: &[&str]| {
+        let found = weft(path, &[&["cat"], words, &MEMBERS].concat());
+        (found.status.code(), found.stdout == whole, String::from_utf8(found.stderr).unwrap())
+    };
+    assert_eq!(cat(&[]), (Some(0), false, String::new()), "zeros are data without a map");
+    for beside in [&[][..], &["a.map"], &["a.map", "a.img.map"]] {
+        for name in beside {
+            std::fs::write(path.join(name), all).unwrap();
+        }
+        let (status, same, says) = cat(&named);
+        assert!(status == Some(0) && same, "{says}");
+        assert!(says.contains("days.txt: 1048576 bytes in 1 areas were not rescued"), "{says}");
+    }
+    for command in ["assemble", "examine"] {
+        let says = weft(path, &[&[command], &named[..], &MEMBERS].concat()).stderr;
+        let says = String::from_utf8_lossy(&says).into_owned();
+        assert!(says.contains("days.txt: 1048576 bytes in 1 areas"), "{command}: {says}");
+    }
+    // The lines of rescue name it again.
+    let array = &json(path, &[&["rescue", "--json"], &named[..], &MEMBERS].concat())["arrays"][0];
+    let lines = array["commands"].as_array().unwrap();
+    let lines: Vec<&str> = lines.iter().map(|line| line.as_str().unwrap()).collect();
+    assert_eq!(
+        lines,
+        [
+            "weft cat --unreadable a.img=days.txt a.img b.img c.img >array.img",
+            "weft serve --read-only --unreadable a.img=days.txt a.img b.img c.img",
+            "weft serve --overlay changes --unreadable a.img=days.txt a.img b.img c.img",
+        ]
+    );
+    for line in &lines[1..] {
+        let words: Vec<&str> = line.split(' ').skip(2).collect();
+        let served = Served::start(path, &[&["--name", "t"], &words[..]].concat());
+        let found = Client::connect(&served.uri).read(0, u32::try_from(whole.len()).unwrap());
+        assert!(found == whole, "{line}: other bytes");
+        exits(path, 0, &["stop", "t"]);
+        assert_eq!(served.wait(), Some(0));
+    }
+    let bare = [&["--bare", "--read-only"], &named[..], &["a.img"]].concat();
+    let served = Served::start(path, &bare);
+    let read = Op::Read { offset: 3 * MIB as u64 + 512, len: 512, df: false };
+    assert_eq!(Client::connect(&served.uri).request(read, &[]), Err(NbdError::Io));
+}
+
+#[test]
+fn what_is_named_and_is_no_map_of_a_member_is_refused() {
+    let (dir, _) = array("5");
+    let path = dir.path();
+    std::fs::write(path.join("notes"), "0x0 + 1\nhow it went: badly\n").unwrap();
+    std::fs::write(path.join("of-array"), "# Mapfile of weft cat --skip-unreadable\n").unwrap();
+    for (named, says) in [
+        ("a.img=notes", "a.img: notes: line 2: area: found how it went: badly, expected pos size"),
+        ("a.img=b.img", "a.img: b.img: line 1: status line: found \\u{1}"),
+        ("a.img=none", "a.img: none: No such file or directory"),
+        ("a.img=.", "a.img: .: found no regular file, expected a map of GNU ddrescue"),
+        ("a.img=of-array", "a.img: of-array: line 1: found a map of weft cat, which counts in"),
+        ("d.img=notes", "--unreadable: found the disk d.img, expected one that a member is or is"),
+        ("a.img", "--unreadable: found a.img, expected DISK=MAP"),
+    ] {
+        let commands: [&[&str]; 6] = [
+            &["cat"],
+            &["rescue"],
+            &["examine"],
+            &["assemble"],
+            &["serve", "--read-only"],
+            &["serve", "--overlay", "changes", "--discard-overlay"],
+        ];
+        for command in commands {
+            // What is dropped is not opened.
+            if command.len() > 3 && !says.starts_with("--unreadable") {
+                continue;
+            }
+            let words = [command, &["--unreadable", named], &MEMBERS].concat();
+            let found = exits(path, 2, &words).err;
+            assert!(found.contains(says), "{words:?}: {found}");
+        }
     }
 }
 

@@ -1,21 +1,24 @@
-//! Maps of GNU ddrescue beside images: ranges of an image that were never read from its disk.
+//! Maps of GNU ddrescue: ranges of an image that were never read from its disk.
 //!
-//! Decides   which map belongs to an image: `IMAGE.map`, `IMAGE.mapfile`, `IMAGE.log`, or the same
-//!           in the place of its extension, if it reads as a map. Two of them are refused.
+//! Decides   which map belongs to an image: the one that was named for it, else `IMAGE.map`,
+//!           `IMAGE.mapfile`, `IMAGE.log`, or the same in the place of its extension, if it begins
+//!           as a map. Two of them are refused.
 //! Why       ddrescue leaves zeros, or what was there before, where a disk could not be read; taken
 //!           for data they come before the copy or the parity that has the bytes.
 //!
-//! Only `+` counts as read. Block devices have no map: one is beside an image.
+//! Only `+` counts as read. Block devices have no map beside them: theirs is named.
 //!
 //! Source   GNU ddrescue manual, "Mapfile structure"
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use weft_engine::assemble::Candidate;
 use weft_units::{Bytes, SectorRange, Sectors};
+
+use crate::spec::MemberSpec;
 
 /// What a map says of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +30,51 @@ pub struct Rescued {
 }
 
 impl Rescued {
-    /// The map beside the image at `path`, for the member that `bytes` of it are; `None` where
-    /// there is no map.
+    /// The map of a member, which `bytes` of its file or device are: the one that was named, or the
+    /// one beside a file; `None` where there is no map.
     ///
     /// # Errors
-    /// A map is damaged, or there are two; the sentence does not name the member.
-    pub fn beside(path: &Path, bytes: &Range<u64>) -> Result<Option<Self>, String> {
+    /// A map is damaged, or two are beside the file, or what was named is no map; the sentence does
+    /// not name the member.
+    pub fn of(
+        spec: &MemberSpec,
+        bytes: &Range<u64>,
+        is_block: bool,
+    ) -> Result<Option<Self>, String> {
+        match (&spec.map, spec.file()) {
+            (Some(map), _) => Self::named(map, bytes).map(Some),
+            (None, Some(path)) if !is_block => Self::beside(path, bytes),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// The map that was named, which need not begin with the title that ddrescue gives it.
+    fn named(map: &Path, bytes: &Range<u64>) -> Result<Self, String> {
+        let name = map.display();
+        let failed = |error| format!("{name}: {error}");
+        if !map.metadata().map_err(failed)?.is_file() {
+            return Err(format!(
+                "{name}: found no regular file, expected a map of GNU ddrescue, which is read twice"
+            ));
+        }
+        let mut file = File::open(map).map_err(failed)?;
+        let mut begin = Vec::new();
+        file.by_ref().take(64).read_to_end(&mut begin).map_err(failed)?;
+        if begin.starts_with(TITLE_OF_ARRAYS.as_bytes()) {
+            return Err(format!(
+                "{name}: line 1: found a map of weft cat, which counts in bytes of an array, \
+                 expected one that GNU ddrescue wrote of the disk"
+            ));
+        }
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let read = parse(BufReader::new(file)).map_err(|why| {
+            format!("{name}: {why}; name the map that GNU ddrescue wrote of the disk")
+        })?;
+        Ok(Self { map: map.to_owned(), unread: unread(&read, bytes) })
+    }
+
+    /// The map beside the image at `path`.
+    fn beside(path: &Path, bytes: &Range<u64>) -> Result<Option<Self>, String> {
         let mut found = names(path).into_iter().filter(|map| is_map(map));
         let Some(map) = found.next() else { return Ok(None) };
         if let Some(second) = found.next() {
@@ -70,9 +112,8 @@ impl Rescued {
         }
     }
 
-    /// Why the member is not opened for writing, whatever it is to be: the map, which would not know
-    /// what is good from then on, and the way out. `None` where all of it was rescued. The sentence
-    /// does not name the member.
+    /// Why the member is not opened for writing: the map would not know what is good from then on;
+    /// and the way out. `None` where all of it was rescued. The sentence does not name the member.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<String> {
         (self.unread_bytes() > 0).then(|| {
@@ -152,8 +193,10 @@ impl Rescued {
 const READS: &str = "weft cat and serve --read-only compute that from the others; for \
                                 writing, give the slot a new member";
 
-/// First bytes of a map of ddrescue or ddrescuelog, and of an older one. Those of `weft cat --map`
-/// count in bytes of an array.
+/// First bytes of a map of `weft cat --map`, which counts in bytes of an array.
+const TITLE_OF_ARRAYS: &str = "# Mapfile of weft cat";
+
+/// First bytes of a map of ddrescue or ddrescuelog, and of an older one.
 const TITLES: [&str; 2] =
     ["# Mapfile. Created by GNU ddrescue", "# Rescue Logfile. Created by GNU ddrescue"];
 
@@ -186,18 +229,39 @@ fn is_map(path: &Path) -> bool {
     TITLES.iter().any(|title| begin.starts_with(title.as_bytes()))
 }
 
+/// A line of a map, `None` at its end. What is no map may be a disk, without any line.
+fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, String> {
+    let mut line = Vec::new();
+    let mut limited = map.by_ref().take(LINE_MAX);
+    limited.read_until(b'\n', &mut line).map_err(|error| format!("line {number}: {error}"))?;
+    let wrong = |found: &str| {
+        Err(format!("line {number}: found {found}, expected a line of a map of GNU ddrescue"))
+    };
+    match String::from_utf8(line) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) if text.contains('\0') => wrong("a byte of zero"),
+        Ok(text) if text.len() as u64 == LINE_MAX => wrong(&format!("{LINE_MAX} bytes or more")),
+        Ok(text) => Ok(Some(text)),
+        Err(_) => wrong("bytes that are no text"),
+    }
+}
+
+/// More than ddrescue writes in a line, the command line at the start of a map included.
+const LINE_MAX: u64 = 64 << 10;
+
 /// Ranges that were read.
-fn parse(map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
+fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
     let mut read: Vec<Range<u64>> = Vec::new();
     let (mut seen_status, mut last, mut lines) = (false, 0, 0);
-    for (line, number) in map.lines().zip(1_u64..) {
-        let line = line.map_err(|error| format!("line {number}: {error}"))?;
+    for number in 1_u64.. {
+        let Some(line) = next_line(&mut map, number)? else { break };
         let text = line.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
             continue;
         }
         let fields: Vec<&str> = text.split_whitespace().collect();
         let wrong = |field: &str, found: &str, expected: &str| {
+            let found: String = found.chars().take(40).flat_map(char::escape_debug).collect();
             Err(format!("line {number}: {field}: found {found}, expected {expected}"))
         };
         if !seen_status {
@@ -302,6 +366,15 @@ mod tests {
             ("", "found no area"),
         ] {
             let error = parsed(areas).unwrap_err();
+            assert!(error.starts_with(says), "{error}");
+        }
+        let long = vec![b'#'; 70_000];
+        for (bytes, says) in [
+            (&long[..], "line 1: found 65536 bytes or more, expected a line of a map"),
+            (&[0; 70_000], "line 1: found a byte of zero, expected a line of a map"),
+            (b"# a\n\xff\n", "line 2: found bytes that are no text, expected a line of a map"),
+        ] {
+            let error = parse(bytes).unwrap_err();
             assert!(error.starts_with(says), "{error}");
         }
         let error = parse(&b"# Mapfile\nnonsense\n"[..]).unwrap_err();

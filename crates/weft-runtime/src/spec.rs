@@ -29,6 +29,8 @@ pub struct MemberSpec {
     /// Name as it was given, which labels the member in messages.
     pub label: String,
     pub(crate) place: Place,
+    /// Map of ddrescue that was named for its file or device.
+    pub(crate) map: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +66,7 @@ impl MemberSpec {
             let found = || "a size that is none".to_owned();
             let bytes = parse_size(size)
                 .ok_or_else(|| DeviceError::Spec { label: text.to_owned(), found: found() })?;
-            return Ok(Self { label: text.to_owned(), place: Place::Ram { bytes } });
+            return Ok(Self { label: text.to_owned(), place: Place::Ram { bytes }, map: None });
         }
         Ok(Self::path(Path::new(text)))
     }
@@ -77,7 +79,13 @@ impl MemberSpec {
             Some((path, window)) if !name.exists() => (path, window),
             _ => (name, Window::Whole),
         };
-        Self { label, place: Place::File { path: path.to_owned(), window } }
+        Self { label, place: Place::File { path: path.to_owned(), window }, map: None }
+    }
+
+    /// The same member, with a map of ddrescue for its file or device in place of one beside it.
+    #[must_use]
+    pub fn with_map(self, map: &Path) -> Self {
+        Self { map: Some(map.to_owned()), ..self }
     }
 
     /// The file or device it is in.
@@ -106,7 +114,7 @@ impl MemberSpec {
     /// The same member as all of another file.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
         let place = Place::File { path: path.to_owned(), window: Window::Whole };
-        Self { label: self.label.clone(), place }
+        Self { label: self.label.clone(), place, map: None }
     }
 
     /// Finds its bytes in its file, of which `end` is the size and `block` the logical block if it

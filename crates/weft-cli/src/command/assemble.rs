@@ -13,6 +13,7 @@ use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::states;
 use crate::terminal::{print_json, stdout};
+use crate::unreadable::Unreadable;
 
 /// Says which members would be believed, whether the array could be served, and why
 ///
@@ -24,6 +25,8 @@ pub(crate) struct Assemble {
     assembly: AssemblyOptions,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    unreadable: Unreadable,
     /// As --array, for hands that know mdadm. (For serve it names the volume.)
     #[arg(short = 'N', long, hide = true, conflicts_with = "array")]
     name: Option<String>,
@@ -40,7 +43,8 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
     let mut options = arguments.assembly.options(&arguments.selection)?;
     options.name = arguments.name.clone().or(options.name);
     let wait = arguments.assembly.member_wait();
-    let candidates = look::candidates_within(&look::open_all(&paths)?, &options, wait);
+    let opened = look::open_all_with(&paths, &arguments.unreadable.maps(&paths)?)?;
+    let candidates = look::candidates_within(&opened, &options, wait);
     let decision = assemble(&candidates, &options);
     if arguments.json {
         print_json(&to_json(&candidates, &decision))?;

@@ -23,6 +23,7 @@ use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::result_file::{Kind, Output, ResultFile};
 use crate::terminal::{complain, progress};
+use crate::unreadable::Unreadable;
 use crate::volume::Opening;
 use crate::{size, terminal};
 
@@ -55,6 +56,8 @@ pub(crate) struct Cat {
     #[arg(long, requires = "map")]
     force: bool,
     #[command(flatten)]
+    unreadable: Unreadable,
+    #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
@@ -76,6 +79,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
         ..arguments.selection.options()?
     };
     opening.overlay.clone_from(&arguments.overlay);
+    opening.maps = arguments.unreadable.maps(&paths)?;
     let volume = opening.open(&paths)?;
     let assembly = &volume.assembly;
     tell_dropped(&volume.not_used);

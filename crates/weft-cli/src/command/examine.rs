@@ -16,6 +16,7 @@ use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::superblock_json;
 use crate::terminal::{complain, print_json, stdout};
+use crate::unreadable::{Maps, Unreadable};
 use crate::when;
 
 /// Prints what the metadata of members says, field by field, as mdadm --examine
@@ -27,6 +28,8 @@ pub(crate) struct Examine {
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
+    #[command(flatten)]
+    unreadable: Unreadable,
     /// Read all of each device and say where superblocks are, in odd places too
     #[arg(long)]
     deep: bool,
@@ -37,11 +40,12 @@ pub(crate) struct Examine {
 
 pub(crate) fn run(arguments: &Examine) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let maps = arguments.unreadable.maps(&paths)?;
     let mut reports = Vec::new();
     let mut good = true;
     for path in paths {
         let label = member::label(&path);
-        match look(&path) {
+        match look(&path, &maps) {
             Ok((looked, shown)) => {
                 good &= report(&looked, &shown, arguments.json, &mut reports)?;
                 if arguments.deep {
@@ -149,8 +153,8 @@ fn print_places(label: &str, places: &[Place]) -> Result<(), Failure> {
 /// Sectors of a 1.0 member from its superblock on, at least.
 const V1_0_BEHIND: u64 = 16;
 
-fn look(path: &Path) -> Result<(Looked, Shown), Failure> {
-    let looked = Looked::open(path)?;
+fn look(path: &Path, maps: &Maps) -> Result<(Looked, Shown), Failure> {
+    let looked = Looked::open_with(path, maps)?;
     let shown = looked.superblocks();
     Ok((looked, shown))
 }

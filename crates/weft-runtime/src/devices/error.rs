@@ -66,7 +66,7 @@ pub enum DeviceError {
         /// Name of the member.
         label: String,
     },
-    /// The map of ddrescue beside the member cannot be used.
+    /// The map of ddrescue of the member cannot be used.
     #[error("{label}: {why}")]
     Map {
         /// Name of the member.

@@ -105,7 +105,7 @@ impl OpenMember {
         })
     }
 
-    /// Map of ddrescue beside the member's file, if it has one.
+    /// Map of ddrescue of the member's file or device, if it has one.
     #[must_use]
     pub fn rescued(&self) -> Option<&Rescued> {
         self.rescued.as_ref()

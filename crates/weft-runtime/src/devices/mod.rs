@@ -86,7 +86,7 @@ pub struct OpenMember {
     backing: Option<OwnedFd>,
     /// Takes what is written; the file is open for reading then.
     overlay: Option<Arc<Overlay>>,
-    /// Map of ddrescue beside the file.
+    /// Map of ddrescue that was named, or is beside the file.
     rescued: Option<Rescued>,
 }
 

@@ -62,7 +62,9 @@ impl OpenOptions {
         let mut stat = rustix::fs::stat(path).map_err(|errno| error_of(label, "stat", errno))?;
         let is_block = is_block(label, &stat)?;
         let (mut spec, mut path) = (spec.clone(), path.clone());
+        // A map that was named counts from the start of the whole disk.
         if is_block
+            && spec.map.is_none()
             && let Some((node, rdev)) =
                 spec.partition_number().and_then(|number| kernel_partition(stat.st_rdev, number))
         {
@@ -146,15 +148,14 @@ impl OpenOptions {
         Ok(member)
     }
 
-    /// The map beside an image. What lacks some of its disk is not opened for writing.
+    /// The map of the member. What lacks some of its disk is not opened for writing.
     fn rescued(
         &self,
         spec: &MemberSpec,
         bytes: &Range<u64>,
         is_block: bool,
     ) -> Result<Option<Rescued>, DeviceError> {
-        let Some(path) = spec.file().filter(|_| !is_block) else { return Ok(None) };
-        let rescued = Rescued::beside(path, bytes)
+        let rescued = Rescued::of(spec, bytes, is_block)
             .map_err(|why| DeviceError::Map { label: spec.label.clone(), why })?;
         match rescued.as_ref().and_then(Rescued::refuses_writes) {
             Some(why) if self.access == Access::ReadWrite => {

@@ -93,8 +93,8 @@ impl Entry {
         at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
     }
 
-    /// Whether a read touches what the map of ddrescue beside the member's file does not mark as
-    /// rescued: the file has zeros there, or what was there before. The log says so.
+    /// Whether a read touches what the member's map of ddrescue does not mark as rescued: there are
+    /// zeros, or what was there before. The log says so.
     pub(super) fn is_not_rescued(&self, op: &MemberOp) -> bool {
         let (Some(map), MemberOp::Read { at, into }) = (self.member.rescued(), op) else {
             return false;

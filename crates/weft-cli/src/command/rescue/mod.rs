@@ -6,6 +6,7 @@
 mod search;
 
 use std::io::Write;
+use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::states;
 use crate::terminal::{complain, print_json, quoted, stdout};
+use crate::unreadable::{Maps, Unreadable};
 use search::{Disk, Found};
 
 /// Finds arrays on whole disks or images, and says how to get at their data
@@ -30,6 +32,8 @@ pub(crate) struct Rescue {
     /// Read every sector, for superblocks of members whose partition table is lost
     #[arg(long)]
     deep: bool,
+    #[command(flatten)]
+    unreadable: Unreadable,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -41,10 +45,11 @@ pub(crate) struct Rescue {
 pub(crate) fn run(arguments: &Rescue) -> Outcome {
     let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
     let mut disks = Vec::new();
-    for (name, looked) in names.iter().zip(look::open_all(&names)?) {
+    let maps = arguments.unreadable.maps(&names)?;
+    for (name, looked) in names.iter().zip(look::open_all_with(&names, &maps)?) {
         disks.push(search::search(name, &looked, arguments.deep)?);
     }
-    let arrays = arrays(&mut disks);
+    let arrays = arrays(&mut disks, &maps);
     if arguments.json {
         let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();
         let arrays: Vec<Value> = arrays.iter().map(Array::to_json).collect();
@@ -60,7 +65,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
 }
 
 /// Members of one array.
-struct Array {
+struct Array<'m> {
     uuid: Uuid,
     found: Vec<Found>,
     candidates: Vec<Candidate>,
@@ -70,10 +75,12 @@ struct Array {
     consent: &'static [&'static str],
     /// Whether it can be written, with an overlay.
     writable: Result<(), String>,
+    /// Maps of ddrescue that were named.
+    maps: &'m Maps,
 }
 
 /// Takes the members out of the disks and puts those of one array together.
-fn arrays(disks: &mut [Disk]) -> Vec<Array> {
+fn arrays<'m>(disks: &mut [Disk], maps: &'m Maps) -> Vec<Array<'m>> {
     let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
     for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
         match groups.iter_mut().find(|(uuid, _)| *uuid == found.set_uuid) {
@@ -81,11 +88,11 @@ fn arrays(disks: &mut [Disk]) -> Vec<Array> {
             None => groups.push((found.set_uuid, vec![found])),
         }
     }
-    groups.into_iter().map(|(uuid, found)| Array::of(uuid, found)).collect()
+    groups.into_iter().map(|(uuid, found)| Array::of(uuid, found, maps)).collect()
 }
 
-impl Array {
-    fn of(uuid: Uuid, found: Vec<Found>) -> Self {
+impl<'m> Array<'m> {
+    fn of(uuid: Uuid, found: Vec<Found>, maps: &'m Maps) -> Self {
         let looked: Vec<&Looked> = found.iter().map(|found| &found.looked).collect();
         let (mut candidates, mut decision) = decide(&looked, true, &[]);
         let mut consent: &[&str] = &[];
@@ -99,19 +106,22 @@ impl Array {
         }
         let (_, writable) = decide(&looked, false, consent);
         let writable = writable.map(|_| ()).map_err(|refused| refused.reason);
-        Self { uuid, found, candidates, decision, consent, writable }
+        Self { uuid, found, candidates, decision, consent, writable, maps }
     }
 
     /// Members that the decision was made of, as arguments: all but those that are not used. A
-    /// journal is among them, though it has no slot: without it the array is refused.
+    /// journal is among them, though it has no slot: without it the array is refused. Before them
+    /// the options of their maps.
     fn arguments(&self) -> String {
         let Ok(assembly) = &self.decision else { return String::new() };
         let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
             let index = candidate.member.index;
             !assembly.dropped.iter().any(|dropped| dropped.member.index == index)
         });
-        let names: Vec<String> = used.map(|(found, _)| quoted(found.name.as_os_str())).collect();
-        names.join(" ")
+        let names: Vec<&Path> = used.map(|(found, _)| found.name.as_path()).collect();
+        let maps = self.maps.options(names.iter().copied());
+        let names: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
+        maps + &names.join(" ")
     }
 
     /// Commands to give next.
@@ -236,7 +246,7 @@ fn decide(
     (candidates, decision)
 }
 
-fn print(disks: &[Disk], arrays: &[Array]) -> Result<(), Failure> {
+fn print(disks: &[Disk], arrays: &[Array<'_>]) -> Result<(), Failure> {
     let mut out = stdout();
     for disk in disks {
         disk.print(&mut out)?;

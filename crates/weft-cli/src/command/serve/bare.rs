@@ -26,9 +26,14 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         let found = arguments.members.len();
         return Err(Failure::usage(format!("--bare: found {found} members, expected one")));
     };
+    let paths: Vec<_> = match argument {
+        MemberArg::Path(path) => vec![path.clone()],
+        MemberArg::Missing | MemberArg::Ram(..) => Vec::new(),
+    };
+    let maps = arguments.unreadable.maps(&paths)?;
     let (spec, stem) = match argument {
         MemberArg::Missing => return Err(Failure::usage("--bare: missing is not a member")),
-        MemberArg::Path(path) => (spec(path), path.file_stem()),
+        MemberArg::Path(path) => (maps.with_map(spec(path)), path.file_stem()),
         MemberArg::Ram(text, _) => {
             (MemberSpec::parse(text).map_err(|error| device(&error))?, Some(OsStr::new("ram")))
         }

@@ -36,6 +36,7 @@ use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::target::directory_for_sockets;
 use crate::terminal::complain;
+use crate::unreadable::Unreadable;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
 use overlay::Overlay;
@@ -106,6 +107,8 @@ pub(crate) struct Serve {
     #[arg(long)]
     accept_lost_writes: bool,
     #[command(flatten)]
+    unreadable: Unreadable,
+    #[command(flatten)]
     overlay: Overlay,
     /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and
     /// weft replay. The volume never waits for it; requests for which it was too slow are counted
@@ -175,7 +178,8 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     }
     if arguments.overlay.dir.is_some() {
         let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-        if let Some(outcome) = arguments.overlay.end(&paths) {
+        let maps = arguments.unreadable.maps(&paths)?;
+        if let Some(outcome) = arguments.overlay.end(&paths, &maps) {
             return outcome;
         }
     }
@@ -229,6 +233,7 @@ fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         buffered: arguments.buffered,
         overlay: arguments.overlay.dir.clone(),
         member_wait: arguments.assembly.member_wait(),
+        maps: arguments.unreadable.maps(&paths)?,
     };
     let volume = opening.open(&paths)?;
     log_decision(&volume);

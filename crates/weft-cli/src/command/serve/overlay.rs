@@ -14,6 +14,7 @@ use weft_units::Bytes;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::terminal::{complain, progress, stdout};
+use crate::unreadable::Maps;
 use crate::volume;
 
 /// Where changes go.
@@ -37,9 +38,10 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// Ends the overlay in the way that was asked for, if one was.
-    pub(crate) fn end(&self, paths: &[PathBuf]) -> Option<Outcome> {
+    pub(crate) fn end(&self, paths: &[PathBuf], maps: &Maps) -> Option<Outcome> {
         let dir = self.dir.as_ref()?;
-        let specs: Vec<MemberSpec> = paths.iter().map(|path| volume::spec(path)).collect();
+        let specs = paths.iter().map(|path| maps.with_map(volume::spec(path)));
+        let specs: Vec<MemberSpec> = specs.collect();
         if self.commit_overlay {
             return Some(commit(dir, &specs, self.dry_run));
         }

@@ -1,0 +1,180 @@
+//! `--unreadable DISK=MAP`: maps of GNU ddrescue by name, of disks that have none beside them.
+//!
+//! A map counts in bytes of the disk, so DISK is a whole file or device, of which members may be
+//! parts. It is found among the members by its path or, behind a link, by its device and inode.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weft_runtime::spec::MemberSpec;
+
+use crate::member;
+use crate::outcome::Failure;
+use crate::terminal::quoted;
+
+/// Maps that are named.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Unreadable {
+    /// Believe MAP, a map of GNU ddrescue, of DISK, a file or device that is a member or has
+    /// members in it: what is not marked as rescued is not read. Once for each disk [default: the
+    /// map beside an image, found by its name]
+    #[arg(long, value_name = "DISK=MAP")]
+    unreadable: Vec<OsString>,
+}
+
+impl Unreadable {
+    /// The maps, of disks that are among the members.
+    ///
+    /// # Errors
+    /// One names no disk of them, or a disk has two.
+    pub(crate) fn maps(&self, members: &[PathBuf]) -> Result<Maps, Failure> {
+        let mut maps = Maps::default();
+        for text in &self.unreadable {
+            let named = named(text, members)?;
+            if let Some(other) = maps.0.iter().find(|other| is_same(&other.disk, &named.disk)) {
+                return Err(Failure::usage(format!(
+                    "--unreadable: {}: found two maps of it, {} and {}, expected one",
+                    member::label(&named.disk),
+                    member::label(&other.map),
+                    member::label(&named.map)
+                )));
+            }
+            maps.0.push(named);
+        }
+        Ok(maps)
+    }
+}
+
+/// Maps by the disks that they are of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Maps(Vec<Named>);
+
+#[derive(Clone, Debug)]
+struct Named {
+    disk: PathBuf,
+    map: PathBuf,
+}
+
+impl Maps {
+    /// The member with the map of its disk, if one was named.
+    pub(crate) fn with_map(&self, spec: MemberSpec) -> MemberSpec {
+        match self.of(&spec) {
+            Some(named) => spec.with_map(&named.map),
+            None => spec,
+        }
+    }
+
+    /// Options by which these are named again for some members, each with a space behind it.
+    pub(crate) fn options<'a>(&self, members: impl Iterator<Item = &'a Path>) -> String {
+        let specs: Vec<MemberSpec> = members.map(MemberSpec::path).collect();
+        let is_of = |named: &Named, spec: &MemberSpec| {
+            spec.file().is_some_and(|file| is_same(file, &named.disk))
+        };
+        let used = self.0.iter().filter(|named| specs.iter().any(|spec| is_of(named, spec)));
+        let option = |named: &Named| {
+            let mut text = named.disk.clone().into_os_string();
+            text.push("=");
+            text.push(&named.map);
+            format!("--unreadable {} ", quoted(&text))
+        };
+        used.map(option).collect()
+    }
+
+    fn of(&self, spec: &MemberSpec) -> Option<&Named> {
+        let file = spec.file()?;
+        self.0.iter().find(|named| is_same(file, &named.disk))
+    }
+}
+
+/// Disk and map of an argument. A name may have an equals sign: the disk is the first text before
+/// one that is among the members.
+fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
+    let bytes = text.as_bytes();
+    let disks: Vec<PathBuf> = members
+        .iter()
+        .filter_map(|member| MemberSpec::path(member).file().map(Path::to_owned))
+        .collect();
+    let split = |at: usize| {
+        let part = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
+        Named { disk: part(&bytes[..at]), map: part(&bytes[at + 1..]) }
+    };
+    let mut splits = (0..bytes.len()).filter(|at| bytes[*at] == b'=').map(split).peekable();
+    let label = member::label(Path::new(text));
+    let Some(first) = splits.peek().cloned() else {
+        return Err(Failure::usage(format!("--unreadable: found {label}, expected DISK=MAP")));
+    };
+    let found = splits.find(|named| disks.iter().any(|disk| is_same(disk, &named.disk)));
+    match found {
+        Some(named) if named.map.as_os_str().is_empty() => Err(Failure::usage(format!(
+            "--unreadable: found {label} without a map, expected DISK=MAP"
+        ))),
+        Some(named) => Ok(named),
+        None => {
+            let mut expected: Vec<String> = disks.iter().map(|disk| member::label(disk)).collect();
+            expected.dedup();
+            Err(Failure::usage(format!(
+                "--unreadable: found the disk {}, expected one that a member is or is part of: {}",
+                member::label(&first.disk),
+                expected.join(", ")
+            )))
+        }
+    }
+}
+
+/// Whether two paths are of one file or device.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    let identity = |path: &Path| {
+        let found = path.metadata().ok()?;
+        let is_device = found.file_type().is_block_device();
+        Some(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
+    };
+    a == b
+        || absolute(a).is_some_and(|a| Some(a) == absolute(b))
+        || identity(a).is_some_and(|a| Some(a) == identity(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_one_of_the_members() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["a", "b=c"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
+        let members = [path("a#1"), path("a@1M+2M"), path("b=c")];
+        let maps = |texts: &[String]| {
+            let unreadable = texts.iter().map(OsString::from).collect();
+            Unreadable { unreadable }.maps(&members)
+        };
+        let at = |text: &str| format!("{}/{text}", dir.path().display());
+        for (text, disk, map) in
+            [("a=x=y", "a", "x=y"), ("b=c=x", "b=c", "x"), ("link=x", "link", "x")]
+        {
+            let found = maps(&[at(text)]).unwrap();
+            assert_eq!((&found.0[0].disk, &found.0[0].map), (&path(disk), &map.into()), "{text}");
+        }
+        let found = maps(&[at("link=x"), at("b=c=y z")]).unwrap();
+        let options = |name: &str| found.options([path(name).as_path()].into_iter());
+        assert_eq!(options("a#1"), format!("--unreadable {} ", at("link=x")));
+        assert_eq!(options("b=c"), format!("--unreadable '{}' ", at("b=c=y z")));
+        assert_eq!(options("d"), "");
+        for (texts, says) in [
+            (vec![at("a")], "expected DISK=MAP"),
+            (vec![at("a=")], "without a map, expected DISK=MAP"),
+            (vec![at("d=x")], "expected one that a member is or is part of"),
+            (vec![at("a#1=x")], "expected one that a member is or is part of"),
+            (vec![at("a=x"), at("link=y")], "found two maps of it, x and y, expected one"),
+        ] {
+            let Err(Failure::Usage(text)) = maps(&texts) else { panic!("{texts:?}") };
+            assert!(text.contains(says), "{text}");
+        }
+    }
+}
