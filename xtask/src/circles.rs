@@ -28,23 +28,13 @@ struct Watched<'a> {
     arrows: usize,
 }
 
-const WATCHED: [Watched<'static>; 7] = [
+const WATCHED: [Watched<'static>; 5] = [
     Watched { of: "weft-cli", split: &["command"], known: &[], arrows: 0 },
     Watched {
         of: "weft-export",
         split: &[],
         known: &[&["connection", "control_port", "nbd", "serve", "socket"]],
         arrows: 11,
-    },
-    Watched { of: "weft-lab", split: &[], known: &[&["grid", "simulate"]], arrows: 2 },
-    Watched {
-        of: "weft-ondisk",
-        split: &[],
-        known: &[
-            &["create", "create_bitmap"],
-            &["error", "examine", "super090", "super1", "superblock"],
-        ],
-        arrows: 12,
     },
     Watched {
         of: "weft-parity",

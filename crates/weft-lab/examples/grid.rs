@@ -7,7 +7,8 @@
 
 use std::process::ExitCode;
 
-use weft_lab::grid::{Figures, Found, Grid, Loss, OfChunk, Setting};
+use weft_lab::grid::{Found, Grid, Loss, OfChunk, Setting};
+use weft_lab::simulate::Figures;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

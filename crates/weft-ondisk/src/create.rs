@@ -7,26 +7,14 @@
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
 use crate::chunk_default::chunk_default;
-use crate::create_bitmap::{NewBitmap, bitmap_room, no_bitmap};
+use crate::create_bitmap::{NewBitmap, bitmap_room, bitmap_space, no_bitmap};
+use crate::create_error::CreateError;
 use crate::{
-    Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1,
-    SuperblockError, Uuid, layout_id,
+    Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1, Uuid,
+    layout_id,
     super1::{DATA_SECTORS_MIN, array_size},
 };
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
-
-/// Sectors that the write-intent bitmap of a member gets, whether there is one or not.
-///
-/// Source   mdadm: nothing below 64 KiB, 4 KiB up to 8 GiB, 64 KiB above, 128 KiB from 200 GiB
-pub(crate) const fn bitmap_space(size: Sectors) -> u64 {
-    const GIB: u64 = 1 << 21;
-    match size.0 {
-        0..128 => 0,
-        size if size - 128 >= 200 * GIB => 256,
-        size if size - 8 > 8 * GIB => 128,
-        _ => 8,
-    }
-}
 
 /// mdadm's data offset on members of versions 1.1 and 1.2. The first listed member decides for all.
 ///
@@ -91,123 +79,6 @@ pub struct NewMember {
     pub size: Sectors,
     /// Random uuid of the member.
     pub device_uuid: Uuid,
-}
-
-/// Reasons why there can be no such array.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CreateError {
-    /// A bitmap that the level or the members have no room for.
-    #[error("bitmap: found {found}, expected {expected}")]
-    Bitmap {
-        /// The bitmap.
-        found: String,
-        /// What is legal.
-        expected: String,
-    },
-    /// A chunk that the level cannot have.
-    #[error("chunk: found {found}, expected {expected}")]
-    Chunk {
-        /// The chunk.
-        found: Sectors,
-        /// Values that are legal.
-        expected: &'static str,
-    },
-    /// A data offset that leaves no room for the superblock, or any but 0 for version 1.0.
-    #[error("data offset: found {found}, expected {} {least} for version {minor}",
-        if *minor == Minor::V1_0 { "only" } else { "at least" })]
-    DataOffset {
-        /// The offset asked for.
-        found: Sectors,
-        /// The least one.
-        least: Sectors,
-        /// The version.
-        minor: Minor,
-    },
-    /// The planned superblock is not legal: a bug if all else was checked.
-    #[error("planned {0}")]
-    Illegal(#[from] SuperblockError),
-    /// A layout that the level or the number of members does not allow.
-    #[error("layout: found {}, expected {} with {raid_disks} members",
-        layout_id::name(*level, *found).unwrap_or_else(|| format!("{found:#x}")),
-        match level {
-            Level::Raid10 => "2 or more copies of a chunk, each on a member of its own,".to_owned(),
-            _ => format!("one of {level}"),
-        })]
-    Layout {
-        /// The layout.
-        found: u32,
-        /// The level.
-        level: Level,
-        /// Number of slots.
-        raid_disks: usize,
-    },
-    /// More slots are missing than the level can do without.
-    #[error("missing members: found {found}, expected at most {most} for {level}{}",
-        if *level == Level::Raid10 { " that hold the same chunk" } else { "" })]
-    Missing {
-        /// Number of missing members.
-        found: usize,
-        /// Number that may be missing.
-        most: usize,
-        /// The level.
-        level: Level,
-    },
-    /// A name that does not fit.
-    #[error("name: found {found} bytes, expected at most 32")]
-    Name {
-        /// Its length.
-        found: usize,
-    },
-    /// Too few or too many slots.
-    #[error("raid devices: found {found}, expected {least}..={most} for {level}")]
-    RaidDisks {
-        /// Number of members.
-        found: usize,
-        /// The least number.
-        least: usize,
-        /// The greatest number.
-        most: usize,
-        /// The level.
-        level: Level,
-    },
-    /// A size that is too small, or one for RAID0 or linear, which use all of each member.
-    #[error("size: found {found}, expected {expected}")]
-    Size {
-        /// The size.
-        found: Sectors,
-        /// Values that are legal.
-        expected: String,
-    },
-    /// A level without redundancy has no use for spares.
-    #[error("spares: found {found}, expected 0 for {level}")]
-    Spares {
-        /// Number of members.
-        found: usize,
-        /// The level.
-        level: Level,
-    },
-    /// An array of more bytes than a Linux block device can have.
-    #[error(
-        "data of a member: found {found}, expected at most {most}, for an array ends below 8 EiB; \
-             set a smaller size"
-    )]
-    TooLarge {
-        /// Data of each member.
-        found: Sectors,
-        /// The most.
-        most: Sectors,
-    },
-    /// A member that is too small.
-    #[error("member {member}: found {found}, expected at least {expected} for data and metadata")]
-    TooSmall {
-        /// Position in the list of members, from 0.
-        member: usize,
-        /// Sectors it has.
-        found: Sectors,
-        /// Sectors it needs.
-        expected: Sectors,
-    },
 }
 
 /// Unit to which the size of a mirror is rounded down: 64 KiB.

@@ -3,8 +3,8 @@
 //! Source   mdadm 4.2 (`add_internal_bitmap0`, `add_internal_bitmap1`)
 
 use crate::bitmap::{BITMAP_HEADER_BYTES, BitmapHeader};
-use crate::create::bitmap_space;
-use crate::{CreateError, Level, Minor, Super090, Superblock, Version};
+use crate::create_error::CreateError;
+use crate::{Level, Minor, Super090, Superblock, Version};
 use weft_units::{Bytes, SECTOR_BYTES, Sectors};
 
 /// Choices for a new bitmap.
@@ -35,6 +35,19 @@ const BBLOG_SECTORS: u64 = 8;
 ///
 /// Source   md-ondisk.md §9.1: more than 100 GiB
 pub const BITMAP_DEFAULT_ABOVE: Sectors = Sectors(100 << 21);
+
+/// Sectors that the write-intent bitmap of a member gets, whether there is one or not.
+///
+/// Source   mdadm: nothing below 64 KiB, 4 KiB up to 8 GiB, 64 KiB above, 128 KiB from 200 GiB
+pub(crate) const fn bitmap_space(size: Sectors) -> u64 {
+    const GIB: u64 = 1 << 21;
+    match size.0 {
+        0..128 => 0,
+        size if size - 128 >= 200 * GIB => 256,
+        size if size - 8 > 8 * GIB => 128,
+        _ => 8,
+    }
+}
 
 impl Default for NewBitmap {
     fn default() -> Self {

@@ -35,8 +35,10 @@ mod chunk_default;
 pub mod crc;
 mod create;
 mod create_bitmap;
+mod create_error;
 mod error;
 mod examine;
+mod features;
 mod journal;
 pub mod layout_id;
 mod level;
@@ -48,6 +50,7 @@ mod super1;
 mod superblock;
 mod update;
 mod uuid;
+mod version;
 
 pub use badblocks::{BADBLOCK_LEN_MAX, BadBlockContext, BadBlocks, LogFull, raw_entries};
 pub use bitmap::{
@@ -55,9 +58,11 @@ pub use bitmap::{
     LOCKLESS_HEADER_BYTES, Readd, Trust,
 };
 pub use chunk_default::chunk_default;
-pub use create::{CreateError, NewArray, NewMember, data_offset_default};
+pub use create::{NewArray, NewMember, data_offset_default};
 pub use create_bitmap::{BITMAP_DEFAULT_ABOVE, NewBitmap};
+pub use create_error::CreateError;
 pub use error::{At, LogError, SuperblockError};
+pub use features::{Features, Reason};
 pub use journal::{
     JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MetaBlock, Payload, journal_block_checksum,
     journal_seed,
@@ -70,12 +75,12 @@ pub use ppl::{
     PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplContext, PplEntry, PplHeader, PplRecompute, PplScan,
 };
 pub use super1::{
-    Features, MEMBER_SECTORS_MIN, MdTime, Minor, PplArea, ROLES_MAX, Reason, Reshape, ResyncOffset,
-    Role, SUPER_BYTES, Super1, csum_v1,
+    MdTime, PplArea, ROLES_MAX, Reshape, ResyncOffset, Role, SUPER_BYTES, Super1, csum_v1,
 };
 pub use super090::{
     ByteOrder, DISKS_090_MAX, Disk090, RESERVED_090, Reshape090, SIZE_090_MAX, Super090, csum_090,
 };
-pub use superblock::{Candidates, DeviceIdentity, Superblock, UnknownVersion, Version};
+pub use superblock::{Candidates, DeviceIdentity, Superblock};
 pub use update::{SpareError, Standing, Update};
 pub use uuid::{BadUuid, Uuid};
+pub use version::{MEMBER_SECTORS_MIN, Minor, UnknownVersion, Version};

@@ -5,7 +5,8 @@
 //!
 //! Source: the on-disk documentation of each format, places and bytes only.
 
-use crate::super1::{Minor, Super1};
+use crate::super1::Super1;
+use crate::version::Minor;
 use crate::{SUPER_BYTES, Super090, Superblock};
 use weft_units::{SECTOR_BYTES, Sectors};
 

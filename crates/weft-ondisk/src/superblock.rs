@@ -23,32 +23,12 @@
 //! Source: where the versions differ, as in `super090/` and `super1/`; which of several
 //! superblocks counts: mdadm 4.2 takes the one created last, weft asks when they name two arrays.
 
-use crate::super1::{Area, Features, MdTime, Minor, Reason, Role, Super1};
+use crate::features::{Features, Reason};
+use crate::super1::{Area, MdTime, Role, Super1};
+use crate::version::Version;
 use crate::{At, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
 use std::fmt;
-use std::str::FromStr;
 use weft_units::{SectorRange, Sectors};
-
-/// A version of the superblock, which says where on a member it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// In the last whole 64 KiB.
-    V0_90,
-    /// Near the end, after the data.
-    V1_0,
-    /// At the start.
-    V1_1,
-    /// 4 KiB after the start.
-    V1_2,
-}
-
-/// Text that names no version.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("version: found {found:?}, expected 0.90, 1.0, 1.1 or 1.2")]
-pub struct UnknownVersion {
-    /// The text.
-    pub found: String,
-}
 
 /// A superblock of any version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +61,6 @@ pub struct Candidates {
 }
 
 impl Version {
-    /// All, in the order in which they are looked for.
-    pub const ALL: [Self; 4] = [Self::V1_0, Self::V1_1, Self::V1_2, Self::V0_90];
-
     /// Sector of the superblock on a member of this size; `None` when that is too small.
     #[must_use]
     pub fn position(self, member_size: Sectors) -> Option<Sectors> {
@@ -91,45 +68,6 @@ impl Version {
             Some(minor) => minor.position(member_size),
             None => Super090::position(member_size),
         }
-    }
-
-    /// Place of a version 1 superblock; `None` for 0.90.
-    #[must_use]
-    pub const fn minor(self) -> Option<Minor> {
-        match self {
-            Self::V0_90 => None,
-            Self::V1_0 => Some(Minor::V1_0),
-            Self::V1_1 => Some(Minor::V1_1),
-            Self::V1_2 => Some(Minor::V1_2),
-        }
-    }
-}
-
-impl From<Minor> for Version {
-    fn from(minor: Minor) -> Self {
-        match minor {
-            Minor::V1_0 => Self::V1_0,
-            Minor::V1_1 => Self::V1_1,
-            Minor::V1_2 => Self::V1_2,
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.minor() {
-            Some(minor) => minor.fmt(f),
-            None => f.pad("0.90"),
-        }
-    }
-}
-
-impl FromStr for Version {
-    type Err = UnknownVersion;
-
-    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
-        let known = Self::ALL.into_iter().find(|version| version.to_string() == text);
-        known.ok_or_else(|| UnknownVersion { found: text.to_owned() })
     }
 }
 

@@ -20,9 +20,8 @@ use weft_units::{Bytes, Span};
 pub use text::{Array, Bound, GridError, Load, Open};
 
 use crate::experiment::deal;
-use crate::fio_json::JobResult;
 use crate::job::{Job, ParseOptions, parse_text};
-use crate::simulate::{CostTable, SimulateError, Stop, Volume, faults, jobs, sync_action};
+use crate::simulate::{CostTable, Figures, SimulateError, Stop, Volume, faults, jobs, sync_action};
 use crate::statistics::geometric_mean;
 use text::Text;
 
@@ -66,19 +65,6 @@ impl Setting {
             }
         }
     }
-}
-
-/// Figures of one job under one setting.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
-    /// MB/s, of 10^6 bytes.
-    pub rate: f64,
-    /// 99th percentile of latencies.
-    pub p99: Span,
-    /// The longest latency.
-    pub longest: Span,
-    /// Requests that were answered.
-    pub requests: u64,
 }
 
 /// An array under a load.
@@ -259,26 +245,6 @@ impl Cell {
                 Ok(outcome.results.iter().map(|job| (job.name.clone(), Figures::of(job))).collect())
             }
             stop => Err(SimulateError::Unfinished { stop }),
-        }
-    }
-}
-
-impl Figures {
-    /// Figures of all directions of a job together.
-    #[must_use]
-    pub fn of(job: &JobResult) -> Self {
-        let mut all = crate::latency::Latencies::default();
-        let mut bytes = 0;
-        for way in &job.directions {
-            all.merge(&way.total);
-            bytes += way.bytes.0;
-        }
-        let seconds = job.runtime.0.max(1) as f64 / 1e9;
-        Self {
-            rate: bytes as f64 / 1e6 / seconds,
-            p99: all.percentile(99.0),
-            longest: all.max(),
-            requests: all.count(),
         }
     }
 }

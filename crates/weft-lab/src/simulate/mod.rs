@@ -12,6 +12,7 @@
 pub mod advise;
 pub mod clients;
 pub mod faults;
+mod figures;
 pub mod jobs;
 mod outcome;
 mod pace;
@@ -25,6 +26,7 @@ use weft_sim::drive::ModelError;
 use weft_sim::machine::{Machine, PartsError, Ran};
 use weft_units::{Span, Time};
 
+pub use figures::Figures;
 pub use outcome::{MemberOutcome, Outcome, Stop, WriteBackOutcome};
 pub use sync::{SyncOutcome, action as sync_action};
 pub use volume::{Volume, VolumeError};

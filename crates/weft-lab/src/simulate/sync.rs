@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use weft_engine::{Notice, SyncAction, VolumeSnapshot};
 use weft_units::{Bytes, Sectors, Span, Time};
 
-use super::Outcome;
-use crate::grid::Figures;
+use super::{Figures, Outcome};
 
 /// Names of md's `sync_action` for what can run beside a load.
 const ACTIONS: [(&str, SyncAction); 4] = [

@@ -24,7 +24,7 @@ mod raw;
 mod validate;
 
 use crate::error::at;
-use crate::{At, Level, SuperblockError, Uuid};
+use crate::{At, Features, Level, Minor, Reason, SuperblockError, Uuid};
 use raw::{HEADER_BYTES, Raw, STRUCTURE};
 use std::fmt;
 pub(crate) use validate::{Area, DATA_SECTORS_MIN, check_chunk};
@@ -36,25 +36,6 @@ pub const SUPER_BYTES: usize = 4096;
 
 /// Entries of a role table that fit in a superblock, `(4096 - 256) / 2`.
 pub const ROLES_MAX: u32 = 1920;
-
-/// Smallest member for which mdadm and weft look for a v1 superblock.
-pub const MEMBER_SECTORS_MIN: Sectors = Sectors(24);
-
-/// Place of a version 1 superblock, one of three. Not stored; implied by the place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Minor {
-    /// Near the end of the member, after the data.
-    V1_0,
-    /// At the start.
-    V1_1,
-    /// 4 KiB after the start, out of the way of boot sectors.
-    #[default]
-    V1_2,
-}
-
-/// Bits of `feature_map`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Features(pub u32);
 
 /// Seconds and microseconds since 1970, as a superblock keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,15 +94,6 @@ pub struct Reshape {
     pub new_chunk: Sectors,
     /// Sectors to add to `data_offset` afterwards; with [`Features::NEW_OFFSET`].
     pub new_offset: i32,
-}
-
-/// Why this release of weft does not write to an array, although it understands the superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reason {
-    /// The feature's name, as in [`Features`], or the field's.
-    pub name: &'static str,
-    /// Name, for a message.
-    pub what: &'static str,
 }
 
 /// Every field of a v1 superblock, as values.
@@ -449,153 +421,6 @@ impl Super1 {
     }
 }
 
-impl Minor {
-    /// All three, in the order in which they are looked for.
-    pub const ALL: [Self; 3] = [Self::V1_0, Self::V1_1, Self::V1_2];
-
-    /// Sector of the superblock on a member of this size; `None` when that is too small.
-    ///
-    /// Source   1.0: at least 8 KiB before the end, rounded down to 4 KiB
-    #[must_use]
-    pub fn position(self, member_size: Sectors) -> Option<Sectors> {
-        if member_size < MEMBER_SECTORS_MIN {
-            return None;
-        }
-        Some(match self {
-            Self::V1_0 => Sectors(member_size.0 - 16).round_down(Sectors(8)),
-            Self::V1_1 => Sectors(0),
-            Self::V1_2 => Sectors(8),
-        })
-    }
-}
-
-impl fmt::Display for Minor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::V1_0 => "1.0",
-            Self::V1_1 => "1.1",
-            Self::V1_2 => "1.2",
-        })
-    }
-}
-
-impl Features {
-    /// There is a write-intent bitmap on the members.
-    pub const BITMAP: Self = Self(0x0001);
-    /// The member is valid only below `recovery_offset`.
-    pub const RECOVERY: Self = Self(0x0002);
-    /// A reshape is under way.
-    pub const RESHAPE: Self = Self(0x0004);
-    /// The bad-block log is not empty.
-    pub const BADBLOCKS: Self = Self(0x0008);
-    /// The member is replacing another one of the same slot.
-    pub const REPLACEMENT: Self = Self(0x0010);
-    /// A reshape that changes no number of members runs backwards.
-    pub const RESHAPE_BACK: Self = Self(0x0020);
-    /// The reshape also moves the data.
-    pub const NEW_OFFSET: Self = Self(0x0040);
-    /// Only chunks set in the bitmap have to be recovered.
-    pub const RECOVERY_BITMAP: Self = Self(0x0080);
-    /// The array is clustered: several hosts use it at once.
-    pub const CLUSTERED: Self = Self(0x0100);
-    /// The array has a RAID4/5/6 journal.
-    pub const JOURNAL: Self = Self(0x0200);
-    /// Each member has one partial parity log.
-    pub const PPL: Self = Self(0x0400);
-    /// Each member has a ring of partial parity logs.
-    pub const MULTI_PPL: Self = Self(0x0800);
-    /// `layout` means something for RAID0.
-    pub const RAID0_LAYOUT: Self = Self(0x1000);
-
-    const NAMED: [(Self, &'static str); 13] = [
-        (Self::BITMAP, "BITMAP"),
-        (Self::RECOVERY, "RECOVERY"),
-        (Self::RESHAPE, "RESHAPE"),
-        (Self::BADBLOCKS, "BADBLOCKS"),
-        (Self::REPLACEMENT, "REPLACEMENT"),
-        (Self::RESHAPE_BACK, "RESHAPE_BACK"),
-        (Self::NEW_OFFSET, "NEW_OFFSET"),
-        (Self::RECOVERY_BITMAP, "RECOVERY_BITMAP"),
-        (Self::CLUSTERED, "CLUSTERED"),
-        (Self::JOURNAL, "JOURNAL"),
-        (Self::PPL, "PPL"),
-        (Self::MULTI_PPL, "MULTI_PPL"),
-        (Self::RAID0_LAYOUT, "RAID0_LAYOUT"),
-    ];
-
-    /// Features that weft understands but does not keep up to date, so that it must not write.
-    ///
-    /// A bitmap is not among them: whether an array with one may be written depends on the bitmap,
-    /// see [`crate::Bitmap::may_be_kept`].
-    const UNWRITABLE: [(Self, &'static str); 7] = [
-        (Self::RESHAPE, "a reshape under way"),
-        (Self::BADBLOCKS, "a bad-block log that is not empty"),
-        (Self::REPLACEMENT, "a member being replaced"),
-        (Self::CLUSTERED, "an array shared by a cluster"),
-        (Self::JOURNAL, "a journal member"),
-        (Self::PPL, "a partial parity log"),
-        (Self::MULTI_PPL, "a ring of partial parity logs"),
-    ];
-
-    /// Whether all bits of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether any bit of `other` is set.
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Union of both sets of features.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Sets the bits of `other`.
-    pub const fn insert(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-
-    /// Clears the bits of `other`.
-    pub const fn remove(&mut self, other: Self) {
-        self.0 &= !other.0;
-    }
-
-    /// The bits that have no name here.
-    #[must_use]
-    pub fn unknown(self) -> Self {
-        Self::NAMED.iter().fold(self, |rest, (feature, _)| Self(rest.0 & !feature.0))
-    }
-
-    /// Features of the set that keep this release from writing.
-    pub(crate) fn unwritable(self) -> Vec<Reason> {
-        Self::UNWRITABLE
-            .into_iter()
-            .filter(|(feature, _)| self.contains(*feature))
-            .map(|(feature, what)| Reason { name: feature.first_name(), what })
-            .collect()
-    }
-
-    fn first_name(self) -> &'static str {
-        let named = Self::NAMED.iter().find(|(feature, _)| self.intersects(*feature));
-        named.map_or("unknown", |(_, name)| name)
-    }
-}
-
-/// `0x801 (BITMAP, MULTI_PPL)`.
-impl fmt::Display for Features {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)?;
-        let named = Self::NAMED.iter().filter(|(feature, _)| self.contains(*feature));
-        let names: Vec<&str> = named.map(|(_, name)| *name).collect();
-        if names.is_empty() { Ok(()) } else { write!(f, " ({})", names.join(", ")) }
-    }
-}
-
 impl MdTime {
     /// A whole second.
     #[must_use]
@@ -734,27 +559,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn superblocks_are_where_mdadm_looks_for_them() {
-        for (member_size, position) in [
-            (24, 8),
-            (65536, 65520),
-            (65537, 65520),
-            (65543, 65520),
-            (65544, 65528),
-            (65551, 65528),
-        ] {
-            let position = Some(Sectors(position));
-            assert_eq!(Minor::V1_0.position(Sectors(member_size)), position, "{member_size}");
-        }
-        assert_eq!(Minor::V1_1.position(Sectors(24)), Some(Sectors(0)));
-        assert_eq!(Minor::V1_2.position(Sectors(24)), Some(Sectors(8)));
-        for minor in Minor::ALL {
-            assert_eq!(minor.position(Sectors(23)), None);
-        }
-        assert_eq!(Minor::V1_0.position(Sectors(u64::MAX)), Some(Sectors(u64::MAX - 23)));
-    }
-
-    #[test]
     fn sums_fold_once_and_skip_themselves() {
         // Words 0xa92b4efc + 1 + 2 (max_dev) + 0xffffffff = 0x1_a92b4efe.
         let mut block = [0; SUPER_BYTES];
@@ -784,19 +588,5 @@ mod tests {
             assert_eq!(role.is_none(), (0xff00..=0xfffc).contains(&code));
             assert!(role.is_none_or(|role| role.code() == code));
         }
-    }
-
-    #[test]
-    fn features_are_named() {
-        let both = Features::BITMAP.with(Features::RESHAPE);
-        assert_eq!((both, both.with(Features::RESHAPE)), (Features(5), Features(5)));
-        let mut features = Features::BITMAP.with(Features::MULTI_PPL);
-        assert_eq!(features.to_string(), "0x801 (BITMAP, MULTI_PPL)");
-        features.remove(Features::BITMAP);
-        features.insert(Features(0x4000));
-        assert_eq!(features.to_string(), "0x4800 (MULTI_PPL)");
-        assert_eq!(features.unknown(), Features(0x4000));
-        assert_eq!(Features(0x1fff).unknown(), Features(0));
-        assert_eq!(Features::default().to_string(), "0x0");
     }
 }

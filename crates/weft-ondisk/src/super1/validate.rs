@@ -8,11 +8,10 @@
 //! data is lost later: illegal features together, roles past the last slot, overlapping areas.
 
 use super::raw::{Raw, STRUCTURE};
-use super::{
-    Features, MEMBER_SECTORS_MIN, Minor, ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of,
-};
+use super::{ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of};
 use crate::error::at;
 use crate::{At, Level, SuperblockError, layout_id};
+use crate::{Features, MEMBER_SECTORS_MIN, Minor};
 use weft_units::{SECTOR_BYTES, Sectors};
 
 /// `data_size` of the smallest usable member, as the kernel has it.
