@@ -28,14 +28,8 @@ struct Watched<'a> {
     arrows: usize,
 }
 
-const WATCHED: [Watched<'static>; 5] = [
+const WATCHED: [Watched<'static>; 4] = [
     Watched { of: "weft-cli", split: &["command"], known: &[], arrows: 0 },
-    Watched {
-        of: "weft-export",
-        split: &[],
-        known: &[&["connection", "control_port", "nbd", "serve", "socket"]],
-        arrows: 11,
-    },
     Watched {
         of: "weft-parity",
         split: &[],

@@ -7,6 +7,9 @@
 //! | a server from start to end | `serve.rs` |
 //! | NBD clients and their limits | `nbd/` |
 //! | one NBD connection | `connection/` |
+//! | places of clients, their time limits | `crowd.rs` |
+//! | shares of clients | `share.rs` |
+//! | what ports share | `shared.rs` |
 //! | looks at members, bounded | `looks.rs` |
 //! | listening sockets | `socket.rs` |
 //! | a client for weft itself | `client.rs` |
@@ -21,15 +24,20 @@ pub mod client;
 mod connection;
 pub mod control;
 mod control_port;
+mod crowd;
+mod error;
 mod looks;
 mod nbd;
 mod rare;
 mod record;
 mod serve;
+mod share;
+mod shared;
 mod socket;
 
+pub use crowd::TimeLimits;
+pub use error::ServeError;
 pub use record::{Arrival, Recorder, Taken};
-pub use serve::{
-    ClientShare, ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source,
-    TimeLimits, serve,
-};
+pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};
+pub use share::ClientShare;
+pub use socket::Listen;

@@ -4,20 +4,17 @@
 //! signal or an administrator stops it. A failure before `on_ready` is an error, and nothing was
 //! served.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use thiserror::Error;
-use weft_engine::assemble::Assembly;
 use weft_engine::knobs::Knobs;
-use weft_engine::{Class, Config, ConfigError, Engine, VolumeSnapshot, WriteBackConfig};
+use weft_engine::{Config, Engine, VolumeSnapshot, WriteBackConfig};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::buffers::Slab;
-use weft_runtime::devices::{Access, DeviceError, OpenMember};
+use weft_runtime::devices::{Access, OpenMember};
 use weft_runtime::driver::{Driver, DriverParts};
 use weft_runtime::poison::Core;
 use weft_runtime::pool::Pool;
@@ -25,40 +22,18 @@ use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::ring::{NoRing, Ring};
 use weft_runtime::unwritten::UnwrittenMark;
 use weft_runtime::{Backend, RuntimeError};
-use weft_units::{Bytes, ClientId, Group, Span, Time, VolumeId};
+use weft_units::{Bytes, Time, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::connection::Served;
-use crate::control::ArrayStatus;
 use crate::control_port::ControlPort;
-use crate::nbd::{Crowd, NbdPort};
+use crate::crowd::{Crowd, TimeLimits};
+use crate::error::ServeError;
+use crate::nbd::NbdPort;
 use crate::record::Recorder;
-use crate::socket::Listener;
-
-/// Address that clients connect to.
-#[derive(Debug)]
-pub enum Listen {
-    /// A stream socket that listens already: whoever started this process has passed it. Its path,
-    /// if it has one, stays. Refused unless it is a unix socket, on loopback, or `insecure` is set.
-    Passed {
-        /// The socket.
-        socket: OwnedFd,
-        /// Consent to plain text on a network.
-        insecure: bool,
-    },
-    /// A TCP address. Refused unless it is on loopback or `insecure` is set.
-    Tcp {
-        /// Address that could not be parsed.
-        address: SocketAddr,
-        /// Consent to plain text on a network.
-        insecure: bool,
-    },
-    /// A unix socket, made with mode 0600 and removed at the end.
-    Unix {
-        /// Path of the socket.
-        path: PathBuf,
-    },
-}
+use crate::share::{ClientShare, Roll};
+use crate::shared::{Shape, Shared};
+use crate::socket::{Listen, Listener};
 
 /// Name and limits of an export, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,17 +50,6 @@ pub struct ExportOptions {
     pub share: ClientShare,
     /// Other names of the same volume, with the share of those who ask for them.
     pub also: Vec<(String, ClientShare)>,
-}
-
-/// Class and weight of clients, which their requests carry to the schedulers of members.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientShare {
-    /// I/O class.
-    pub class: Class,
-    /// Weight, 1 to 1000; 0 for the default of 100.
-    pub weight: u16,
-    /// Group, of those that [`ServeOptions::groups`] names.
-    pub group: Group,
 }
 
 /// Volume to serve.
@@ -156,27 +120,6 @@ pub struct ServeOptions {
     pub on_ready: Box<dyn FnOnce(&Ready)>,
 }
 
-/// Time limits of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeLimits {
-    /// Longest handshake, until a client has chosen an export. 10 s: a client that is there takes
-    /// milliseconds, one that is not holds a place.
-    pub handshake: Span,
-    /// Longest handshake while another client waits for a place. 1 s: three round trips around the
-    /// earth.
-    pub handshake_wanted: Span,
-    /// Longest wait for a place. 5 s: a place becomes free when a client leaves, or a handshake
-    /// takes too long, and one that is told of nothing may wait for ever.
-    pub place: Span,
-}
-
-impl Default for TimeLimits {
-    fn default() -> Self {
-        let (handshake, handshake_wanted) = (Span::secs(10), Span::secs(1));
-        Self { handshake, handshake_wanted, place: Span::secs(5) }
-    }
-}
-
 /// Facts about a server once clients may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
@@ -196,37 +139,6 @@ pub enum ExitState {
     Poisoned(String),
     /// A volume did not stop in good order; its array may stay marked dirty.
     StopFailed(String),
-}
-
-/// Reasons why nothing was served.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The configuration.
-    #[error("{0}")]
-    Config(#[from] ConfigError),
-    /// A member.
-    #[error("{0}")]
-    Device(#[from] DeviceError),
-    /// An export cannot be described by the protocol.
-    #[error("{0}")]
-    Export(#[from] weft_nbd::ExportError),
-    /// A listener or the control socket.
-    #[error("{at}: {source}{hint}")]
-    Listen {
-        /// Address that failed.
-        at: String,
-        /// Error of the operating system.
-        source: std::io::Error,
-        /// Advice.
-        hint: &'static str,
-    },
-    /// The runtime.
-    #[error("{0}")]
-    Runtime(#[from] RuntimeError),
-    /// Not done for safety.
-    #[error("{0}")]
-    Refused(String),
 }
 
 /// Serves until told to stop.
@@ -372,86 +284,6 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
     Err(ServeError::Refused(format!(
         "socket of clients: found {socket}, expected one that is listened on: {found}"
     )))
-}
-
-/// State that ports share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) names: Vec<String>,
-    /// Engines that serve them side by side.
-    pub(crate) engines: usize,
-    /// Of each volume.
-    pub(crate) shapes: Vec<Shape>,
-    pub(crate) listen: Vec<String>,
-    pub(crate) backend: String,
-    crowd: Arc<Crowd>,
-    pub(crate) roll: Arc<Roll>,
-    /// Names of groups of clients, from group 1 on.
-    pub(crate) groups: Vec<String>,
-}
-
-/// Exports that clients have chosen.
-#[derive(Debug, Default)]
-pub(crate) struct Roll(Mutex<BTreeMap<ClientId, Arc<str>>>);
-
-impl Roll {
-    pub(crate) fn enter(&self, client: ClientId, export: Arc<str>) {
-        self.names().insert(client, export);
-    }
-
-    pub(crate) fn leave(&self, client: ClientId) {
-        self.names().remove(&client);
-    }
-
-    pub(crate) fn export_of(&self, client: ClientId) -> Option<String> {
-        self.names().get(&client).map(|name| name.to_string())
-    }
-
-    fn names(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<str>>> {
-        // A panic elsewhere leaves a map that is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    pub(crate) fn clients(&self) -> usize {
-        self.crowd.count()
-    }
-}
-
-/// Facts of a volume that do not change while it runs.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) level: String,
-    pub(crate) slots: usize,
-    pub(crate) array: Option<ArrayStatus>,
-    /// Unit of requests where the engine does not know it.
-    block: u32,
-    /// See [`weft_engine::layout::Layout::io_opt`].
-    io_opt: Option<Bytes>,
-}
-
-impl Shape {
-    fn bare(block: u32) -> Self {
-        Self { level: "bare".into(), slots: 1, array: None, block, io_opt: None }
-    }
-
-    fn of_array(assembly: &Assembly) -> Self {
-        let layout = &assembly.layout;
-        let level = layout.level();
-        let array = assembly.members().next().map(|(_, member)| ArrayStatus {
-            uuid: assembly.uuid.to_string(),
-            name: assembly.name.clone(),
-            metadata: member.superblock.version().to_string(),
-            level: level.code(),
-            layout: layout.number(),
-            chunk: layout.chunk().bytes().0,
-            member_size: layout.member_size().bytes().0,
-            created_secs: member.superblock.ctime().secs,
-        });
-        let (slots, io_opt) = (assembly.slots.len(), layout.io_opt());
-        Self { level: level.to_string(), slots, array, block: 1, io_opt }
-    }
 }
 
 /// A source, made ready.

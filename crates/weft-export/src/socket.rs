@@ -18,7 +18,32 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use crate::serve::{Listen, ServeError};
+use crate::error::ServeError;
+
+/// Address that clients connect to.
+#[derive(Debug)]
+pub enum Listen {
+    /// A stream socket that listens already: whoever started this process has passed it. Its path,
+    /// if it has one, stays. Refused unless it is a unix socket, on loopback, or `insecure` is set.
+    Passed {
+        /// The socket.
+        socket: OwnedFd,
+        /// Consent to plain text on a network.
+        insecure: bool,
+    },
+    /// A TCP address. Refused unless it is on loopback or `insecure` is set.
+    Tcp {
+        /// Address that could not be parsed.
+        address: SocketAddr,
+        /// Consent to plain text on a network.
+        insecure: bool,
+    },
+    /// A unix socket, made with mode 0600 and removed at the end.
+    Unix {
+        /// Path of the socket.
+        path: PathBuf,
+    },
+}
 
 /// A socket that clients connect to.
 #[derive(Debug)]

@@ -46,7 +46,7 @@ use weft_units::{Bytes, ClientId, VolumeId};
 use crate::allocation::Allocation;
 use crate::looks::Looks;
 use crate::record::Recorder;
-use crate::serve::{ClientShare, Roll};
+use crate::share::{ClientShare, Roll};
 use requests::{At, Open, SubRequest, errno_of, is_long};
 
 /// Volume behind an export.

@@ -31,7 +31,7 @@ use weft_units::{MemberIndex, Time, VolumeId};
 use crate::control::{
     Command, ControlRequest, FailureKind, Response, Status, VERSION, VolumeStatus,
 };
-use crate::serve::Shared;
+use crate::shared::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -28,9 +28,10 @@ use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
 use crate::connection::{Connection, ConnectionStep, Served, end_turn_of_gone};
+use crate::crowd::{Crowd, PLACES_MAX, TimeLimits};
 use crate::looks::Looks;
 use crate::rare::Rare;
-use crate::serve::{ClientShare, TimeLimits};
+use crate::share::ClientShare;
 use crate::socket::{Listener, local_address};
 
 /// The clients of one worker.
@@ -77,50 +78,6 @@ pub(crate) struct NbdPort {
 struct Log {
     accept: Rare,
     turned_away: Rare,
-}
-
-/// Number of clients, of all workers.
-#[derive(Debug)]
-pub(crate) struct Crowd {
-    of_workers: Box<[AtomicUsize]>,
-    max: usize,
-    /// Somebody waits for a place.
-    wanted: AtomicBool,
-}
-
-impl Crowd {
-    /// A count of zero clients, for this many workers and at most `max` clients.
-    pub(crate) fn new(workers: usize, max: usize) -> Self {
-        let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
-        let max = max.clamp(1, PLACES_MAX as usize);
-        Self { of_workers, max, wanted: AtomicBool::new(false) }
-    }
-
-    fn workers(&self) -> usize {
-        self.of_workers.len()
-    }
-
-    /// Number of clients of all workers.
-    pub(crate) fn count(&self) -> usize {
-        self.of_workers.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    fn is_full(&self) -> bool {
-        self.count() >= self.max
-    }
-
-    /// A place in the worker with the fewest clients.
-    fn enter(&self) -> usize {
-        let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
-        let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
-        let (worker, _) = fewest.expect("there is a first worker");
-        self.of_workers[worker].fetch_add(1, Ordering::Relaxed);
-        worker
-    }
-
-    fn leave(&self, worker: usize) {
-        self.of_workers[worker].fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl NbdPort {
@@ -510,8 +467,7 @@ impl Port for NbdPort {
 const ACCEPT_PAUSE: Span = Span::millis(200);
 /// Received at once: 60 writes of 4 KiB, or a third of a MiB of headers.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Names of clients: 4,096 places, each used 4,096 times before a name returns.
-const PLACES_MAX: u32 = 1 << 12;
+
 /// Keys below are listeners.
 const KEY_CLIENTS: u32 = 1 << 8;
 

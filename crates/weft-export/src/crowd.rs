@@ -1,0 +1,73 @@
+//! Places of clients: how many there are, and how long a client may take one up.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use weft_units::Span;
+
+/// Time limits of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimits {
+    /// Longest handshake, until a client has chosen an export. 10 s: a client that is there takes
+    /// milliseconds, one that is not holds a place.
+    pub handshake: Span,
+    /// Longest handshake while another client waits for a place. 1 s: three round trips around the
+    /// earth.
+    pub handshake_wanted: Span,
+    /// Longest wait for a place. 5 s: a place becomes free when a client leaves, or a handshake
+    /// takes too long, and one that is told of nothing may wait for ever.
+    pub place: Span,
+}
+
+impl Default for TimeLimits {
+    fn default() -> Self {
+        let (handshake, handshake_wanted) = (Span::secs(10), Span::secs(1));
+        Self { handshake, handshake_wanted, place: Span::secs(5) }
+    }
+}
+
+/// Number of clients, of all workers.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    of_workers: Box<[AtomicUsize]>,
+    pub(crate) max: usize,
+    /// Somebody waits for a place.
+    pub(crate) wanted: AtomicBool,
+}
+
+impl Crowd {
+    /// A count of zero clients, for this many workers and at most `max` clients.
+    pub(crate) fn new(workers: usize, max: usize) -> Self {
+        let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
+        let max = max.clamp(1, PLACES_MAX as usize);
+        Self { of_workers, max, wanted: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.of_workers.len()
+    }
+
+    /// Number of clients of all workers.
+    pub(crate) fn count(&self) -> usize {
+        self.of_workers.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count() >= self.max
+    }
+
+    /// A place in the worker with the fewest clients.
+    pub(crate) fn enter(&self) -> usize {
+        let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
+        let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
+        let (worker, _) = fewest.expect("there is a first worker");
+        self.of_workers[worker].fetch_add(1, Ordering::Relaxed);
+        worker
+    }
+
+    pub(crate) fn leave(&self, worker: usize) {
+        self.of_workers[worker].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Names of clients: 4,096 places, each used 4,096 times before a name returns.
+pub(crate) const PLACES_MAX: u32 = 1 << 12;

@@ -1,0 +1,67 @@
+//! State that ports share: facts of the server and of its volumes.
+
+use std::sync::Arc;
+
+use weft_engine::assemble::Assembly;
+use weft_units::Bytes;
+
+use crate::control::ArrayStatus;
+use crate::crowd::Crowd;
+use crate::share::Roll;
+
+/// State that ports share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) names: Vec<String>,
+    /// Engines that serve them side by side.
+    pub(crate) engines: usize,
+    /// Of each volume.
+    pub(crate) shapes: Vec<Shape>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) backend: String,
+    pub(crate) crowd: Arc<Crowd>,
+    pub(crate) roll: Arc<Roll>,
+    /// Names of groups of clients, from group 1 on.
+    pub(crate) groups: Vec<String>,
+}
+
+impl Shared {
+    pub(crate) fn clients(&self) -> usize {
+        self.crowd.count()
+    }
+}
+
+/// Facts of a volume that do not change while it runs.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) level: String,
+    pub(crate) slots: usize,
+    pub(crate) array: Option<ArrayStatus>,
+    /// Unit of requests where the engine does not know it.
+    pub(crate) block: u32,
+    /// See [`weft_engine::layout::Layout::io_opt`].
+    pub(crate) io_opt: Option<Bytes>,
+}
+
+impl Shape {
+    pub(crate) fn bare(block: u32) -> Self {
+        Self { level: "bare".into(), slots: 1, array: None, block, io_opt: None }
+    }
+
+    pub(crate) fn of_array(assembly: &Assembly) -> Self {
+        let layout = &assembly.layout;
+        let level = layout.level();
+        let array = assembly.members().next().map(|(_, member)| ArrayStatus {
+            uuid: assembly.uuid.to_string(),
+            name: assembly.name.clone(),
+            metadata: member.superblock.version().to_string(),
+            level: level.code(),
+            layout: layout.number(),
+            chunk: layout.chunk().bytes().0,
+            member_size: layout.member_size().bytes().0,
+            created_secs: member.superblock.ctime().secs,
+        });
+        let (slots, io_opt) = (assembly.slots.len(), layout.io_opt());
+        Self { level: level.to_string(), slots, array, block: 1, io_opt }
+    }
+}
