@@ -40,10 +40,10 @@ const WATCHED: [Watched<'static>; 4] = [
         of: "weft-runtime",
         split: &[],
         known: &[
-            &["devices", "holes", "overlay", "ring", "spec", "threads"],
+            &["devices", "holes", "overlay", "ring", "threads"],
             &["driver", "hub", "pool", "reactor", "worker"],
         ],
-        arrows: 24,
+        arrows: 21,
     },
     // The whole crash simulator.
     Watched {

@@ -36,6 +36,7 @@ pub mod auto;
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
 pub mod clock;
+mod device_error;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 pub mod devices;
 pub mod driver;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use weft_units::SECTOR_BYTES;
 
-use crate::devices::DeviceError;
+use crate::device_error::DeviceError;
 use crate::partition::{self, TableError};
 
 /// Meaning of a member's name.

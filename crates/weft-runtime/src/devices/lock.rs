@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::error::error_of;
 use super::{Access, DeviceError, OpenOptions};
+use crate::device_error::error_of;
 
 impl OpenOptions {
     /// Takes the lock of the file behind a loop device, so that the two are one member also for

@@ -11,7 +11,6 @@
 //! Source   open(2) `O_EXCL`, `O_DIRECT`; fcntl(2) "Open file description locks"; statx(2)
 //!          `STATX_DIOALIGN`
 
-mod error;
 mod extent;
 mod lock;
 mod member;
@@ -30,8 +29,8 @@ use crate::rescued::Rescued;
 use crate::ring::FileKind;
 use extent::{Extent, Identity};
 
+pub use crate::device_error::DeviceError;
 pub use crate::spec::{MemberSpec, parse_size};
-pub use error::DeviceError;
 pub use member::read_metadata;
 pub use open::is_tmpfs;
 pub use sysfs::is_rotational;

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use weft_engine::MemberInfo;
 use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
 
-use super::error::error_of;
 use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed};
 use super::lock::LOCK_POLL;
 use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
+use crate::device_error::error_of;
 use crate::rescued::Rescued;
 use crate::ring::FileKind;
 use crate::spec::{Located, Place, window_within};

@@ -121,7 +121,7 @@ pub enum DeviceError {
 }
 
 /// The error of a system call about a member.
-pub(super) fn error_of(label: &str, what: &'static str, errno: Errno) -> DeviceError {
+pub(crate) fn error_of(label: &str, what: &'static str, errno: Errno) -> DeviceError {
     let label = label.to_owned();
     match errno {
         Errno::MFILE | Errno::NFILE => DeviceError::NoFiles { label },
