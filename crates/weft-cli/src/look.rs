@@ -110,7 +110,7 @@ impl Looked {
             (0, Bytes(bytes).sectors_floor())
         };
         let within = start..start + size.bytes().0;
-        let rescued = Rescued::of(&spec, &within, is_device)
+        let rescued = Rescued::of(&path, spec.map(), &within, is_device)
             .map_err(|why| Failure::usage(format!("{label}: {why}")))?;
         if let Some(map) = &rescued {
             complain(&format!("{label}: {}", map.says()));

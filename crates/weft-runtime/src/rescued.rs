@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 use weft_engine::assemble::Candidate;
 use weft_units::{Bytes, SectorRange, Sectors};
 
-use crate::spec::MemberSpec;
-
 /// What a map says of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
@@ -30,21 +28,22 @@ pub struct Rescued {
 }
 
 impl Rescued {
-    /// The map of a member, which `bytes` of its file or device are: the one that was named, or the
-    /// one beside a file; `None` where there is no map.
+    /// The map of a member, which `bytes` of the file or device at `path` are: the one that was
+    /// `named`, or the one beside a file; `None` where there is no map.
     ///
     /// # Errors
     /// A map is damaged, or two are beside the file, or what was named is no map; the sentence does
     /// not name the member.
     pub fn of(
-        spec: &MemberSpec,
+        path: &Path,
+        named: Option<&Path>,
         bytes: &Range<u64>,
         is_block: bool,
     ) -> Result<Option<Self>, String> {
-        match (&spec.map, spec.file()) {
-            (Some(map), _) => Self::named(map, bytes).map(Some),
-            (None, Some(path)) if !is_block => Self::beside(path, bytes),
-            (None, _) => Ok(None),
+        match named {
+            Some(map) => Self::named(map, bytes).map(Some),
+            None if is_block => Ok(None),
+            None => Self::beside(path, bytes),
         }
     }
 

@@ -30,7 +30,7 @@ pub struct MemberSpec {
     pub label: String,
     pub(crate) place: Place,
     /// Map of ddrescue that was named for its file or device.
-    pub(crate) map: Option<PathBuf>,
+    map: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,12 @@ impl MemberSpec {
             Place::File { path, .. } => Some(path),
             Place::Ram { .. } => None,
         }
+    }
+
+    /// Map of ddrescue that was named for its file or device.
+    #[must_use]
+    pub fn map(&self) -> Option<&Path> {
+        self.map.as_deref()
     }
 
     /// Whether it is a part of a file or device.

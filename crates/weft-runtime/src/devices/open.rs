@@ -64,7 +64,7 @@ impl OpenOptions {
         let (mut spec, mut path) = (spec.clone(), path.clone());
         // A map that was named counts from the start of the whole disk.
         if is_block
-            && spec.map.is_none()
+            && spec.map().is_none()
             && let Some((node, rdev)) =
                 spec.partition_number().and_then(|number| kernel_partition(stat.st_rdev, number))
         {
@@ -155,7 +155,8 @@ impl OpenOptions {
         bytes: &Range<u64>,
         is_block: bool,
     ) -> Result<Option<Rescued>, DeviceError> {
-        let rescued = Rescued::of(spec, bytes, is_block)
+        let Some(path) = spec.file() else { return Ok(None) };
+        let rescued = Rescued::of(path, spec.map(), bytes, is_block)
             .map_err(|why| DeviceError::Map { label: spec.label.clone(), why })?;
         match rescued.as_ref().and_then(Rescued::refuses_writes) {
             Some(why) if self.access == Access::ReadWrite => {
