@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{contents, exits};
+use common::{Fixture, contents, exits, json, weft};
 use tempfile::tempdir;
 
 const SIZE: usize = 8 << 20;
@@ -119,3 +119,61 @@ fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
         assert!(says.contains(&format!("{bad} bytes in")), "{says}");
     }
 }
+
+/// Superblocks of versions 1.0 and 0.90 lie at the end: of a cut image nothing says which member it
+/// was, and each command says that this may be so.
+#[test]
+fn a_cut_image_whose_superblock_was_at_the_end_is_told() {
+    // Cut in its data, and behind that: it lacks no more than the superblock. Of 0.90 the data ends
+    // where the superblock begins.
+    let images: [(&str, u64, u64, &str); 2] = [
+        ("raid1-3-v10-bitmap", 3 << 20, 6056 * 512, "where an image that is cut has none"),
+        ("raid5-4-v090", 2 << 20, 3968 * 512, "expected it at byte 2097152 or behind that"),
+    ];
+    for (name, size, behind_data, says_behind) in images {
+        let dir = tempdir().unwrap();
+        let path = dir.path();
+        let fixture = Fixture::of(name);
+        let members = fixture.unpack(path);
+        let rescue = || {
+            let words = [
+                &["rescue", "--json"],
+                &members.iter().map(String::as_str).collect::<Vec<_>>()[..],
+            ];
+            json(path, &words.concat())
+        };
+        let notices = |seen: &serde_json::Value| seen["disks"][1]["notices"].clone();
+        let whole = rescue();
+        assert_eq!(whole["disks"][1]["size_bytes"], size);
+        assert_eq!(notices(&whole), serde_json::json!([]), "{name}: nothing is cut");
+        let inside = "found its end at byte 1048576, expected it at byte ";
+        for (end, says) in [(behind_data, says_behind), (1 << 20, inside)] {
+            let file = std::fs::File::options().write(true).open(path.join("m1.img")).unwrap();
+            file.set_len(end).unwrap();
+            let seen = rescue();
+            let told = notices(&seen);
+            assert!(told[0].as_str().unwrap().contains(says), "{name} {end}: {told}");
+            assert!(told[0].as_str().unwrap().contains("copy the rest too"), "{name}: {told}");
+            assert_eq!(told.as_array().unwrap().len(), 1, "{name} {end}: {told}");
+            assert_eq!(seen["arrays"][0]["missing_slots"], serde_json::json!([1]), "{name}");
+            // The others have all.
+            let all = [&["cat".to_owned()], &members[..]].concat();
+            let found = weft(path, &all);
+            let says = String::from_utf8_lossy(&found.stderr).into_owned();
+            assert!(found.status.success() && found.stdout == fixture.content(), "{name}: {says}");
+            assert!(says.contains("m1.img: not used: no md superblock found"), "{says}");
+            assert!(says.contains(CUT_HAS_NONE), "{says}");
+            // Alone there is nothing but its end.
+            for (command, status) in
+                [("assemble", 3), ("cat", 3), ("examine", 1), ("rescue", 1), ("serve", 3)]
+            {
+                let said = exits(path, status, &[command, "m1.img"]);
+                let text = said.err + &said.out;
+                assert!(text.contains(CUT_HAS_NONE), "{name}: {command}: {text}");
+                assert!(!text.contains("create"), "{name}: {command}: {text}");
+            }
+        }
+    }
+}
+
+const CUT_HAS_NONE: &str = "an image that is cut has none: copy the rest too";

@@ -36,14 +36,17 @@ macro_rules! at {
 }
 pub(crate) use at;
 
+/// What may have become of the superblock of an image that has none.
+pub const CUT_HAS_NONE: &str = "superblocks of versions 0.90 and 1.0 lie at the end, where an image \
+                                that is cut has none: copy the rest too";
+
 /// Why bytes are not a superblock that weft can believe. The caller prepends the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuperblockError {
     /// There is no superblock at any place where one could be.
     #[error(
-        "no md superblock found (looked at sectors {}); \
-             name a member of an array, or create one first",
+        "no md superblock found (looked at sectors {}); name a member of an array; {CUT_HAS_NONE}",
         list(looked)
     )]
     Absent {

@@ -61,7 +61,7 @@ pub use chunk_default::chunk_default;
 pub use create::{NewArray, NewMember, data_offset_default};
 pub use create_bitmap::{BITMAP_DEFAULT_ABOVE, NewBitmap};
 pub use create_error::CreateError;
-pub use error::{At, LogError, SuperblockError};
+pub use error::{At, CUT_HAS_NONE, LogError, SuperblockError};
 pub use features::{Features, Reason};
 pub use journal::{
     JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MetaBlock, Payload, journal_block_checksum,

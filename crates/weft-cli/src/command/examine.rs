@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_ondisk::probe::Misplaced;
-use weft_ondisk::{RESERVED_090, Superblock, SuperblockError, Version};
+use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, SuperblockError, Version};
 use weft_units::Sectors;
 
 use crate::look::{Looked, Shown};
@@ -189,7 +189,12 @@ fn report(
     }
     if shown.readable.is_empty() && problems.is_empty() {
         complain(&format!("No md superblock detected on {label}."));
-        problems.push("no md superblock detected".into());
+        let mut problem = "no md superblock detected".to_owned();
+        if !looked.is_device {
+            complain(&format!("{label}: {CUT_HAS_NONE}"));
+            problem = format!("{problem}; {CUT_HAS_NONE}");
+        }
+        problems.push(problem);
     } else {
         for problem in problems.iter().filter(|problem| !unreadable.contains(problem)) {
             complain(&format!("{label}: {problem}"));

@@ -21,7 +21,7 @@ use crate::outcome::{Exit, Failure, Outcome};
 use crate::states;
 use crate::terminal::{complain, print_json, quoted, stdout};
 use crate::unreadable::{Maps, Unreadable};
-use search::{Disk, Found};
+use search::{Disk, End, Found};
 
 /// Finds arrays on whole disks or images, and says how to get at their data
 ///
@@ -50,6 +50,8 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
         disks.push(search::search(name, &looked, arguments.deep)?);
     }
     let arrays = arrays(&mut disks, &maps);
+    let ends: Vec<End> = arrays.iter().filter_map(Array::end).collect();
+    disks.iter_mut().for_each(|disk| disk.tell_cut(&ends));
     if arguments.json {
         let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();
         let arrays: Vec<Value> = arrays.iter().map(Array::to_json).collect();
@@ -107,6 +109,13 @@ impl<'m> Array<'m> {
         let (_, writable) = decide(&looked, false, consent);
         let writable = writable.map(|_| ()).map_err(|refused| refused.reason);
         Self { uuid, found, candidates, decision, consent, writable, maps }
+    }
+
+    /// The end of its members, if their superblocks lie there.
+    fn end(&self) -> Option<End> {
+        let mut superblocks =
+            self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+        End::of(superblocks.next()?)
     }
 
     /// Members that the decision was made of, as arguments: all but those that are not used. A

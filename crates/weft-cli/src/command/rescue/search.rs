@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weft_ondisk::probe::Misplaced;
-use weft_ondisk::{Superblock, Uuid, Version};
+use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, Uuid, Version};
 use weft_runtime::partition::TableError;
 use weft_runtime::spec::MemberSpec;
 use weft_units::{Bytes, Sectors};
@@ -28,6 +28,9 @@ pub(super) struct Disk {
     /// Members found on the disks.
     pub(super) found: Vec<Found>,
     members: usize,
+    /// An image without a partition table and without a member, whose superblock may have been cut
+    /// off.
+    may_be_cut: bool,
 }
 
 /// A member found on a disk.
@@ -39,6 +42,29 @@ pub(super) struct Found {
     pub(super) kind: FoundKind,
     /// Sector of the superblock on the disk.
     super_sector: Sectors,
+}
+
+/// The end of the members of an array whose superblocks lie there.
+pub(super) struct End {
+    array: Uuid,
+    version: Version,
+    /// Bytes of the least member: its data, and what its superblock takes behind that.
+    bytes: u64,
+}
+
+impl End {
+    /// `None` where superblocks lie at the start.
+    pub(super) fn of(superblock: &Superblock) -> Option<Self> {
+        let version = superblock.version();
+        let behind = match version {
+            Version::V0_90 => RESERVED_090,
+            Version::V1_0 => V1_0_BEHIND,
+            Version::V1_1 | Version::V1_2 => return None,
+        };
+        let data = superblock.data_offset().0.checked_add(superblock.used_size().0)?;
+        let bytes = Sectors(data.checked_add(behind.0)?).bytes().0;
+        Some(Self { array: superblock.set_uuid(), version, bytes })
+    }
 }
 
 /// Way in which a member was found.
@@ -70,7 +96,9 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
         notices: Vec::new(),
         found: Vec::new(),
         members: 0,
+        may_be_cut: false,
     };
+    let mut has_table = true;
     match disk.partitions() {
         Ok(table) => {
             seen.table = format!("{}: {}", table.scheme, table.summary());
@@ -99,7 +127,7 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
                 }
             }
         }
-        Err(TableError::Nothing) => {}
+        Err(TableError::Nothing) => has_table = false,
         Err(error) => seen.notices.push(error.to_string()),
     }
     seen.look(disk, name.to_owned(), 0..seen.bytes, FoundKind::WholeDisk)?;
@@ -107,6 +135,7 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
         seen.place(disk, name, &misplaced)?;
     }
     seen.members = seen.found.len();
+    seen.may_be_cut = !has_table && !disk.is_device && seen.members == 0 && seen.notices.is_empty();
     Ok(seen)
 }
 
@@ -130,6 +159,23 @@ impl Disk {
         let set_uuid = superblock.set_uuid();
         self.found.push(Found { name, looked, set_uuid, kind, super_sector });
         Ok(())
+    }
+
+    /// Tells of an image without a superblock that it may have been cut off, and of the least bytes
+    /// that a member of one of these arrays has.
+    pub(super) fn tell_cut(&mut self, ends: &[End]) {
+        if !self.may_be_cut {
+            return;
+        }
+        let told = ends.iter().find(|end| end.bytes > self.bytes).map(|end| {
+            format!(
+                "no superblock: found its end at byte {}, expected it at byte {} or behind that if \
+                 it is of array {}, the superblocks of which, version {}, lie at the end; if the \
+                 image was cut, copy the rest too",
+                self.bytes, end.bytes, end.array, end.version
+            )
+        });
+        self.notices.push(told.unwrap_or_else(|| format!("no superblock: {CUT_HAS_NONE}")));
     }
 
     /// Takes what is left of a part that ends beyond the end of the disk: what lies behind may be
@@ -216,8 +262,8 @@ fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
     let superblock = found.superblock.as_v1()?;
     let data_end = superblock.data_offset.0.checked_add(superblock.data_size.0)?;
     let super_end = match found.superblock.version() {
-        // It is the last thing on its member, with 8 KiB to the end.
-        Version::V1_0 => superblock.super_offset.0.checked_add(16)?,
+        // It is the last thing on its member.
+        Version::V1_0 => superblock.super_offset.0.checked_add(V1_0_BEHIND.0)?,
         _ => superblock.super_offset.0.checked_add(8)?,
     };
     Some((start, Sectors(data_end.max(super_end))))
@@ -251,6 +297,9 @@ fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
 fn has_array(superblock: &Superblock) -> bool {
     superblock.set_uuid().0 != [0; 16]
 }
+
+/// Sectors of a 1.0 member from its superblock on, at least.
+const V1_0_BEHIND: Sectors = Sectors(16);
 
 /// Partitioners leave less than these 8 MiB before the first partition and after the last.
 const NEAR_SECTORS: u64 = (8 << 20) / 512;
