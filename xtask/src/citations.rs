@@ -2,10 +2,10 @@
 //! there.
 //!
 //! `Source md-raid.md §6.6 and §6.7` in a comment names headings of `spec/md-raid.md`, and
-//! `reliability.md I4 to I6` sentences of its tables. A page may be cited without a section; it is
-//! looked for in `spec/`, `docs/`, `experiments/` and at the root. Read are the comments of Rust
-//! files, and scripts, tables of settings and documents as a whole. In a page of `spec/` a section
-//! without a page before it is one of that page.
+//! `reliability.md I4 to I6`, or "(F21)" alone, rows of its tables. A page may be cited without a
+//! section; it is looked for in `spec/`, `docs/`, `experiments/` and at the root. Read are the
+//! comments of Rust files, and scripts, tables of settings and documents as a whole. In a page of
+//! `spec/` a section without a page before it is one of that page.
 
 use crate::statements::sentences;
 use crate::tree::{files, root, shown};
@@ -84,6 +84,13 @@ fn lettered(word: &str) -> Option<String> {
     let digits = numbered.trim_end_matches(['b', 'c']);
     let is_number = !digits.is_empty() && digits.chars().all(|letter| letter.is_ascii_digit());
     is_number.then(|| word.to_owned())
+}
+
+/// Faults and invariants that comments cite by their letter alone, as "(F21)" and "Checker I20".
+fn bare(text: &str) -> Citation {
+    let is_cited = |word: &String| word.starts_with(['F', 'I']);
+    let statements = text.split_whitespace().filter_map(lettered).filter(is_cited).collect();
+    Citation { page: "reliability.md".to_owned(), statements, ..Citation::default() }
 }
 
 /// Comments of a file of Rust as one text, without what marks them. One behind code begins with
@@ -187,7 +194,12 @@ fn is_read(path: &Path) -> bool {
 fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
     let name = shown(path);
     match path.extension().and_then(|it| it.to_str()) {
-        Some("rs") => citations(&comments(text), None),
+        Some("rs") => {
+            let comments = comments(text);
+            let mut found = citations(&comments, None);
+            found.push(bare(&comments));
+            found
+        }
         Some("md") => {
             let own = name.strip_prefix("spec/").filter(|page| !MIXED.contains(page));
             citations(text, own)
@@ -248,11 +260,15 @@ mod tests {
     }
 
     /// What is broken in a file of this name with this text, where `md-raid.md` has §6.6, §6.7, §7,
-    /// the statements 1, 2 and B3.
+    /// the statements 1, 2 and B3, and `reliability.md` F1 and I20.
     fn broken_in(name: &str, text: &str) -> Vec<String> {
         let text_of_page =
             "# T\n### 6.6 U\n### 6.7 V\n## 7. Testable statements\n1. one\n2. two\n- B3 three\n";
-        let pages = Pages::from([("md-raid.md".to_owned(), page(text_of_page))]);
+        let faults = page("| F1 | torn |\n| I20 bits | before data |\n");
+        let pages = Pages::from([
+            ("md-raid.md".to_owned(), page(text_of_page)),
+            ("reliability.md".to_owned(), faults),
+        ]);
         let path = root().join(name);
         broken(&path, &citations_of(&path, text), &pages)
     }
@@ -264,6 +280,7 @@ mod tests {
             "let path = \"nothing.md\";\n",
             "/// spec/md-raid.md §6.6-§6.7, statements 1 to 2, and B3\n",
             "f(); // md-raid.md §6.6\n",
+            "/// Checker I20 of a torn write (F1).\nlet width = I32::MAX;\n",
         ];
         for good in good {
             assert_eq!(broken_in("a.rs", good), Vec::<String>::new(), "{good}");
@@ -281,6 +298,8 @@ mod tests {
             "/// md-raid.md (§6.8)",
             "/// md-raid.md §7 (2), statement 3",
             "/// md-raid.md statements 1 to 2 and B4",
+            "/// A torn write (F2).",
+            "//! Checker I21, no such invariant",
         ];
         for bad in bad {
             assert_eq!(broken_in("a.rs", bad).len(), 1, "{bad}");
