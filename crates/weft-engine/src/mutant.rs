@@ -96,6 +96,8 @@ pub enum Mutant {
     PauseForgotten,
     /// What waits last in the queue of a member is forgotten when the queue is set otherwise.
     QueueSwitchForgets,
+    /// A drain of the write-back cache is answered while pages are still being written.
+    DrainBeforeWritten,
     /// A queue of BFQ with requests is forgotten by the service tree.
     QueueStarves,
     /// Read-modify-write takes the new data for the old.
@@ -140,7 +142,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that scripts show.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -158,6 +160,7 @@ impl Mutant {
         Self::DiscardSkipsOneMember,
         Self::DiscardUnderSync,
         Self::DispatchedTwice,
+        Self::DrainBeforeWritten,
         Self::EventsNotRaised,
         Self::FlushBeforeFailureRecorded,
         Self::FlushServedByEarlier,

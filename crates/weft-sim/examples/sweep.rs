@@ -105,6 +105,8 @@ fn gate() -> ExitCode {
     let trims = Profile::TRIMS
         .into_iter()
         .chain(Profile::JOINS)
+        .chain(Profile::LAST_COPIES)
+        .chain(Profile::DRAINS)
         .map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = every.chain(trims).chain(mixed);
     let scripts = every.flat_map(|(profile, seeds)| {
@@ -152,6 +154,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     };
     let mut gates = Vec::from(gates_of_levels(totals));
     gates.extend(gates_of_pairs(totals));
+    gates.extend(gates_of_ends(totals));
     gates.extend([
         Gate("simulated I/Os", totals.requests, 5_000_000, {
             let verified = totals.verified;
@@ -184,13 +187,6 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
         }),
         Gate("cuts judged by what superblocks say", cuts.judged_promised, 100, "by I6".to_owned()),
         Gate("of them by where a resync was", cuts.judged_partly, 20, "stops included".to_owned()),
-        Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
-        Gate("superblocks torn at a cut", cuts.torn_superblocks, 100, {
-            let (refused, given_up) = (cuts.refused, cuts.given_up);
-            format!("{refused} arrays without enough of them, {given_up} scripts ended by it")
-        }),
-        Gate("superblocks unreadable", cuts.unreadable_superblocks, 100, "at assembly".to_owned()),
-        Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),
         Gate("I/O errors at flushes", errors.flushes, 100, of_members.clone()),
         Gate("I/O errors at superblocks", errors.superblocks, 100, of_members.clone()),
         Gate("I/O errors at data writes", errors.writes, 100, of_members.clone()),
@@ -220,6 +216,26 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
         }),
     ]);
     gates
+}
+
+/// The same of what survives an end, or is left.
+fn gates_of_ends(totals: &Totals) -> [Gate; 6] {
+    let cuts = totals.coverage;
+    [
+        Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
+        Gate("superblocks torn at a cut", cuts.torn_superblocks, 100, {
+            let (refused, given_up) = (cuts.refused, cuts.given_up);
+            format!("{refused} arrays without enough of them, {given_up} scripts ended by it")
+        }),
+        Gate("superblocks unreadable", cuts.unreadable_superblocks, 100, "at assembly".to_owned()),
+        Gate("drains of the cache answered", cuts.drains, 1_000, {
+            format!("{} deaths of the process", totals.kills)
+        }),
+        Gate("blocks written to the last members", totals.written_again, 1_000, {
+            "where no more of them could be done without".to_owned()
+        }),
+        Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),
+    ]
 }
 
 /// The same of features that met.

@@ -29,7 +29,7 @@ pub const CHECKERS: [&str; 16] = [
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 41] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 42] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -47,6 +47,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 41] = [
     (Mutant::DiscardSkipsOneMember, &["I4 ", "I8 ", "I6 "]),
     (Mutant::DiscardUnderSync, &["I10"]),
     (Mutant::DispatchedTwice, &["I10"]),
+    (Mutant::DrainBeforeWritten, &["I1 ", "I2 "]),
     (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
     (Mutant::FlushBeforeFailureRecorded, &["I4 "]),
     (Mutant::FlushServedByEarlier, &["I4 "]),
@@ -118,6 +119,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         | Mutant::IdleTimerNotSet
         | Mutant::QueueStarves
         | Mutant::QueueSwitchForgets => Profile::QUEUES,
+        Mutant::DrainBeforeWritten => Profile::DRAINS[number as usize % 2],
         Mutant::LackForgotten => Profile::LACKS[1],
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]

@@ -100,6 +100,8 @@ pub struct Coverage {
     pub re_added: u64,
     /// Discards that failed, in whose stead zeros were stored.
     pub discards_failed: u64,
+    /// Drains that were answered, of all or of what could be written.
+    pub drains: u64,
     /// Assemblies that were refused, as too many superblocks were torn or not to be read.
     pub refused: u64,
     /// Assemblies of what is dirty and degraded, each refused before there was consent.
@@ -153,6 +155,7 @@ impl Coverage {
         self.refused += other.refused;
         self.re_added += other.re_added;
         self.discards_failed += other.discards_failed;
+        self.drains += other.drains;
         self.given_up += other.given_up;
         self.hole_predicted += other.hole_predicted;
         self.hole_wrong += other.hole_wrong;

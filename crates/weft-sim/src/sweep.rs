@@ -106,6 +106,8 @@ pub struct Totals {
     pub kills: u64,
     /// Sectors read back and found right.
     pub verified: u64,
+    /// Blocks that were written once more where members are lost that the level cannot do without.
+    pub written_again: u64,
     /// Columns whose parity was recomputed and found right, and that held something.
     pub scrubbed: u64,
     /// Failures, each with the command that replays it.
@@ -242,6 +244,7 @@ impl Totals {
         self.excuses.merge(other.excuses);
         self.kills += other.kills;
         self.verified += other.verified;
+        self.written_again += other.written_again;
         self.scrubbed += other.scrubbed;
         self.failures.extend(other.failures);
         self.failing.extend(other.failing);
@@ -300,6 +303,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         excuses: report.excuses,
         kills: report.kills,
         verified: report.verified,
+        written_again: if profile.last_copy { report.written_again } else { 0 },
         scrubbed: report.scrubbed,
         ..Totals::default()
     })

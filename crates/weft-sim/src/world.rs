@@ -40,7 +40,7 @@ use crate::checker::{Array, Checkers, Limits, Record, View, Violation, consent};
 use crate::crash::Coverage;
 use crate::disk::Disk;
 use crate::excuses::Excuses;
-use crate::model::Model;
+use crate::model::{FlushMark, Model};
 use crate::options::{Options, member_bytes_max};
 use crate::payload::NeedsPayload;
 use crate::rng::{Digest, Rng};
@@ -118,6 +118,8 @@ pub struct World {
     /// Of writes whose client is gone, until nothing is served any more.
     pub(crate) orphans: Vec<ByteRange>,
     commands: BTreeSet<Ticket>,
+    /// Drains that were asked for and not answered, and what had been acknowledged before.
+    drains: BTreeMap<Ticket, FlushMark>,
     /// Stripes of the stripe cache, and those that were asked for and not answered.
     cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
@@ -212,6 +214,7 @@ impl World {
             issued: BTreeMap::new(),
             orphans: Vec::new(),
             commands: BTreeSet::new(),
+            drains: BTreeMap::new(),
             cache_stripes: 0,
             resizes: BTreeMap::new(),
             waiting: VecDeque::new(),

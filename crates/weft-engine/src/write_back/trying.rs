@@ -56,7 +56,7 @@ impl WriteBack {
     /// Ends what has tried everything.
     pub(super) fn go_on_trying(&mut self, out: &mut Outbox) {
         for index in 0..self.volumes.len() {
-            let Some(failed) = self.tried(index) else { continue };
+            let Some(failed) = self.tried(index, out.planted) else { continue };
             let cached = &mut self.volumes[index];
             let trying = cached.trying.take().expect("it has tried everything");
             let unwritten = (!failed.is_empty()).then(|| {
@@ -77,12 +77,16 @@ impl WriteBack {
     ///
     /// Flushes go on beside a drain, and mark and write again what has failed: that is not waited
     /// for. A stop gives up nothing that is being written.
-    fn tried(&self, index: usize) -> Option<Vec<u64>> {
+    fn tried(&self, index: usize, planted: Option<Mutant>) -> Option<Vec<u64>> {
         let Cached { trying, resident, inode, .. } = &self.volumes[index];
         let trying = trying.as_ref()?;
         let of_epoch = resident.of_epoch(trying.epoch);
         let mut left = of_epoch.clone().filter(|(number, _)| !trying.failed.contains(number));
         let is_left = left.clone().next().is_some() && self.cache.has_marked(*inode);
+        let early = mutant::is(planted, Mutant::DrainBeforeWritten);
+        if early && !is_left && trying.drain.is_some() {
+            return Some(Vec::new());
+        }
         let waits = match trying.drain {
             Some(_) => left.any(|(_, page)| page.written.is_some()),
             None => resident.is_being_written(),

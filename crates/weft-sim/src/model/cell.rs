@@ -17,6 +17,8 @@ pub(super) struct Cell {
     pub(super) versions: VecDeque<Version>,
     pub(super) read_floor: u64,
     pub(super) durable_floor: u64,
+    /// The newest version that a drain has covered: it outlives the process.
+    pub(super) drained: u64,
     /// Acknowledged versions that are not durable, with the count at their acknowledgement.
     pub(super) volatile: SmallVec<[(u64, u64); 1]>,
     /// Writes of parts of it were in flight together: they may happen in any order, so that only
@@ -172,6 +174,7 @@ impl Cell {
             versions,
             read_floor: 0,
             durable_floor: 0,
+            drained: 0,
             volatile: SmallVec::new(),
             mixed: false,
             unmixed_by: 0,
@@ -275,17 +278,36 @@ impl Cell {
         }
     }
 
+    /// A drain has covered what was acknowledged up to that count.
+    pub(super) fn drained(&mut self, count: u64) {
+        let covered = self.volatile.iter().filter(|(_, at)| *at <= count);
+        self.drained = covered.map(|(number, _)| *number).fold(self.drained, u64::max);
+    }
+
     /// What was acknowledged and is not durable may be gone.
     pub(super) fn take_back(&mut self) {
-        self.read_floor = self.durable_floor;
-        for (number, _) in std::mem::take(&mut self.volatile) {
+        self.drained = 0;
+        self.take_back_but_drained();
+    }
+
+    /// The same where only what no drain has covered is gone. Returns the newest version that is
+    /// sure to be there, or newer ones.
+    pub(super) fn take_back_but_drained(&mut self) -> u64 {
+        let kept = self.durable_floor.max(self.drained);
+        self.read_floor = kept;
+        let covered = self.durable_floor + 1..=kept;
+        let (stays, gone) =
+            self.volatile.drain(..).partition(|(number, _)| covered.contains(number));
+        self.volatile = stays;
+        for (number, _) in gone {
             if let Some(index) = number.checked_sub(self.first)
                 && let Some(version) = self.versions.get_mut(index as usize)
             {
                 version.acknowledged = None;
             }
         }
-        self.mixed |= self.durable_floor < self.unmixed_by;
+        self.mixed |= kept < self.unmixed_by;
+        kept
     }
 
     /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
@@ -444,6 +466,7 @@ pub(super) fn collapse(cell: &mut Cell, content: Content) {
         versions: VecDeque::from([Version::whole(write, content)]),
         read_floor: number,
         durable_floor: number,
+        drained: 0,
         volatile: SmallVec::new(),
         mixed: false,
         unmixed_by: 0,

@@ -65,6 +65,8 @@ pub struct Model {
     cells: SectorMap<Cell>,
     /// Writes that are acknowledged and not durable, with the count at their acknowledgement.
     unflushed: VecDeque<(u64, ByteRange)>,
+    /// The last acknowledgement that a drain covered.
+    drained: u64,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
     /// Counts acknowledgements.
@@ -269,6 +271,23 @@ impl Model {
         self.flush_acknowledged_but(self.flush_issued(), lost);
     }
 
+    /// A drain is answered: what had been acknowledged at its receipt is with the members, and
+    /// outlives the process, but for what was left.
+    pub fn drained(&mut self, mark: FlushMark, left: &[ByteRange]) {
+        self.drained = self.drained.max(mark.0);
+        let is_left = |sector| left.iter().any(|range| sectors(*range).contains(&sector));
+        for (count, range) in &self.unflushed {
+            if *count > mark.0 {
+                break;
+            }
+            for (sector, cell) in self.cells.all_of(sectors(*range), Cell::new) {
+                if !is_left(sector) {
+                    cell.drained(mark.0);
+                }
+            }
+        }
+    }
+
     fn flush_acknowledged_but(&mut self, mark: FlushMark, lost: &[ByteRange]) {
         let is_lost = |sector| lost.iter().any(|range| sectors(*range).contains(&sector));
         let prunes = self.reads_outstanding == 0;
@@ -420,17 +439,19 @@ impl Model {
         self.reads_outstanding = 0;
     }
 
-    /// The process goes with a write-back cache in it, and the power stays: of what no flush had
-    /// covered nobody knows what is there, and what is there is not durable.
+    /// The process goes with a write-back cache in it, and the power stays: what neither a flush
+    /// nor a drain had covered may be there or not, and is not durable; what a drain had covered is
+    /// there, and no more durable than before.
     pub fn process_died_with_cache(&mut self) {
         self.process_died();
-        self.unflushed.clear();
+        let drained = self.drained;
+        self.unflushed.retain(|(count, _)| *count <= drained);
         let mode = self.payload;
         let sectors: Vec<u64> = self.touched().collect();
         for sector in sectors {
             let Some(cell) = self.cells.get_mut(sector) else { continue };
-            cell.take_back();
-            for number in cell.durable_floor + 1..=cell.last() {
+            let kept = cell.take_back_but_drained();
+            for number in kept + 1..=cell.last() {
                 cell.fail(number, sector, mode);
             }
         }

@@ -97,6 +97,10 @@ impl<'a> Course<'a> {
                 world.disconnect(ClientId(client));
                 world.settle();
             }
+            ScriptStep::Drain => {
+                world.admin(Verb::Drain);
+                world.settle();
+            }
             // One that came later may have been left out of a script that was made shorter.
             ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) if disk >= world.disks.len() => {}
             ScriptStep::FailDisk(disk) => {

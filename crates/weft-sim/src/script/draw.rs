@@ -44,9 +44,11 @@ pub(super) struct Draw {
     trims: Rng,
     /// The same for [`Profile::last_copy`].
     last: Rng,
+    /// The same for [`Profile::drains`].
+    pub(super) drains: Rng,
     /// The same for [`Profile::mixed`].
     pub(super) mixed: Rng,
-    profile: Profile,
+    pub(super) profile: Profile,
     /// For what the array survives.
     pub(super) options: Options,
     array: Array,
@@ -138,6 +140,10 @@ impl Draw {
             let config = WriteBackConfig::of(Bytes::kib(4 * pages));
             options.write_back = lacks.percent(50).then_some(config);
         }
+        let mut drains = Rng::new(seed ^ 0xd7a1);
+        if profile.drains {
+            super::drains::draw(&mut drains, &mut options);
+        }
         let mut mixed = Rng::new(seed ^ 0x3175);
         if profile.mixed {
             super::mixed::draw(&mut mixed, &mut options);
@@ -165,6 +171,7 @@ impl Draw {
             joins: Rng::new(seed ^ 0x7015),
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
+            drains,
             mixed,
             profile,
             options,
@@ -194,6 +201,9 @@ impl Draw {
         }
         if self.profile.last_copy {
             self.before_on_the_last_copy(steps);
+        }
+        if self.profile.drains {
+            self.before_with_drains(step, steps);
         }
         if self.profile.mixed {
             self.before_mixed(steps);

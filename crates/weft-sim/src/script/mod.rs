@@ -8,6 +8,7 @@
 //! does beyond that, it does on purpose ([`Profile::beyond`]).
 
 mod course;
+mod drains;
 mod draw;
 mod joins;
 mod mixed;

@@ -39,6 +39,8 @@ pub enum ScriptStep {
     },
     /// A client leaves.
     Disconnect(u32),
+    /// An administrator has everything written that is dirty in the write-back cache.
+    Drain,
     /// An operation of a disk fails, this many operations from now.
     FailOperation {
         /// Index of the disk.
@@ -190,6 +192,9 @@ pub struct Profile {
     /// superblocks of those that are left fail, and reads now and then. Drawn from a stream of its
     /// own.
     pub last_copy: bool,
+    /// Whether the array has a write-back cache that is drained now and then, beside everything
+    /// else. Drawn from a stream of its own.
+    pub drains: bool,
     /// Whether everything meets that others draw apart, and what nothing else draws: caches beside
     /// bitmaps and schedulers, every knob at run time. Drawn from a stream of its own.
     pub mixed: bool,
@@ -216,6 +221,7 @@ impl Profile {
         trims_fail: false,
         joins: false,
         last_copy: false,
+        drains: false,
         mixed: false,
     };
     /// Power cuts.
@@ -331,12 +337,28 @@ impl Profile {
         Self { name, steps: 40, beyond: true, last_copy: true, ..self }
     }
 
+    /// Profiles of a write-back cache that is drained: with parity, then others, then those with a
+    /// bitmap whose members lack space.
+    pub const DRAINS: [Self; 4] = [
+        Self::FAULTS_AND_CUTS.drains("drains"),
+        Self::FAULTS_AND_CUTS.straight("").drains("straight-drains"),
+        Self { lacks: 3, ..Self::CUTS.bitmaps("").drains("drains-lacks") },
+        Self { lacks: 3, ..Self::CUTS.straight("").bitmaps("").drains("straight-drains-lacks") },
+    ];
+
+    const fn drains(self, name: &'static str) -> Self {
+        Self { name, drains: true, ..self }
+    }
+
     /// Profiles in which features meet: with parity, then mirrors.
-    pub const MIXED: [Self; 4] = [
+    pub const MIXED: [Self; 7] = [
         Self::MANY_CUTS.mixed("mixed-cuts"),
         Self::FAULTS_AND_CUTS.mixed("mixed-faults-and-cuts"),
         Self::MANY_CUTS.straight("").mixed("straight-mixed-cuts"),
         Self::FAULTS_AND_CUTS.straight("").mixed("straight-mixed-faults-and-cuts"),
+        Self::BEYOND.mixed("mixed-beyond"),
+        Self::BEYOND.straight("").mixed("straight-mixed-beyond"),
+        Self::LIES.mixed("mixed-lies"),
     ];
 
     const fn mixed(self, name: &'static str) -> Self {
@@ -348,7 +370,7 @@ impl Profile {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
-        before.chain(since).chain(Self::MIXED)
+        before.chain(since).chain(Self::DRAINS).chain(Self::MIXED)
     }
 
     /// Every profile of levels with parity.

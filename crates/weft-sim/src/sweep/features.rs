@@ -25,6 +25,8 @@ pub enum Feature {
     Classes,
     /// The power goes.
     Cuts,
+    /// The cache is drained.
+    Drains,
     /// RAID 10 with far or offset copies.
     Far,
     /// In sets of members.
@@ -50,7 +52,7 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs that the gate counts, and the least number of scripts in which each meets.
-pub const PAIRS: [(Feature, Feature, u64); 24] = [
+pub const PAIRS: [(Feature, Feature, u64); 27] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
     (F::Bitmap, F::Cache, 150),
@@ -75,6 +77,9 @@ pub const PAIRS: [(Feature, Feature, u64); 24] = [
     (F::Middle, F::ReAdd, 5),
     (F::Middle, F::Cache, 5),
     (F::FarSets, F::Cuts, 20),
+    (F::Drains, F::Cuts, 300),
+    (F::Drains, F::Parity, 300),
+    (F::Drains, F::Bitmap, 100),
 ];
 
 /// Number of scripts in which each of [`PAIRS`] met.
@@ -116,6 +121,7 @@ impl Feature {
             Self::Cuts => some(&|step| {
                 matches!(step, ScriptStep::Cut(_) | ScriptStep::CutAgain { .. } | ScriptStep::Kill)
             }),
+            Self::Drains => some(&|step| *step == ScriptStep::Drain),
             Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
@@ -155,7 +161,7 @@ mod tests {
     use crate::script::Profile;
 
     /// None of the pairs that the profiles of before could not draw is drawn by them; each is by
-    /// the mixed ones.
+    /// the mixed ones, or by those that drain.
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {
@@ -166,10 +172,11 @@ mod tests {
             met
         };
         let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
-        let (before, mixed) = (count(&before), count(&Profile::MIXED));
+        let since: Vec<Profile> = Profile::DRAINS.into_iter().chain(Profile::MIXED).collect();
+        let (before, mixed) = (count(&before), count(&since));
         assert_eq!(before.0[..2], [0, 0], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
-            assert!(met > 0, "{a:?} and {b:?} never meet in 400 scripts");
+            assert!(met > 0, "{a:?} and {b:?} never meet in 1,100 scripts");
         }
     }
 }

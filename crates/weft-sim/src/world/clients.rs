@@ -130,6 +130,9 @@ impl World {
                 limits.member_bytes = limits.member_bytes.max(most);
             });
         }
+        if matches!(verb, Verb::Drain) {
+            self.drains.insert(ticket, self.model.flush_issued());
+        }
         self.commands.insert(ticket);
         let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
         self.input(Input::Admin(Box::new(command)));
@@ -382,6 +385,9 @@ impl World {
                 self.cache_stripes = if result.is_ok() { stripes } else { self.cache_stripes };
                 self.limit_stripes();
             }
+            if let Some(mark) = self.drains.remove(&ticket) {
+                self.drained(mark, &result);
+            }
             self.answers.insert(ticket, result.map(|()| Vec::new()));
             return;
         }
@@ -445,6 +451,19 @@ impl World {
         };
         self.answered += 1;
         self.answers.insert(ticket, answer);
+    }
+
+    /// A drain is answered: what was acknowledged before it is with the members, but for what the
+    /// answer names.
+    fn drained(&mut self, mark: FlushMark, result: &Result<(), ReplyError>) {
+        match result {
+            Ok(()) => self.model.drained(mark, &[]),
+            Err(ReplyError::Unwritten(it)) if it.more == 0 && !it.lost => {
+                self.model.drained(mark, &it.ranges);
+            }
+            Err(_) => return,
+        }
+        self.coverage.drains += 1;
     }
 
     /// The bytes of a read that is answered, which the model must allow; its frames are free again.

@@ -95,6 +95,7 @@ impl World {
         self.issued.clear();
         self.orphans.clear();
         self.commands.clear();
+        self.drains.clear();
         self.resizes.clear();
         self.waiting.clear();
         self.checkers.stopped();

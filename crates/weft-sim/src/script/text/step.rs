@@ -36,8 +36,9 @@ const FAILURES: [(&str, Planned); 6] = [
     ("once-no-space", Planned::Once(Fault::NoSpace)),
 ];
 
-const ACTIONS: [(&str, SyncAction); 6] = [
+const ACTIONS: [(&str, SyncAction); 7] = [
     ("check", SyncAction::Check),
+    ("correct", SyncAction::Correct),
     ("frozen", SyncAction::Frozen),
     ("idle", SyncAction::Idle),
     ("recover", SyncAction::Recover),
@@ -62,6 +63,7 @@ impl fmt::Display for ScriptStep {
                 write!(f, "cut-again {} after={after}{stop}", mode(how))
             }
             Self::Disconnect(client) => write!(f, "disconnect {client}"),
+            Self::Drain => write!(f, "drain"),
             Self::FailOperation { disk, after, how } => {
                 write!(f, "fail-operation {disk} after={after} {}", name_of(&FAILURES, how))
             }
@@ -105,8 +107,8 @@ impl fmt::Display for ScriptStep {
 /// Forms of all steps, for the error.
 const STEPS: &str = "add, ask CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
                      [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
-                     cut-again MODE after=N [stop], disconnect CLIENT, fail-disk DISK, \
-                     fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
+                     cut-again MODE after=N [stop], disconnect CLIENT, drain, \
+                     fail-disk DISK, fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
                      lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, bitmap BYTES|none, set-queue DISK KNOB=VALUE, \
                      return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
@@ -128,6 +130,7 @@ impl FromStr for ScriptStep {
                 Self::CutAgain { mode, after, stop: words.flag("stop") }
             }
             "disconnect" => Self::Disconnect(words.number("CLIENT")?),
+            "drain" => Self::Drain,
             "fail-operation" => {
                 let (disk, after) = (words.disk()?, words.with("after")?);
                 Self::FailOperation { disk, after, how: words.one_of(&FAILURES)? }

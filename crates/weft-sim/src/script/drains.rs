@@ -1,0 +1,60 @@
+//! Drawing of drains: an administrator has everything written that is dirty, while clients go on.
+//!
+//! A drain stands anywhere, and often right before the process dies: nothing that was acknowledged
+//! before it was asked for may be gone then. RAID 6 is corrected now and then, too. Drawn from a
+//! stream of its own.
+
+use weft_engine::page_cache::Kernel;
+use weft_engine::{SyncAction, WriteBackConfig};
+use weft_units::Bytes;
+
+use super::ScriptStep;
+use super::draw::Draw;
+use super::rebuilds::write_below;
+use crate::options::Options;
+use crate::rng::Rng;
+
+/// Gives the array that was drawn a write-back cache.
+pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
+    let pages = rng.pick(&[8, 32, 128]);
+    options.write_back = Some(WriteBackConfig::of(Bytes::kib(4 * pages)));
+    let throttle = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));
+    options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
+}
+
+impl Draw {
+    /// A drain, of what was written just now or of whatever there is.
+    pub(super) fn before_with_drains(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
+        let dies = matches!(step, ScriptStep::Kill);
+        match self.drains.below(100) {
+            0..=7 => self.drain(steps),
+            8..=11 if !dies && self.profile.cuts > 0 => {
+                self.drain(steps);
+                steps.push(ScriptStep::Kill);
+            }
+            12 if self.options.parities() == 2 => {
+                steps.push(ScriptStep::Sync(SyncAction::Correct));
+            }
+            _ if dies && self.drains.percent(60) => self.drain(steps),
+            _ => {}
+        }
+    }
+
+    fn drain(&mut self, steps: &mut Vec<ScriptStep>) {
+        for _ in 0..self.drains.below(4) {
+            steps.push(write_below(&mut self.drains, self.size, self.size));
+        }
+        if self.drains.percent(40) {
+            steps.push(ScriptStep::Steps(self.drains.below(12) as u32));
+        }
+        steps.push(ScriptStep::Drain);
+        match self.drains.below(10) {
+            0..=4 => steps.push(ScriptStep::Finish),
+            5..=7 => {
+                steps.push(write_below(&mut self.drains, self.size, self.size));
+                steps.push(ScriptStep::Steps(self.drains.below(40) as u32));
+            }
+            _ => {}
+        }
+    }
+}
