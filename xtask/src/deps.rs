@@ -122,6 +122,38 @@ mod tests {
         assert_eq!(products_with_test_code(&planted).len(), count - 1, "all but xtask");
     }
 
+    /// Where weft-export is of no protocol: the next one is served by the same.
+    const WITHOUT_PROTOCOL: [&str; 6] =
+        ["allocation.rs", "crowd.rs", "looks.rs", "record.rs", "session/", "share.rs"];
+
+    /// Lines that name a protocol's crate.
+    fn protocols_named(file: &str, text: &str) -> Vec<String> {
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let named = (1..).zip(code).filter(|(_, code)| code.contains("weft_nbd"));
+        named.map(|(line, _)| format!("{file}:{line} names weft_nbd: its place is nbd/")).collect()
+    }
+
+    #[test]
+    fn the_life_of_a_request_has_no_protocol_and_a_planted_one_is_found() {
+        let source = "crates/weft-export/src/";
+        let files = crate::tree::rust_files(source).into_iter();
+        let (mut read, mut wrong) = (0, Vec::new());
+        for path in files {
+            let file = crate::tree::shown(&path);
+            let below = file.strip_prefix(source).unwrap();
+            if WITHOUT_PROTOCOL.iter().any(|of| below.starts_with(of)) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                read += 1;
+                wrong.extend(protocols_named(&file, &text));
+                let planted = format!("{text}\nuse weft_nbd::Op;\n");
+                assert_eq!(protocols_named(&file, &planted).len(), 1, "{file}");
+            }
+        }
+        assert!(read >= WITHOUT_PROTOCOL.len() + 4, "{read} files were read");
+        assert_eq!(wrong, Vec::<String>::new());
+        assert_eq!(protocols_named("x", "// weft_nbd is elsewhere\n"), Vec::<String>::new());
+    }
+
     #[test]
     fn an_edge_upwards_and_an_unknown_crate_are_found() {
         let planted = serde_json::json!({"packages": [

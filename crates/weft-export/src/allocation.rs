@@ -13,7 +13,6 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_engine::layout::slot_set::SlotSet;
 use weft_engine::layout::{Layout, Rows};
 use weft_engine::{MemberState, VolumeSnapshot};
-use weft_nbd::Extent;
 use weft_runtime::devices::OpenMember;
 use weft_runtime::driver::Driver;
 use weft_runtime::holes::Stretch;
@@ -129,11 +128,11 @@ impl Allocation {
         driver: &mut Driver,
         volume: VolumeId,
         offset: u64,
-        len: u32,
+        len: u64,
     ) -> bool {
         match self {
             Self::Bare if len >= BARE_BYTES_MIN => {
-                let len = Bytes(len.into());
+                let len = Bytes(len);
                 let mut members = driver.members().members();
                 members.next().is_some_and(|member| member.hole(Bytes(offset), len) == len)
             }
@@ -142,7 +141,7 @@ impl Allocation {
                 let volumes = snapshot.as_ref().map_or(&[][..], |all| &all.volumes);
                 let state = volumes.get(usize::from(volume.0));
                 state.and_then(|state| array.in_sync(driver, state)).is_some_and(|members| {
-                    let end = offset + u64::from(len);
+                    let end = offset + len;
                     let mut at = offset;
                     while at < end {
                         let rows = array.rows_at(at);
@@ -242,9 +241,17 @@ fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) 
 }
 
 /// Reads from this length on are looked up: a system call costs less than to read and send zeroes.
-const BARE_BYTES_MIN: u32 = 32 << 10;
+const BARE_BYTES_MIN: u64 = 32 << 10;
 /// The same for arrays, whose members have to be known first.
-const ARRAY_BYTES_MIN: u32 = 256 << 10;
+const ARRAY_BYTES_MIN: u64 = 256 << 10;
+
+/// A range of a volume, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) len: u64,
+    /// No storage is allocated for it, and it reads as zeroes; else it is data, as far as is known.
+    pub(crate) hole: bool,
+}
 
 /// Extents, neighbours of one kind joined.
 pub(crate) struct Told {
@@ -277,8 +284,7 @@ impl Told {
         self.looks += looks;
         match self.extents.last_mut() {
             Some(last) if last.hole == hole => last.len += len,
-            _ if hole => self.extents.push(Extent::hole(len)),
-            _ => self.extents.push(Extent::data(len)),
+            _ => self.extents.push(Extent { len, hole }),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! | Part | File |
 //! |---|---|
 //! | a server from start to end | `serve.rs` |
-//! | NBD clients and their limits | `nbd/` |
-//! | one NBD connection | `connection/` |
+//! | NBD: clients, handshakes, codec | `nbd/` |
+//! | the life of a client's requests, of any protocol | `session/` |
 //! | places of clients, their time limits | `crowd.rs` |
 //! | shares of clients | `share.rs` |
 //! | what ports share | `shared.rs` |
@@ -21,7 +21,6 @@
 
 mod allocation;
 pub mod client;
-mod connection;
 pub mod control;
 mod control_port;
 mod crowd;
@@ -31,13 +30,14 @@ mod nbd;
 mod rare;
 mod record;
 mod serve;
+mod session;
 mod share;
 mod shared;
 mod socket;
 
 pub use crowd::TimeLimits;
 pub use error::ServeError;
-pub use record::{Arrival, Recorder, Taken};
+pub use record::{Arrival, Asked, Recorder, Taken};
 pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};
 pub use share::ClientShare;
 pub use socket::Listen;

@@ -1,8 +1,8 @@
 //! Recording of client requests with their times, without delay for the clients.
 //!
 //! A [`Recorder`] takes down every request to read, write, trim, zero or flush as it arrives,
-//! before the volume has decided anything. Another thread takes and keeps them. Block status, hints
-//! and what the protocol refuses are no requests to the volume and are left out.
+//! before the volume has decided anything. Another thread takes and keeps them. Questions for
+//! holes, hints and what the protocol refuses are no requests to the volume and are left out.
 //!
 //! # Bounds
 //!
@@ -13,9 +13,24 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weft_nbd::Op;
+use weft_engine::RequestOp;
 use weft_runtime::clock::Clock;
 use weft_units::Time;
+
+/// A request to a volume, of whatever protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Operation.
+    pub op: RequestOp,
+    /// First byte; 0 for a flush.
+    pub start: u64,
+    /// Bytes; 0 for a flush.
+    pub len: u64,
+    /// Durable before the reply.
+    pub fua: bool,
+    /// Zeroes that need not be stored.
+    pub discard: bool,
+}
 
 /// A request of a client, as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +38,7 @@ pub struct Arrival {
     /// Time since the first request.
     pub time: Time,
     /// Operation and range.
-    pub op: Op,
+    pub asked: Asked,
     /// Requests that arrived before this one, after the one that was taken down before, and were
     /// not.
     pub lost: u64,
@@ -70,11 +85,8 @@ impl Recorder {
         Self { state: Mutex::default(), many: Condvar::new(), max }
     }
 
-    /// Takes a request down, if it is one and there is room.
-    pub(crate) fn note(&self, op: Op) {
-        if matches!(op, Op::BlockStatus { .. } | Op::Cache { .. }) {
-            return;
-        }
+    /// Takes a request down, if there is room.
+    pub(crate) fn note(&self, asked: Asked) {
         let mut state = self.lock();
         if state.arrivals.len() >= self.max {
             state.lost += 1;
@@ -83,7 +95,7 @@ impl Recorder {
         // Looked at under the lock, so that times never go back.
         let time = state.clock.get_or_insert_with(Clock::start).now();
         let lost = std::mem::take(&mut state.lost);
-        state.arrivals.push(Arrival { time, op, lost });
+        state.arrivals.push(Arrival { time, asked, lost });
         if state.arrivals.len() == self.max.div_ceil(2) {
             self.many.notify_one();
         }
@@ -122,23 +134,20 @@ const ARRIVALS_MAX: usize = 1 << 18;
 mod tests {
     use super::*;
 
-    const READ: Op = Op::Read { offset: 512, len: 4096, df: false };
+    const READ: Asked =
+        Asked { op: RequestOp::Read, start: 512, len: 4096, fua: false, discard: false };
+    const FLUSH: Asked = Asked { op: RequestOp::Flush, start: 0, len: 0, ..READ };
     const AT_ONCE: Duration = Duration::ZERO;
 
     #[test]
-    fn requests_are_taken_in_order_and_only_requests() {
+    fn requests_are_taken_in_order() {
         let recorder = Recorder::default();
-        recorder.note(Op::Flush);
-        recorder.note(Op::BlockStatus { offset: 0, len: 512, one: true });
-        recorder.note(Op::Cache { offset: 0, len: 512 });
+        recorder.note(FLUSH);
         recorder.note(READ);
         let mut arrivals = Vec::new();
         let taken = recorder.take(&mut arrivals, AT_ONCE);
         assert_eq!(taken, Taken { lost: 0, ended: false });
-        assert_eq!(
-            arrivals.iter().map(|arrival| arrival.op).collect::<Vec<_>>(),
-            [Op::Flush, READ]
-        );
+        assert_eq!(arrivals.iter().map(|arrival| arrival.asked).collect::<Vec<_>>(), [FLUSH, READ]);
         assert!(arrivals[0].time <= arrivals[1].time);
         assert!(arrivals[0].time < Time(1_000_000), "counted from the first: {:?}", arrivals[0]);
         recorder.end();
@@ -153,7 +162,7 @@ mod tests {
         let mut arrivals = Vec::new();
         assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 0, ended: false });
         assert_eq!(arrivals.iter().map(|arrival| arrival.lost).collect::<Vec<_>>(), [0; 4]);
-        (0..6).for_each(|_| recorder.note(Op::Flush));
+        (0..6).for_each(|_| recorder.note(FLUSH));
         recorder.end();
         assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 2, ended: true });
         assert_eq!(arrivals.iter().map(|arrival| arrival.lost).collect::<Vec<_>>(), [3, 0, 0, 0]);

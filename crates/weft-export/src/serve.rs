@@ -25,12 +25,12 @@ use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, Time, VolumeId};
 
 use crate::allocation::Allocation;
-use crate::connection::Served;
 use crate::control_port::ControlPort;
 use crate::crowd::{Crowd, TimeLimits};
 use crate::error::ServeError;
 use crate::nbd::NbdPort;
 use crate::record::Recorder;
+use crate::session::Served;
 use crate::share::{ClientShare, Roll};
 use crate::shared::{Shape, Shared};
 use crate::socket::{Listen, Listener};

@@ -1,6 +1,7 @@
 //! NBD port: accepts clients, bounds their number, spreads them over workers.
 //!
-//! What a client says is `connection/`. Sockets are watched once, edge-triggered, so that waiting
+//! What a client says is `codec.rs`; the life of its requests is
+//! `session/`. Sockets are watched once, edge-triggered, so that waiting
 //! for credit costs no system call. When the process has no descriptor left, no client is accepted
 //! and all others are served. At the limit of clients one more is accepted, and waits for a
 //! place, for [`TimeLimits::place`] at most: then it is hung up on, and the next one waits.
@@ -13,6 +14,8 @@
 //! client is served where the members are looked after, and several share the CPUs.
 //!
 //! Source   NBD `proto.md`; reliability.md F16, F20, F22
+
+mod codec;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,10 +30,10 @@ use weft_runtime::driver::{CLIENTS_MAX, Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
-use crate::connection::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::crowd::{Crowd, PLACES_MAX, TimeLimits};
 use crate::looks::Looks;
 use crate::rare::Rare;
+use crate::session::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::share::ClientShare;
 use crate::socket::{Listener, local_address};
 
@@ -46,7 +49,7 @@ pub(crate) struct NbdPort {
     waiting: Option<(Time, OwnedFd)>,
     /// Time of the next `accept` after the process ran out of descriptors.
     accept_again: Option<Time>,
-    clients: Vec<Option<Box<Connection>>>,
+    clients: Vec<Option<Box<Connection<ServerConnection>>>>,
     /// Places of `clients` without one, oldest first, so that a name comes back as late as
     /// possible.
     free: VecDeque<u32>,

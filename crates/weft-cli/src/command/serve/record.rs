@@ -15,10 +15,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use weft_export::{Arrival, Recorder};
+use weft_engine::RequestOp;
+use weft_export::{Arrival, Asked, Recorder};
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::{DeviceIndex, Devices, Flags, Op, Record};
-use weft_nbd::Op as Asked;
 use weft_units::{Bytes, Time};
 
 use crate::member::{MemberArg, label};
@@ -250,15 +250,13 @@ impl<S: Sink> Keeper<S> {
 /// Zeroes that need not be stored are a trim, for that is what becomes of them; others are a write.
 /// fio reads lengths of 32 bits, so that longer trims are several.
 fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Record> {
-    let (op, offset, length, fua) = match arrival.op {
-        Asked::Read { offset, len, .. } => (Op::Read, offset, u64::from(len), false),
-        Asked::Write { offset, len, fua } => (Op::Write, offset, u64::from(len), fua),
-        Asked::WriteZeroes { offset, len, fua, no_hole: true, .. } => (Op::Write, offset, len, fua),
-        Asked::WriteZeroes { offset, len, fua, .. } | Asked::Trim { offset, len, fua } => {
-            (Op::Discard, offset, len, fua)
-        }
-        // The recorder leaves out what is no request.
-        Asked::Flush | Asked::BlockStatus { .. } | Asked::Cache { .. } => (Op::Flush, 0, 0, false),
+    let Asked { op, start: offset, len: length, fua, discard } = arrival.asked;
+    let op = match op {
+        RequestOp::Flush => Op::Flush,
+        RequestOp::Read => Op::Read,
+        RequestOp::Trim => Op::Discard,
+        RequestOp::WriteZeroes if discard => Op::Discard,
+        RequestOp::Write | RequestOp::WriteZeroes => Op::Write,
     };
     let time = Time(arrival.time.0);
     let flags = Flags { fua, ..Flags::default() };
@@ -304,8 +302,11 @@ mod tests {
         }
     }
 
-    fn arrival(us: u64, op: Asked, lost: u64) -> Arrival {
-        Arrival { time: Time(us * 1000), op, lost }
+    const FLUSH: Asked =
+        Asked { op: RequestOp::Flush, start: 0, len: 0, fua: false, discard: false };
+
+    fn arrival(us: u64, asked: Asked, lost: u64) -> Arrival {
+        Arrival { time: Time(us * 1000), asked, lost }
     }
 
     fn read(text: Vec<u8>) -> (Vec<Record>, weft_lab::replay::Counts) {
@@ -316,14 +317,15 @@ mod tests {
 
     #[test]
     fn every_kind_of_request_has_its_line() {
-        let (offset, len, fua) = (4096, 1_u64 << 13, true);
+        let (start, len) = (4096, 1_u64 << 13);
+        let of = |op| Asked { op, start, len, ..FLUSH };
         let asked = [
-            Asked::Write { offset, len: 512, fua },
-            Asked::Read { offset: 0, len: 1024, df: false },
-            Asked::Flush,
-            Asked::Trim { offset, len: 5 << 30, fua: false },
-            Asked::WriteZeroes { offset, len, fua: false, no_hole: false, fast: false },
-            Asked::WriteZeroes { offset, len, fua: false, no_hole: true, fast: false },
+            Asked { len: 512, fua: true, ..of(RequestOp::Write) },
+            Asked { start: 0, len: 1024, ..of(RequestOp::Read) },
+            FLUSH,
+            Asked { len: 5 << 30, ..of(RequestOp::Trim) },
+            Asked { discard: true, ..of(RequestOp::WriteZeroes) },
+            of(RequestOp::WriteZeroes),
         ];
         let mut text = Vec::new();
         let mut keeper =
@@ -351,7 +353,7 @@ mod tests {
             let mut keeper = Keeper::new(Full { text: &mut text, appends: 0, full }, "v").unwrap();
             keeper.write_out();
             for us in 1..=7 {
-                keeper.add(&arrival(us, Asked::Flush, u64::from(us == 4)));
+                keeper.add(&arrival(us, FLUSH, u64::from(us == 4)));
                 keeper.write_out();
             }
             let totals = keeper.finish();

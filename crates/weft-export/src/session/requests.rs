@@ -1,20 +1,21 @@
-//! NBD requests between header and reply: frames, sub-requests, retries and the result.
+//! Requests between header and reply: frames, sub-requests, retries and the result.
 //!
 //! A request gets frames, goes to the engine in sub-requests, repeats those whose member stalled,
 //! and becomes a reply when none of its sub-requests is outstanding.
 
 use smallvec::SmallVec;
 use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
-use weft_nbd::{EXTENTS_MAX, NbdError, Op, ReplyHeader};
 use weft_runtime::driver::Driver;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES};
 
+use super::codec::{Codec, Work};
 use super::{Connection, Served, tag_of};
 use crate::looks::Looks;
+use crate::record::Asked;
 
 /// A request that is not answered yet.
-pub(super) struct Open {
-    pub(super) request: weft_nbd::NbdRequest,
+pub(super) struct Open<C: Codec> {
+    pub(super) request: C::Request,
     pub(super) op: RequestOp,
     pub(super) fua: bool,
     pub(super) discard: bool,
@@ -28,13 +29,13 @@ pub(super) struct Open {
     pub(super) submitted: u64,
     /// Sub-requests at the engine.
     pub(super) outstanding: u32,
-    pub(super) error: Option<NbdError>,
+    pub(super) error: Option<ReplyError>,
     pub(super) streamed: bool,
     /// Bytes of a streamed read that were sent.
     pub(super) streamed_bytes: u64,
     /// Its place in `replies` is taken.
     pub(super) queued: bool,
-    pub(super) header: Option<ReplyHeader>,
+    pub(super) header: Option<C::Header>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,28 +55,30 @@ pub(super) enum At {
     Ours,
 }
 
-impl Connection {
+impl<C: Codec> Connection<C> {
     /// Starts a request, unless it has to wait.
     pub(super) fn begin(
         &mut self,
         driver: &mut Driver,
-        request: weft_nbd::NbdRequest,
+        request: C::Request,
         looks: &mut Looks,
     ) -> bool {
-        if self.is_hole(driver, &request) {
-            self.codec.reply_hole(&request);
-            return true;
-        }
-        let Some(mut open) = Open::new(request) else {
-            let looks_for_holes = matches!(request.op, Op::BlockStatus { .. });
+        let work = self.codec.work(&request);
+        let Work::Volume(asked) = work else {
+            let looks_for_holes = matches!(work, Work::Extents { .. });
             if looks_for_holes && !self.poisoned && !looks.may_look(self.client) {
                 self.yielded = true;
                 return false;
             }
-            looks.take(self.answer_here(driver, &request));
+            looks.take(self.answer_here(driver, &request, work));
             return true;
         };
-        open.error = self.poisoned.then_some(NbdError::Io);
+        if self.is_hole(driver, &request, &asked) {
+            self.codec.reply_hole(&request);
+            return true;
+        }
+        let mut open = Open::new(request, &asked);
+        open.error = self.poisoned.then_some(ReplyError::Io);
         let (op, len) = (open.op, open.len);
         // Long requests take no memory of their own, so that nothing else bounds how many wait for
         // each other.
@@ -113,7 +116,7 @@ impl Connection {
     /// Takes frames for the payload of a request that begins, all of a read's or the first of a
     /// write's. A request that is too large for that is streamed; false while others hold memory
     /// that it can wait for.
-    fn take_frames(&mut self, driver: &mut Driver, open: &mut Open) -> bool {
+    fn take_frames(&mut self, driver: &mut Driver, open: &mut Open<C>) -> bool {
         let has_payload = matches!(open.op, RequestOp::Read | RequestOp::Write);
         if !has_payload || open.error.is_some() {
             return true;
@@ -142,12 +145,11 @@ impl Connection {
 
     /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near
     /// as it gets. How many looks at members it took.
-    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::NbdRequest) -> usize {
+    fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
-        match request.op {
-            _ if self.poisoned => self.codec.reply(request, Err(NbdError::Io)),
-            Op::BlockStatus { offset, len, one } => {
-                let most = if one { 1 } else { EXTENTS_MAX };
+        match work {
+            _ if self.poisoned => self.codec.reply(request, Err(&ReplyError::Io)),
+            Work::Extents { offset, len, most } => {
                 let told = allocation.extents(driver, *volume, offset, len, most);
                 self.codec.reply_extents(request, told.extents());
                 return LOOKS_OF_REQUEST + told.looks();
@@ -158,12 +160,12 @@ impl Connection {
     }
 
     /// Whether a long read is of a hole, and its client can be told so.
-    fn is_hole(&self, driver: &mut Driver, request: &weft_nbd::NbdRequest) -> bool {
-        let Op::Read { offset, len, df: false } = request.op else { return false };
+    fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &Asked) -> bool {
+        if asked.op != RequestOp::Read || self.poisoned || !self.codec.tells_hole(request) {
+            return false;
+        }
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
-        self.codec.is_structured()
-            && !self.poisoned
-            && allocation.is_hole(driver, *volume, offset, len)
+        allocation.is_hole(driver, *volume, asked.start, asked.len)
     }
 
     /// Frames for a whole request, all or none.
@@ -364,7 +366,7 @@ impl Connection {
 
     fn queue_reply(&mut self, slot: u32) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        let result = open.error.map_or(Ok(()), Err);
+        let result = open.error.as_ref().map_or(Ok(()), Err);
         if open.streamed_bytes == 0 {
             open.header = Some(self.codec.reply_header(&open.request, result));
         }
@@ -382,22 +384,11 @@ impl SubRequest {
     }
 }
 
-impl Open {
-    /// A request for the engine, of which nothing is done yet; none if it needs no engine.
-    fn new(request: weft_nbd::NbdRequest) -> Option<Self> {
-        let mut discard = false;
-        let (op, start, len, fua) = match request.op {
-            Op::BlockStatus { .. } | Op::Cache { .. } => return None,
-            Op::Flush => (RequestOp::Flush, 0, 0, false),
-            Op::Read { offset, len, .. } => (RequestOp::Read, offset, u64::from(len), false),
-            Op::Write { offset, len, fua } => (RequestOp::Write, offset, u64::from(len), fua),
-            Op::Trim { offset, len, fua } => (RequestOp::Trim, offset, len, fua),
-            Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
-                discard = !no_hole;
-                (RequestOp::WriteZeroes, offset, len, fua)
-            }
-        };
-        Some(Self {
+impl<C: Codec> Open<C> {
+    /// A request for the engine, of which nothing is done yet.
+    fn new(request: C::Request, asked: &Asked) -> Self {
+        let Asked { op, start, len, fua, discard } = *asked;
+        Self {
             request,
             op,
             fua,
@@ -413,7 +404,7 @@ impl Open {
             streamed_bytes: 0,
             queued: false,
             header: None,
-        })
+        }
     }
 
     /// Bytes before the present sub-requests.
@@ -508,19 +499,6 @@ fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
     let last = (start / full_stripe + 1).saturating_mul(full_stripe);
     let end = start.saturating_add(most) / full_stripe * full_stripe;
     end.max(last) - start
-}
-
-/// NBD error code for an error of the engine.
-pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
-    let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
-    match error {
-        ReplyError::NoSpace => NbdError::NoSpace,
-        ReplyError::OutOfRange if writes => NbdError::NoSpace,
-        ReplyError::Invalid(_) | ReplyError::OutOfRange => NbdError::Invalid,
-        ReplyError::ReadOnly | ReplyError::Refused(_) => NbdError::Permission,
-        ReplyError::Stopping => NbdError::Shutdown,
-        _ => NbdError::Io,
-    }
 }
 /// Length at which requests are cut: a MiB is several full stripes and a few tenths of a
 /// millisecond.

@@ -1,4 +1,7 @@
-//! NBD connection: the requests of one client, their frames and sub-requests, and the replies.
+//! Session: the requests of one client, their frames and sub-requests, and the replies.
+//!
+//! A session is the life of requests of any protocol; what a protocol puts into bytes is its
+//! [`Codec`]. A test of xtask holds that no file here names a protocol's crate.
 //!
 //! Replies are sent in the order in which requests end. Bytes take one of these ways:
 //!
@@ -28,6 +31,7 @@
 //! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`).
 //! Requests for block status are answered here, by turns too (`looks.rs`).
 
+pub(crate) mod codec;
 mod incoming;
 mod outgoing;
 mod requests;
@@ -38,7 +42,6 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use weft_engine::{Attr, Origin, ReplyError, RequestOp, Run, Tag};
-use weft_nbd::{NbdError, ServerConnection};
 use weft_runtime::driver::Driver;
 use weft_runtime::reactor::Held;
 use weft_units::{Bytes, ClientId, VolumeId};
@@ -47,7 +50,8 @@ use crate::allocation::Allocation;
 use crate::looks::Looks;
 use crate::record::Recorder;
 use crate::share::{ClientShare, Roll};
-use requests::{At, Open, SubRequest, errno_of, is_long};
+use codec::Codec;
+use requests::{At, Open, SubRequest, is_long};
 
 /// Volume behind an export.
 #[derive(Clone, Debug)]
@@ -64,24 +68,24 @@ pub(crate) struct Served {
 }
 
 /// One client.
-pub(crate) struct Connection {
+pub(crate) struct Connection<C: Codec> {
     pub(crate) socket: OwnedFd,
     pub(crate) client: ClientId,
     /// On whose behalf its requests are, once it has chosen an export.
     attr: Attr,
     /// Share of those who come by its socket, if it has one.
     share: Option<ClientShare>,
-    codec: ServerConnection,
+    codec: C,
     /// Export that the client has chosen.
     served: Option<Served>,
     /// Received and not looked at, from `stash_at` on: the client has to wait.
     stash: Vec<u8>,
     stash_at: usize,
     /// Parsed, and waiting for credit or frames.
-    pending: Option<weft_nbd::NbdRequest>,
+    pending: Option<C::Request>,
     /// The write whose payload comes next.
     receiving: Option<u32>,
-    slots: Vec<Option<Open>>,
+    slots: Vec<Option<Open<C>>>,
     free: Vec<u32>,
     /// Ended, in the order in which they are answered.
     replies: VecDeque<u32>,
@@ -119,13 +123,8 @@ pub(crate) enum ConnectionStep {
     Open,
 }
 
-impl Connection {
-    pub(crate) fn new(
-        socket: OwnedFd,
-        client: ClientId,
-        codec: ServerConnection,
-        credit: Bytes,
-    ) -> Self {
+impl<C: Codec> Connection<C> {
+    pub(crate) fn new(socket: OwnedFd, client: ClientId, codec: C, credit: Bytes) -> Self {
         Self {
             socket,
             client,
@@ -217,7 +216,7 @@ impl Connection {
                 if open.queued && open.error.is_none() && !open.streamed {
                     continue;
                 }
-                open.error = Some(NbdError::Io);
+                open.error = Some(ReplyError::Io);
                 open.outstanding = 0;
                 self.end_if_over(driver, slot);
             }
@@ -310,7 +309,7 @@ impl Connection {
         sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Nobody };
         open.outstanding = open.outstanding.saturating_sub(1);
         if let Err(error) = result {
-            open.error.get_or_insert(errno_of(&error, open.op));
+            open.error.get_or_insert(error);
         }
         if open.outstanding == 0 {
             self.next_sub_requests(driver, slot);
@@ -387,7 +386,7 @@ impl Connection {
 
     /// Whether replies of the codec's own pile up.
     fn is_flooded(&self) -> bool {
-        self.codec.output().len() >= weft_nbd::OUTPUT_BYTES_HIGH
+        self.codec.is_flooded()
     }
 }
 
@@ -404,5 +403,5 @@ fn tag_of(slot: u32, sub_request: usize) -> Tag {
 /// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by
 /// default.
 const REQUESTS_MAX: usize = 4096;
-/// Bits of a tag for the sub-request: 2^16 MiB are more than NBD's longest request.
+/// Bits of a tag for the sub-request: 2^16 MiB are more than the longest request of a protocol.
 const TAG_INDEX_BITS: u32 = 16;

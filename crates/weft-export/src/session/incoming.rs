@@ -8,18 +8,19 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags};
-use weft_engine::Segments;
-use weft_nbd::{Op, ServerEvent};
+use weft_engine::{RequestOp, Segments};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::driver::Driver;
 use weft_runtime::reactor::Held;
 use weft_units::FRAME_BYTES;
 
+use super::codec::{Codec, Heard, Work};
 use super::requests::At;
 use super::{Connection, ConnectionStep, REQUESTS_MAX, Served};
 use crate::looks::Looks;
+use crate::record::Asked;
 
-impl Connection {
+impl<C: Codec> Connection<C> {
     /// Receives into the frames of a long payload, then into the buffer. Others may have the driver
     /// meanwhile.
     pub(super) fn receive_bytes(
@@ -84,8 +85,10 @@ impl Connection {
                     self.pending = Some(request);
                     break;
                 }
-                if let Op::Read { len, .. } = request.op {
-                    asked += u64::from(len);
+                if let Work::Volume(Asked { op: RequestOp::Read, len, .. }) =
+                    self.codec.work(&request)
+                {
+                    asked += len;
                 }
                 if asked >= READ_BYTES_MAX && !rest.is_empty() {
                     self.yielded = true;
@@ -113,21 +116,23 @@ impl Connection {
             match event {
                 None if count == 0 => break,
                 None => {}
-                Some(ServerEvent::Close(reason)) => {
+                Some(Heard::Confused(reason)) => {
                     tracing::debug!(client = self.client.0, %reason, "client hung up on");
                     self.leaving = true;
                 }
-                Some(ServerEvent::Disconnect) => self.leaving = true,
-                Some(ServerEvent::Ready { export }) => {
+                Some(Heard::Goodbye) => self.leaving = true,
+                Some(Heard::Chosen(export)) => {
                     if let Some(served) = exports.get(export) {
                         self.choose(served.clone());
                     }
                     driver.pool_mut().join(self.client);
                 }
-                Some(ServerEvent::Request(request)) => {
+                Some(Heard::Request(request)) => {
                     let recorder = self.served.as_ref().and_then(|it| it.recorder.as_ref());
-                    if let Some(recorder) = recorder {
-                        recorder.note(request.op);
+                    if let (Some(recorder), Work::Volume(asked)) =
+                        (recorder, self.codec.work(&request))
+                    {
+                        recorder.note(asked);
                     }
                     self.pending = Some(request);
                 }

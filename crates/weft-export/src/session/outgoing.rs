@@ -15,9 +15,10 @@ use weft_runtime::reactor::Held;
 use weft_units::FRAME_BYTES;
 
 use super::Connection;
+use super::codec::Codec;
 use super::requests::{At, SubRequest, is_long};
 
-impl Connection {
+impl<C: Codec> Connection<C> {
     /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others
     /// may have the driver meanwhile.
     pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
