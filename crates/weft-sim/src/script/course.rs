@@ -97,16 +97,11 @@ impl<'a> Course<'a> {
                 world.disconnect(ClientId(client));
                 world.settle();
             }
-            ScriptStep::Drain => {
-                world.admin(Verb::Drain);
-                world.settle();
-            }
             // One that came later may have been left out of a script that was made shorter.
             ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) if disk >= world.disks.len() => {}
             ScriptStep::FailDisk(disk) => {
                 let member = world.member_of(disk);
-                world.admin(Verb::Fail(member));
-                world.settle();
+                administer(world, Verb::Fail(member));
             }
             ScriptStep::Finish => finish(world, script.order),
             // An array that is being stopped takes no writes.
@@ -134,8 +129,7 @@ impl<'a> Course<'a> {
             }
             ScriptStep::Remove(disk) => {
                 let member = world.member_of(disk);
-                world.admin(Verb::Remove(member));
-                world.settle();
+                administer(world, Verb::Remove(member));
             }
             ScriptStep::Set(name, value) => {
                 world.set(name, value);
@@ -147,10 +141,8 @@ impl<'a> Course<'a> {
                 world.settle();
                 complete(world, script.order, count);
             }
-            ScriptStep::Sync(action) => {
-                world.admin(Verb::SyncAction(action));
-                world.settle();
-            }
+            ScriptStep::Drain => administer(world, Verb::Drain),
+            ScriptStep::Sync(action) => administer(world, Verb::SyncAction(action)),
             ScriptStep::Wait(millis) => world.pass_time(Span::millis(millis)),
             ScriptStep::Cut(_)
             | ScriptStep::CutAgain { .. }
@@ -430,6 +422,12 @@ const SYNCED_WITHIN: Span = Span::secs(10);
 fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
     world.fail(violation);
     world.failure().map_or(Ok(()), |violation| Err(violation.clone()))
+}
+
+/// An administrator asks for something.
+fn administer(world: &mut World, verb: Verb) {
+    world.admin(verb);
+    world.settle();
 }
 
 /// Changes one disk's queue, or the bitmap.

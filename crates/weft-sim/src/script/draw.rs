@@ -116,10 +116,7 @@ impl Draw {
         }
         let mut queues = Rng::new(seed ^ 0x5c4e);
         if profile.queues {
-            for (name, values) in QUEUES {
-                let knob = options.knobs.parse(name, queues.pick(values));
-                options.knobs.set(knob.expect("they are written as they are parsed"));
-            }
+            draw_queues(&mut queues, &mut options.knobs);
         }
         if profile.straight && !profile.rebuilds {
             let promised = profile.faults && !profile.beyond;
@@ -707,6 +704,14 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
     set("plan_rule", rng.pick(&["md", "least"]));
     set("activation", rng.pick(&["each_turn", "each_turn", "at_unplug"]));
     knobs
+}
+
+/// Knobs of the queues of members.
+fn draw_queues(rng: &mut Rng, knobs: &mut Knobs) {
+    for (name, values) in QUEUES {
+        let knob = knobs.parse(name, rng.pick(values));
+        knobs.set(knob.expect("they are written as they are parsed"));
+    }
 }
 
 /// Knobs of the queues of members, with values that make requests wait, and be sorted.
