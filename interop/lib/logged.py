@@ -329,10 +329,12 @@ def plant(program, folder, recording, points):
         for index in range(len(log.entries) - 1, -1, -1):
             entry = log.entries[index]
             at = entry.sector - geometry.data_offset
-            if not entry.written or at < 0 or entry.sector in seen:
+            if not entry.written or at < 0:
                 continue
+            # Of one whose beginning is overwritten, the rest still hides what was written before.
+            hidden = entry.sector in seen
             seen.update(range(entry.sector, entry.sector + entry.sectors))
-            if not looked_for or not any(entry.data) or index > log.marks[recording.marks[-1]]:
+            if hidden or not looked_for or not any(entry.data) or index > log.marks[recording.marks[-1]]:
                 continue
             dropped = recording.without(lambda m, i, e: (m, i) == (member, index))
             errors = judge.judge(dropped, [dropped.last_point()], deep=False)
