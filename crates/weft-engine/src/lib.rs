@@ -96,6 +96,7 @@ mod write_back;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use array::issuer::Issuer;
 use array::outbox::{Outbox, Owner};
 use credit::Credit;
 use knobs::Knob;
@@ -237,7 +238,6 @@ impl Engine {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
         self.out.work = Work { turns: 1, ..Work::default() };
-        let outputs_before = self.out.len();
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
         for input in inbox.drain(..) {
@@ -254,7 +254,7 @@ impl Engine {
         self.out.seal();
         let mut more = self.volumes.iter().any(|volume| volume.has_work(now));
         if let Some(cache) = &mut self.write_back {
-            cache.collect(outputs_before, &mut self.volumes, &mut self.out);
+            cache.collect(&mut self.volumes, &mut self.out);
             more |= cache.has_work();
         }
         let mut credit = std::mem::take(&mut self.out.credit);
@@ -454,12 +454,13 @@ impl Engine {
             self.out.reply(command.client, command.tag, result);
             return;
         }
+        let issuer = Issuer::Client { client: command.client, tag: command.tag };
         let reply = match self.volumes.get_mut(command.volume.index()) {
-            Some(volume) => volume.command(command, &mut self.out),
+            Some(volume) => volume.command(&command.verb, issuer, &mut self.out),
             None => Some(Err(ReplyError::Invalid("no such volume"))),
         };
         if let Some(result) = reply {
-            self.out.reply(command.client, command.tag, result);
+            self.out.answer(issuer, result);
         }
     }
 
@@ -507,7 +508,7 @@ impl Engine {
     }
 
     fn tell_volumes_of_gone(&mut self, client: ClientId) {
-        let passed = self.out.passed().filter(|request| request.client == client);
+        let passed = self.out.passed().filter(|request| request.issuer.is(client));
         passed.for_each(|request| request.gone = true);
         for volume in &mut self.volumes {
             volume.client_gone(client);
@@ -520,7 +521,7 @@ impl Engine {
         let result = if self.credit.take(client, bytes) {
             match (&mut self.write_back, self.volumes.get_mut(request.volume.index())) {
                 (Some(cache), Some(_)) => cache.request(request, &mut self.volumes, &mut self.out),
-                (None, Some(volume)) => volume.request(request, &mut self.out),
+                (None, Some(volume)) => volume.request(request, None, &mut self.out),
                 (_, None) => Err(ReplyError::Invalid("no such volume")),
             }
             .inspect_err(|_| self.out.give_credit(client, bytes))

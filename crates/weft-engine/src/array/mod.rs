@@ -9,6 +9,7 @@
 //! Source   md-raid.md §6
 
 pub mod flush;
+pub(crate) mod issuer;
 pub(crate) mod member;
 pub(crate) mod membership;
 pub(crate) mod outbox;
@@ -30,6 +31,7 @@ use self::write_intent::bitmap_change::BitmapChange;
 use self::write_intent::{CleanState, WriteIntent};
 
 use crate::array::flush::flush_batch::FlushBatch;
+use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{Outbox, Outstanding, Owner, PassedRequest, Who};
@@ -500,9 +502,10 @@ impl Array {
         position: usize,
         sector: Sectors,
         request: &ClientRequest,
+        issuer: Issuer,
         out: &mut Outbox,
     ) {
-        let ClientRequest { client, tag, frames, attr, range, .. } = *request;
+        let ClientRequest { frames, attr, range, .. } = *request;
         let (write, length) = (request.op == RequestOp::Write, range.len.sectors_floor());
         assert!(!write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
@@ -515,7 +518,7 @@ impl Array {
             MemberOp::Read { at, into: parts }
         };
         let (start, len) = (range.start, range.len.0 as u32);
-        let passed = PassedRequest { client, tag, frames, start, len, attr, gone: false };
+        let passed = PassedRequest { issuer, frames, start, len, attr, gone: false };
         assert!(member.queue.passes(), "it waits in no queue");
         let (to, owner) = (Some(member.info.index), Owner::Passed(passed));
         let outstanding = Outstanding::new(self.volume, to, write, owner, out.now);

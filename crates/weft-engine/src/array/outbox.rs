@@ -6,10 +6,11 @@ use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
 
 use crate::array::flush::flush_batch::FlightId;
+use crate::array::issuer::{Issuer, Returned};
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Run, Segment, Segments};
-use crate::contract::input::{Attr, Class, NOBODY, Origin};
+use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::contract::token::RequestId;
 use crate::contract::token::{Tag, Token};
@@ -99,8 +100,7 @@ pub(crate) struct StraightPart {
 /// A client's read or write of which no more is to be known until its member has answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassedRequest {
-    pub(crate) client: ClientId,
-    pub(crate) tag: Tag,
+    pub(crate) issuer: Issuer,
     pub(crate) frames: Run,
     /// First byte within the volume.
     pub(crate) start: Bytes,
@@ -161,6 +161,8 @@ pub(crate) struct Outbox {
     pub(crate) work: Work,
     /// Credit to be given back, of requests that were answered.
     pub(crate) credit: Vec<(ClientId, u64)>,
+    /// Answers and frames for the write-back cache.
+    pub(super) returned: Vec<Returned>,
     outputs: VecDeque<Output>,
     /// Requests that wait in the queues of members.
     queued: usize,
@@ -204,19 +206,6 @@ impl Outbox {
         } else {
             outputs.append(&mut self.outputs);
         }
-    }
-
-    /// Number of outputs that no driver has taken yet.
-    pub(crate) fn len(&self) -> usize {
-        self.outputs.len()
-    }
-
-    /// Takes outputs out of those from place `first` on. What was sent so far is not appended to
-    /// any more.
-    pub(crate) fn keep_from(&mut self, first: usize, mut keep: impl FnMut(&Output) -> bool) {
-        self.seal();
-        let last = self.outputs.split_off(first.min(self.outputs.len()));
-        self.outputs.extend(last.into_iter().filter(|output| keep(output)));
     }
 
     /// Sends a read or write of these parts to a member, or appends it to the last one of its
@@ -585,7 +574,7 @@ impl Outbox {
     pub(crate) fn frames_passed(&self) -> u32 {
         let outstanding = self.tokens.iter().filter_map(|entry| entry.outstanding.as_ref());
         let frames = outstanding.map(|outstanding| match &outstanding.owner {
-            Owner::Passed(request) if request.client != NOBODY => request.frames.count,
+            Owner::Passed(request) if request.issuer.is_client() => request.frames.count,
             _ => 0,
         });
         frames.sum()

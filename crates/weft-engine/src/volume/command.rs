@@ -4,14 +4,14 @@
 //! a procedure of its own.
 
 use weft_ondisk::NewBitmap;
-use weft_units::{ClientId, MemberIndex};
+use weft_units::MemberIndex;
 
 use super::Volume;
+use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
-use crate::contract::input::{Command, Verb};
-use crate::contract::token::Tag;
+use crate::contract::input::Verb;
 use crate::knobs::Knob;
 use crate::raid::Busy;
 use crate::sched::member_queue::QueueSettings;
@@ -19,8 +19,7 @@ use crate::sched::member_queue::QueueSettings;
 /// A command that is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    pub(super) client: ClientId,
-    tag: Tag,
+    pub(super) issuer: Issuer,
     until: Until,
 }
 
@@ -40,19 +39,20 @@ pub(super) enum Until {
 }
 
 impl Volume {
-    /// An administrator asks for something. `Ok(None)`: the answer comes later.
+    /// An administrator asks for something. `None`: the answer comes later, to the issuer.
     pub(crate) fn command(
         &mut self,
-        command: &Command,
+        verb: &Verb,
+        issuer: Issuer,
         out: &mut Outbox,
     ) -> Option<Result<(), ReplyError>> {
-        if self.stopping && !matches!(command.verb, Verb::Stop) {
+        if self.stopping && !matches!(verb, Verb::Stop) {
             return Some(Err(ReplyError::Stopping));
         }
-        if let Some(error) = self.raid.refuses(&command.verb) {
+        if let Some(error) = self.raid.refuses(verb) {
             return Some(Err(error));
         }
-        let until = match &command.verb {
+        let until = match verb {
             Verb::Add { member, superblock, device_uuid } => {
                 self.recovery_disabled = false;
                 let again = superblock
@@ -95,8 +95,7 @@ impl Volume {
         match until {
             Ok(None) => Some(Ok(())),
             Ok(Some(until)) => {
-                let Command { client, tag, .. } = *command;
-                self.commands.push(Waiting { client, tag, until });
+                self.commands.push(Waiting { issuer, until });
                 None
             }
             Err(error) => Some(Err(error)),
@@ -210,7 +209,7 @@ impl Volume {
         self.commands.retain(|waiting| {
             let given_up = waiting.until == Until::Set;
             if given_up {
-                out.reply(waiting.client, waiting.tag, Err(error.clone()));
+                out.answer(waiting.issuer, Err(error.clone()));
             }
             !given_up
         });
@@ -254,7 +253,7 @@ impl Volume {
             };
             let waits = answer.is_none();
             if let Some(result) = answer {
-                out.reply(waiting.client, waiting.tag, result);
+                out.answer(waiting.issuer, result);
             }
             waits
         });

@@ -27,16 +27,17 @@ use self::clients::Clients;
 use self::command::Waiting;
 use self::members::STALL_WARNING;
 use self::ranges::Ranges;
-use self::requests::{Active, Issuer};
+use self::requests::Active;
 use self::sync::changes_parity;
 use crate::array::Array;
+use crate::array::issuer::Issuer;
 use crate::array::outbox::{Chain, Outbox, Outstanding, Owner, PassedRequest, Who};
 use crate::array::resync_window::Resync;
 use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
-use crate::contract::input::{ClientRequest, Fault, NOBODY, RequestOp, SyncAction, Value};
+use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
 use crate::contract::snapshot::VolumeSnapshot;
 use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
@@ -191,12 +192,17 @@ impl Volume {
 
     // What is recorded: requests, answers, commands.
 
-    /// A request arrives.
+    /// A request arrives: a client's, or that of an operation of the write-back cache.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
+        of_cache: Option<u32>,
         out: &mut Outbox,
     ) -> Result<(), ReplyError> {
+        let issuer = match of_cache {
+            None => Issuer::Client { client: request.client, tag: request.tag },
+            Some(op) => Issuer::WriteBack { op },
+        };
         let range = request.range;
         self.is_inside(request)?;
         let trims = request.op == RequestOp::Trim;
@@ -211,7 +217,7 @@ impl Volume {
             && let Some((position, sector)) = self.passes(range, writes)
         {
             self.passing += 1;
-            self.array.pass(position, sector, request, out);
+            self.array.pass(position, sector, request, issuer, out);
             return Ok(());
         }
         let discarded = self.raid.to_discard(request, &self.array);
@@ -221,7 +227,7 @@ impl Volume {
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(request, range, writes, out.now);
+        let id = self.enter(request, issuer, range, writes, out.now);
         self.active(id).discarded = discarded;
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
@@ -261,7 +267,7 @@ impl Volume {
         for request in self.requests.iter_mut().flatten() {
             request.gone |= request.issuer.is(client);
         }
-        self.commands.retain(|waiting| waiting.client != client);
+        self.commands.retain(|waiting| !waiting.issuer.is(client));
         self.clients.gone(client);
     }
 
@@ -520,10 +526,9 @@ impl Volume {
         }
     }
 
-    /// Client frames that are still in use.
+    /// Frames of requests of clients that are still in use.
     pub(crate) fn frames_held(&self) -> u32 {
-        let of_clients =
-            |request: &&Active| !matches!(request.issuer, Issuer::Client { client: NOBODY, .. });
+        let of_clients = |request: &&Active| request.issuer.is_client();
         let requests = self.requests.iter().flatten().filter(of_clients);
         requests.map(|request| request.frames.count).sum()
     }

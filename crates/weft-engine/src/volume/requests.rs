@@ -1,10 +1,11 @@
 //! Requests of a volume on their way: through the gates to the personality, and to their answers.
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Sectors, Time};
+use weft_units::{ByteRange, Bytes, Sectors, Time};
 
 use super::{FULL_RETRY, Volume};
 use crate::array::flush::flush_batch::FlightId;
+use crate::array::issuer::Issuer;
 use crate::array::outbox::{Outbox, PassedRequest, StraightPart, Who};
 use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
@@ -12,7 +13,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::{Attr, ClientRequest, Fault, Flags, RequestOp};
 use crate::contract::output::Output;
-use crate::contract::token::{RequestId, Tag};
+use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
 use crate::raid::{Answer, ArrayIo, Cx, SPLITTING, Told};
@@ -49,26 +50,6 @@ pub(super) struct Active {
     pub(super) answered: bool,
 }
 
-/// Who waits for the end of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Issuer {
-    Client {
-        client: ClientId,
-        tag: Tag,
-    },
-    /// A part of a resync, or a correction, which has the range to itself meanwhile.
-    Resync {
-        part: u32,
-    },
-}
-
-impl Issuer {
-    /// Whether it is this client.
-    pub(super) fn is(self, client: ClientId) -> bool {
-        matches!(self, Self::Client { client: other, .. } if other == client)
-    }
-}
-
 impl Volume {
     pub(super) fn takes_writes(&mut self, trims: bool, now: Time) -> Result<(), ReplyError> {
         if self.array.membership.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
@@ -103,11 +84,10 @@ impl Volume {
     /// is that one sub-request of it. Later writes have not waited for the read, and do not.
     #[cold]
     pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> Who {
-        let PassedRequest { client, tag, frames, start, len, attr, gone } = *request;
+        let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
         assert!(self.passing > 0, "a request that passes is kept once");
         self.passing -= 1;
         let range = ByteRange { start, len: Bytes(len.into()) };
-        let issuer = Issuer::Client { client, tag };
         let read = Active::new(issuer, RequestOp::Read, range, false);
         let request = self.keep(Active { gone, payload: range.len, frames, attr, ..read });
         Who::Straight(StraightPart { request, start, len })
@@ -122,24 +102,38 @@ impl Volume {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        let PassedRequest { client, tag, frames, len, gone, .. } = *request;
+        let PassedRequest { issuer, frames, len, gone, .. } = *request;
         assert!(self.passing > 0, "a request that passes is answered once");
         self.passing -= 1;
-        if !gone {
-            out.reply(client, tag, result.map_err(ReplyError::from));
-        }
         // Those of a read go back with the reply.
-        if write || gone || result.is_err() {
-            out.push(Output::Release(frames));
+        let frames = if write || gone || result.is_err() { frames } else { Run::EMPTY };
+        let result = result.map_err(ReplyError::from);
+        match issuer {
+            Issuer::Client { client, tag } => {
+                if !gone {
+                    out.reply(client, tag, result);
+                }
+                if frames.count > 0 {
+                    out.push(Output::Release(frames));
+                }
+                out.add_credit(client, len.into());
+            }
+            Issuer::Resync { .. } => unreachable!("a part of a resync reads no member by itself"),
+            Issuer::WriteBack { op } => {
+                out.return_answer(op, result);
+                if frames.count > 0 {
+                    out.return_frames(op, frames);
+                }
+            }
         }
-        out.add_credit(client, len.into());
     }
 
-    /// Takes a request of a client in, for a range that may be other than its own.
+    /// Takes a request in, for a range that may be other than its own.
     #[inline]
     pub(super) fn enter(
         &mut self,
         request: &ClientRequest,
+        issuer: Issuer,
         range: ByteRange,
         writes: bool,
         now: Time,
@@ -150,7 +144,6 @@ impl Volume {
         } else {
             WriteStream::default()
         };
-        let issuer = Issuer::Client { client: request.client, tag: request.tag };
         self.keep(Active {
             payload: request.payload(),
             frames: request.frames,
@@ -307,8 +300,10 @@ impl Volume {
     #[inline]
     pub(super) fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
-            let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
-            out.push(Output::Release(frames));
+            let request = self.active(id);
+            let (issuer, frames) =
+                (request.issuer, std::mem::replace(&mut request.frames, Run::EMPTY));
+            out.release(issuer, frames);
         }
     }
 
@@ -411,13 +406,17 @@ impl Volume {
         }
         let (issuer, gone) = (request.issuer, request.gone);
         let lease = request.lease.take();
-        if let Issuer::Client { client, tag } = issuer {
-            if !gone {
-                out.reply(client, tag, result);
+        match issuer {
+            Issuer::Client { client, tag } => {
+                if !gone {
+                    out.reply(client, tag, result);
+                }
+                if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
+                    out.give_credit(client, charged);
+                }
             }
-            if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
-                out.give_credit(client, charged);
-            }
+            Issuer::Resync { .. } => {}
+            Issuer::WriteBack { op } => out.return_answer(op, result),
         }
         if let Some(lease) = lease {
             self.raid.answered(stream, len);
@@ -446,7 +445,8 @@ impl Volume {
         }
         assert!(request.lease.is_none(), "a request that was answered has no lease");
         if request.frames.count > 0 {
-            out.push(Output::Release(request.frames));
+            let (issuer, frames) = (request.issuer, request.frames);
+            out.release(issuer, frames);
         }
         self.requests[id.0 as usize] = None;
         self.free.push(id.0);
@@ -507,9 +507,9 @@ impl Active {
         }
     }
 
-    /// Whether a client waits for it.
+    /// Whether a client or the write-back cache waits for it.
     pub(super) fn is_active(&self) -> bool {
-        !self.answered && matches!(self.issuer, Issuer::Client { .. })
+        !self.answered && !matches!(self.issuer, Issuer::Resync { .. })
     }
 
     /// The request as its personality sees it.

@@ -321,24 +321,20 @@ impl WriteBack {
 
     /// Answers a client, whose frames and credit come back.
     pub(super) fn answer(&mut self, id: OpId, result: Result<(), ReplyError>, out: &mut Outbox) {
-        let op = self.forget(id);
-        self.volumes[op.volume.index()].clients -= 1;
-        let OpWork::Client(op) = op.work else { unreachable!("a client asked for it") };
-        let ClientOp { request, gone, credit, lent, .. } = &op;
-        let (gone, credit, lent) = (*gone, *credit, *lent);
+        let index = self.op(id).volume.index();
+        self.volumes[index].clients -= 1;
+        let ClientOp { request, gone, credit, lent, .. } = *self.client_op(id);
         let went_well = request.op == RequestOp::Read && result.is_ok() && !gone;
         if !gone {
             out.reply(request.client, request.tag, result);
         }
         if lent {
-            // They come back by the volume's release.
-            let (all, below) = (request.frames, op.frames_below());
-            self.lent.remove(&below.first);
-            if below != all {
-                self.lent_in_part.insert(below.first, (all, below.count));
+            self.op_mut(id).work = OpWork::Lent(request.frames);
+        } else {
+            self.forget(id);
+            if request.frames.count > 0 && !went_well {
+                out.push(Output::Release(request.frames));
             }
-        } else if request.frames.count > 0 && !went_well {
-            out.push(Output::Release(request.frames));
         }
         if credit > 0 {
             out.give_credit(request.client, credit);

@@ -45,7 +45,7 @@ mod tune;
 mod write_out;
 mod writer;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use weft_units::{ClientId, Span, Time, VolumeId};
 
@@ -56,14 +56,15 @@ use self::resident::Resident;
 use self::trying::Trying;
 use self::tune::check_start;
 use self::writer::Writers;
+use crate::array::issuer::{Issuer, Returned};
 use crate::array::outbox::{JobId, Outbox};
 use crate::config::WriteBackConfig;
 use crate::contract::error::{ConfigError, ReplyError, Unwritten};
 use crate::contract::frame::{Frame, Run};
-use crate::contract::input::{ClientRequest, Command, RequestOp};
+use crate::contract::input::{ClientRequest, Command, RequestOp, Verb};
 use crate::contract::output::{ComputeOp, Output};
 use crate::contract::snapshot::{WriteBackSnapshot, WriteBackVolume};
-use crate::contract::token::{RequestId, Tag};
+use crate::contract::token::RequestId;
 use crate::knobs::{PoolKnobs, throttle_name};
 use crate::page_cache::{BdiId, BdiRatios, InodeId, PageCache, Wake, WriterId};
 use crate::volume::Volume;
@@ -82,13 +83,6 @@ pub(crate) struct WriteBack {
     pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
-    /// What volumes have not answered.
-    asked: BTreeMap<(ClientId, Tag), OpId>,
-    /// Frames of clients that volumes have and give back, by the first of them.
-    lent: BTreeMap<Frame, OpId>,
-    /// The same of requests that are answered, of which volumes have a part: all frames, and how
-    /// many of them are lent. They come back together.
-    lent_in_part: BTreeMap<Frame, (Run, u32)>,
     /// Requests that wait for room, and those that came later and must not pass them.
     waiting: VecDeque<OpId>,
     /// Pages of writes that have room and are not dirty yet.
@@ -99,7 +93,6 @@ pub(crate) struct WriteBack {
     arrivals: u64,
     /// Clients that are gone and have operations under way.
     leaving: Vec<ClientId>,
-    tags: u64,
     /// The volume that writes back first.
     first: usize,
 }
@@ -205,15 +198,11 @@ impl WriteBack {
             pages: config.pages.into(),
             ops: Vec::new(),
             free: Vec::new(),
-            asked: BTreeMap::new(),
-            lent: BTreeMap::new(),
-            lent_in_part: BTreeMap::new(),
             waiting: VecDeque::new(),
             reserved: 0,
             issues: Vec::new(),
             arrivals: 0,
             leaving: Vec::new(),
-            tags: 0,
             first: 0,
         };
         this.apply();
@@ -320,43 +309,38 @@ impl WriteBack {
         left
     }
 
-    /// Takes the answers of volumes to the cache out of the outputs of this turn.
-    pub(crate) fn collect(&mut self, first: usize, volumes: &mut [Volume], out: &mut Outbox) {
-        let (asked, lent, memory) = (&mut self.asked, &mut self.lent, &mut self.memory);
-        let (ops, in_part) = (&mut self.ops, &mut self.lent_in_part);
-        let (mut answers, mut whole) = (Vec::new(), Vec::new());
-        out.keep_from(first, |output| match output {
-            Output::Reply { client, tag, result } => match asked.remove(&(*client, *tag)) {
-                Some(id) => {
-                    answers.push((id, result.clone()));
-                    false
-                }
-                None => true,
-            },
-            Output::Release(run) => match lent.remove(&run.first) {
-                Some(id) => {
-                    if let Some(Op { work: OpWork::Client(op), .. }) = &mut ops[id as usize] {
-                        op.lent = false;
-                    }
-                    false
-                }
-                None => match in_part.remove(&run.first) {
-                    Some((all, _)) => {
-                        whole.push(all);
-                        false
-                    }
-                    None => !memory.comes_back(*run),
-                },
-            },
-            _ => true,
-        });
-        whole.into_iter().for_each(|run| out.push(Output::Release(run)));
+    /// Takes what volumes have given back: frames first, as an answer may end an operation.
+    pub(crate) fn collect(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+        let mut answers = Vec::new();
+        for returned in out.take_returned() {
+            match returned {
+                Returned::Answer(id, result) => answers.push((id, result)),
+                Returned::Frames(id, frames) => self.frames_returned(id, frames, out),
+            }
+        }
         for (id, result) in answers {
             self.answered(id, result, volumes, out);
         }
         self.write_back(volumes, out);
         self.go_on_trying(out);
         self.go_on_stopping(volumes, out);
+    }
+
+    /// A volume has no use any more for frames of an operation, which may be answered already.
+    fn frames_returned(&mut self, id: OpId, frames: Run, out: &mut Outbox) {
+        if self.memory.comes_back(frames) {
+            return;
+        }
+        match &mut self.op_mut(id).work {
+            OpWork::Client(op) => op.lent = false,
+            OpWork::Lent(all) => {
+                out.push(Output::Release(*all));
+                self.forget(id);
+            }
+            OpWork::Drain(_) | OpWork::Stop(_) | OpWork::WriteOut(_) => {
+                unreachable!("it lends no frames of a client")
+            }
+        }
     }
 
     /// A computation is done.
@@ -369,7 +353,9 @@ impl WriteBack {
                 Way::Through => self.through_computed(id, volumes, out),
                 Way::Flush => unreachable!("a flush computes nothing"),
             },
-            OpWork::Drain(_) | OpWork::Stop(_) => unreachable!("it computes nothing"),
+            OpWork::Drain(_) | OpWork::Lent(_) | OpWork::Stop(_) => {
+                unreachable!("it computes nothing")
+            }
             OpWork::WriteOut(_) => self.copied(id, volumes, out),
         }
     }
@@ -393,16 +379,15 @@ impl WriteBack {
         self.volumes.iter().filter_map(due).chain(self.writers.next_wake()).min()
     }
 
-    /// Client frames that no volume has.
+    /// Frames of clients, whether volumes have them or not.
     pub(crate) fn frames_held(&self) -> u32 {
         let ops = self.ops.iter().flatten();
         let held = ops.map(|op| match &op.work {
-            OpWork::Client(op) if !op.lent => op.request.frames.count,
-            OpWork::Client(op) => op.request.frames.count - op.frames_below().count,
-            _ => 0,
+            OpWork::Client(op) => op.request.frames.count,
+            OpWork::Lent(frames) => frames.count,
+            OpWork::Drain(_) | OpWork::Stop(_) | OpWork::WriteOut(_) => 0,
         });
-        let in_part = self.lent_in_part.values().map(|(all, lent)| all.count - lent);
-        held.chain(in_part).sum()
+        held.sum()
     }
 
     /// Pages that are dirty or being written.
@@ -440,9 +425,6 @@ impl WriteBack {
     #[cfg(test)]
     fn is_at_rest(&self) -> bool {
         self.ops.iter().all(Option::is_none)
-            && self.asked.is_empty()
-            && self.lent.is_empty()
-            && self.lent_in_part.is_empty()
             && self.reserved == 0
             && !self.memory.lent()
             && self.volumes.iter().all(|cached| cached.resident.is_empty())
@@ -459,26 +441,14 @@ impl WriteBack {
                         RequestOp::Trim => volume.to_discard(request),
                         RequestOp::Flush | RequestOp::Read => None,
                     };
-                    if !op.edges.is_flush() {
-                        op.credit = op.request.payload().0 - request.payload().0;
-                        op.lent = true;
-                    }
-                    if request.op == RequestOp::Write {
-                        self.lent.insert(request.frames.first, *id);
-                    }
+                    op.lent |= request.frames.count > 0;
                 } else {
                     self.memory.lend(request.frames.first);
                 }
-                self.asked.insert((request.client, request.tag), *id);
                 let mut entering = *request;
-                if let Err(error) = volume.request(&mut entering, out) {
-                    self.asked.remove(&(request.client, request.tag));
-                    self.lent.remove(&request.frames.first);
+                if let Err(error) = volume.request(&mut entering, Some(*id), out) {
                     if let OpWork::Client(op) = &mut self.op_mut(*id).work {
-                        if !op.edges.is_flush() {
-                            op.credit = op.request.payload().0;
-                            op.lent = false;
-                        }
+                        op.lent &= request.frames.count == 0;
                     } else {
                         self.memory.comes_back(request.frames);
                     }
@@ -486,13 +456,9 @@ impl WriteBack {
                 }
             }
             Issue::Stop(id) => {
-                let OpWork::Stop(command) = &self.op(*id).work else {
-                    unreachable!("a stop is stopped")
-                };
-                let command = command.clone();
-                self.asked.insert((command.client, command.tag), *id);
-                if let Some(result) = volumes[command.volume.index()].command(&command, out) {
-                    self.asked.remove(&(command.client, command.tag));
+                let volume = &mut volumes[self.op(*id).volume.index()];
+                let issuer = Issuer::WriteBack { op: *id };
+                if let Some(result) = volume.command(&Verb::Stop, issuer, out) {
                     self.answered(*id, result, volumes, out);
                 }
             }
@@ -523,7 +489,7 @@ impl WriteBack {
                 self.forget(id);
                 out.reply(client, tag, result);
             }
-            OpWork::Drain(_) => unreachable!("a drain asks no volume"),
+            OpWork::Drain(_) | OpWork::Lent(_) => unreachable!("it asks no volume"),
             OpWork::WriteOut(_) => self.part_written(id, result, volumes, out),
         }
     }
@@ -587,7 +553,9 @@ impl WriteBack {
                 Way::Read => self.start_read(id, volumes, out),
                 Way::Through => self.start_through(id, volumes, out),
             },
-            OpWork::Drain(_) | OpWork::Stop(_) => unreachable!("it locks nothing"),
+            OpWork::Drain(_) | OpWork::Lent(_) | OpWork::Stop(_) => {
+                unreachable!("it locks nothing")
+            }
             OpWork::WriteOut(_) => self.copy(id, volumes, out),
         }
     }
@@ -615,7 +583,7 @@ impl WriteBack {
                 let request = op.below();
                 self.issues.push(Issue::Request(id, request));
             }
-            OpWork::Drain(_) => unreachable!("a drain asks no volume"),
+            OpWork::Drain(_) | OpWork::Lent(_) => unreachable!("it asks no volume"),
             OpWork::Stop(_) => self.issues.push(Issue::Stop(id)),
             OpWork::WriteOut(_) => self.ask_parts(id),
         }

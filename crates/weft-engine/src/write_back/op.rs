@@ -18,7 +18,7 @@ use weft_units::{ByteRange, FRAME_BYTES, VolumeId};
 
 use super::edges::Edges;
 use crate::contract::error::ReplyError;
-use crate::contract::frame::Frame;
+use crate::contract::frame::{Frame, Run};
 use crate::contract::input::{ClientRequest, Command, RequestOp};
 
 /// One operation.
@@ -35,6 +35,9 @@ pub(super) enum OpWork {
     Client(ClientOp),
     /// All that is dirty is to be written, and the volume goes on.
     Drain(Command),
+    /// The frames of a request of a client that is answered: the volume has a part of them, or all,
+    /// and they go back to the client together.
+    Lent(Run),
     Stop(Command),
     WriteOut(WriteOut),
 }
@@ -46,9 +49,9 @@ pub(super) struct ClientOp {
     pub(super) way: Way,
     /// The client is there no more.
     pub(super) gone: bool,
-    /// Bytes of its credit that the volume does not give back.
+    /// Bytes of its client's credit, which go back with the answer.
     pub(super) credit: u64,
-    /// The volume has the frames.
+    /// The volume has frames of it.
     pub(super) lent: bool,
     /// Pages that a read uses, with their frames.
     pub(super) pinned: Pinned,

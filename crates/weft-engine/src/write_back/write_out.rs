@@ -146,7 +146,6 @@ impl WriteBack {
         let (parts, buffer, sync) = (write.parts.clone(), write.buffer, write.sync);
         write.pending = parts.len();
         for pages in parts {
-            self.tags += 1;
             let attr = Attr {
                 origin: Origin::Client(NOBODY, Group::ROOT),
                 background: true,
@@ -154,7 +153,7 @@ impl WriteBack {
             };
             let request = ClientRequest {
                 client: NOBODY,
-                tag: Tag(self.tags),
+                tag: Tag(0),
                 volume,
                 op: RequestOp::Write,
                 range: bytes_of(&pages, size),

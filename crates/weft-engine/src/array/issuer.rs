@@ -1,0 +1,90 @@
+//! Issuer of a request or command to a volume: where its answer and its frames go.
+//!
+//! A client's are outputs. Those of the write-back cache are events, which it takes once a turn
+//! ([`Outbox::take_returned`]); its requests never appear among the outputs. A part of a resync is
+//! told at once that it has its range, and is answered by nothing.
+
+use weft_units::ClientId;
+
+use super::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Run;
+use crate::contract::output::Output;
+use crate::contract::token::Tag;
+
+/// Issuer of a request or command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Issuer {
+    Client {
+        client: ClientId,
+        tag: Tag,
+    },
+    /// A part of a resync, or a correction, which has the range to itself meanwhile.
+    Resync {
+        part: u32,
+    },
+    /// An operation of the write-back cache.
+    WriteBack {
+        op: u32,
+    },
+}
+
+/// Something that a volume gives back to an operation of the write-back cache.
+#[derive(Clone, Debug)]
+pub(crate) enum Returned {
+    /// The answer to what it asked for.
+    Answer(u32, Result<(), ReplyError>),
+    /// Frames that no member uses any more. Those of a read that went well come back with its
+    /// answer.
+    Frames(u32, Run),
+}
+
+impl Issuer {
+    /// Whether it is this client.
+    pub(crate) fn is(self, client: ClientId) -> bool {
+        matches!(self, Self::Client { client: other, .. } if other == client)
+    }
+
+    /// Whether its frames are a client's, by its own request: of the write-back cache's requests
+    /// that is for the cache to say.
+    pub(crate) const fn is_client(self) -> bool {
+        matches!(self, Self::Client { .. })
+    }
+}
+
+impl Outbox {
+    /// Answers a request or a command.
+    pub(crate) fn answer(&mut self, issuer: Issuer, result: Result<(), ReplyError>) {
+        match issuer {
+            Issuer::Client { client, tag } => self.reply(client, tag, result),
+            Issuer::WriteBack { op } => self.return_answer(op, result),
+            Issuer::Resync { .. } => unreachable!("a part of a resync is not answered"),
+        }
+    }
+
+    /// Gives the frames of a request back.
+    #[inline]
+    pub(crate) fn release(&mut self, issuer: Issuer, frames: Run) {
+        match issuer {
+            Issuer::WriteBack { op } => self.return_frames(op, frames),
+            Issuer::Client { .. } | Issuer::Resync { .. } => self.push(Output::Release(frames)),
+        }
+    }
+
+    /// Answers an operation of the write-back cache.
+    #[cold]
+    pub(crate) fn return_answer(&mut self, op: u32, result: Result<(), ReplyError>) {
+        self.returned.push(Returned::Answer(op, result));
+    }
+
+    /// Gives frames back to it.
+    #[cold]
+    pub(crate) fn return_frames(&mut self, op: u32, frames: Run) {
+        self.returned.push(Returned::Frames(op, frames));
+    }
+
+    /// What volumes have given back to the write-back cache since it asked last.
+    pub(crate) fn take_returned(&mut self) -> Vec<Returned> {
+        std::mem::take(&mut self.returned)
+    }
+}
