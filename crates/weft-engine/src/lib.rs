@@ -160,7 +160,9 @@ impl Engine {
     #[allow(clippy::needless_pass_by_value, reason = "what an engine is made of is its own")]
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
-        let count = config.volumes.len() as u32;
+        let frames_min = |it: &VolumeConfig| it.source.frames_min(&it.knobs);
+        // A volume without stripes has no part in their frames.
+        let sharers = config.volumes.iter().filter(|it| frames_min(it) > 0).count().max(1) as u32;
         let mut first = 1;
         let mut volumes = Vec::new();
         for (volume, id) in config.volumes.iter().zip(0u16..) {
@@ -169,10 +171,10 @@ impl Engine {
                     return Err(ConfigError::Members(member.index.0));
                 }
             }
-            let frames_min = volume.source.frames_min(&volume.knobs);
-            let frames = config.cache_frames / count;
+            let frames_min = frames_min(volume);
+            let frames = if frames_min > 0 { config.cache_frames / sharers } else { 0 };
             if frames < frames_min {
-                let expected = frames_min * count;
+                let expected = frames_min * sharers;
                 return Err(ConfigError::TooFewFrames { found: config.cache_frames, expected });
             }
             volumes.push(Volume::new(

@@ -63,12 +63,21 @@ impl WriteBack {
     /// Whether the pages of a write stay here: whole ones, that nobody wants durable at once.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
-        let (range, limit) = (request.range, self.cache.pool().thresholds().dirty);
+        let (range, limit) = (request.range, self.room_max());
         let whole = covered(range, cached.size) == *pages;
         let few = pages.end - pages.start <= limit / 2;
         let fua = request.flags.fua && !mutant::is(out.planted, Mutant::FuaStaysInCache);
         let plain = !fua && !request.flags.preflush && cached.failing.is_none();
         request.op == RequestOp::Write && whole && few && plain
+    }
+
+    /// Pages that there may ever be room for: the limit without what volumes hold whose write-back
+    /// fails. A write for which that is too few does not wait for another volume's member to be
+    /// mended.
+    fn room_max(&self) -> u64 {
+        let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
+        let stuck: u64 = failing.map(|cached| self.cache.inode_counts(cached.inode).total()).sum();
+        self.cache.pool().thresholds().dirty.saturating_sub(stuck)
     }
 
     fn has_room(&self, pages: &Range<u64>, out: &Outbox) -> bool {
@@ -112,7 +121,8 @@ impl WriteBack {
         out: &mut Outbox,
     ) {
         for id in std::mem::take(&mut self.waiting) {
-            let refused = self.op(id).volume.index() == index;
+            let everywhere = mutant::is(out.planted, Mutant::OtherVolumeRefused);
+            let refused = everywhere || self.op(id).volume.index() == index;
             if refused && self.client_op(id).way == Way::Keep {
                 self.answer(id, Err(error.clone()), out);
             } else {

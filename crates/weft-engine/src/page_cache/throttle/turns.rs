@@ -440,15 +440,20 @@ impl Turns {
     /// Pages that may be granted on a device.
     fn room(&self, at: usize) -> u64 {
         let device = &self.devices[at];
-        // Who comes without credit takes a page before it waits.
-        let kept = (self.writers.len() as u64).min(self.limit / 8);
-        let all = (self.limit - kept).saturating_sub(self.used);
         let own = device.share.saturating_sub(device.used());
         let alone = u64::from(device.used() == 0);
-        own.max(alone).min(all)
+        own.max(alone).min(self.room_of_all())
     }
 
-    /// Takes credit back that is not being spent while others wait.
+    /// Pages that may be granted on all devices together.
+    fn room_of_all(&self) -> u64 {
+        // A writer that comes without credit takes a page before it waits.
+        let kept = (self.writers.len() as u64).min(self.limit / 8);
+        (self.limit - kept).saturating_sub(self.used)
+    }
+
+    /// Takes credit back that is not being spent while others wait: on their device, and where no
+    /// room is left in the pool, on those on which no writer waits.
     fn reclaim(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if !device.is_wanted(&self.writers) || self.now < device.next_reclaim {
@@ -456,6 +461,19 @@ impl Turns {
         }
         let patience = if device.is_starving() { IDLE_STARVING } else { IDLE };
         device.next_reclaim = self.now + Span(patience.0 / 2);
+        self.take_back_idle(at, patience);
+        if self.room_of_all() == 0 {
+            for other in 0..self.devices.len() {
+                if !self.devices[other].is_wanted(&self.writers) {
+                    self.take_back_idle(other, IDLE);
+                }
+            }
+        }
+    }
+
+    /// Takes back the credit on a device of writers that have not used it for so long.
+    fn take_back_idle(&mut self, at: usize, patience: Span) {
+        let device = &mut self.devices[at];
         let (now, writers) = (self.now, &self.writers);
         let idle = |writer: &WriterId| now.since(writers[writer.index()].last_used) >= patience;
         let (idle, busy) = device.holders.iter().partition(|writer| idle(writer));

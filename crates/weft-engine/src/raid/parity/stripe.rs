@@ -210,7 +210,8 @@ pub(crate) struct Stripe {
     pub(crate) uptodate: SlotSet,
     /// Strips that could not be read, twice.
     pub(crate) read_error: SlotSet,
-    /// Of those, strips that could not be read after they were written again either.
+    /// Of those, strips that could not be read after they were written again either, or that their
+    /// member had no space for.
     pub(crate) uncorrectable: SlotSet,
     /// Strips whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
@@ -230,7 +231,8 @@ pub(crate) struct Stripe {
     pub(crate) goes_on: bool,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
-    /// Of the sync's write in flight: the slot whose member had no space.
+    /// A slot whose member had no space for what a sync writes, or for a correction: the stripe is
+    /// not in sync.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,

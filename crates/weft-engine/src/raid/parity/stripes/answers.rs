@@ -212,6 +212,10 @@ impl Stripes {
             }
             (fault, _) => {
                 stripe.faults.insert(part.slot);
+                let rewrites = matches!(operation, Operation::Rewriting(_));
+                if still_there && rewrites && fault == Fault::NoSpace {
+                    stripe.no_space = Some(part.slot);
+                }
                 // What cannot be read back, or has no space, is for the stripe to judge.
                 let judged = matches!(operation, Operation::Rereading(_));
                 if still_there && !judged && fault != Fault::NoSpace {

@@ -22,7 +22,9 @@ impl Stripes {
         if cx.membership().read_only || cx.membership().broken {
             return false;
         }
-        let bad = self.cache.stripe(id).correctable().and(cx.membership().present());
+        // A member that is being rebuilt was not read here: the error is that of one before it.
+        let end = self.cache.stripe(id).sector(self.cache.height()) + self.cache.height();
+        let bad = self.cache.stripe(id).correctable().and(cx.membership().in_sync(end));
         let Some(slot) = bad.ascending().next() else { return false };
         cx.report(Report::Correcting { slot });
         self.cache.stripe_mut(id).operation = Operation::Rewriting(slot);

@@ -171,6 +171,8 @@ impl Stripes {
         stripe.faults = SlotSet::EMPTY;
         if let Some(slot) = no_space {
             stripe.uptodate = stripe.uptodate.and(stripe.deferred);
+            // A correction that found no space is tried again with the sync.
+            stripe.uncorrectable.remove(slot);
             let sector = stripe.sector(height);
             self.events.push(Event::NoSpace { slot, sector });
         }
