@@ -107,6 +107,7 @@ fn gate() -> ExitCode {
         .chain(Profile::JOINS)
         .chain(Profile::LAST_COPIES)
         .chain(Profile::DRAINS)
+        .chain(Profile::BARES)
         .map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = every.chain(trims).chain(mixed);
     let scripts = every.flat_map(|(profile, seeds)| {
@@ -219,7 +220,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
 }
 
 /// The same of what survives an end, or is left.
-fn gates_of_ends(totals: &Totals) -> [Gate; 6] {
+fn gates_of_ends(totals: &Totals) -> [Gate; 7] {
     let cuts = totals.coverage;
     [
         Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
@@ -234,6 +235,7 @@ fn gates_of_ends(totals: &Totals) -> [Gate; 6] {
         Gate("blocks written to the last members", totals.written_again, 1_000, {
             "where no more of them could be done without".to_owned()
         }),
+        Gate("requests of bare volumes", totals.bare_requests, 2_000, "beside arrays".to_owned()),
         Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),
     ]
 }

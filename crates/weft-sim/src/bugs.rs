@@ -29,7 +29,7 @@ pub const CHECKERS: [&str; 16] = [
 
 /// Checkers that must report each planted bug, each with all others off: those that see it within
 /// few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 42] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -52,6 +52,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 42] = [
     (Mutant::FlushBeforeFailureRecorded, &["I4 "]),
     (Mutant::FlushServedByEarlier, &["I4 "]),
     (Mutant::FlushSkipForgetsMetadata, &["I4 "]),
+    (Mutant::FlushSkipForgetsStartUp, &["I1 "]),
     (Mutant::FlushSkipsOneMember, &["I4 ", "I5 "]),
     (Mutant::FrameReusedInFlight, &["I10", "I7 ", "I11"]),
     (Mutant::FullStripeWriteWithoutTail, &["I4 ", "I8 ", "I6 "]),
@@ -62,6 +63,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 42] = [
     (Mutant::MergeAcrossFlush, &["I4 "]),
     (Mutant::MirrorReadUnsynced, &["I2 "]),
     (Mutant::MissedWriteNotRecorded, &["I4 "]),
+    (Mutant::OtherVolumeRefused, &["I13"]),
     (Mutant::QueueStarves, &["I13"]),
     (Mutant::QueueSwitchForgets, &["I13"]),
     (Mutant::ReaddOfTooOld, &["I8 ", "I6 ", "I2 "]),
@@ -120,6 +122,9 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         | Mutant::QueueStarves
         | Mutant::QueueSwitchForgets => Profile::QUEUES,
         Mutant::DrainBeforeWritten => Profile::DRAINS[number as usize % 2],
+        Mutant::FlushSkipForgetsStartUp | Mutant::OtherVolumeRefused => {
+            Profile::BARES[number as usize % 2]
+        }
         Mutant::LackForgotten => Profile::LACKS[1],
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]
@@ -134,7 +139,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         _ => PROFILES[number as usize % PROFILES.len()],
     };
     let mut script = Script::generate(FIRST_SEED + number, profile);
-    if mutant == Mutant::FlushSkipForgetsMetadata {
+    if matches!(mutant, Mutant::FlushSkipForgetsMetadata | Mutant::FlushSkipForgetsStartUp) {
         script.options.knobs.flush_batch = FlushRule::Needed;
     }
     if matches!(mutant, Mutant::IdleTimerNotSet | Mutant::QueueStarves) {

@@ -29,6 +29,8 @@ pub struct Options {
     pub more_data: Vec<Sectors>,
     /// Disks that wait as spares.
     pub spares: usize,
+    /// Whether the engine serves a bare volume beside the array.
+    pub bare: bool,
     /// Version of the superblocks, and with it their place.
     pub version: Version,
     /// Number of the first member: those below it were given to others that are gone. Not of 0.90,
@@ -103,6 +105,7 @@ impl Options {
             full_stripes: 16,
             more_data: Vec::new(),
             spares: 0,
+            bare: false,
             version: Version::V1_2,
             first_number: 0,
             assume_clean: true,
@@ -178,9 +181,11 @@ impl Options {
 }
 
 /// What one member request may be at most: what merging makes, or what a stripe or a chunk is.
-/// Without parity what a client wrote to one member goes there as it is, and zeroes by the MiB.
+/// Without parity, and of a bare volume, what a client wrote to one member goes there as it is, and
+/// zeroes by the MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
-    let least = if LevelRow::of(options.level).parities > 0 { 0 } else { 1 << 20 };
+    let has_parity = LevelRow::of(options.level).parities > 0;
+    let least = if has_parity && !options.bare { 0 } else { 1 << 20 };
     let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }

@@ -79,6 +79,8 @@ pub struct Totals {
     pub met: Met,
     /// Client requests that were answered.
     pub requests: u64,
+    /// Those of bare volumes beside arrays.
+    pub bare_requests: u64,
     /// Requests of steady load.
     pub steady_requests: u64,
     /// Those of load with faults, and of scripts of profiles in which disks fail.
@@ -231,6 +233,7 @@ impl Totals {
         self.lacks += other.lacks;
         self.met.merge(other.met);
         self.requests += other.requests;
+        self.bare_requests += other.bare_requests;
         self.steady_requests += other.steady_requests;
         self.faulty_requests += other.faulty_requests;
         self.straight_requests += other.straight_requests;
@@ -296,6 +299,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         lacks: report.lacks,
         met: Met::of(&script),
         requests: report.requests,
+        bare_requests: report.bare_requests,
         faulty_requests: if profile.faults { report.requests } else { 0 },
         io_errors: report.io_errors,
         stops: report.stops,

@@ -8,6 +8,7 @@
 //! assembled and made into an engine.
 
 mod at_stake;
+mod bare;
 mod carry_out;
 mod clients;
 mod copies;
@@ -27,9 +28,11 @@ use weft_engine::{
 };
 use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
-use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Time};
+use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time, VolumeId};
 
 use at_stake::AtStake;
+use bare::Bare;
+pub(crate) use bare::{ARRAY, BARE, BARE_BYTES};
 pub use carry_out::Pending;
 use clients::{Issued, Waiting};
 pub(crate) use fingerprint::Text;
@@ -116,10 +119,10 @@ pub struct World {
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
     /// Of writes whose client is gone, until nothing is served any more.
-    pub(crate) orphans: Vec<ByteRange>,
+    pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
     /// Drains that were asked for and not answered, and what had been acknowledged before.
-    drains: BTreeMap<Ticket, FlushMark>,
+    drains: BTreeMap<Ticket, (VolumeId, FlushMark)>,
     /// Stripes of the stripe cache, and those that were asked for and not answered.
     cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
@@ -143,6 +146,8 @@ pub struct World {
     lacked_space: bool,
     /// Model of what clients may read.
     pub model: Model,
+    /// A volume beside the array.
+    bare: Option<Bare>,
     /// Geometry of the array.
     pub array: Array,
     /// Content of the durable superblocks.
@@ -198,14 +203,20 @@ impl World {
             disk.faults.tears = options.torn_writes;
             disk
         };
-        let disks: Vec<Disk> = supers.iter().enumerate().map(disk).collect();
+        let mut disks: Vec<Disk> = supers.iter().enumerate().map(disk).collect();
         let layout = options.array_layout();
-        let data_offset = supers.iter().map(Superblock::data_offset).collect();
+        let mut data_offset: Vec<Sectors> = supers.iter().map(Superblock::data_offset).collect();
+        let bare = options.bare.then(|| {
+            disks.push(bare::new_disk(&options));
+            // No sector of it is one of the array's.
+            data_offset.push(Sectors(1 << 60));
+            Bare { disk: count, model: Model::new(options.payload), answered: 0 }
+        });
         let record = Record::read(&disks, options.version);
         let limits = Limits::default();
         let mut world = Self {
             now: Time(1_000_000_000),
-            disk_of: (0..count).collect(),
+            disk_of: (0..disks.len()).collect(),
             disks,
             engine: None,
             plugged: false,
@@ -229,6 +240,7 @@ impl World {
             served: Served::default(),
             lacked_space: false,
             model: Model::new(options.payload),
+            bare,
             array: Array::new(layout, data_offset),
             record_before: record.clone(),
             written: None,
@@ -282,9 +294,11 @@ impl World {
         let cache_stripes = self.options.cache_stripes.unwrap_or(stripes);
         let cache_frames = assembly.cache_frames(knobs.stripe_size, cache_stripes);
         let source = VolumeSource::Array(Box::new(assembly));
+        let array = VolumeConfig { source, knobs, stripes_max };
+        let volumes = [array].into_iter().chain(self.bare_config(how.read_only)).collect();
         let config = Config {
             cache_frames,
-            volumes: vec![VolumeConfig { source, knobs, stripes_max }],
+            volumes,
             client_frames: self.options.client_frames,
             client_credit: self.options.client_credit,
             turn_stripes_max: 8,
@@ -341,7 +355,8 @@ impl World {
     /// # Errors
     /// The assembly is refused.
     pub fn assemble(&self, how: &assemble::Options) -> Result<Assembly, Refused> {
-        let there = |disk: &usize| !self.disks[*disk].faults.gone;
+        let there =
+            |disk: &usize| !self.disks[*disk].faults.gone && self.bare_disk() != Some(*disk);
         let candidates: Vec<Candidate> =
             (0..self.disks.len()).filter(there).map(|disk| self.candidate(disk)).collect();
         assemble::assemble(&candidates, how)
@@ -369,6 +384,7 @@ impl World {
             let at = self.options.version.position(self.disks[*disk].size());
             let faults = &self.disks[*disk].faults;
             let there = !faults.gone && faults.ends_at.is_none();
+            let there = there && self.bare_disk() != Some(*disk);
             there && at.is_some_and(|at| self.disks[*disk].read_whole(at.0, 8).is_err())
         };
         (0..self.disks.len()).filter(unreadable).count() as u64

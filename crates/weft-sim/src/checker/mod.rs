@@ -61,6 +61,7 @@ use crate::disk::Disk;
 use crate::excuses::Excuses;
 use crate::model::Model;
 use crate::suspects::Suspects;
+use crate::world::ARRAY;
 
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +99,8 @@ pub struct View<'a> {
     pub disks: &'a [Disk],
     /// The disk of each member index.
     pub disk_of: &'a [usize],
+    /// The disk of a bare volume beside the array.
+    pub bare: Option<usize>,
     /// Geometry of the array.
     pub array: &'a Array,
     /// Content of the durable superblocks.
@@ -168,12 +171,16 @@ impl Checkers {
 
     /// Something goes into the engine. The media already show a completed write.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
-        self.acknowledge.input(view, input);
-        self.stale.input(view, input);
         let found = &mut self.found;
         self.single_flight.input(input);
         self.exactly_once.input(input, found);
         self.bounds.input(input);
+        // What follows is about the array and its members.
+        if matches!(input, Input::Client(request) if request.volume != ARRAY) {
+            return;
+        }
+        self.acknowledge.input(view, input);
+        self.stale.input(view, input);
         self.dirty.input(input);
         self.bounded_wait.input(view.now, input);
     }
@@ -181,17 +188,25 @@ impl Checkers {
     /// Something comes out of it. The media do not show a new write yet.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         let found = &mut self.found;
-        self.acknowledge.output(view, output, found);
-        self.dirty.output(view, output, found);
-        self.stale.output(view, output);
         self.single_flight.output(view, output, found);
         self.exactly_once.output(output, found);
         self.bounds.output(view, output, found);
+        // What follows is about the array and its members.
+        if matches!(output, Output::Submit { member, .. } if view.bare == Some(view.disk(*member)))
+        {
+            return;
+        }
+        self.acknowledge.output(view, output, found);
+        self.dirty.output(view, output, found);
+        self.stale.output(view, output);
         self.bounded_wait.output(view.now, output, found);
     }
 
     /// A write is about to go to a disk.
     pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
+        if view.bare == Some(disk) {
+            return;
+        }
         self.untouched.write(view, (disk, at), bytes, &mut self.excuses, &mut self.found);
         self.dirty.write(view, disk, (at, count), bytes, &mut self.found);
     }

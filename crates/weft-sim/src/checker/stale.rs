@@ -37,6 +37,9 @@ pub struct Stale {
     durable: BTreeMap<usize, BTreeSet<u64>>,
     /// Columns that each disk misses.
     missing: BTreeMap<usize, BTreeSet<u64>>,
+    /// Of each disk that joins without what it held: what it will miss, once its superblock says
+    /// so. Until then a restart may find the one that it had, and nothing on it was changed.
+    joining: BTreeMap<usize, BTreeSet<u64>>,
     /// Of each disk that came back with what it held: the columns that it missed, or held in its
     /// cache alone, at that time or at any time since.
     owed: BTreeMap<usize, BTreeSet<u64>>,
@@ -73,8 +76,11 @@ impl Stale {
                     }
                 } else if let Some((disk, submitted)) = self.flushes.remove(token)
                     && ok
-                    && !view.disks[disk].faults.lying_flush
                 {
+                    self.joined(disk);
+                    if view.disks[disk].faults.lying_flush {
+                        return;
+                    }
                     let durable = self.durable.entry(disk).or_default();
                     self.volatile.entry(disk).or_default().retain(|(completed, column)| {
                         let covered = *completed < submitted;
@@ -142,6 +148,7 @@ impl Stale {
 
     fn complete(&mut self, view: View<'_>, write: Write) {
         let Write { disk, at, count, submitted, fua } = write;
+        self.joined(disk);
         for column in (at..at + count).filter_map(|at| view.array.data_sector(disk, at)) {
             self.stored.insert((disk, column), submitted);
             if let Some(missing) = self.missing.get_mut(&disk)
@@ -163,11 +170,20 @@ impl Stale {
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);
-        let missing = self.missing.entry(disk).or_default();
-        missing.extend(columns);
         if keeps {
+            let missing = self.missing.entry(disk).or_default();
+            missing.extend(columns);
             let volatile = self.volatile.get(&disk).into_iter().flatten().map(|it| it.1);
             self.owed.insert(disk, missing.iter().copied().chain(volatile).collect());
+        } else {
+            self.joining.entry(disk).or_default().extend(columns);
+        }
+    }
+
+    /// Something is written to a disk that joins: its superblock, before all else.
+    fn joined(&mut self, disk: usize) {
+        if let Some(columns) = self.joining.remove(&disk) {
+            self.missing.entry(disk).or_default().extend(columns);
         }
     }
 
@@ -198,11 +214,17 @@ impl Stale {
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();
-        (volatile, self.durable.clone(), self.missing.clone(), self.owed.clone())
+        let (joining, missing) = (self.joining.clone(), self.missing.clone());
+        (volatile, self.durable.clone(), joining, missing, self.owed.clone())
     }
 
     /// See [`super::Checkers::assembled`].
-    pub fn assembled(&self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
+    pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
+        for (disk, columns) in std::mem::take(&mut self.joining) {
+            if !view.record.is_in_sync(disk) {
+                self.missing.entry(disk).or_default().extend(columns);
+            }
+        }
         for (state, slot) in assembly.slots.iter().zip(0..).map(|(state, slot)| (state, Slot(slot)))
         {
             let (member, recovery_offset) = match state {

@@ -94,6 +94,7 @@ impl Stage {
             now: Time(0),
             disks: &self.disks,
             disk_of: &self.disk_of,
+            bare: None,
             array: &self.array,
             record: &self.record,
             written: self.written.as_ref().unwrap_or(&self.record),

@@ -46,6 +46,10 @@ impl<'a> Course<'a> {
                 ScriptStep::Ask { client, op, start, len, flags } => {
                     ScriptStep::Ask { client: names[client as usize - 1], op, start, len, flags }
                 }
+                ScriptStep::AskBare { client, op, start, len, flags } => {
+                    let client = names[client as usize - 1];
+                    ScriptStep::AskBare { client, op, start, len, flags }
+                }
                 ScriptStep::Disconnect(client) => {
                     names[client as usize - 1] += 3;
                     ScriptStep::Disconnect(names[client as usize - 1] - 3)
@@ -56,7 +60,8 @@ impl<'a> Course<'a> {
             if let Some(violation) = self.world.failure() {
                 return Err(violation.clone());
             }
-            self.hurt.extend(step.hurts());
+            let member = step.hurts().filter(|disk| self.world.bare_disk() != Some(*disk));
+            self.hurt.extend(member);
             self.give_up();
             // Refused, as it may be beyond the promises.
             if !self.world.is_running() {
@@ -73,6 +78,7 @@ impl<'a> Course<'a> {
         report.coverage = world.coverage;
         report.excuses = world.excuses();
         report.requests = world.requests_answered();
+        report.bare_requests = world.bare_requests_answered();
         report.digest = world.digest;
         Ok(report)
     }
@@ -85,13 +91,10 @@ impl<'a> Course<'a> {
                 world.add_blank();
                 world.settle();
             }
-            ScriptStep::Ask { client, op, start, len, flags } => {
-                let range = ByteRange::new(start, len);
-                world.request(ClientId(client), op, range, Payload::Tags, flags);
-                // One in two is seen together with what comes next.
-                if start / 4096 % 2 == 0 {
-                    world.settle();
-                }
+            ScriptStep::Ask { .. } | ScriptStep::AskBare { .. } => ask(world, step),
+            ScriptStep::DrainBare => {
+                world.admin_of_bare(Verb::Drain);
+                world.settle();
             }
             ScriptStep::Disconnect(client) => {
                 world.disconnect(ClientId(client));
@@ -262,6 +265,10 @@ impl<'a> Course<'a> {
             self.world.model.stop_answered(&[]);
         }
         self.report.stops += u64::from(!refused);
+        self.world.stop_bare(self.script.order);
+        if self.world.failure().is_some() {
+            return Ok(());
+        }
         // At rest: not one of the cuts that are counted.
         let (coverage, was_cut) = (self.world.coverage, self.world.was_cut);
         self.world.power_cut(CutMode::Nothing);
@@ -324,14 +331,17 @@ impl<'a> Course<'a> {
     fn try_to_write(&mut self) -> Result<(), Violation> {
         let range = ByteRange::new(0, 4096);
         let sync = Flags { sync: true, ..Flags::NONE };
-        let ticket = self.world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync);
-        self.world.run(self.script.order);
-        match self.world.take_answer(ticket) {
-            Some(Ok(_)) => {
-                fail(&mut self.world, Violation::new("I9 read-only", "a write is acknowledged"))
-            }
-            Some(Err(_)) | None => Ok(()),
+        let world = &mut self.world;
+        let mut tickets =
+            vec![world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync)];
+        if let Some(range) = world.first_of_bare() {
+            tickets.push(world.request_of_bare(ClientId(9), RequestOp::Write, range, sync));
         }
+        world.run(self.script.order);
+        if tickets.into_iter().any(|ticket| matches!(world.take_answer(ticket), Some(Ok(_)))) {
+            return fail(world, Violation::new("I9 read-only", "a write is acknowledged"));
+        }
+        Ok(())
     }
 
     /// Faults cease; everything finishes; what is there is right.
@@ -428,6 +438,26 @@ fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
 fn administer(world: &mut World, verb: Verb) {
     world.admin(verb);
     world.settle();
+}
+
+/// A client asks one of the volumes for something.
+fn ask(world: &mut World, step: ScriptStep) {
+    let start = match step {
+        ScriptStep::Ask { client, op, start, len, flags } => {
+            let range = ByteRange::new(start, len);
+            world.request(ClientId(client), op, range, Payload::Tags, flags);
+            start
+        }
+        ScriptStep::AskBare { client, op, start, len, flags } => {
+            world.request_of_bare(ClientId(client), op, ByteRange::new(start, len), flags);
+            start
+        }
+        other => unreachable!("{other:?} is no request"),
+    };
+    // One in two is seen together with what comes next.
+    if start / 4096 % 2 == 0 {
+        world.settle();
+    }
 }
 
 /// Changes one disk's queue, or the bitmap.

@@ -46,6 +46,8 @@ pub(super) struct Draw {
     last: Rng,
     /// The same for [`Profile::drains`].
     pub(super) drains: Rng,
+    /// The same for [`Profile::bare`].
+    pub(super) bare: Rng,
     /// The same for [`Profile::mixed`].
     pub(super) mixed: Rng,
     pub(super) profile: Profile,
@@ -133,9 +135,7 @@ impl Draw {
         }
         let mut lacks = Rng::new(seed ^ 0x1ac5);
         if profile.lacks > 0 {
-            let pages = lacks.pick(&[8, 32, 128]);
-            let config = WriteBackConfig::of(Bytes::kib(4 * pages));
-            options.write_back = lacks.percent(50).then_some(config);
+            draw_cache(&mut lacks, &mut options);
         }
         let mut drains = Rng::new(seed ^ 0xd7a1);
         if profile.drains {
@@ -145,6 +145,10 @@ impl Draw {
         if profile.mixed {
             super::mixed::draw(&mut mixed, &mut options);
         }
+        let mut bare = Rng::new(seed ^ 0xba2e);
+        if profile.bare {
+            super::bare::draw(&mut bare, &mut options);
+        }
         let array = Array::new(options.array_layout(), Vec::new());
         let (spares, members, chunk) = (options.spares, options.members, options.chunk);
         let parities = match &array.layout {
@@ -152,12 +156,12 @@ impl Draw {
             Layout::Mirrors(_) => array.column(0).places.len() - 1,
             Layout::Striped(_) => 0,
         };
-        let full_stripe = array.row_bytes(chunk);
         // Of every member, whatever more some have.
         let columns = chunk.0 * options.full_stripes;
         let size = array.layout.array_size().bytes().0;
-        let hot = (0..4).map(|_| rng.below(size)).collect();
         Self {
+            hot: (0..4).map(|_| rng.below(size)).collect(),
+            full_stripe: array.row_bytes(chunk),
             rng,
             more,
             around: Rng::new(seed ^ 0xa20d),
@@ -169,6 +173,7 @@ impl Draw {
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
             drains,
+            bare,
             mixed,
             profile,
             options,
@@ -176,10 +181,8 @@ impl Draw {
             members,
             parities,
             chunk,
-            full_stripe,
             columns,
             size,
-            hot,
             hurt: Vec::new(),
             spares,
             stops_in: None,
@@ -204,6 +207,9 @@ impl Draw {
         }
         if self.profile.mixed {
             self.before_mixed(steps);
+        }
+        if self.profile.bare {
+            self.before_with_bare(steps);
         }
         let discards = matches!(step, ScriptStep::Ask { op: RequestOp::Trim, .. })
             || matches!(step, ScriptStep::Ask { flags: Flags { discard: true, .. }, .. });
@@ -345,7 +351,7 @@ impl Draw {
     /// A blank disk takes its place, bits are cleared, and the disk leaves.
     fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
         let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
-        let disk = self.members + self.spares + added;
+        let disk = self.first_added() + added;
         self.added += 1;
         steps.extend([ScriptStep::Add, ScriptStep::Finish, ScriptStep::Sleep(3500)]);
         steps.extend([self.write_near(), ScriptStep::Finish, ScriptStep::Sleep(3500)]);
@@ -410,6 +416,11 @@ impl Draw {
                 ScriptStep::Shrink { disk, sectors: left / 2 + data }
             }
         }
+    }
+
+    /// Number of the first blank disk that joins.
+    fn first_added(&self) -> usize {
+        self.members + self.spares + usize::from(self.options.bare)
     }
 
     /// Whether something may go wrong with a disk. From now on it does.
@@ -479,7 +490,7 @@ impl Draw {
     fn fault(&mut self, choice: u64) -> ScriptStep {
         // A disk that joined takes a slot that was hurt.
         if self.added > 0 && self.rng.percent(20) {
-            let disk = self.members + self.spares + self.rng.index(self.added);
+            let disk = self.first_added() + self.rng.index(self.added);
             let how = Planned::Once(Fault::NoSpace);
             return ScriptStep::FailOperation { disk, after: self.rng.below(12), how };
         }
@@ -664,6 +675,13 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
         options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
     }
     options.torn_writes = rng.percent(75);
+}
+
+/// A write-back cache in half of the scripts.
+fn draw_cache(rng: &mut Rng, options: &mut Options) {
+    let pages = rng.pick(&[8, 32, 128]);
+    let config = WriteBackConfig::of(Bytes::kib(4 * pages));
+    options.write_back = rng.percent(50).then_some(config);
 }
 
 /// A write-intent bitmap of few or many chunks. 0.90 and 1.0 have no room for one beside the data

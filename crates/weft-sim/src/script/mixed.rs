@@ -73,7 +73,7 @@ impl Draw {
     }
 }
 
-const FLUSH_RULES: [&str; 5] = ["batch", "md612", "needed", "parallel", "serial"];
+pub(super) const FLUSH_RULES: [&str; 5] = ["batch", "md612", "needed", "parallel", "serial"];
 
 /// RAID 10 of far copies in sets of members, and of offset ones.
 const FAR_SETS: [u32; 3] = [0x2_0201, 0x4_0201, 0x5_0201];

@@ -7,6 +7,7 @@
 //! Faults are drawn so that no more members are hurt than the level survives; whatever a script
 //! does beyond that, it does on purpose ([`Profile::beyond`]).
 
+mod bare;
 mod course;
 mod drains;
 mod draw;
@@ -70,6 +71,8 @@ pub struct Report {
     pub io_errors: IoErrors,
     /// Client requests answered.
     pub requests: u64,
+    /// Those of bare volumes.
+    pub bare_requests: u64,
     /// Sectors read by verification.
     pub verified: u64,
     /// Blocks that were written once more at the end, where members are lost.

@@ -137,6 +137,21 @@ pub enum ScriptStep {
     /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays
     /// outstanding.
     Wait(u64),
+    /// A client asks the bare volume beside the array for something, in bytes.
+    AskBare {
+        /// Client that asks.
+        client: u32,
+        /// Operation.
+        op: RequestOp,
+        /// First byte.
+        start: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Flags of the request.
+        flags: Flags,
+    },
+    /// An administrator has everything written that is dirty of the bare volume.
+    DrainBare,
 }
 
 /// Distribution that scripts are drawn from.
@@ -195,6 +210,8 @@ pub struct Profile {
     /// Whether the array has a write-back cache that is drained now and then, beside everything
     /// else. Drawn from a stream of its own.
     pub drains: bool,
+    /// Whether a bare volume is served beside the array. Drawn from a stream of its own.
+    pub bare: bool,
     /// Whether everything meets that others draw apart, and what nothing else draws: caches beside
     /// bitmaps and schedulers, every knob at run time. Drawn from a stream of its own.
     pub mixed: bool,
@@ -222,6 +239,7 @@ impl Profile {
         joins: false,
         last_copy: false,
         drains: false,
+        bare: false,
         mixed: false,
     };
     /// Power cuts.
@@ -350,6 +368,14 @@ impl Profile {
         Self { name, drains: true, ..self }
     }
 
+    /// Profiles of a bare volume beside the array: with parity, then others.
+    pub const BARES: [Self; 2] =
+        [Self::QUEUES.bare("bare"), Self::QUEUES.straight("").bare("straight-bare")];
+
+    const fn bare(self, name: &'static str) -> Self {
+        Self { name, bare: true, ..self }
+    }
+
     /// Profiles in which features meet: with parity, then mirrors.
     pub const MIXED: [Self; 7] = [
         Self::MANY_CUTS.mixed("mixed-cuts"),
@@ -370,7 +396,7 @@ impl Profile {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
-        before.chain(since).chain(Self::DRAINS).chain(Self::MIXED)
+        before.chain(since).chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES)
     }
 
     /// Every profile of levels with parity.

@@ -11,6 +11,8 @@ use crate::script::{Script, ScriptStep};
 /// Something that a script has or does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// A bare volume beside the array.
+    Bare,
     /// bfq orders the requests of members.
     Bfq,
     /// A write-intent bitmap.
@@ -52,7 +54,7 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs that the gate counts, and the least number of scripts in which each meets.
-pub const PAIRS: [(Feature, Feature, u64); 27] = [
+pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
     (F::Bitmap, F::Cache, 150),
@@ -80,6 +82,10 @@ pub const PAIRS: [(Feature, Feature, u64); 27] = [
     (F::Drains, F::Cuts, 300),
     (F::Drains, F::Parity, 300),
     (F::Drains, F::Bitmap, 100),
+    (F::Bare, F::Cache, 100),
+    (F::Bare, F::Cuts, 100),
+    (F::Bare, F::Bfq, 20),
+    (F::Bare, F::FlushRule, 100),
 ];
 
 /// Number of scripts in which each of [`PAIRS`] met.
@@ -112,6 +118,7 @@ impl Feature {
         };
         let layout = options.layout.filter(|_| options.level == Level::Raid10);
         match self {
+            Self::Bare => options.bare,
             Self::Bfq => knobs.scheduler == SchedulerKind::Bfq,
             Self::Bitmap => options.bitmap.is_some(),
             Self::BitmapChange => some(&|step| matches!(step, ScriptStep::Bitmap(_))),
@@ -121,7 +128,7 @@ impl Feature {
             Self::Cuts => some(&|step| {
                 matches!(step, ScriptStep::Cut(_) | ScriptStep::CutAgain { .. } | ScriptStep::Kill)
             }),
-            Self::Drains => some(&|step| *step == ScriptStep::Drain),
+            Self::Drains => some(&|step| matches!(step, ScriptStep::Drain | ScriptStep::DrainBare)),
             Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
@@ -161,7 +168,7 @@ mod tests {
     use crate::script::Profile;
 
     /// None of the pairs that the profiles of before could not draw is drawn by them; each is by
-    /// the mixed ones, or by those that drain.
+    /// the mixed ones, by those that drain, or by those with a bare volume.
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {
@@ -172,11 +179,12 @@ mod tests {
             met
         };
         let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
-        let since: Vec<Profile> = Profile::DRAINS.into_iter().chain(Profile::MIXED).collect();
+        let since = Profile::DRAINS.into_iter().chain(Profile::MIXED).chain(Profile::BARES);
+        let since: Vec<Profile> = since.collect();
         let (before, mixed) = (count(&before), count(&since));
         assert_eq!(before.0[..2], [0, 0], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
-            assert!(met > 0, "{a:?} and {b:?} never meet in 1,100 scripts");
+            assert!(met > 0, "{a:?} and {b:?} never meet in 1,300 scripts");
         }
     }
 }

@@ -110,6 +110,8 @@ impl World {
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }
+            Notice::NoSpace { member }
+                if self.bare_disk() == Some(self.disk_of[member.index()]) => {}
             Notice::NoSpace { .. } => self.lacked_space = !self.array.has_parity(),
             Notice::SyncFinished { ref action, complete, .. } => {
                 let resync = matches!(action, SyncAction::Repair | SyncAction::Resync);

@@ -3,7 +3,7 @@
 //! Clients honour credit, own their frames, and use no tag twice. The model learns of every request
 //! and of every answer.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_engine::knobs::Knob;
 use weft_engine::{
@@ -13,7 +13,7 @@ use weft_engine::{
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, Group, MemberIndex, VolumeId};
 
-use super::{Answer, Logged, Ticket, World, device_uuid};
+use super::{ARRAY, Answer, BARE, BARE_BYTES, Logged, Ticket, World, device_uuid};
 use crate::checker::Violation;
 use crate::disk::Disk;
 use crate::model::{FlushMark, Payload, ReadMark, WriteId};
@@ -22,6 +22,7 @@ use crate::payload::NeedsPayload;
 
 #[derive(Clone, Debug)]
 pub(super) struct Issued {
+    volume: VolumeId,
     expected: Expected,
     frames: Run,
 }
@@ -44,13 +45,14 @@ pub(super) enum Expected {
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     ticket: Ticket,
+    volume: VolumeId,
     op: RequestOp,
     range: ByteRange,
     payload: Payload,
     flags: Flags,
 }
 
-/// Of whoever administers.
+/// The client that administers.
 const ADMIN: ClientId = ClientId(1_000_001);
 
 impl World {
@@ -63,9 +65,22 @@ impl World {
         payload: Payload,
         flags: Flags,
     ) -> Ticket {
+        self.request_of(ARRAY, client, op, range, payload, flags)
+    }
+
+    /// A client asks a volume for something.
+    pub(super) fn request_of(
+        &mut self,
+        volume: VolumeId,
+        client: ClientId,
+        op: RequestOp,
+        range: ByteRange,
+        payload: Payload,
+        flags: Flags,
+    ) -> Ticket {
         self.next_tag += 1;
         let ticket = (client, Tag(self.next_tag));
-        self.waiting.push_back(Waiting { ticket, op, range, payload, flags });
+        self.waiting.push_back(Waiting { ticket, volume, op, range, payload, flags });
         self.pump();
         ticket
     }
@@ -73,23 +88,28 @@ impl World {
     /// A connection is gone.
     pub fn disconnect(&mut self, client: ClientId) {
         self.waiting.retain(|waiting| waiting.ticket.0 != client);
-        for (ticket, issued) in &self.issued {
-            match issued.expected {
-                _ if ticket.0 != client => {}
-                Expected::Read(_) => self.model.read_failed(),
+        let (left, stay) = std::mem::take(&mut self.issued)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(ticket, _)| ticket.0 == client);
+        self.issued = stay;
+        for Issued { volume, expected, .. } in left.into_values() {
+            let with_cache = self.options.write_back.is_some();
+            let model = self.model_of(volume);
+            match expected {
+                Expected::Read(_) => model.read_failed(),
                 // Nobody will hear how it ended: done as a rule, but not where there is no space.
                 Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
-                    self.orphans.extend(self.model.range_of(write));
-                    if self.options.write_back.is_some() {
-                        self.model.write_left(write);
+                    let range = model.range_of(write);
+                    if with_cache {
+                        model.write_left(write);
                     } else {
-                        self.model.write_failed(write);
+                        model.write_failed(write);
                     }
+                    self.orphans.extend(range.map(|range| (volume, range)));
                 }
                 Expected::Advice | Expected::Flush(_) | Expected::Nothing => {}
             }
         }
-        self.issued.retain(|ticket, _| ticket.0 != client);
         self.credit.remove(&client);
         self.input(Input::ClientGone(client));
     }
@@ -115,6 +135,11 @@ impl World {
             _ => None,
         };
         needs.map_or(Ok(()), |what| self.options.payload.needed_for(what))?;
+        Ok(self.command(ARRAY, verb))
+    }
+
+    /// An administrator asks for something of a volume.
+    pub(super) fn command(&mut self, volume: VolumeId, verb: Verb) -> Ticket {
         self.next_tag += 1;
         let ticket = (ADMIN, Tag(self.next_tag));
         if let Verb::Set(knob) = &verb {
@@ -131,12 +156,13 @@ impl World {
             });
         }
         if matches!(verb, Verb::Drain) {
-            self.drains.insert(ticket, self.model.flush_issued());
+            let mark = self.model_of(volume).flush_issued();
+            self.drains.insert(ticket, (volume, mark));
         }
         self.commands.insert(ticket);
-        let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
+        let command = Command { client: ticket.0, tag: ticket.1, volume, verb };
         self.input(Input::Admin(Box::new(command)));
-        Ok(ticket)
+        ticket
     }
 
     /// Tells the checkers how long stripes may wait by the knobs as they are.
@@ -278,7 +304,7 @@ impl World {
     }
 
     fn send(&mut self, waiting: &Waiting) -> bool {
-        let Waiting { ticket, op, range, payload, flags } = *waiting;
+        let Waiting { ticket, volume, op, range, payload, flags } = *waiting;
         let moves = matches!(op, RequestOp::Read | RequestOp::Write);
         let limit = self.options.client_credit.0;
         let used = self.credit.get(&ticket.0).copied().unwrap_or(0);
@@ -289,26 +315,29 @@ impl World {
             return false;
         }
         let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
-        if writes && self.array.is_striped() && self.is_being_written(range) {
+        // What a volume does not order clients do.
+        let orders = volume == ARRAY && !self.array.is_striped();
+        if writes && !orders && self.is_being_written(volume, range) {
             return false;
         }
         let Some(frames) = self.memory.allocate(count) else { return false };
         if moves {
             *self.credit.entry(ticket.0).or_default() += bytes;
         }
-        let inside = range.checked_end().is_some_and(|end| end.0 <= self.size());
-        let mark = self.model.flush_issued();
+        let size = if volume == ARRAY { self.size() } else { BARE_BYTES.end };
+        let inside = range.checked_end().is_some_and(|end| end.0 <= size);
+        let mark = self.model_of(volume).flush_issued();
         let expected = match op {
             RequestOp::Flush => Some(Expected::Flush(mark)),
-            _ if !inside || range.len.0 == 0 || !self.is_whole_blocks(range) => None,
-            RequestOp::Read => Some(Expected::Read(self.model.read_issued(range))),
+            _ if !inside || range.len.0 == 0 || !self.is_whole_blocks(volume, range) => None,
+            RequestOp::Read => Some(Expected::Read(self.model_of(volume).read_issued(range))),
             RequestOp::Trim => {
-                let stripes = self.array.discarded(range);
+                let stripes = if volume == ARRAY { self.array.discarded(range) } else { range };
                 Some(if self.options.discards && stripes.len.0 > 0 {
-                    let (write, _) = self.model.write_issued(stripes, Payload::Zeros);
-                    match self.array.is_striped() {
-                        true => Expected::Perhaps(write, flags, mark),
-                        false => Expected::Write(write, flags, mark),
+                    let (write, _) = self.model_of(volume).write_issued(stripes, Payload::Zeros);
+                    match orders {
+                        true => Expected::Write(write, flags, mark),
+                        false => Expected::Perhaps(write, flags, mark),
                     }
                 } else {
                     Expected::Advice
@@ -316,7 +345,7 @@ impl World {
             }
             RequestOp::Write | RequestOp::WriteZeroes => {
                 let payload = if op == RequestOp::Write { payload } else { Payload::Zeros };
-                let (write, bytes) = self.model.write_issued(range, payload);
+                let (write, bytes) = self.model_of(volume).write_issued(range, payload);
                 if op == RequestOp::Write {
                     let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
                     self.memory.part(part).copy_from_slice(&bytes);
@@ -326,10 +355,9 @@ impl World {
         };
         // What the engine must refuse is not known to the model.
         let expected = expected.unwrap_or(Expected::Nothing);
-        self.issued.insert(ticket, Issued { expected, frames });
+        self.issued.insert(ticket, Issued { volume, expected, frames });
         let (client, tag) = ticket;
         let attr = self.attr_of(client);
-        let volume = VolumeId(0);
         let request = ClientRequest { client, tag, volume, op, range, frames, flags, attr };
         self.input(Input::Client(request));
         true
@@ -349,8 +377,10 @@ impl World {
     }
 
     /// Mirrors answer with I/O errors only where more is lost than they do without.
-    fn judge_error(&mut self, error: &ReplyError) {
-        if *error == ReplyError::Io
+    fn judge_error(&mut self, volume: VolumeId, error: &ReplyError) {
+        if volume == BARE {
+            self.judge_bare(error);
+        } else if *error == ReplyError::Io
             && self.options.data_promised
             && self.array.has_redundancy(|_| true)
             && !self.array.has_parity()
@@ -363,16 +393,16 @@ impl World {
 
     /// Whether a write of a part of a range is under way. The order of writes to striped arrays is
     /// left to clients, and these wait for it.
-    fn is_being_written(&self, range: ByteRange) -> bool {
-        let issued = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
-        issued.into_iter().any(|other| other.overlaps(range))
+    fn is_being_written(&mut self, volume: VolumeId, range: ByteRange) -> bool {
+        let in_flight = self.model_of(volume).in_flight_ranges();
+        in_flight.into_iter().chain(self.orphans_of(volume)).any(|other| other.overlaps(range))
     }
 
     /// Whether a range is one that clients may ask for: without parity it has to be whole logical
     /// blocks.
-    fn is_whole_blocks(&self, range: ByteRange) -> bool {
+    fn is_whole_blocks(&self, volume: VolumeId, range: ByteRange) -> bool {
         let block = u64::from(self.options.logical_block);
-        self.array.has_parity()
+        volume == ARRAY && self.array.has_parity()
             || range.start.0.is_multiple_of(block) && range.len.0.is_multiple_of(block)
     }
 
@@ -385,13 +415,14 @@ impl World {
                 self.cache_stripes = if result.is_ok() { stripes } else { self.cache_stripes };
                 self.limit_stripes();
             }
-            if let Some(mark) = self.drains.remove(&ticket) {
-                self.drained(mark, &result);
+            if let Some((volume, mark)) = self.drains.remove(&ticket) {
+                self.drained(volume, mark, &result);
             }
             self.answers.insert(ticket, result.map(|()| Vec::new()));
             return;
         }
         let Some(issued) = self.issued.remove(&ticket) else { return };
+        let volume = issued.volume;
         let answer = match (issued.expected, result) {
             (Expected::Nothing, Ok(())) => {
                 let message = format!("{ticket:?} makes no sense and was done");
@@ -399,67 +430,78 @@ impl World {
                 Ok(Vec::new())
             }
             (Expected::Flush(mark), Ok(())) => {
-                self.model.flush_acknowledged(mark);
+                self.model_of(volume).flush_acknowledged(mark);
                 Ok(Vec::new())
             }
             (Expected::Advice, Ok(())) => Ok(Vec::new()),
             (Expected::Advice | Expected::Flush(_) | Expected::Nothing, Err(error)) => Err(error),
             (Expected::Write(write, flags, mark), Ok(())) => {
+                let model = self.model_of(volume);
                 if flags.preflush {
-                    self.model.flush_acknowledged(mark);
+                    model.flush_acknowledged(mark);
                 }
-                let range = self.model.range_of(write);
-                self.model.write_acknowledged(write, flags.fua);
+                let range = model.range_of(write).filter(|_| volume == ARRAY);
+                model.write_acknowledged(write, flags.fua);
                 if let Some(range) = range {
                     self.look_again_at(range);
                 }
                 Ok(Vec::new())
             }
             (Expected::Perhaps(write, flags, mark), Ok(())) => {
+                let model = self.model_of(volume);
                 if flags.preflush {
-                    self.model.flush_acknowledged(mark);
+                    model.flush_acknowledged(mark);
                 }
-                self.model.write_failed(write);
+                model.write_failed(write);
                 Ok(Vec::new())
             }
             (Expected::Write(write, _, _) | Expected::Perhaps(write, ..), Err(error)) => {
-                self.judge_error(&error);
-                // It may have ended in the middle, for good: the array broke.
-                let range = self.model.range_of(write).filter(|_| !self.options.data_promised);
-                let columns = range.into_iter().flat_map(|range| self.array.columns(range));
-                let columns: Vec<u64> = columns.map(|(_, column)| column.number).collect();
-                self.at_stake.extend(columns.iter().copied());
-                self.open_columns(columns);
-                self.model.write_failed(write);
+                self.judge_error(volume, &error);
+                self.write_failed(volume, write);
                 Err(error)
             }
-            (Expected::Read(mark), Ok(())) => Ok(self.read_done(&mark, issued.frames)),
+            (Expected::Read(mark), Ok(())) => Ok(self.read_done(volume, &mark, issued.frames)),
             (Expected::Read(mark), Err(ReplyError::Stalled)) => {
-                self.model.read_failed();
+                self.model_of(volume).read_failed();
                 let range = mark.range();
                 let (op, payload) = (RequestOp::Read, Payload::Zeros);
                 let flags = Flags { again: true, ..Flags::NONE };
-                let waiting = Waiting { ticket, op, range, payload, flags };
+                let waiting = Waiting { ticket, volume, op, range, payload, flags };
                 self.waiting.push_back(waiting);
                 return;
             }
             (Expected::Read(_), Err(error)) => {
-                self.judge_error(&error);
-                self.model.read_failed();
+                self.judge_error(volume, &error);
+                self.model_of(volume).read_failed();
                 Err(error)
             }
         };
         self.answered += 1;
+        if let Some(bare) = self.bare.as_mut().filter(|_| volume == BARE) {
+            bare.answered += 1;
+        }
         self.answers.insert(ticket, answer);
+    }
+
+    /// A write is answered with an error. It may have ended in the middle, for good: the array
+    /// broke.
+    fn write_failed(&mut self, volume: VolumeId, write: WriteId) {
+        let range = self.model_of(volume).range_of(write);
+        let range = range.filter(|_| volume == ARRAY && !self.options.data_promised);
+        let columns = range.into_iter().flat_map(|range| self.array.columns(range));
+        let columns: Vec<u64> = columns.map(|(_, column)| column.number).collect();
+        self.at_stake.extend(columns.iter().copied());
+        self.open_columns(columns);
+        self.model_of(volume).write_failed(write);
     }
 
     /// A drain is answered: what was acknowledged before it is with the members, but for what the
     /// answer names.
-    fn drained(&mut self, mark: FlushMark, result: &Result<(), ReplyError>) {
+    fn drained(&mut self, volume: VolumeId, mark: FlushMark, result: &Result<(), ReplyError>) {
         match result {
-            Ok(()) => self.model.drained(mark, &[]),
+            Ok(()) => self.model_of(volume).drained(mark, &[]),
             Err(ReplyError::Unwritten(it)) if it.more == 0 && !it.lost => {
-                self.model.drained(mark, &it.ranges);
+                self.model_of(volume).drained(mark, &it.ranges);
             }
             Err(_) => return,
         }
@@ -467,7 +509,7 @@ impl World {
     }
 
     /// The bytes of a read that is answered, which the model must allow; its frames are free again.
-    fn read_done(&mut self, mark: &ReadMark, frames: Run) -> Vec<u8> {
+    fn read_done(&mut self, volume: VolumeId, mark: &ReadMark, frames: Run) -> Vec<u8> {
         let range = mark.range();
         let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
         let bytes = self.memory.part(part).to_vec();
@@ -480,7 +522,12 @@ impl World {
             }
         };
         let mut excuses = self.excuses;
-        let done = self.model.read_done(mark, &bytes, errors, &mut excuses);
+        let done = match &mut self.bare {
+            Some(bare) if volume == BARE => {
+                bare.model.read_done(mark, &bytes, |_| Vec::new(), &mut excuses)
+            }
+            _ => self.model.read_done(mark, &bytes, errors, &mut excuses),
+        };
         self.excuses = excuses;
         if let Err(violation) = done {
             self.fail(violation);

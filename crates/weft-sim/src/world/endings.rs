@@ -7,15 +7,15 @@ use std::collections::{BTreeSet, VecDeque};
 use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId};
 
-use super::World;
+use super::{ARRAY, World};
 use crate::checker::{View, Violation, bits, parity};
 use crate::crash::{CutMode, CutShape};
 use crate::disk::{Disk, IoErrors};
 use crate::driver::Order;
-use crate::model::Payload;
+use crate::model::{Model, Payload};
 
-/// Of whoever verifies.
-const VERIFIER: ClientId = ClientId(1_000_000);
+/// The client that verifies.
+pub(super) const VERIFIER: ClientId = ClientId(1_000_000);
 
 /// Columns in which a write may have been under way at the end of a run.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl World {
         shape.half_written_stripe = kept_stripes.intersection(&lost_stripes).next().is_some();
         let written = self.columns_being_written();
         self.stopped();
-        self.model.power_cut();
+        self.models().for_each(Model::power_cut);
         self.checkers.power_cut(&lost_by_others);
         shape.judged = self.judge_parity(&written, parity::Bytes::Durable);
         self.coverage.add(shape);
@@ -133,9 +133,9 @@ impl World {
         self.at_stake.extend(written.all().copied());
         self.stopped();
         if self.options.write_back.is_some() {
-            self.model.process_died_with_cache();
+            self.models().for_each(Model::process_died_with_cache);
         } else {
-            self.model.process_died();
+            self.models().for_each(Model::process_died);
         }
         self.judge_parity(&written, parity::Bytes::Visible);
     }
@@ -146,7 +146,7 @@ impl World {
         let columns = |ranges: &mut dyn Iterator<Item = ByteRange>| -> BTreeSet<u64> {
             ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
         };
-        let ranges = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
+        let ranges = self.model.in_flight_ranges().into_iter().chain(self.orphans_of(ARRAY));
         let asked = columns(&mut { ranges });
         let kept = self.options.write_back.and(Some(self.model.unflushed_ranges()));
         let mut cached = columns(&mut kept.into_iter().flatten());
@@ -330,6 +330,7 @@ impl World {
                 }
             }
         }
+        read += self.verify_bare(order);
         self.coverage.hole_predicted += self.excuses.read_unsure - before.read_unsure;
         self.coverage.hole_wrong += self.excuses.read_wrong - before.read_wrong;
         self.look_again_at_all();

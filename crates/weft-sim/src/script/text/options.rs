@@ -24,7 +24,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { payload, stripes_max, cache_stripes, client_frames, .. } = options;
     let Options { client_credit, greedy, seed, defer_computes, latency, checked, .. } = options;
     let Options { data_promised, disks_lie, only, lost_work_every, logged, .. } = options;
-    let Options { classes, .. } = options;
+    let Options { classes, bare, .. } = options;
     let more_data: Vec<u64> = more_data.iter().map(|it| it.0).collect();
     vec![
         ("level", level.to_string()),
@@ -35,6 +35,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
         ("full-stripes", full_stripes.to_string()),
         ("more-data", list(&more_data)),
         ("spares", spares.to_string()),
+        ("bare", no_or_yes(*bare)),
         ("version", version.to_string()),
         ("first-number", first_number.to_string()),
         ("assume-clean", no_or_yes(*assume_clean)),
@@ -75,6 +76,7 @@ pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
         "full-stripes" => options.full_stripes = number(value, "full stripes")?,
         "more-data" => options.more_data = listed(value, |it| number(it, "sectors").map(Sectors))?,
         "spares" => options.spares = number(value, "disks")?,
+        "bare" => options.bare = yes(value)?,
         "version" => options.version = value.parse().map_err(|it| format!("{it}"))?,
         "first-number" => options.first_number = number(value, "a member's number")?,
         "assume-clean" => options.assume_clean = yes(value)?,

@@ -52,8 +52,10 @@ impl fmt::Display for ScriptStep {
         let dead = |dead| if dead { " dead" } else { "" };
         match *self {
             Self::Add => write!(f, "add"),
-            Self::Ask { client, op, start, len, flags } => {
-                write!(f, "ask {client} {} {start}+{len}", name_of(&OPERATIONS, op))?;
+            Self::Ask { client, op, start, len, flags }
+            | Self::AskBare { client, op, start, len, flags } => {
+                let name = if matches!(self, Self::AskBare { .. }) { "ask-bare" } else { "ask" };
+                write!(f, "{name} {client} {} {start}+{len}", name_of(&OPERATIONS, op))?;
                 let set = flags_of(flags).into_iter().filter(|(_, set)| *set);
                 set.into_iter().try_for_each(|(name, _)| write!(f, " {name}"))
             }
@@ -64,6 +66,7 @@ impl fmt::Display for ScriptStep {
             }
             Self::Disconnect(client) => write!(f, "disconnect {client}"),
             Self::Drain => write!(f, "drain"),
+            Self::DrainBare => write!(f, "drain-bare"),
             Self::FailOperation { disk, after, how } => {
                 write!(f, "fail-operation {disk} after={after} {}", name_of(&FAILURES, how))
             }
@@ -105,9 +108,9 @@ impl fmt::Display for ScriptStep {
 }
 
 /// Forms of all steps, for the error.
-const STEPS: &str = "add, ask CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
+const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
                      [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
-                     cut-again MODE after=N [stop], disconnect CLIENT, drain, \
+                     cut-again MODE after=N [stop], disconnect CLIENT, drain, drain-bare, \
                      fail-disk DISK, fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
                      lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, bitmap BYTES|none, set-queue DISK KNOB=VALUE, \
                      return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
@@ -124,6 +127,12 @@ impl FromStr for ScriptStep {
         let step = match name {
             "add" => Self::Add,
             "ask" => words.ask()?,
+            "ask-bare" => match words.ask()? {
+                ScriptStep::Ask { client, op, start, len, flags } => {
+                    Self::AskBare { client, op, start, len, flags }
+                }
+                other => other,
+            },
             "cut" => Self::Cut(words.one_of(&MODES)?),
             "cut-again" => {
                 let (mode, after) = (words.one_of(&MODES)?, words.with("after")?);
@@ -131,6 +140,7 @@ impl FromStr for ScriptStep {
             }
             "disconnect" => Self::Disconnect(words.number("CLIENT")?),
             "drain" => Self::Drain,
+            "drain-bare" => Self::DrainBare,
             "fail-operation" => {
                 let (disk, after) = (words.disk()?, words.with("after")?);
                 Self::FailOperation { disk, after, how: words.one_of(&FAILURES)? }

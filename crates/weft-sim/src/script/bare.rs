@@ -1,0 +1,85 @@
+//! Drawing of a bare volume beside the array: what its clients ask for, and what its disk fails.
+//!
+//! Clients are those of the array, so that they have credit and frames in common, as both volumes
+//! have the write-back cache. In a third of the scripts the disk fails now and then, which the
+//! array has to be untouched by. Drawn from a stream of its own.
+
+use weft_engine::page_cache::Kernel;
+use weft_engine::{Fault, Flags, RequestOp, WriteBackConfig};
+use weft_units::Bytes;
+
+use super::ScriptStep;
+use super::draw::Draw;
+use super::mixed::FLUSH_RULES;
+use crate::faults::Planned;
+use crate::options::Options;
+use crate::rng::Rng;
+use crate::world::BARE_BYTES;
+
+/// Puts a bare volume beside the array that was drawn.
+pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
+    options.bare = true;
+    let pages = rng.pick(&[8, 32, 128]);
+    options.write_back = rng.percent(60).then(|| WriteBackConfig::of(Bytes::kib(4 * pages)));
+    let throttle = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));
+    options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
+    let rule = rng.pick(&FLUSH_RULES);
+    options.knobs.set(options.knobs.parse("flush_batch", rule).expect("it is one"));
+    options.classes = rng.percent(30);
+}
+
+impl Draw {
+    /// Requests of the bare volume, a drain of it, or a fault of its disk.
+    pub(super) fn before_with_bare(&mut self, steps: &mut Vec<ScriptStep>) {
+        let disk = self.members + self.options.spares;
+        match self.bare.below(100) {
+            0..=49 => {
+                for _ in 0..1 + self.bare.below(3) {
+                    let step = self.ask_bare();
+                    steps.push(step);
+                }
+            }
+            50..=53 => steps.push(ScriptStep::DrainBare),
+            54..=56 if self.options.seed.is_multiple_of(3) => {
+                let fault = self.bare.pick(&[Fault::Io, Fault::Io, Fault::NoSpace]);
+                let (after, how) = (self.bare.below(6), Planned::Once(fault));
+                steps.push(ScriptStep::FailOperation { disk, after, how });
+            }
+            57 if self.options.seed.is_multiple_of(9) => {
+                let (after, how) = (self.bare.below(6), Planned::Gone);
+                steps.push(ScriptStep::FailOperation { disk, after, how });
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_bare(&mut self) -> ScriptStep {
+        let rng = &mut self.bare;
+        let op = match rng.below(100) {
+            0..=49 => RequestOp::Write,
+            50..=74 => RequestOp::Read,
+            75..=89 => RequestOp::Flush,
+            90..=94 => RequestOp::Trim,
+            _ => RequestOp::WriteZeroes,
+        };
+        let client = 1 + rng.below(3) as u32;
+        // In a few places, so that requests meet.
+        let block = u64::from(self.options.logical_block);
+        let unit = rng.pick(&[block, 4096, 4096]);
+        let most = rng.pick(&[1, 2, 8, 16]);
+        let places = rng.pick(&[16, 16, 96]);
+        let start = BARE_BYTES.start + rng.below(places) * 4096 + rng.below(4096 / unit) * unit;
+        let len = (1 + rng.below(most)) * unit;
+        let stores = matches!(op, RequestOp::Write | RequestOp::WriteZeroes);
+        let flags = Flags {
+            sync: rng.percent(60),
+            fua: stores && rng.percent(15),
+            preflush: stores && rng.percent(8),
+            discard: op == RequestOp::WriteZeroes && rng.percent(30),
+            ahead: op == RequestOp::Read && rng.percent(5),
+            ..Flags::NONE
+        };
+        let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
+        ScriptStep::AskBare { client, op, start, len, flags }
+    }
+}

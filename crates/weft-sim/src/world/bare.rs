@@ -1,0 +1,186 @@
+//! A bare volume beside the array: one disk that is served as it is, with clients of its own.
+//!
+//! Both volumes are of one engine: its clients, their credit, frames and tags, the write-back cache
+//! and its limits, and the turns are shared. Nothing of the one may be seen in the other.
+//!
+//! Clients use the sectors between [`FIRST`] and [`END`] of the disk; where superblocks are looked
+//! for there is none. The disk may fail, and then the volume's requests do.
+
+use std::ops::Range;
+
+use weft_engine::{Flags, ReplyError, RequestOp, Verb, VolumeConfig, VolumeSource};
+use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, VolumeId};
+
+use super::endings::VERIFIER;
+use super::{Ticket, World};
+use crate::checker::Violation;
+use crate::disk::Disk;
+use crate::driver::Order;
+use crate::model::{Model, Payload};
+use crate::options::Options;
+
+/// The volume of the array.
+pub(crate) const ARRAY: VolumeId = VolumeId(0);
+
+/// The bare volume.
+pub(crate) const BARE: VolumeId = VolumeId(1);
+
+/// Bytes of the bare volume that clients use.
+pub(crate) const BARE_BYTES: Range<u64> = FIRST * 512..END * 512;
+
+/// First sector that clients use.
+const FIRST: u64 = 8192;
+
+/// The sector behind the last that they use.
+const END: u64 = FIRST + 1024;
+
+/// The bare volume of a world.
+#[derive(Clone, Debug)]
+pub(super) struct Bare {
+    /// Number of its disk.
+    pub(super) disk: usize,
+    /// What its clients may read.
+    pub(super) model: Model,
+    /// Requests answered so far.
+    pub(super) answered: u64,
+}
+
+/// The disk of a bare volume.
+pub(super) fn new_disk(options: &Options) -> Disk {
+    Disk::new(Sectors(END + 256), options.logical_block)
+        .carrying(FIRST..END, options.payload)
+        .failing_by_chance(options.seed ^ 0xba2e)
+}
+
+impl World {
+    /// Number of the bare volume's disk.
+    #[must_use]
+    pub fn bare_disk(&self) -> Option<usize> {
+        self.bare.as_ref().map(|bare| bare.disk)
+    }
+
+    /// The first block of the bare volume that clients use.
+    #[must_use]
+    pub fn first_of_bare(&self) -> Option<ByteRange> {
+        self.bare.as_ref().map(|_| ByteRange::new(BARE_BYTES.start, 4096))
+    }
+
+    /// Requests of the bare volume answered so far.
+    #[must_use]
+    pub fn bare_requests_answered(&self) -> u64 {
+        self.bare.as_ref().map_or(0, |bare| bare.answered)
+    }
+
+    /// The bare volume as an engine is told of it.
+    pub(super) fn bare_config(&self, read_only: bool) -> Option<VolumeConfig> {
+        let disk = self.bare_disk()?;
+        let member = self.member_info(disk, MemberIndex(disk as u16));
+        let source = VolumeSource::Single { member, read_only };
+        Some(VolumeConfig { source, knobs: self.options.knobs, stripes_max: None })
+    }
+
+    /// What clients of a volume may read.
+    pub(super) fn model_of(&mut self, volume: VolumeId) -> &mut Model {
+        match &mut self.bare {
+            Some(bare) if volume == BARE => &mut bare.model,
+            _ => &mut self.model,
+        }
+    }
+
+    /// What clients of each volume may read.
+    pub(super) fn models(&mut self) -> impl Iterator<Item = &mut Model> {
+        [&mut self.model].into_iter().chain(self.bare.as_mut().map(|bare| &mut bare.model))
+    }
+
+    /// Ranges of a volume that clients wrote which are gone.
+    pub(super) fn orphans_of(&self, volume: VolumeId) -> impl Iterator<Item = ByteRange> {
+        let of_volume = self.orphans.iter().filter(move |(of, _)| *of == volume);
+        of_volume.map(|(_, range)| *range)
+    }
+
+    /// A client asks the bare volume for something.
+    pub fn request_of_bare(
+        &mut self,
+        client: ClientId,
+        op: RequestOp,
+        range: ByteRange,
+        flags: Flags,
+    ) -> Ticket {
+        self.request_of(BARE, client, op, range, Payload::Tags, flags)
+    }
+
+    /// An administrator asks for something of the bare volume.
+    pub fn admin_of_bare(&mut self, verb: Verb) -> Ticket {
+        self.command(BARE, verb)
+    }
+
+    /// Whether a request of the bare volume may fail: its disk has failed something.
+    fn bare_failed(&self) -> bool {
+        self.bare_disk().is_some_and(|disk| {
+            let Disk { faults, stats, .. } = &self.disks[disk];
+            stats.failed > 0 || faults.gone || faults.ends_at.is_some()
+        })
+    }
+
+    /// An error is answered by the bare volume, though its disk did all that it was asked for.
+    pub(super) fn judge_bare(&mut self, error: &ReplyError) {
+        if *error == ReplyError::Io && !self.bare_failed() {
+            let message = "the bare volume answers an I/O error, and its disk failed nothing";
+            self.fail(Violation::new("I13 liveness", message));
+        }
+    }
+
+    /// The bare volume is stopped, after which its disk has everything.
+    pub fn stop_bare(&mut self, order: Order) {
+        if self.bare.is_none() {
+            return;
+        }
+        let ticket = self.admin_of_bare(Verb::Stop);
+        self.run(order);
+        match self.take_answer(ticket) {
+            _ if self.failure.is_some() => {}
+            Some(Ok(_)) => self.model_of(BARE).stop_answered(&[]),
+            Some(Err(_)) if self.bare_failed() => {}
+            other => {
+                let message = format!("stop of the bare volume is answered {other:?}");
+                self.fail(Violation::new("I11 exactly once", message));
+            }
+        }
+    }
+
+    /// Reads what was ever written to the bare volume, a sector for itself if need be. Returns the
+    /// number of sectors read.
+    pub(super) fn verify_bare(&mut self, order: Order) -> u64 {
+        let Some(bare) = &self.bare else { return 0 };
+        let block = u64::from(self.options.logical_block) / 512;
+        let mut blocks: Vec<u64> = bare.model.touched().map(|sector| sector / block).collect();
+        blocks.dedup();
+        let mut read = 0;
+        for at in blocks.into_iter().map(|it| it * block) {
+            let issued = self.model_of(BARE).reconstructed();
+            let range = ByteRange::new(at * 512, block * 512);
+            let ticket = self.request_of_bare(VERIFIER, RequestOp::Read, range, Flags::NONE);
+            self.run(order);
+            if self.failure.is_some() {
+                return 0;
+            }
+            match self.take_answer(ticket) {
+                Some(Ok(bytes)) => {
+                    let len = self.options.payload.sector_bytes();
+                    for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
+                        self.model_of(BARE).settle(sector, content, issued);
+                    }
+                    read += block;
+                }
+                Some(Err(_)) if self.bare_failed() => {}
+                other => {
+                    let message =
+                        format!("verification of the bare volume's sector {at} got {other:?}");
+                    self.fail(Violation::new("I1 durability", message));
+                    return 0;
+                }
+            }
+        }
+        read
+    }
+}
