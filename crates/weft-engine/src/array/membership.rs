@@ -237,6 +237,11 @@ impl Membership {
         self.present.contains(slot) && !self.in_sync.contains(slot)
     }
 
+    /// The end of what the member at a slot has, if it is being rebuilt.
+    pub(crate) fn recovery_offset(&self, slot: Slot) -> Option<Sectors> {
+        self.seats[slot.index()].recovery_offset
+    }
+
     /// The member at a slot, unless it is faulty.
     #[inline]
     pub(crate) fn member_at(&self, slot: Slot) -> Option<MemberIndex> {

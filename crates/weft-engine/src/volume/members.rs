@@ -15,6 +15,7 @@ use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
 use crate::raid::Answer;
+use crate::sched::member_queue::Waiting;
 
 impl Volume {
     /// Declares members failed, all or none: what they have outstanding is given up.
@@ -186,10 +187,13 @@ impl Volume {
     /// Gives up what waits in the queue of a member that failed, or the reads that do if it stalls:
     /// it was not asked for them, so they pin no memory.
     fn give_up_waiting(&mut self, position: usize, failed: bool, out: &mut Outbox) {
-        let member = &mut self.array.members[position];
-        if member.queue.is_empty() {
+        // What is put back is queued anew, for which a scheduler may let go what it had kept.
+        let mut waiting = self.array.members[position].queue.waiting();
+        if !failed && !waiting.any(|request| self.gains_by_giving_up(request, out)) {
             return;
         }
+        drop(waiting);
+        let member = &mut self.array.members[position];
         let index = member.info.index;
         for request in out.take_waiting(member) {
             if failed {
@@ -200,17 +204,13 @@ impl Volume {
                 self.done(&given_up, &Err(Fault::Gone), out);
                 continue;
             }
-            let parts = match (&request.op, request.owner) {
-                (MemberOp::Read { .. }, Owner::Parts(first, merged)) => out.parts(first, merged),
-                _ => Vec::new(),
-            };
-            if !parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array)) {
+            let gains = self.gains_by_giving_up(&request, out);
+            let (true, Owner::Parts(first, mut merged)) = (gains, request.owner) else {
                 out.put_back(&mut self.array.members[position], request);
                 continue;
-            }
-            if let Owner::Parts(_, mut merged) = request.owner {
-                while out.next_part(&mut merged).is_some() {}
-            }
+            };
+            let parts = out.parts(first, merged);
+            while out.next_part(&mut merged).is_some() {}
             let in_flight = &mut self.array.members[position].in_flight;
             assert!(*in_flight > 0, "what waits in a member's queue is counted");
             *in_flight -= 1;
@@ -220,6 +220,16 @@ impl Volume {
                 self.part_done(part, answer, out);
             }
         }
+    }
+
+    /// Whether a request that waits is a read which other members may answer.
+    fn gains_by_giving_up(&self, request: &Waiting<Owner>, out: &Outbox) -> bool {
+        let (MemberOp::Read { .. }, Owner::Parts(first, merged)) = (&request.op, request.owner)
+        else {
+            return false;
+        };
+        let parts = out.parts(first, merged);
+        parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array))
     }
 
     /// Time until a read is given up: twice as long as the last time for one that was given up

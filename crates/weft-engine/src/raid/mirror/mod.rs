@@ -294,14 +294,34 @@ impl Mirror {
             let sector = Bytes(start).sectors_floor();
             let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
             sub_requests += 1;
-            let (here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
+            let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
+            if !cx.membership().is_whole() {
+                here = self.up_to_rebuilt(here, cx.array);
+            }
             if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
                 let (request, result) = (io.id, Err(ReplyError::Io));
                 self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             }
-            start = to;
+            start = here.end().0;
         }
         sub_requests
+    }
+
+    /// The part of a range up to the end of what a member has that is being rebuilt. Where copies
+    /// may differ two reads agree by taking the first one, and a read that goes beyond that end
+    /// would take another.
+    #[cold]
+    fn up_to_rebuilt(&self, range: ByteRange, array: &Array) -> ByteRange {
+        if self.around(range, array) == Around::Always {
+            return range;
+        }
+        let left = |copy: Copy| {
+            let end = array.membership.recovery_offset(copy.slot)?;
+            (end > copy.sector).then(|| (end - copy.sector).bytes())
+        };
+        let copies = self.places.copies_of(range.start.sectors_floor());
+        let len = copies.filter_map(left).fold(range.len, Bytes::min);
+        ByteRange { len, ..range }
     }
 
     /// Reads a copy of members that were not asked, merged with others to a length of `max`.
