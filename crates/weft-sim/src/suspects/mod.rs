@@ -227,7 +227,13 @@ impl Suspects {
         let mut sets = Vec::new();
         for slot in data_slots(placement, members) {
             let sector = array.array_sector(slot, column).expect("it is data");
-            sets.push((placement.exponent(slot), model.choices(sector)));
+            let (written, mixed) = model.choices(sector);
+            let mut contents = written.clone();
+            // What is lost may have been reconstructed wrongly, and parity was computed with it.
+            for error in self.errors(array, column, slot) {
+                contents.extend(written.iter().map(|it| xor(it, &error)));
+            }
+            sets.push((placement.exponent(slot), (contents, mixed)));
         }
         let mixed = sets.iter().any(|(_, (_, mixed))| *mixed);
         let sets: Vec<(u8, Vec<Vec<u8>>)> =
