@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
 
 /// Pages of `spec/` in which a section without a page may be one of another page.
-const MIXED: [&str; 3] = ["md-ondisk.md", "md-ppl.md", "md-replace.md"];
+const MIXED: [&str; 1] = ["md-ondisk.md"];
 
 /// Folders whose pages may be cited by their names alone.
 const SHELVES: [&str; 4] = ["", "docs", "experiments", "spec"];
