@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 /// Pages elsewhere: NBD's protocol, and one that lies beside the data that it describes.
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
 
-/// Pages of `spec/` in which a section without a page may be one of another page.
-const MIXED: [&str; 1] = ["md-ondisk.md"];
-
 /// Folders whose pages may be cited by their names alone.
 const SHELVES: [&str; 4] = ["", "docs", "experiments", "spec"];
 
@@ -201,7 +198,7 @@ fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
             found
         }
         Some("md") => {
-            let own = name.strip_prefix("spec/").filter(|page| !MIXED.contains(page));
+            let own = name.strip_prefix("spec/");
             citations(text, own)
         }
         _ => citations(&text.replace("\n#", "\n"), None),
