@@ -405,7 +405,8 @@ impl World {
         let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
         let had =
             |disk: &usize| !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
-        let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk));
+        let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk))
+            || self.unreadable_superblocks() > 0;
         // What came after may have been recorded by some of them.
         let still = |disk: &usize| {
             let faults = &self.disks[*disk].faults;

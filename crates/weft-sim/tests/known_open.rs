@@ -10,7 +10,7 @@ use weft_units::Span;
 
 /// Scripts that are kept, open or mended. It grows: what is mended moves from the one folder to the
 /// other.
-const KEPT: usize = 56;
+const KEPT: usize = 59;
 
 #[test]
 fn known_failures_still_fail() {

@@ -9,7 +9,6 @@ use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 
 use super::Array;
 use crate::disk::Disk;
-use crate::faults::Faults;
 
 /// The durable superblock and bitmap of every disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,8 +57,8 @@ impl Record {
         let version = version.into();
         let read = |disk: &Disk| {
             let at = version.position(disk.size())?;
-            // What can never be read again is there for nobody.
-            if Faults::hits(&disk.faults.dead_reads, at.0, 8).is_some() {
+            // What cannot be read is not there until it is written, and then it is another one.
+            if disk.faults.is_unreadable(at.0, 8) {
                 return None;
             }
             parsed(disk, version)
@@ -79,7 +78,7 @@ impl Record {
         let version = version.into();
         let dead = |disk: &Disk| {
             let at = version.position(disk.size());
-            at.is_some_and(|at| Faults::hits(&disk.faults.dead_reads, at.0, 8).is_some())
+            at.is_some_and(|at| disk.faults.is_unreadable(at.0, 8))
         };
         let gone = || disks.iter().map(|disk| disk.faults.gone).collect();
         let written = || Self::new(disks.iter().map(|it| parsed(it, version)).collect(), gone());

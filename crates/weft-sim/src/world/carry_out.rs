@@ -223,7 +223,7 @@ impl World {
 
     /// Columns of sectors of a disk.
     fn columns_at(&self, disk: usize, at: u64, count: u64) -> impl Iterator<Item = u64> {
-        (at..at + count).filter_map(move |at| self.record.column_at(&self.array, disk, at))
+        (at..at + count).filter_map(move |at| self.column_served_at(disk, at))
     }
 
     /// Without payload there is nothing to compare with what clients wrote.
