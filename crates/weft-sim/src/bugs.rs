@@ -20,6 +20,7 @@ use crate::faults::Planned;
 use crate::options::Options;
 use crate::rng::Rng;
 use crate::script::{Plant, Profile, Script, ScriptStep};
+use crate::world::ARRAY;
 
 /// The checkers that a script can run with alone, by the beginning of their names.
 pub const CHECKERS: [&str; 16] = [
@@ -178,7 +179,7 @@ fn made(profile: &'static str, options: Options, order: Order, steps: Vec<Script
 
 fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     let flags = Flags { sync, ..Flags::NONE };
-    ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags }
+    ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
 /// The stripe cache is made smaller; then more stripes are written together than it has.
@@ -217,7 +218,14 @@ fn appending(number: u64) -> Script {
         let flags = Flags { sync: true, fua: true, ..Flags::NONE };
         let (op, start_fua) = (RequestOp::Write, start + 4096);
         steps.push(write(1, start, 4096, true));
-        steps.push(ScriptStep::Ask { client: 1, op, start: start_fua, len: 4096, flags });
+        steps.push(ScriptStep::Ask {
+            volume: ARRAY,
+            client: 1,
+            op,
+            start: start_fua,
+            len: 4096,
+            flags,
+        });
         steps.push(ScriptStep::Finish);
     }
     made("appending", options, Order::Random, steps)
@@ -242,7 +250,7 @@ fn committing(number: u64) -> Script {
         }
         let flags = Flags { sync: true, preflush: true, ..Flags::NONE };
         let (op, start) = (RequestOp::Write, turn * 32_768 + 16_384);
-        steps.push(ScriptStep::Ask { client: 1, op, start, len: 4096, flags });
+        steps.push(ScriptStep::Ask { volume: ARRAY, client: 1, op, start, len: 4096, flags });
         steps.push(ScriptStep::Finish);
     }
     made("committing", options, Order::Random, steps)
@@ -263,7 +271,14 @@ fn trimming(number: u64) -> Script {
         ]);
         let (start, flags) = (rng.below(stripes) * stripe, Flags::NONE);
         let len = stripe * stripes - start;
-        steps.push(ScriptStep::Ask { client: 2, op: RequestOp::Trim, start, len, flags });
+        steps.push(ScriptStep::Ask {
+            volume: ARRAY,
+            client: 2,
+            op: RequestOp::Trim,
+            start,
+            len,
+            flags,
+        });
         steps.extend([ScriptStep::Steps(rng.below(60) as u32), ScriptStep::Finish]);
     }
     made("trimming", options, Order::Random, steps)

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use weft_engine::{
     Command, ComputeOp, Engine, Input, Origin, Output, SyncAction, Tag, Token, Verb,
 };
-use weft_units::{ClientId, Span, Time, VolumeId};
+use weft_units::{ClientId, Span, Time};
 
 use crate::checker::Violation;
-use crate::world::{Logged, Pending, World};
+use crate::world::{ARRAY, Logged, Pending, World};
 
 /// Order in which outstanding requests complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -344,7 +344,7 @@ impl World {
         }
         // It is answered when the stripes are done that were asked for.
         let verb = Verb::SyncAction(SyncAction::Frozen);
-        let (client, tag, volume) = (ClientId(u32::MAX), Tag(u64::MAX), VolumeId(0));
+        let (client, tag, volume) = (ClientId(u32::MAX), Tag(u64::MAX), ARRAY);
         let command = Command { client, tag, volume, verb };
         twin.handle(self.now, Input::Admin(Box::new(command)));
         !self.one_turn_more(twin).1.is_empty()

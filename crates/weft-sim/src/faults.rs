@@ -71,13 +71,6 @@ impl Faults {
         if for_good { &mut self.dead_reads } else { &mut self.bad_reads }
     }
 
-    /// Whether a range has a sector that cannot be read now.
-    pub(crate) fn is_unreadable(&self, at: u64, count: u64) -> bool {
-        [&self.bad_reads, &self.dead_reads]
-            .into_iter()
-            .any(|set| Self::hits(set, at, count).is_some())
-    }
-
     /// Whether a range has a sector of the set.
     pub(crate) fn hits(set: &BTreeSet<u64>, at: u64, count: u64) -> Option<u64> {
         set.range(at..at + count).next().copied()

@@ -104,4 +104,4 @@ pub use model::Payload;
 pub use options::Options;
 pub use payload::{NeedsPayload, PayloadMode};
 pub use rig::{BLOCK, Block, Rig, chunk_kib};
-pub use world::{Answer, Logged, Pending, Ticket, World};
+pub use world::{ARRAY, Answer, BARE, Logged, Pending, Ticket, World};

@@ -79,7 +79,7 @@ pub struct Totals {
     pub met: Met,
     /// Client requests that were answered.
     pub requests: u64,
-    /// Those of bare volumes beside arrays.
+    /// Requests of bare volumes beside arrays that were answered.
     pub bare_requests: u64,
     /// Requests of steady load.
     pub steady_requests: u64,

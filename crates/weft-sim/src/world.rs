@@ -31,8 +31,9 @@ use weft_parity::Parity;
 use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time, VolumeId};
 
 use at_stake::AtStake;
+pub(crate) use bare::BARE_BYTES;
 use bare::Bare;
-pub(crate) use bare::{ARRAY, BARE, BARE_BYTES};
+pub use bare::{ARRAY, BARE};
 pub use carry_out::Pending;
 use clients::{Issued, Waiting};
 pub(crate) use fingerprint::Text;
@@ -152,7 +153,7 @@ pub struct World {
     pub array: Array,
     /// Content of the durable superblocks.
     pub record: Record,
-    /// What they say as they were written, where some of them can never be read again.
+    /// Content of the superblocks as they were written, where some of them cannot be read.
     written: Option<Record>,
     /// What they said when the last engine ended, before a power cut took or tore any of them.
     record_before: Record,

@@ -4,7 +4,7 @@
 use weft_engine::{Flags, RequestOp, WriteBackConfig};
 use weft_ondisk::Level;
 use weft_sim::script::{Script, ScriptStep as S};
-use weft_sim::{CutMode, Options, Order, chunk_kib};
+use weft_sim::{ARRAY, CutMode, Options, Order, chunk_kib};
 use weft_units::Bytes;
 
 /// How a member comes.
@@ -19,7 +19,7 @@ const COMES: [Comes; 3] = [Comes::Added, Comes::ReAdded, Comes::Returned];
 
 fn write(start: u64) -> S {
     let flags = Flags { sync: true, ..Flags::NONE };
-    S::Ask { client: 1, op: RequestOp::Write, start, len: 4096, flags }
+    S::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len: 4096, flags }
 }
 
 /// A member of an array with a bitmap left; writes mark the array dirty, it comes after so many

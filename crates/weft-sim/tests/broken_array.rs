@@ -4,7 +4,7 @@ use weft_engine::mutant::Mutant;
 use weft_engine::{Fault, Flags, MemberState, Notice, ReplyError, RequestOp, SyncAction, Verb};
 use weft_ondisk::Level;
 use weft_sim::script::{Script, ScriptStep};
-use weft_sim::{CutMode, Logged, Options, Order, Planned, Rig, Ticket, chunk_kib};
+use weft_sim::{ARRAY, CutMode, Logged, Options, Order, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{Sectors, Slot, Span};
 
 /// RAID 5 of four with a chunk of 64 KiB that stays dirty: block 16 is on disk 1, its parity on
@@ -155,7 +155,7 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
 
 fn ask(client: u32, op: RequestOp, start: u64, len: u64, sync: bool, fua: bool) -> ScriptStep {
     let flags = Flags { sync, fua, ..Flags::NONE };
-    ScriptStep::Ask { client, op, start, len, flags }
+    ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags }
 }
 
 fn knobs(options: &mut Options, settings: &[(&str, &str)]) {

@@ -8,7 +8,7 @@ use weft_engine::{Flags, MemberState, RequestOp, SyncAction};
 use weft_ondisk::Level;
 use weft_sim::checker::parity::Bytes;
 use weft_sim::script::{Profile, Script, ScriptStep as Step};
-use weft_sim::{CutMode, Logged, Options, Order, Rig, World, chunk_kib};
+use weft_sim::{ARRAY, CutMode, Logged, Options, Order, Rig, World, chunk_kib};
 use weft_units::Sectors;
 
 fn offsets(world: &World) -> BTreeSet<Sectors> {
@@ -112,7 +112,7 @@ fn together(level: Level, members: usize, how: Together, wait: u32, order: Order
     options.seed = u64::from(wait);
     let write = |start, len| {
         let flags = Flags { sync: true, ..Flags::NONE };
-        Step::Ask { client: 1, op: RequestOp::Write, start, len, flags }
+        Step::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len, flags }
     };
     let mut steps = vec![write(0, 8192 * 12), Step::Finish, Step::Sleep(4000)];
     let away = |disk| [Step::FailDisk(disk), Step::Finish, Step::Remove(disk)];

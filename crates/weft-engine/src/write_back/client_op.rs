@@ -71,8 +71,8 @@ impl WriteBack {
         request.op == RequestOp::Write && whole && few && plain
     }
 
-    /// Pages that there may ever be room for: the limit without what volumes hold whose write-back
-    /// fails. A write for which that is too few does not wait for another volume's member to be
+    /// Pages that write-back can make room for: the dirty limit without the pages of volumes whose
+    /// write-back fails. A write of more pages does not wait until another volume's member is
     /// mended.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());

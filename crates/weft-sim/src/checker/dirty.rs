@@ -110,7 +110,7 @@ impl Dirty {
         if changes && !rebuilt {
             bits::before_data(view, (disk, at, count), bytes, found);
         }
-        // Whoever wrote a superblock does not know that it can never be read again.
+        // An engine that wrote a superblock does not know that it cannot be read.
         if changes && !rebuilt && !view.record.all_dirty() && !view.written.all_dirty() {
             found.push(Violation::new(
                 NAME,

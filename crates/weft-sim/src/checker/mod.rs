@@ -105,7 +105,7 @@ pub struct View<'a> {
     pub array: &'a Array,
     /// Content of the durable superblocks.
     pub record: &'a Record,
-    /// Content of the superblocks as they were written, also where they can never be read again.
+    /// Content of the superblocks as they were written, those that cannot be read among them.
     pub written: &'a Record,
     /// Model of what clients wrote.
     pub model: &'a Model,

@@ -58,7 +58,7 @@ impl Record {
         let read = |disk: &Disk| {
             let at = version.position(disk.size())?;
             // What cannot be read is not there until it is written, and then it is another one.
-            if disk.faults.is_unreadable(at.0, 8) {
+            if !disk.is_readable(at.0, 8) {
                 return None;
             }
             parsed(disk, version)
@@ -71,14 +71,14 @@ impl Record {
         record
     }
 
-    /// As they were written, also where they can never be read again: whoever wrote them does not
-    /// know. `None` if all can be read.
+    /// Content of the superblocks as they were written, those that cannot be read among them: an
+    /// engine that wrote one does not know. `None` if all can be read.
     #[must_use]
     pub fn written(disks: &[Disk], version: impl Into<Version>) -> Option<Self> {
         let version = version.into();
         let dead = |disk: &Disk| {
             let at = version.position(disk.size());
-            at.is_some_and(|at| disk.faults.is_unreadable(at.0, 8))
+            at.is_some_and(|at| !disk.is_readable(at.0, 8))
         };
         let gone = || disks.iter().map(|disk| disk.faults.gone).collect();
         let written = || Self::new(disks.iter().map(|it| parsed(it, version)).collect(), gone());

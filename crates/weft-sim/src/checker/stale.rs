@@ -37,8 +37,8 @@ pub struct Stale {
     durable: BTreeMap<usize, BTreeSet<u64>>,
     /// Columns that each disk misses.
     missing: BTreeMap<usize, BTreeSet<u64>>,
-    /// Of each disk that joins without what it held: what it will miss, once its superblock says
-    /// so. Until then a restart may find the one that it had, and nothing on it was changed.
+    /// Columns that a disk which joins without its content will miss once its new superblock is
+    /// there. Until then a restart may find the old superblock, and its content is unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
     /// Of each disk that came back with what it held: the columns that it missed, or held in its
     /// cache alone, at that time or at any time since.
@@ -180,7 +180,7 @@ impl Stale {
         }
     }
 
-    /// Something is written to a disk that joins: its superblock, before all else.
+    /// A disk that joins has its new superblock, which is written before all else.
     fn joined(&mut self, disk: usize) {
         if let Some(columns) = self.joining.remove(&disk) {
             self.missing.entry(disk).or_default().extend(columns);
@@ -220,11 +220,11 @@ impl Stale {
 
     /// See [`super::Checkers::assembled`].
     pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
-        for (disk, columns) in std::mem::take(&mut self.joining) {
-            if !view.record.is_in_sync(disk) {
-                self.missing.entry(disk).or_default().extend(columns);
-            }
+        let joining: Vec<usize> = self.joining.keys().copied().collect();
+        for disk in joining.into_iter().filter(|disk| !view.record.is_in_sync(*disk)) {
+            self.joined(disk);
         }
+        self.joining.clear();
         for (state, slot) in assembly.slots.iter().zip(0..).map(|(state, slot)| (state, Slot(slot)))
         {
             let (member, recovery_offset) = match state {

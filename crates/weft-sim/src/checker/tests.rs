@@ -337,7 +337,7 @@ fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
     }
 }
 
-/// Nobody who writes knows what can never be read again.
+/// An engine that writes a superblock does not know that it cannot be read afterwards.
 #[test]
 fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
     for told in [vec![], vec![0, 1]] {

@@ -373,17 +373,15 @@ impl Disk {
         if self.faults.gone || at + count > self.size().0 {
             return Err(Fault::Gone);
         }
-        self.readable(at, count)?;
-        Ok(self.peek_whole(at, count))
+        if self.is_readable(at, count) { Ok(self.peek_whole(at, count)) } else { Err(Fault::Io) }
     }
 
     /// Whether the sectors can be read: what was written over a bad sector is read from the cache
     /// until it is durable.
-    fn readable(&self, at: u64, count: u64) -> Result<(), Fault> {
+    pub(crate) fn is_readable(&self, at: u64, count: u64) -> bool {
         let mut bad = self.faults.bad_reads.range(at..at + count);
-        let unreadable = bad.any(|sector| self.cache.newest(*sector).is_none())
-            || Faults::hits(&self.faults.dead_reads, at, count).is_some();
-        if unreadable { Err(Fault::Io) } else { Ok(()) }
+        bad.all(|sector| self.cache.newest(*sector).is_some())
+            && Faults::hits(&self.faults.dead_reads, at, count).is_none()
     }
 
     /// Writes behind everybody's back.
@@ -509,7 +507,9 @@ impl Disk {
                 Ok(Vec::new())
             }
             DiskOp::Read { at, count } => {
-                self.readable(at, count)?;
+                if !self.is_readable(at, count) {
+                    return Err(Fault::Io);
+                }
                 self.stats.reads += 1;
                 self.stats.sectors_read += count;
                 Ok(self.peek(at, count))

@@ -4,27 +4,21 @@
 //! have the write-back cache. In a third of the scripts the disk fails now and then, which the
 //! array has to be untouched by. Drawn from a stream of its own.
 
-use weft_engine::page_cache::Kernel;
-use weft_engine::{Fault, Flags, RequestOp, WriteBackConfig};
-use weft_units::Bytes;
+use weft_engine::{Fault, Flags, RequestOp};
 
-use super::ScriptStep;
 use super::draw::Draw;
-use super::mixed::FLUSH_RULES;
+use super::{ScriptStep, cache, mixed};
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::rng::Rng;
-use crate::world::BARE_BYTES;
+use crate::world::{BARE, BARE_BYTES};
 
 /// Puts a bare volume beside the array that was drawn.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.bare = true;
-    let pages = rng.pick(&[8, 32, 128]);
-    options.write_back = rng.percent(60).then(|| WriteBackConfig::of(Bytes::kib(4 * pages)));
-    let throttle = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));
-    options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
-    let rule = rng.pick(&FLUSH_RULES);
-    options.knobs.set(options.knobs.parse("flush_batch", rule).expect("it is one"));
+    options.write_back = cache::draw_in(60, rng);
+    cache::draw_throttle(rng, options);
+    mixed::draw_flush_rule(rng, options);
     options.classes = rng.percent(30);
 }
 
@@ -39,7 +33,7 @@ impl Draw {
                     steps.push(step);
                 }
             }
-            50..=53 => steps.push(ScriptStep::DrainBare),
+            50..=53 => steps.push(ScriptStep::Drain(BARE)),
             54..=56 if self.options.seed.is_multiple_of(3) => {
                 let fault = self.bare.pick(&[Fault::Io, Fault::Io, Fault::NoSpace]);
                 let (after, how) = (self.bare.below(6), Planned::Once(fault));
@@ -80,6 +74,6 @@ impl Draw {
             ..Flags::NONE
         };
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
-        ScriptStep::AskBare { client, op, start, len, flags }
+        ScriptStep::Ask { volume: BARE, client, op, start, len, flags }
     }
 }

@@ -14,7 +14,7 @@ use crate::crash::{Coverage, CutMode};
 use crate::driver::Order;
 use crate::faults::Planned;
 use crate::model::Payload;
-use crate::world::{Ticket, World};
+use crate::world::{BARE, Ticket, World};
 
 /// A script that runs.
 pub(super) struct Course<'a> {
@@ -43,12 +43,9 @@ impl<'a> Course<'a> {
         for (index, step) in self.script.steps.iter().enumerate() {
             *at = index;
             let step = match *step {
-                ScriptStep::Ask { client, op, start, len, flags } => {
-                    ScriptStep::Ask { client: names[client as usize - 1], op, start, len, flags }
-                }
-                ScriptStep::AskBare { client, op, start, len, flags } => {
+                ScriptStep::Ask { volume, client, op, start, len, flags } => {
                     let client = names[client as usize - 1];
-                    ScriptStep::AskBare { client, op, start, len, flags }
+                    ScriptStep::Ask { volume, client, op, start, len, flags }
                 }
                 ScriptStep::Disconnect(client) => {
                     names[client as usize - 1] += 3;
@@ -91,10 +88,13 @@ impl<'a> Course<'a> {
                 world.add_blank();
                 world.settle();
             }
-            ScriptStep::Ask { .. } | ScriptStep::AskBare { .. } => ask(world, step),
-            ScriptStep::DrainBare => {
-                world.admin_of_bare(Verb::Drain);
-                world.settle();
+            ScriptStep::Ask { volume, client, op, start, len, flags } => {
+                let range = ByteRange::new(start, len);
+                world.request_of(volume, ClientId(client), op, range, Payload::Tags, flags);
+                // One in two is seen together with what comes next.
+                if start / 4096 % 2 == 0 {
+                    world.settle();
+                }
             }
             ScriptStep::Disconnect(client) => {
                 world.disconnect(ClientId(client));
@@ -144,7 +144,10 @@ impl<'a> Course<'a> {
                 world.settle();
                 complete(world, script.order, count);
             }
-            ScriptStep::Drain => administer(world, Verb::Drain),
+            ScriptStep::Drain(volume) => {
+                world.command(volume, Verb::Drain);
+                world.settle();
+            }
             ScriptStep::Sync(action) => administer(world, Verb::SyncAction(action)),
             ScriptStep::Wait(millis) => world.pass_time(Span::millis(millis)),
             ScriptStep::Cut(_)
@@ -335,7 +338,8 @@ impl<'a> Course<'a> {
         let mut tickets =
             vec![world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync)];
         if let Some(range) = world.first_of_bare() {
-            tickets.push(world.request_of_bare(ClientId(9), RequestOp::Write, range, sync));
+            let (op, tags) = (RequestOp::Write, Payload::Tags);
+            tickets.push(world.request_of(BARE, ClientId(9), op, range, tags, sync));
         }
         world.run(self.script.order);
         if tickets.into_iter().any(|ticket| matches!(world.take_answer(ticket), Some(Ok(_)))) {
@@ -438,26 +442,6 @@ fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
 fn administer(world: &mut World, verb: Verb) {
     world.admin(verb);
     world.settle();
-}
-
-/// A client asks one of the volumes for something.
-fn ask(world: &mut World, step: ScriptStep) {
-    let start = match step {
-        ScriptStep::Ask { client, op, start, len, flags } => {
-            let range = ByteRange::new(start, len);
-            world.request(ClientId(client), op, range, Payload::Tags, flags);
-            start
-        }
-        ScriptStep::AskBare { client, op, start, len, flags } => {
-            world.request_of_bare(ClientId(client), op, ByteRange::new(start, len), flags);
-            start
-        }
-        other => unreachable!("{other:?} is no request"),
-    };
-    // One in two is seen together with what comes next.
-    if start / 4096 % 2 == 0 {
-        world.settle();
-    }
 }
 
 /// Changes one disk's queue, or the bitmap.

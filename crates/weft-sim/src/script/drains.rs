@@ -4,22 +4,19 @@
 //! before it was asked for may be gone then. RAID 6 is corrected now and then, too. Drawn from a
 //! stream of its own.
 
-use weft_engine::page_cache::Kernel;
-use weft_engine::{SyncAction, WriteBackConfig};
-use weft_units::Bytes;
+use weft_engine::SyncAction;
 
-use super::ScriptStep;
 use super::draw::Draw;
 use super::rebuilds::write_below;
+use super::{ScriptStep, cache};
 use crate::options::Options;
 use crate::rng::Rng;
+use crate::world::ARRAY;
 
 /// Gives the array that was drawn a write-back cache.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
-    let pages = rng.pick(&[8, 32, 128]);
-    options.write_back = Some(WriteBackConfig::of(Bytes::kib(4 * pages)));
-    let throttle = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));
-    options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
+    options.write_back = Some(cache::draw(rng));
+    cache::draw_throttle(rng, options);
 }
 
 impl Draw {
@@ -47,7 +44,7 @@ impl Draw {
         if self.drains.percent(40) {
             steps.push(ScriptStep::Steps(self.drains.below(12) as u32));
         }
-        steps.push(ScriptStep::Drain);
+        steps.push(ScriptStep::Drain(ARRAY));
         match self.drains.below(10) {
             0..=4 => steps.push(ScriptStep::Finish),
             5..=7 => {

@@ -6,12 +6,11 @@
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
-use weft_engine::page_cache::Kernel;
-use weft_engine::{Fault, Flags, RequestOp, SyncAction, WriteBackConfig};
+use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep, rebuilds, straight};
+use super::{Profile, Script, ScriptStep, cache, rebuilds, straight};
 use crate::checker::Array;
 use crate::crash::CutMode;
 use crate::driver::Order;
@@ -19,6 +18,7 @@ use crate::faults::Planned;
 use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::rng::Rng;
+use crate::world::ARRAY;
 
 /// One seed in so many runs with all bytes of its payload.
 const BYTES_EVERY: u64 = 8;
@@ -135,7 +135,7 @@ impl Draw {
         }
         let mut lacks = Rng::new(seed ^ 0x1ac5);
         if profile.lacks > 0 {
-            draw_cache(&mut lacks, &mut options);
+            options.write_back = cache::draw_in(50, &mut lacks);
         }
         let mut drains = Rng::new(seed ^ 0xd7a1);
         if profile.drains {
@@ -303,7 +303,7 @@ impl Draw {
                 let start = self.last.pick(&self.hot) / 4096 * 4096;
                 let (op, flags) = (RequestOp::Read, Flags::NONE);
                 let client = 1 + self.last.below(3) as u32;
-                steps.push(ScriptStep::Ask { client, op, start, len: 4096, flags });
+                steps.push(ScriptStep::Ask { volume: ARRAY, client, op, start, len: 4096, flags });
                 steps.push(ScriptStep::Finish);
             }
             _ => {}
@@ -363,7 +363,7 @@ impl Draw {
         let start = ((near + self.bits.below(8) * 4096) % self.size) / 4096 * 4096;
         let len = (4096 * (1 + self.bits.below(4))).min(self.size - start);
         let flags = Flags { sync: true, fua: self.bits.percent(15), ..Flags::NONE };
-        ScriptStep::Ask { client: 1, op: RequestOp::Write, start, len, flags }
+        ScriptStep::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len, flags }
     }
 
     /// Full stripes are being written, or everything is over and the array is marked clean.
@@ -377,7 +377,14 @@ impl Draw {
                     let len = len.min(self.size - start);
                     let client = 1 + self.around.below(3) as u32;
                     let flags = Flags { sync: true, ..Flags::NONE };
-                    steps.push(ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags });
+                    steps.push(ScriptStep::Ask {
+                        volume: ARRAY,
+                        client,
+                        op: RequestOp::Write,
+                        start,
+                        len,
+                        flags,
+                    });
                 }
                 steps.push(ScriptStep::Steps(4 + self.around.below(16) as u32));
             }
@@ -565,7 +572,7 @@ impl Draw {
         };
         let client = 1 + rng.below(3) as u32;
         let (start, len) = self.in_blocks(start, len);
-        ScriptStep::Ask { client, op, start, len, flags }
+        ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags }
     }
 
     /// A range in whole logical blocks, as arrays without parity ask for; sometimes not.
@@ -606,7 +613,7 @@ impl Draw {
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
         let client = 1 + rng.below(3) as u32;
         let (start, len) = self.in_blocks(start, len);
-        ScriptStep::Ask { client, op, start, len, flags }
+        ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags }
     }
 }
 
@@ -636,21 +643,8 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     }
     options.client_frames = rng.pick(&[80, 256, 1024]);
     options.knobs = draw_knobs(rng, options.knobs, chunk);
-    add_write_back(&mut options, seed);
+    cache::add_by_seed(&mut options, seed);
     options
-}
-
-/// A write-back cache in a sixth of the seeds, small and with each throttle in turn. Not drawn, so
-/// that the other seeds mean what they meant.
-fn add_write_back(options: &mut Options, seed: u64) {
-    let of_cache = seed / 6;
-    if seed % 6 == 4 {
-        let pages = [8, 32, 128][(of_cache % 3) as usize];
-        options.write_back = Some(WriteBackConfig::of(Bytes::kib(4 * pages)));
-        let throttles = Kernel::NAMES.len() as u64 + 1;
-        let throttle = Kernel::NAMES.get((of_cache / 3 % throttles) as usize);
-        options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
-    }
 }
 
 /// Level, members, chunk and layout of an array with parity.
@@ -675,13 +669,6 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
         options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
     }
     options.torn_writes = rng.percent(75);
-}
-
-/// A write-back cache in half of the scripts.
-fn draw_cache(rng: &mut Rng, options: &mut Options) {
-    let pages = rng.pick(&[8, 32, 128]);
-    let config = WriteBackConfig::of(Bytes::kib(4 * pages));
-    options.write_back = rng.percent(50).then_some(config);
 }
 
 /// A write-intent bitmap of few or many chunks. 0.90 and 1.0 have no room for one beside the data

@@ -5,26 +5,20 @@
 //! Drawn from a stream of its own, after everything else, so that seeds of other profiles mean what
 //! they meant.
 
-use weft_engine::WriteBackConfig;
 use weft_engine::layout::mirrors::Mirrors;
-use weft_engine::page_cache::Kernel;
 use weft_ondisk::{Level, layout_id};
-use weft_units::Bytes;
 
-use super::ScriptStep;
 use super::draw::Draw;
 use super::rebuilds::UNDER_WAY_MAX;
+use super::{ScriptStep, cache};
 use crate::options::Options;
 use crate::rng::Rng;
 
 /// Changes the array that was drawn.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
-    let pages = rng.pick(&[8, 32, 128]);
-    options.write_back = rng.percent(50).then(|| WriteBackConfig::of(Bytes::kib(4 * pages)));
-    let throttle = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));
-    options.knobs.pool.throttle = throttle.map(|(_, kernel)| *kernel);
-    let rule = rng.pick(&FLUSH_RULES);
-    options.knobs.set(options.knobs.parse("flush_batch", rule).expect("it is one"));
+    options.write_back = cache::draw_in(50, rng);
+    cache::draw_throttle(rng, options);
+    draw_flush_rule(rng, options);
     options.classes = rng.percent(60);
     if options.level == Level::Raid10 && rng.percent(50) {
         let sets: Vec<u32> = FAR_SETS.into_iter().filter(|it| is_possible(*it, options)).collect();
@@ -39,6 +33,12 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     if rng.percent(25) {
         options.bitmap = None;
     }
+}
+
+/// One of the rules of flushes.
+pub(super) fn draw_flush_rule(rng: &mut Rng, options: &mut Options) {
+    let rule = rng.pick(&FLUSH_RULES);
+    options.knobs.set(options.knobs.parse("flush_batch", rule).expect("it is one"));
 }
 
 fn is_possible(layout: u32, options: &Options) -> bool {
@@ -73,7 +73,7 @@ impl Draw {
     }
 }
 
-pub(super) const FLUSH_RULES: [&str; 5] = ["batch", "md612", "needed", "parallel", "serial"];
+const FLUSH_RULES: [&str; 5] = ["batch", "md612", "needed", "parallel", "serial"];
 
 /// RAID 10 of far copies in sets of members, and of offset ones.
 const FAR_SETS: [u32; 3] = [0x2_0201, 0x4_0201, 0x5_0201];

@@ -8,6 +8,7 @@
 //! does beyond that, it does on purpose ([`Profile::beyond`]).
 
 mod bare;
+mod cache;
 mod course;
 mod drains;
 mod draw;
@@ -71,7 +72,7 @@ pub struct Report {
     pub io_errors: IoErrors,
     /// Client requests answered.
     pub requests: u64,
-    /// Those of bare volumes.
+    /// Requests of bare volumes that were answered.
     pub bare_requests: u64,
     /// Sectors read by verification.
     pub verified: u64,

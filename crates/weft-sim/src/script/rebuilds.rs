@@ -15,6 +15,7 @@ use super::{ScriptStep, straight};
 use crate::crash::CutMode;
 use crate::options::Options;
 use crate::rng::Rng;
+use crate::world::ARRAY;
 
 /// Makes the array one that can do without two members: RAID 1 of three and more, RAID 10 or
 /// RAID 6.
@@ -130,7 +131,7 @@ pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
     let len = (4096 * (1 + rng.below(4))).min(size - start);
     let flags = Flags { sync: true, fua: rng.percent(15), ..Flags::NONE };
     let client = 1 + rng.below(3) as u32;
-    ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags }
+    ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
 /// Units of a recovery of mirrors that are under way at once, at most.

@@ -1,6 +1,7 @@
 //! Steps of a script, and the profiles by which they are drawn.
 
 use weft_engine::{Flags, RequestOp, SyncAction};
+use weft_units::VolumeId;
 
 use crate::crash::CutMode;
 use crate::faults::Planned;
@@ -12,6 +13,8 @@ pub enum ScriptStep {
     Add,
     /// A client asks for something, in bytes.
     Ask {
+        /// Volume that is asked.
+        volume: VolumeId,
         /// Client that asks.
         client: u32,
         /// Operation.
@@ -39,8 +42,8 @@ pub enum ScriptStep {
     },
     /// A client leaves.
     Disconnect(u32),
-    /// An administrator has everything written that is dirty in the write-back cache.
-    Drain,
+    /// An administrator has everything written that is dirty of a volume in the write-back cache.
+    Drain(VolumeId),
     /// An operation of a disk fails, this many operations from now.
     FailOperation {
         /// Index of the disk.
@@ -137,21 +140,6 @@ pub enum ScriptStep {
     /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays
     /// outstanding.
     Wait(u64),
-    /// A client asks the bare volume beside the array for something, in bytes.
-    AskBare {
-        /// Client that asks.
-        client: u32,
-        /// Operation.
-        op: RequestOp,
-        /// First byte.
-        start: u64,
-        /// Length in bytes.
-        len: u64,
-        /// Flags of the request.
-        flags: Flags,
-    },
-    /// An administrator has everything written that is dirty of the bare volume.
-    DrainBare,
 }
 
 /// Distribution that scripts are drawn from.

@@ -128,7 +128,7 @@ impl Feature {
             Self::Cuts => some(&|step| {
                 matches!(step, ScriptStep::Cut(_) | ScriptStep::CutAgain { .. } | ScriptStep::Kill)
             }),
-            Self::Drains => some(&|step| matches!(step, ScriptStep::Drain | ScriptStep::DrainBare)),
+            Self::Drains => some(&|step| matches!(step, ScriptStep::Drain(_))),
             Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,

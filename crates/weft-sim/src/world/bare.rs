@@ -8,22 +8,21 @@
 
 use std::ops::Range;
 
-use weft_engine::{Flags, ReplyError, RequestOp, Verb, VolumeConfig, VolumeSource};
-use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, VolumeId};
+use weft_engine::{ReplyError, Verb, VolumeConfig, VolumeSource};
+use weft_units::{ByteRange, MemberIndex, Sectors, VolumeId};
 
-use super::endings::VERIFIER;
-use super::{Ticket, World};
+use super::World;
 use crate::checker::Violation;
 use crate::disk::Disk;
 use crate::driver::Order;
-use crate::model::{Model, Payload};
+use crate::model::Model;
 use crate::options::Options;
 
 /// The volume of the array.
-pub(crate) const ARRAY: VolumeId = VolumeId(0);
+pub const ARRAY: VolumeId = VolumeId(0);
 
 /// The bare volume.
-pub(crate) const BARE: VolumeId = VolumeId(1);
+pub const BARE: VolumeId = VolumeId(1);
 
 /// Bytes of the bare volume that clients use.
 pub(crate) const BARE_BYTES: Range<u64> = FIRST * 512..END * 512;
@@ -92,26 +91,10 @@ impl World {
         [&mut self.model].into_iter().chain(self.bare.as_mut().map(|bare| &mut bare.model))
     }
 
-    /// Ranges of a volume that clients wrote which are gone.
+    /// Ranges of a volume that were being written by clients which have disconnected.
     pub(super) fn orphans_of(&self, volume: VolumeId) -> impl Iterator<Item = ByteRange> {
         let of_volume = self.orphans.iter().filter(move |(of, _)| *of == volume);
         of_volume.map(|(_, range)| *range)
-    }
-
-    /// A client asks the bare volume for something.
-    pub fn request_of_bare(
-        &mut self,
-        client: ClientId,
-        op: RequestOp,
-        range: ByteRange,
-        flags: Flags,
-    ) -> Ticket {
-        self.request_of(BARE, client, op, range, Payload::Tags, flags)
-    }
-
-    /// An administrator asks for something of the bare volume.
-    pub fn admin_of_bare(&mut self, verb: Verb) -> Ticket {
-        self.command(BARE, verb)
     }
 
     /// Whether a request of the bare volume may fail: its disk has failed something.
@@ -135,7 +118,7 @@ impl World {
         if self.bare.is_none() {
             return;
         }
-        let ticket = self.admin_of_bare(Verb::Stop);
+        let ticket = self.command(BARE, Verb::Stop);
         self.run(order);
         match self.take_answer(ticket) {
             _ if self.failure.is_some() => {}
@@ -157,21 +140,12 @@ impl World {
         blocks.dedup();
         let mut read = 0;
         for at in blocks.into_iter().map(|it| it * block) {
-            let issued = self.model_of(BARE).reconstructed();
-            let range = ByteRange::new(at * 512, block * 512);
-            let ticket = self.request_of_bare(VERIFIER, RequestOp::Read, range, Flags::NONE);
-            self.run(order);
+            let answer = self.read_for_good(BARE, at, block, order);
             if self.failure.is_some() {
                 return 0;
             }
-            match self.take_answer(ticket) {
-                Some(Ok(bytes)) => {
-                    let len = self.options.payload.sector_bytes();
-                    for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
-                        self.model_of(BARE).settle(sector, content, issued);
-                    }
-                    read += block;
-                }
+            match answer {
+                Some(Ok(())) => read += block,
                 Some(Err(_)) if self.bare_failed() => {}
                 other => {
                     let message =

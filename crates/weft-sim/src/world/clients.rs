@@ -69,7 +69,7 @@ impl World {
     }
 
     /// A client asks a volume for something.
-    pub(super) fn request_of(
+    pub(crate) fn request_of(
         &mut self,
         volume: VolumeId,
         client: ClientId,
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// An administrator asks for something of a volume.
-    pub(super) fn command(&mut self, volume: VolumeId, verb: Verb) -> Ticket {
+    pub(crate) fn command(&mut self, volume: VolumeId, verb: Verb) -> Ticket {
         self.next_tag += 1;
         let ticket = (ADMIN, Tag(self.next_tag));
         if let Verb::Set(knob) = &verb {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
-use weft_units::{ByteRange, ClientId};
+use weft_units::{ByteRange, ClientId, VolumeId};
 
 use super::{ARRAY, World};
 use crate::checker::{View, Violation, bits, parity};
@@ -15,7 +15,7 @@ use crate::driver::Order;
 use crate::model::{Model, Payload};
 
 /// The client that verifies.
-pub(super) const VERIFIER: ClientId = ClientId(1_000_000);
+const VERIFIER: ClientId = ClientId(1_000_000);
 
 /// Columns in which a write may have been under way at the end of a run.
 #[derive(Debug)]
@@ -267,6 +267,32 @@ impl World {
         self.array.suffices(|slot| self.served.at(slot).as_ref().is_some_and(is_well))
     }
 
+    /// Reads sectors of a volume and pins what is found: nothing else may be read later.
+    pub(super) fn read_for_good(
+        &mut self,
+        volume: VolumeId,
+        at: u64,
+        count: u64,
+        order: Order,
+    ) -> Option<Result<(), ReplyError>> {
+        let range = ByteRange::new(at * 512, count * 512);
+        let issued = self.model_of(volume).reconstructed();
+        let (op, nothing) = (RequestOp::Read, Payload::Zeros);
+        let ticket = self.request_of(volume, VERIFIER, op, range, nothing, Flags::NONE);
+        self.run(order);
+        let bytes = match self.take_answer(ticket)? {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(Err(error)),
+        };
+        if self.failure.is_none() {
+            let len = self.options.payload.sector_bytes();
+            for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
+                self.model_of(volume).settle(sector, content, issued);
+            }
+        }
+        Some(Ok(()))
+    }
+
     fn verify_all(&mut self, order: Order, whole: bool) -> u64 {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
         for column in self.at_stake.columns().chain(self.suspects.columns()) {
@@ -289,23 +315,13 @@ impl World {
         let before = self.excuses;
         let mut read = 0;
         while let Some((at, count)) = ranges.pop_front() {
-            let range = ByteRange::new(at * 512, count * 512);
-            let issued = self.model.reconstructed();
             let failed = self.member_reads_failed();
-            let ticket =
-                self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::NONE);
-            self.run(order);
+            let answer = self.read_for_good(ARRAY, at, count, order);
             if self.failure.is_some() {
                 return 0;
             }
-            match self.take_answer(ticket) {
-                Some(Ok(bytes)) => {
-                    let len = self.options.payload.sector_bytes();
-                    for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
-                        self.model.settle(sector, content, issued);
-                    }
-                    read += count;
-                }
+            match answer {
+                Some(Ok(())) => read += count,
                 Some(Err(error)) if !whole => {
                     // Each block for itself.
                     let end = (at / 8 + 1) * 8;

@@ -210,8 +210,8 @@ pub(crate) struct Stripe {
     pub(crate) uptodate: SlotSet,
     /// Strips that could not be read, twice.
     pub(crate) read_error: SlotSet,
-    /// Of those, strips that could not be read after they were written again either, or that their
-    /// member had no space for.
+    /// Strips of `read_error` that could not be read after they were written again, or for which
+    /// their member had no space.
     pub(crate) uncorrectable: SlotSet,
     /// Strips whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
@@ -231,7 +231,7 @@ pub(crate) struct Stripe {
     pub(crate) goes_on: bool,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
-    /// A slot whose member had no space for what a sync writes, or for a correction: the stripe is
+    /// Slot for which a sync's write or a correction found no space on its member: the stripe is
     /// not in sync.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,

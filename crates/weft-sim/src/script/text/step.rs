@@ -5,11 +5,13 @@ use std::str::{FromStr, SplitWhitespace};
 
 use weft_engine::knobs::TABLE;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
+use weft_units::VolumeId;
 
 use super::{interned, name_of, named, number};
 use crate::crash::CutMode;
 use crate::faults::Planned;
 use crate::script::ScriptStep;
+use crate::world::{ARRAY, BARE};
 
 const MODES: [(&str, CutMode); 5] = [
     ("everything", CutMode::Everything),
@@ -52,9 +54,8 @@ impl fmt::Display for ScriptStep {
         let dead = |dead| if dead { " dead" } else { "" };
         match *self {
             Self::Add => write!(f, "add"),
-            Self::Ask { client, op, start, len, flags }
-            | Self::AskBare { client, op, start, len, flags } => {
-                let name = if matches!(self, Self::AskBare { .. }) { "ask-bare" } else { "ask" };
+            Self::Ask { volume, client, op, start, len, flags } => {
+                let name = if volume == BARE { "ask-bare" } else { "ask" };
                 write!(f, "{name} {client} {} {start}+{len}", name_of(&OPERATIONS, op))?;
                 let set = flags_of(flags).into_iter().filter(|(_, set)| *set);
                 set.into_iter().try_for_each(|(name, _)| write!(f, " {name}"))
@@ -65,8 +66,8 @@ impl fmt::Display for ScriptStep {
                 write!(f, "cut-again {} after={after}{stop}", mode(how))
             }
             Self::Disconnect(client) => write!(f, "disconnect {client}"),
-            Self::Drain => write!(f, "drain"),
-            Self::DrainBare => write!(f, "drain-bare"),
+            Self::Drain(BARE) => write!(f, "drain-bare"),
+            Self::Drain(_) => write!(f, "drain"),
             Self::FailOperation { disk, after, how } => {
                 write!(f, "fail-operation {disk} after={after} {}", name_of(&FAILURES, how))
             }
@@ -111,9 +112,10 @@ impl fmt::Display for ScriptStep {
 const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
                      [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
                      cut-again MODE after=N [stop], disconnect CLIENT, drain, drain-bare, \
-                     fail-disk DISK, fail-operation DISK after=N HOW, finish, flush-error DISK, kill, \
-                     lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, no-space DISK, re-add DISK, remove DISK, bitmap BYTES|none, set-queue DISK KNOB=VALUE, \
-                     return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
+                     fail-disk DISK, fail-operation DISK after=N HOW, finish, flush-error DISK, \
+                     kill, lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, \
+                     no-space DISK, re-add DISK, remove DISK, bitmap BYTES|none, \
+                     set-queue DISK KNOB=VALUE, return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
 
 impl FromStr for ScriptStep {
@@ -126,21 +128,16 @@ impl FromStr for ScriptStep {
         words.name = name;
         let step = match name {
             "add" => Self::Add,
-            "ask" => words.ask()?,
-            "ask-bare" => match words.ask()? {
-                ScriptStep::Ask { client, op, start, len, flags } => {
-                    Self::AskBare { client, op, start, len, flags }
-                }
-                other => other,
-            },
+            "ask" => words.ask(ARRAY)?,
+            "ask-bare" => words.ask(BARE)?,
             "cut" => Self::Cut(words.one_of(&MODES)?),
             "cut-again" => {
                 let (mode, after) = (words.one_of(&MODES)?, words.with("after")?);
                 Self::CutAgain { mode, after, stop: words.flag("stop") }
             }
             "disconnect" => Self::Disconnect(words.number("CLIENT")?),
-            "drain" => Self::Drain,
-            "drain-bare" => Self::DrainBare,
+            "drain" => Self::Drain(ARRAY),
+            "drain-bare" => Self::Drain(BARE),
             "fail-operation" => {
                 let (disk, after) = (words.disk()?, words.with("after")?);
                 Self::FailOperation { disk, after, how: words.one_of(&FAILURES)? }
@@ -207,7 +204,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn ask(&mut self) -> Result<ScriptStep, String> {
+    fn ask(&mut self, volume: VolumeId) -> Result<ScriptStep, String> {
         let client = self.number("CLIENT")?;
         let op = self.one_of(&OPERATIONS)?;
         let place = self.rest.next().and_then(|word| word.split_once('+'));
@@ -227,7 +224,7 @@ impl Words<'_> {
             };
             *flag = true;
         }
-        Ok(ScriptStep::Ask { client, op, start, len, flags })
+        Ok(ScriptStep::Ask { volume, client, op, start, len, flags })
     }
 
     /// Name and value at the end of a line.
