@@ -561,6 +561,33 @@ fn background_work_is_started_by_a_writer_and_gives_way_to_a_sync() {
 }
 
 #[test]
+fn a_pass_of_3_1_that_wrote_ends_after_100_ms_and_one_of_2_6_24_with_its_budget() {
+    // Background work of 3.1 begins above 2,048 pages, and 2,000 are dirty after the first file. At
+    // 36 s all files are old enough for periodic work, which 2.6.24 does by 1,024 pages, 14
+    // at a look.
+    for (kernel, start, millis, second) in [
+        (Kernel::V3_1, 6, 100, Some(0..1000)),
+        (Kernel::V3_1, 6, 104, None),
+        (Kernel::V2_6_24, 36, 100, Some(0..28)),
+        (Kernel::V2_6_24, 36, 104, Some(0..28)),
+    ] {
+        let start = Time(0) + Span::secs(start);
+        let (mut cache, bdi, files, writer) = cache(kernel, 3, 4096);
+        for (file, second) in [(1, 1), (2, 2), (0, 3)] {
+            write(&mut cache, Time(0) + Span::secs(second), writer, files[file], 0..1000);
+        }
+        let Flush::Write(first) = cache.flush(start, bdi, u64::MAX) else { panic!("{kernel:?}") };
+        assert_eq!((first.inode, first.pages), (files[1], 0..1000), "{kernel:?}");
+        let next = match cache.flush(start + Span::millis(millis), bdi, u64::MAX) {
+            Flush::Write(out) => Some((out.inode, out.pages)),
+            Flush::Sleep { .. } => None,
+        };
+        let expected = second.map(|pages| (files[2], pages));
+        assert_eq!(next, expected, "{kernel:?} {millis} ms");
+    }
+}
+
+#[test]
 fn limits_change_at_once_by_hand_and_slowly_by_memory() {
     let mut cache = PageCache::new(PoolConfig::new(Kernel::V3_1, 1, 1 << 20, 1 << 20));
     assert_eq!(cache.pool().limit(), (1 << 20) / 5);
