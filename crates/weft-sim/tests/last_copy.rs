@@ -1,10 +1,10 @@
 //! Tests of arrays that can do without no member any more: one that fails to flush, to take a
 //! superblock or to be read is not lost for that.
 
-use weft_engine::{Fault, MemberState, ReplyError};
-use weft_ondisk::Level;
+use weft_engine::{Fault, MemberState, ReplyError, SyncAction, Verb};
+use weft_ondisk::{Level, NewBitmap};
 use weft_sim::{Options, Planned, Rig, chunk_kib};
-use weft_units::Span;
+use weft_units::{Bytes, Span};
 
 /// An array of each level with redundancy, without the members that it can do without, and a disk
 /// that has the last copy of block 0, or a part of it.
@@ -125,4 +125,41 @@ fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
         rig.must();
     }
     assert!(failed >= 3, "{failed} of 6 reads failed");
+}
+
+/// RAID 10 of three without one: a member that is needed for another chunk fails to write its copy,
+/// and the other member writes its own. The array stays dirty, with or without a bitmap, and once
+/// all slots are filled again a resync makes the copies equal.
+#[test]
+fn copy_that_a_needed_member_failed_to_write_is_resynced_once_the_array_is_whole() {
+    for bitmap in [false, true] {
+        let options = Options::new(Level::Raid10, 3, chunk_kib(64));
+        let mut rig = Rig::of(Options { layout: Some(0x102), ..options });
+        rig = rig.with(|options| options.data_promised = false).written(0, 7).flushed();
+        if bitmap {
+            let new = NewBitmap { chunk: Some(Bytes(4096)), daemon_sleep: 1 };
+            assert!(rig.command(Verb::SetBitmap(Some(new))).is_ok());
+        }
+        rig.fail_disk(0);
+        // Chunk 0 is on disks 0 and 1, chunk 2 on disks 1 and 2 behind the first of each.
+        let (copy, block) = (1, 32);
+        let sector = rig.array.data_offset[copy].0 + 128;
+        rig.disks[copy].faults.bad_writes.insert(sector);
+        let write = rig.write(block, 9);
+        assert_eq!(rig.wait(write), Err(ReplyError::Io));
+        assert!(rig.record.is_in_sync(copy), "it is needed");
+        rig.pass(Span::secs(60));
+        let volume = rig.volume();
+        assert_eq!(
+            (volume.array_state, volume.sync_action),
+            ("active", SyncAction::Idle),
+            "it waits"
+        );
+        assert!(volume.resync_from.is_some(), "bitmap: {bitmap}");
+        rig.add();
+        rig.until_idle().pass(Span::secs(60));
+        assert_eq!((rig.volume().array_state, rig.volume().resync_from), ("clean", None));
+        assert_eq!(rig.check().0, 0, "copies agree");
+        rig.must();
+    }
 }

@@ -19,6 +19,7 @@ mod space;
 mod spare;
 pub(crate) mod superblock_update;
 pub(crate) mod sync_pace;
+mod write_errors;
 pub(crate) mod write_intent;
 
 use smallvec::smallvec;
@@ -89,6 +90,8 @@ pub(crate) struct Array {
     corrections_flushes: u64,
     /// `resync_from` says nothing but that members had no space, with redundancy left.
     resyncs_for_space: bool,
+    /// First sector of the array of which a member that is needed could not write its copy.
+    unwritten_from: Option<Sectors>,
     /// A discard is among the reasons: of those only the first member without space is known.
     lacked_space_for_discard: bool,
 }
@@ -248,6 +251,7 @@ impl Array {
             corrections: Corrections::Written,
             corrections_flushes: 0,
             resyncs_for_space: false,
+            unwritten_from: None,
             lacked_space_for_discard: false,
         }
     }

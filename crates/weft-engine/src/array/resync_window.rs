@@ -265,7 +265,7 @@ impl Resync {
     pub(crate) fn checkpoint(&self, array: &mut Array) {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
-            SyncAction::Resync => array.membership.resync_from = Some(self.completed()),
+            SyncAction::Resync => array.resynced_to(Some(self.completed())),
             SyncAction::Check
             | SyncAction::Correct
             | SyncAction::Frozen
@@ -296,7 +296,7 @@ impl Resync {
                 }
             }
             SyncAction::Resync => {
-                array.membership.resync_from = (!complete).then(|| self.completed());
+                array.resynced_to((!complete).then(|| self.completed()));
             }
             SyncAction::Check
             | SyncAction::Correct

@@ -47,13 +47,13 @@ impl Array {
         for member in &mut self.members {
             member.full_since = None;
         }
-        if self.take_back_resync_for_space(!self.membership.has_redundancy()) {
-            // What was written when there was space again was covered by the resync that is not to
-            // be. A flush that runs may have begun before it.
-            self.corrections = Corrections::Written;
-            if !self.says_in_use() {
-                self.want_update();
-            }
+        // With redundancy the resync stays, out of caution. A member that fails before it ends takes
+        // it back (`Array::lose`).
+        if self.membership.has_redundancy() {
+            return;
+        }
+        if self.take_back_resync_for_space(true) && !self.says_in_use() {
+            self.want_update();
         }
     }
 
@@ -65,6 +65,9 @@ impl Array {
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
         if taken_back {
             self.membership.resync_from = None;
+            // The resync would have covered what was written when there was space again. A flush
+            // that runs may have begun before that.
+            self.corrections = Corrections::Written;
         }
         taken_back
     }

@@ -284,11 +284,14 @@ impl Array {
         }
     }
 
-    /// Whether the superblock of a member is behind.
+    /// Whether the superblock of a member is behind: it came later, or had no space for the last
+    /// one.
     fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
         let events = self.events;
         move |member: &Member| {
-            !member.is_faulty() && member.slot.is_some() && member.superblock().events() < events
+            let is_behind = member.superblock().events() < events;
+            let is_behind = is_behind || member.superblock_full_since.is_some();
+            !member.is_faulty() && member.slot.is_some() && is_behind
         }
     }
 

@@ -83,6 +83,9 @@ impl Volume {
             self.wanted_sync = None;
         }
         let lease = changes_parity(action).then(|| self.array.lease_for_sync());
+        if action == SyncAction::Resync {
+            self.array.resync_begins();
+        }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
         let pass = self.raid.resync_pass(action, &self.array, &self.knobs);
@@ -103,6 +106,7 @@ impl Volume {
             && self.array.membership.has_redundancy()
             && !self.frozen
             && !self.is_full(now)
+            && (!self.array.resync_would_fail_again() || self.raid.is_unproven())
         {
             return Some((SyncAction::Resync, from));
         }

@@ -164,7 +164,21 @@ impl Mirror {
                 cx.array.fail(position, cx.out);
             }
         }
+        if self.is_elsewhere(range, slot, cx.array) {
+            self.falls_behind(slot, cx.array);
+            cx.array.copies_may_differ(range.start.sectors_floor());
+        }
         Err(fault)
+    }
+
+    /// Whether a member in sync other than that of a slot has a copy of a range within a chunk.
+    fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: &Array) -> bool {
+        let others = self.places.copies_of(range.start.sectors_floor());
+        let in_sync = |copy: Copy| {
+            let end = copy.sector + range.len.sectors_ceil();
+            array.membership.in_sync(end).contains(copy.slot)
+        };
+        others.filter(|copy| copy.slot != slot).any(in_sync)
     }
 
     /// A member misses from now on what others have. Where copies may differ for this reason alone,
