@@ -305,8 +305,8 @@ fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
 }
 
 // Each retry of an update that found no space raised the update count of the members that have
-// space. Two members that were full together fell behind by two, and after a power cut the array was
-// refused without `--force`, though both had all data.
+// space. Two members that were full together fell behind by two, and after a power cut the array
+// was refused without `--force`, though both had all data.
 #[test]
 fn members_without_space_for_superblocks_are_no_more_than_one_update_behind() {
     for (level, full) in [(Level::Raid5, vec![1, 2]), (Level::Raid6, vec![0, 1, 3])] {

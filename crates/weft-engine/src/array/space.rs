@@ -47,8 +47,8 @@ impl Array {
         for member in &mut self.members {
             member.full_since = None;
         }
-        // With redundancy the resync stays, out of caution. A member that fails before it ends takes
-        // it back (`Array::lose`).
+        // With redundancy the resync stays, out of caution. A member that fails before it ends
+        // takes it back (`Array::lose`).
         if self.membership.has_redundancy() {
             return;
         }

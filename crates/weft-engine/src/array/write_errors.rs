@@ -1,17 +1,18 @@
-//! Write errors of members that the array needs: which copies may differ, and when they are resynced.
+//! Write errors of members that the array needs: which copies may differ, and when they are
+//! resynced.
 //!
 //! A member that fails a write is failed. One that the array cannot do without stays in use, as by
 //! md, and the client is told of the error. Where another member has written its copy of the same
 //! sectors, two copies that both count may now differ. The array stays dirty from the first such
-//! sector on and keeps the bits of the range, so that reads agree (they take the first copy) and the
-//! copies are compared after the next start.
+//! sector on and keeps the bits of the range, so that reads agree (they take the first copy) and
+//! the copies are compared after the next start.
 //!
-//! A resync would probably meet the same bad sector again. It waits until every slot has a member in
-//! sync again: then a member that still fails the write can be failed, and the resync ends. Without
-//! that it is run once at each start.
+//! A resync would probably meet the same bad sector again. It waits until every slot has a member
+//! in sync again: then a member that still fails the write can be failed, and the resync ends.
+//! Without that it is run once at each start.
 //!
-//! Source   weft's own for the dirty state; md keeps the member (`raid10_error`) and marks the bit as
-//!          needed (`md_bitmap_endwrite`), but clears it after the next clean assembly
+//! Source   weft's own for the dirty state; md keeps the member (`raid10_error`) and marks the bit
+//!          as needed (`md_bitmap_endwrite`), but clears it after the next clean assembly
 
 use weft_units::Sectors;
 
