@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 /// The limit of one test, that of `.config/nextest.toml`.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// Seconds from which on a test is named at the end, and how many are.
+const SLOW: u64 = 5;
+const SLOWEST: usize = 30;
+
 /// The limit of all tests of a selection.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1800);
 
@@ -101,6 +105,7 @@ fn run_binaries(binaries: &[Binary]) -> anyhow::Result<Ending> {
     let count = all.len();
     all.reverse();
     let (left, failed) = (Mutex::new(all), Mutex::new(Vec::new()));
+    let times = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -108,7 +113,11 @@ fn run_binaries(binaries: &[Binary]) -> anyhow::Result<Ending> {
                 while let Some((binary, name)) = pop(&left) {
                     let mut command = Command::new(&binary.program);
                     command.args(["--exact", &name, "--nocapture"]).current_dir(&binary.folder);
-                    if let Err(problem) = one(command, LIMIT) {
+                    let start = Instant::now();
+                    let ending = one(command, LIMIT);
+                    let time = (start.elapsed().as_secs(), format!("{} {name}", crate_of(binary)));
+                    times.lock().expect("no worker panics").push(time);
+                    if let Err(problem) = ending {
                         println!("FAILED {} {name}: {problem}", binary.program.display());
                         failed.lock().expect("no worker panics").push(name);
                     }
@@ -118,10 +127,20 @@ fn run_binaries(binaries: &[Binary]) -> anyhow::Result<Ending> {
     });
     let failed = failed.into_inner().expect("no worker panics");
     println!("{count} tests run, {} failed", failed.len());
+    let mut times = times.into_inner().expect("no worker panics");
+    times.sort_unstable();
+    for (seconds, name) in times.iter().rev().take(SLOWEST).take_while(|(time, _)| *time >= SLOW) {
+        println!("  {seconds:3} s {name}");
+    }
     if failed.is_empty() {
         return Ok(Ending::Passed);
     }
     Ok(Ending::Failed(failed.join(", ")))
+}
+
+/// Name of the crate that a program of tests is of.
+fn crate_of(binary: &Binary) -> String {
+    binary.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 fn pop<T>(left: &Mutex<Vec<T>>) -> Option<T> {

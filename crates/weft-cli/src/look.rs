@@ -15,7 +15,6 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::{Candidate, Options, journal};
-use weft_export::control::VolumeStatus;
 use weft_ondisk::probe::{self, Foreign, Misplaced};
 use weft_ondisk::{
     Features, Metadata, MetadataError, SUPER_BYTES, Super1, Superblock, SuperblockBlocks,
@@ -479,11 +478,4 @@ pub(crate) fn candidates_within<L: Borrow<Looked>>(
         }
     });
     rescued.collect()
-}
-
-/// Superblock at the path of a member of a running volume; `None` when it is of another array.
-pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Superblock>> {
-    let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;
-    let array = volume.array.as_ref()?;
-    (superblock.set_uuid().to_string() == array.uuid).then_some(superblock)
 }

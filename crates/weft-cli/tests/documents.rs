@@ -207,9 +207,8 @@ fn run(page: &str) -> (Vec<Vec<String>>, Vec<String>) {
             if !is_right {
                 wrong.push(format!("{command}: found {output:#?}, expected {printed:#?}"));
             }
-            // Numbers are written anew, but not where something was left out by hand.
-            let is_cut = printed.iter().any(|line| line.contains('…'));
-            outputs.push(if is_right && (is_cut || !is_update()) { printed } else { output });
+            // What is right stays as it is: UUIDs and times of the clock are others each time.
+            outputs.push(if is_right { printed } else { output });
         }
     }
     assert!(served.is_none(), "a page stops what it serves");

@@ -48,7 +48,12 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(text.contains(shape), "{text}");
     let text = exits(path, 0, &["detail", "vol"]).out;
     assert!(text.contains("active sync"), "{text}");
-    exits(path, 0, &["explain", "vol", "1M"]);
+    // The server says where data lies: no command opens a member, which may hang.
+    let with_members = exits(path, 0, &["explain", "vol", "1M"]).out;
+    assert!(with_members.contains(", sectors "), "{with_members}");
+    std::fs::rename(path.join("a"), path.join("a.away")).unwrap();
+    assert_eq!(exits(path, 0, &["explain", "vol", "1M"]).out, with_members);
+    std::fs::rename(path.join("a.away"), path.join("a")).unwrap();
 
     // Somebody else cannot have the members, and there is one volume of a name.
     let text = exits(path, 3, &["serve", "--name=other", "a", "b", "c"]).err;

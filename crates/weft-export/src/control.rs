@@ -401,6 +401,12 @@ pub struct MemberStatus {
     /// Whether a mirror reads it only when no other can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub write_mostly: bool,
+    /// First sector of its data, and how many the array may use; a bare member has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_offset: Option<u64>,
+    /// See [`MemberStatus::data_offset`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_sectors: Option<u64>,
     /// Of one that is rebuilding: data sectors that are good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_offset: Option<u64>,

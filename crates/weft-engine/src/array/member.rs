@@ -6,7 +6,7 @@
 //! ```
 
 use weft_ondisk::{BadBlocks, Superblock};
-use weft_units::{Sectors, Slot, Time};
+use weft_units::{SectorRange, Sectors, Slot, Time};
 
 use crate::array::flush::flush_batch::Unflushed;
 use crate::array::outbox::Owner;
@@ -236,6 +236,10 @@ impl Member {
             slot: self.slot.filter(|_| self.superblock.is_some()),
             dev_number: self.number,
             state: self.state,
+            data: self
+                .superblock
+                .as_ref()
+                .map(|_| SectorRange { start: self.data_offset, len: self.data_size }),
             reads: self.counters.reads,
             writes: self.counters.writes,
             flushes: self.counters.flushes,

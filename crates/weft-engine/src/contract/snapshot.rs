@@ -1,6 +1,6 @@
 //! Snapshot of an engine: counters and states at one moment, for people and tests.
 
-use weft_units::{Bytes, ClientId, Group, MemberIndex, Sectors, Slot};
+use weft_units::{Bytes, ClientId, Group, MemberIndex, SectorRange, Sectors, Slot};
 
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Class, Purpose, SyncAction};
@@ -260,6 +260,8 @@ pub struct MemberSnapshot {
     pub state: MemberState,
     /// Whether a mirror reads it only when no other can be read.
     pub write_mostly: bool,
+    /// Sectors of the member that hold data of the array; `None` for a member without metadata.
+    pub data: Option<SectorRange>,
     /// Requests and sectors since the start.
     pub reads: u64,
     /// Requests.

@@ -20,6 +20,8 @@ pub(super) fn status_of(
         slot: member.slot.map(|slot| slot.0),
         dev_number: member.dev_number,
         write_mostly: member.write_mostly,
+        data_offset: member.data.map(|data| data.start.0),
+        data_sectors: member.data.map(|data| data.len.0),
         state: match member.state {
             MemberState::Faulty => "faulty",
             MemberState::InSync => "in_sync",

@@ -13,7 +13,7 @@ use weft_ondisk::{Level, Superblock, layout_id};
 use weft_units::{Bytes, Sectors, Slot};
 
 use crate::assembly::{refusal, tell_dropped};
-use crate::look::{self, superblock_at};
+use crate::look;
 use crate::outcome::Failure;
 use crate::size;
 use crate::target::{Target, only_volume};
@@ -62,12 +62,12 @@ impl Array {
             .map(|state| match state {
                 SlotState::InSync(member) => {
                     let label = member.info.label.clone();
-                    Held::of(label, Some(&member.superblock), Sectors(u64::MAX))
+                    Held::of(label, &member.superblock, Sectors(u64::MAX))
                 }
                 SlotState::Missing => Held::nobody(),
                 SlotState::Rebuilding { member, recovery_offset } => {
                     let label = member.info.label.clone();
-                    Held::of(label, Some(&member.superblock), *recovery_offset)
+                    Held::of(label, &member.superblock, *recovery_offset)
                 }
             })
             .collect();
@@ -98,10 +98,13 @@ impl Array {
             let (Some(held), "in_sync" | "rebuilding") = (held, member.state.as_str()) else {
                 continue;
             };
-            // That of a member in memory is not to be seen from here.
-            let superblock = superblock_at(volume, &member.label);
-            let recovery_offset = member.recovery_offset.map_or(Sectors(u64::MAX), Sectors);
-            *held = Held::of(member.label.clone(), superblock.as_deref(), recovery_offset);
+            *held = Held {
+                label: Some(member.label.clone()),
+                data_offset: member.data_offset.map(Sectors),
+                used_size: member.data_sectors.map(Sectors),
+                recovery_offset: member.recovery_offset.map_or(Sectors(u64::MAX), Sectors),
+                write_mostly: member.write_mostly,
+            };
         }
         let failed = |error: &dyn fmt::Display| Failure::failed(format!("{name}: {error}"));
         let level = Level::from_code(array.level).ok_or_else(|| failed(&"a level unknown here"))?;
@@ -196,13 +199,13 @@ impl Held {
         }
     }
 
-    fn of(label: String, superblock: Option<&Superblock>, recovery_offset: Sectors) -> Self {
+    fn of(label: String, superblock: &Superblock, recovery_offset: Sectors) -> Self {
         Self {
             label: Some(label),
-            data_offset: superblock.map(Superblock::data_offset),
-            used_size: superblock.map(Superblock::used_size),
+            data_offset: Some(superblock.data_offset()),
+            used_size: Some(superblock.used_size()),
             recovery_offset,
-            write_mostly: superblock.is_some_and(Superblock::is_write_mostly),
+            write_mostly: superblock.is_write_mostly(),
         }
     }
 }
