@@ -1,41 +1,45 @@
-//! Queue of one member: merging, plug, scheduler and depth between a decision and the member.
+//! Queue of one member: merging, plug, scheduler and queue depth between a decision and the member.
 //!
 //! ```text
 //! staged by a turn ─merge─▶ plug list ─unplug─▶ token ─▶ scheduler ─depth─▶ command at the member
 //!                                         └───▶ direct (flush, FUA, superblocks)
 //! ```
 //!
-//! A request in a scheduler holds one of `nr_requests` tokens until the member has ended it. What
-//! finds none waits in order of arrival, in which it can still become a part of a queued request.
-//! With mq-deadline writes and discards hold at most `async_depth` of them, so that reads find one
-//! though writes do not. Linux sets `async_depth` to the former `nr_requests` whenever the latter
-//! is written, and so starves writes by accident; here it follows `nr_requests` until it is set.
-//! With bfq there are as many tokens as anybody asks for, unless `nr_requests` is set: they are
-//! given in order of arrival, which undoes weights. Linux has no choice, for its tags are a table:
-//! so its BFQ limits background writes to half of them, sync writes to three quarters, and each
-//! queue to its share by weight, beyond which whoever fills it sleeps. None of these limits is
-//! here: with no bound there is nothing to share, and what a client may have outstanding is bounded
-//! by its credit, in bytes. Under a bound that somebody sets, `nr_requests`, weights suffer.
+//! A request in a scheduler holds one of `nr_requests` tokens until the member has completed it. A
+//! request that finds no token waits in order of arrival, and can still be merged into a queued
+//! request. With mq-deadline, writes and discards hold at most `async_depth` tokens, so that reads
+//! find a token even if writes do not. Linux sets `async_depth` to the former `nr_requests`
+//! whenever the latter is written, and so starves writes by accident; here it follows `nr_requests`
+//! until it is set.
 //!
-//! With the scheduler `none` and no bound on the depth nothing ever waits, and requests do not come
-//! here: they go out as they are staged ([`MemberQueue::passes`]). Otherwise a command is made of
-//! one or more requests at dispatch, when the member has room for it; its token is given then.
+//! With BFQ the number of tokens is unlimited unless `nr_requests` is set, because tokens are given
+//! in order of arrival, which defeats weights. Linux has a fixed table of tags instead. Its BFQ
+//! therefore limits background writes to half of the tags, sync writes to three quarters, and each
+//! queue to its share by weight, beyond which the submitter sleeps. weft has none of these limits:
+//! without a bound there is nothing to share, and the credit of a client bounds its outstanding
+//! bytes. If an administrator sets `nr_requests`, weights suffer.
 //!
-//! Flushes, superblocks and FUA writes to a member with a write cache pass the scheduler by, as in
-//! the kernel, and take nothing with them: the sender has waited for whatever they cover. A member
-//! without a write cache has nothing to flush: such a flush takes no room at it. Where a flush is
-//! no queued command (SATA, [`DeviceTraits::flush_queueable`]) it is at the member alone, and
-//! requests gather in the scheduler meanwhile. (libata defers them, and a scheduler is not asked
-//! while a request is deferred. The one request more that the kernel has taken from it by then
-//! stays here.)
+//! With the scheduler `none` and no limit on the depth nothing ever waits, and requests bypass this
+//! queue: they are sent as they are staged ([`MemberQueue::passes`]). Otherwise a command is formed
+//! from one or more requests at dispatch, when the member has room for it, and gets its member
+//! token then.
 //!
-//! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it,
-//! until 3 ms had passed, until its member had ended a command, or until whoever brought it was
-//! done: raid5d was when no stripe was left to handle. So stripes that were handled one after the
-//! other became one request though the disk had nothing to do.
+//! Flushes, superblock writes, and FUA writes to a member with a write cache bypass the scheduler,
+//! as in the kernel, and do not push queued requests ahead: the sender has already waited for all
+//! writes that they cover. A member without a write cache has nothing to flush, so such a flush
+//! takes no slot there. Where a flush is not a queued command (SATA,
+//! [`DeviceTraits::flush_queueable`]), it is the only command at the member, and requests gather in
+//! the scheduler meanwhile. (libata defers such commands, and the kernel does not ask a scheduler
+//! while a request is deferred. The one additional request that the kernel has taken from the
+//! scheduler by then stays in the scheduler here.)
 //!
-//! Knobs    `scheduler` and those of each, `queue_depth`, `nr_requests`, `max_sectors_kb`,
-//!          `nomerges`, `rotational`; with `stripe_cache_form=2008` queues are plugged
+//! Linux 2.6.24 *plugged* an empty queue: the queue held its requests until four were queued, 3 ms
+//! had passed, the member had completed a command, or the submitter unplugged it. raid5d unplugged
+//! it when no stripe was left to handle. Stripes handled one after the other thus became one
+//! request even on an idle disk.
+//!
+//! Knobs    `scheduler` and the knobs of each scheduler, `queue_depth`, `nr_requests`,
+//!          `max_sectors_kb`, `nomerges`, `rotational`; `stripe_cache_form=2008` plugs queues
 //! Source   io-schedulers.md §0, §1.6, §7; `unplug_thresh` and `unplug_delay` of Linux 2.6.24
 
 use std::collections::VecDeque;
@@ -59,21 +63,21 @@ pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,
     pub(crate) bfq: BfqKnobs,
     pub(crate) mq_deadline: MqDeadlineKnobs,
-    /// Largest command that merging makes.
+    /// Largest command that merging produces.
     pub(crate) max: Sectors,
     pub(crate) nomerges: NoMerges,
-    /// Commands at the member at once; zero for as many as its device takes.
+    /// Commands in flight at the member; zero for as many as its device accepts.
     pub(crate) depth: u32,
-    /// Tokens; zero for the kernel's own number.
+    /// Number of tokens; zero for the kernel's default.
     pub(crate) nr_requests: u32,
-    /// Whether the device is taken to turn; `None` for what it says.
+    /// Whether the device is treated as rotational; `None` for what it reports.
     pub(crate) rotational: Option<bool>,
     /// Whether an empty queue is plugged.
     pub(crate) plugs: bool,
 }
 
 impl QueueSettings {
-    /// As a volume's knobs say.
+    /// Reads the settings from a volume's knobs.
     pub(crate) fn of(knobs: &Knobs) -> Self {
         Self {
             scheduler: knobs.scheduler,
@@ -90,54 +94,54 @@ impl QueueSettings {
     }
 }
 
-/// The queue of one member; `T` is who is to be told of a request.
+/// The queue of one member; `T` identifies the owner that is notified of a request's completion.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberQueue<T> {
     passes: bool,
     /// The last read and the last write that were staged.
     pub(crate) last: [Last; 2],
-    /// Traits of the device as it was found.
+    /// Traits that the device reported.
     found: DeviceTraits,
-    /// The same, as the knobs have them.
+    /// Traits of the device as the knobs override them.
     device: DeviceTraits,
     settings: QueueSettings,
     depth: u32,
-    /// Commands at the member.
+    /// Commands in flight at the member.
     in_flight: u32,
-    /// The member has a flush, and takes nothing beside it.
+    /// Whether a flush is in flight at a member that accepts no command beside it.
     flushing: bool,
     tokens: Tokens,
     scheduler: Scheduler,
     /// End of the plug.
     plugged: Option<Time>,
-    /// The plug list: what turns staged, in order.
+    /// The plug list: requests that turns staged, in order.
     staged: Vec<u32>,
-    /// Requests that pass the scheduler by.
+    /// Requests that bypass the scheduler.
     direct: VecDeque<u32>,
-    /// Flushes of a member that has nothing to flush.
+    /// Flushes of a member that has no write cache.
     needless: VecDeque<u32>,
-    /// Reads and writes that found no token, with their numbers of arrival.
+    /// Reads and writes that found no token, with their arrival numbers.
     tokenless: [VecDeque<(u64, u32)>; 2],
-    /// What waits, with its number of arrival.
+    /// Waiting requests with their arrival numbers.
     requests: Vec<Option<(u64, Waiting<T>)>>,
     free: Vec<u32>,
     arrivals: u64,
-    /// What the last command of the scheduler is made of.
+    /// Identifiers of the requests in the last command of the scheduler.
     sent: Vec<u64>,
 }
 
-/// Tokens of the requests in a scheduler and at the member, by direction.
+/// Tokens of the requests in the scheduler and in flight at the member, by direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tokens {
     all: u32,
-    /// Those that are not for reads alone.
+    /// Tokens that writes may hold.
     writes: u32,
     queued: [u32; 2],
     sent: [u32; 2],
 }
 
 impl Tokens {
-    /// Whether there is one for a request.
+    /// Whether a token is available for a request of this direction.
     fn left(&self, direction: Direction) -> bool {
         let held = |of: Direction| self.queued[of as usize] + self.sent[of as usize];
         let writes = held(Direction::Write);
@@ -146,7 +150,7 @@ impl Tokens {
     }
 }
 
-/// A request that is not at the member yet.
+/// A request that is not yet at the member.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<T> {
     pub(crate) op: MemberOp,
@@ -156,16 +160,16 @@ pub(crate) struct Waiting<T> {
     pub(crate) since: Time,
 }
 
-/// Command for the member.
+/// A command for the member.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueCommand<T> {
     pub(crate) op: MemberOp,
     pub(crate) attr: Attr,
-    /// Of each request that it is made of, by place.
+    /// Owners of the requests in the command, in sector order.
     pub(crate) owners: SmallVec<[T; 1]>,
-    /// Whether the queue counts it until [`MemberQueue::ended`].
+    /// Whether the command occupies a slot of the queue depth until [`MemberQueue::ended`].
     pub(crate) takes_room: bool,
-    /// The scheduler's name for it, if it comes from there.
+    /// Receipt of the scheduler, if the command came from it.
     pub(crate) scheduled: Option<Receipt>,
 }
 
@@ -207,17 +211,17 @@ impl<T> MemberQueue<T> {
         queue
     }
 
-    /// Whether requests need not come here at all.
+    /// Whether requests bypass this queue.
     #[inline]
     pub(crate) fn passes(&self) -> bool {
         self.passes
     }
 
-    /// Changes how it is set. What waits is queued anew, for as long as it has waited; commands at
-    /// the member, of which there are `in_flight`, are none of another scheduler's.
+    /// Changes the settings. Waiting requests are queued anew and keep their time of staging. The
+    /// `in_flight` commands at the member no longer belong to any scheduler.
     pub(crate) fn configure(&mut self, settings: QueueSettings, in_flight: u32) {
         let waiting = self.take_waiting();
-        assert!(self.is_empty() && self.scheduler.is_empty(), "nothing waits twice");
+        assert!(self.is_empty() && self.scheduler.is_empty(), "all requests were removed");
         self.settings = settings;
         self.in_flight = in_flight;
         self.flushing &= in_flight > 0;
@@ -235,7 +239,7 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().for_each(|request| self.put_back(request));
     }
 
-    /// Requests that the member has at once; `None`: all that there are.
+    /// Commands that the member may have in flight; `None` if unlimited.
     pub(crate) fn depth(&self) -> Option<u32> {
         Some(self.depth).filter(|depth| *depth < u32::MAX)
     }
@@ -248,21 +252,21 @@ impl<T> MemberQueue<T> {
     fn set_depth(&mut self) {
         let QueueSettings { scheduler, depth, nr_requests, mq_deadline, .. } = self.settings;
         let none = scheduler == SchedulerKind::None;
-        // What a kernel keeps in front of a device waits there as well as here.
+        // Where the device has a queue in a host kernel, a command waits there as well as here.
         let most = self.device.depth.filter(|_| !self.device.host_queue).unwrap_or(u32::MAX);
         self.depth = match (depth, self.device.depth) {
             (0, _) if none => most,
             (0, device) => device.unwrap_or(DEPTH_UNKNOWN),
             (depth, _) => depth.min(most),
         };
-        // Without a scheduler a request is a command.
+        // Without a scheduler, a request is a command.
         if none && nr_requests > 0 {
             self.depth = self.depth.min(nr_requests);
         }
         assert!(self.depth > 0, "a queue sends something");
         self.tokens.all = match nr_requests {
             _ if none => u32::MAX,
-            // Who asks for much would take all tokens, and leave no share to be given.
+            // A client that asks for much would take all tokens and leave no share to distribute.
             0 if scheduler == SchedulerKind::Bfq => u32::MAX,
             0 => 2 * self.depth.min(TOKENS_DEPTH_MAX),
             count => count,
@@ -274,12 +278,12 @@ impl<T> MemberQueue<T> {
         self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
     }
 
-    /// The place of the next request that is staged.
+    /// The index that the next staged request gets.
     pub(crate) fn next_place(&self) -> usize {
         self.free.last().map_or(self.requests.len(), |place| *place as usize)
     }
 
-    /// Takes a request; it is queued by [`MemberQueue::unplug`].
+    /// Stages a request. [`MemberQueue::unplug`] queues it.
     pub(crate) fn stage(&mut self, request: Waiting<T>) {
         let place = self.put(request);
         self.staged.push(place);
@@ -296,17 +300,17 @@ impl<T> MemberQueue<T> {
         self.requests.len() as u32 - 1
     }
 
-    /// Adds parts to the end of a request that is staged. Who is to be told of it.
+    /// Appends segments to a staged request. Returns its owner, which must be notified.
     pub(crate) fn append(&mut self, place: usize, new: &[Segment]) -> &mut T {
         let Some(Some((_, Waiting { op, owner, .. }))) = self.requests.get_mut(place) else {
-            unreachable!("what a turn staged stays staged until it ends")
+            unreachable!("a staged request stays staged until its turn ends")
         };
         let parts = parts_mut(op).expect("only reads and writes are merged");
         new.iter().for_each(|part| merge::append(parts, *part));
         owner
     }
 
-    /// Queues what was staged.
+    /// Queues the staged requests.
     pub(crate) fn unplug(&mut self, now: Time) {
         let mut staged = std::mem::take(&mut self.staged);
         for place in staged.drain(..) {
@@ -357,24 +361,24 @@ impl<T> MemberQueue<T> {
     }
 
     fn waiting_at(&self, place: u32) -> &(u64, Waiting<T>) {
-        self.requests[place as usize].as_ref().expect("what is staged waits")
+        self.requests[place as usize].as_ref().expect("a staged request waits")
     }
 
-    /// Gives the scheduler a request that has a token.
+    /// Passes a request that has a token to the scheduler.
     fn schedule(&mut self, request: &QueuedRequest, now: Time) {
         let before = self.scheduler.waiting();
         self.scheduler.insert(request, now);
         self.count(request.direction, before);
     }
 
-    /// Counts tokens after one request: it has its own, or became a part of a queued one, or made
-    /// two queued ones one.
+    /// Counts the tokens after one request was scheduled. The request holds a token of its own, or
+    /// was merged into a queued one, or joined two queued ones.
     fn count(&mut self, direction: Direction, waited: usize) {
         let queued = &mut self.tokens.queued[direction as usize];
         *queued = *queued + self.scheduler.waiting() as u32 - waited as u32;
     }
 
-    /// Gives tokens that are left to requests that wait for one, the first that came first.
+    /// Gives available tokens to requests that wait for one, in order of arrival.
     fn give_tokens(&mut self, now: Time) {
         let Self { tokenless: [reads, writes], .. } = self;
         if reads.is_empty() && writes.is_empty() {
@@ -394,12 +398,12 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Whoever brought requests is done.
+    /// Unplugs the queue when the submitter has no more requests.
     pub(crate) fn end_plug(&mut self) {
         self.plugged = None;
     }
 
-    /// The next command for the member, if it has room for one.
+    /// Returns the next command for the member, if the member has room for one.
     pub(crate) fn dispatch(&mut self, now: Time) -> Option<QueueCommand<T>> {
         if let Some(place) = self.needless.pop_front() {
             return Some(self.command(&[u64::from(place)], None, false));
@@ -432,9 +436,9 @@ impl<T> MemberQueue<T> {
         Some(command)
     }
 
-    /// Whether the member takes a command. What passes the scheduler by is a flush or ends with
-    /// one: where that is no queued command it waits until the member has nothing, and what comes
-    /// from the scheduler waits for it.
+    /// Whether the member accepts a command. A request that bypasses the scheduler is a flush or
+    /// ends with one. Where a flush is not a queued command, the request waits until the member is
+    /// idle, and requests from the scheduler wait for it.
     fn has_room(&self) -> bool {
         let alone = !self.direct.is_empty() && !self.device.flush_queueable;
         !self.flushing && self.in_flight < if alone { 1 } else { self.depth }
@@ -469,10 +473,10 @@ impl<T> MemberQueue<T> {
 
     fn take(&mut self, place: u32) -> Waiting<T> {
         self.free.push(place);
-        self.requests[place as usize].take().expect("what is queued waits").1
+        self.requests[place as usize].take().expect("a queued request waits").1
     }
 
-    /// The member has ended a command.
+    /// Reports that the member has completed a command.
     #[inline(always)]
     pub(crate) fn ended(&mut self, scheduled: Option<Receipt>, write: bool, now: Time) {
         if !self.passes {
@@ -494,7 +498,7 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// When there may be something to dispatch though no command ends.
+    /// Next time at which a command may become ready without a completion.
     pub(crate) fn next_wake(&self, now: Time) -> Option<Time> {
         if self.plugged.is_some() {
             return self.plugged;
@@ -502,22 +506,22 @@ impl<T> MemberQueue<T> {
         self.scheduler.next_wake(now).filter(|_| self.has_room())
     }
 
-    /// Reasons of the decisions of `bfq`, where that is the scheduler.
+    /// Reasons of BFQ's decisions, if BFQ is the scheduler.
     pub(crate) fn bfq_stats(&self) -> Option<&BfqStats> {
         self.scheduler.bfq_stats()
     }
 
-    /// Whether nothing waits.
+    /// Whether no request waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.requests.len()
     }
 
-    /// Requests that wait.
+    /// Waiting requests.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting<T>> {
         self.requests.iter().flatten().map(|(_, request)| request)
     }
 
-    /// Everything that waits, which waits here no more, in the order in which it was staged.
+    /// Removes all waiting requests and returns them in order of staging.
     pub(crate) fn take_waiting(&mut self) -> Vec<Waiting<T>> {
         self.scheduler.clear_waiting();
         self.tokens.queued = [0, 0];
@@ -531,7 +535,7 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Loses the last of what waits: a planted bug.
+    /// Loses the last waiting request: a planted bug.
     pub(crate) fn forget_last(&mut self) {
         let waiting = self.take_waiting();
         let kept = waiting.len().saturating_sub(1);
@@ -545,7 +549,7 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Queues a request that was taken out, as if it had never been.
+    /// Queues a request again that was removed, as if it had never left.
     pub(crate) fn put_back(&mut self, request: Waiting<T>) {
         let since = request.since;
         let place = self.put(request);
@@ -553,7 +557,7 @@ impl<T> MemberQueue<T> {
     }
 }
 
-/// A request as schedulers see it.
+/// Converts a request to the form that schedulers use.
 fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
     let (direction, first, len, merges) = match op {
         MemberOp::Read { at, into } => (Direction::Read, *at, length(into), true),
@@ -565,11 +569,11 @@ fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
         MemberOp::Discard { at, len, .. } => (Direction::Write, *at, *len, false),
         MemberOp::Flush => unreachable!("a flush passes the scheduler by"),
     };
-    assert!(len > Sectors::ZERO, "a request moves something");
+    assert!(len > Sectors::ZERO, "a request has a length");
     QueuedRequest { id: u64::from(place), direction, attr, first, len, merges }
 }
 
-/// The parts of a read or write.
+/// Segments of a read or write.
 fn parts_mut(op: &mut MemberOp) -> Option<&mut Segments> {
     match op {
         MemberOp::Read { into: parts, .. } | MemberOp::Write { from: parts, .. } => Some(parts),
@@ -582,14 +586,14 @@ fn length(parts: &Segments) -> Sectors {
     Sectors(bytes.div_ceil(512))
 }
 
-/// Commands at a member at once, when a scheduler has to have something to choose from and the
-/// device does not say how many it takes: as many as a SATA disk.
+/// Commands in flight at a member with a scheduler, if the device does not report a depth: as many
+/// as a SATA disk takes. A larger depth would leave the scheduler nothing to choose from.
 const DEPTH_UNKNOWN: u32 = 32;
 
-/// Depth of which the default of `nr_requests` is twice, at most.
+/// Largest depth that counts for the default of `nr_requests`, which is twice the depth.
 const TOKENS_DEPTH_MAX: u32 = 128;
 
-/// `unplug_thresh` and `unplug_delay` of a queue in 2.6.24.
+/// `unplug_thresh` and `unplug_delay` of a queue in Linux 2.6.24.
 const UNPLUG_REQUESTS: usize = 4;
 const UNPLUG_DELAY: Span = Span::millis(3);
 

@@ -1,11 +1,11 @@
-//! Back merge of the member requests of one turn.
+//! Back merging of the member requests of one turn.
 //!
-//! Stripes are decided one at a time, so that a full stripe arrives here as many small requests
-//! that lie side by side. A request is appended to the last one of the same member and kind when it
-//! begins where that one ends, carries the same flags, and the sum stays within `max_sectors_kb`.
-//! Order is never changed.
+//! Stripes are handled one at a time, so a full stripe arrives here as many small adjacent
+//! requests. A request is appended to the last one of the same member and kind if it begins where
+//! that one ends, has the same flags, and the combined length stays within `max_sectors_kb`. The
+//! order of requests never changes.
 //!
-//! Knob     `max_sectors_kb` (KiB, 0 merges nothing)
+//! Knob     `max_sectors_kb` (KiB; 0 disables merging)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)
 
 use weft_units::{Bytes, Sectors};
@@ -14,23 +14,23 @@ use super::request::{MemberRequest, MergeKind};
 use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 
-/// The last request of one member and direction.
+/// The last staged request of one member and direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
-    /// Turn in which the request was staged. What a turn sent is out of reach for the next one.
+    /// Turn in which the request was staged. Requests sent by an earlier turn can no longer grow.
     turn: u64,
     kind: MergeKind,
     end: Sectors,
     bytes: u64,
-    /// Largest length that this one allows, and the queue.
+    /// Largest length that the request itself allows.
     max: u64,
     largest: u64,
-    /// Among the outputs.
+    /// Index among the outputs.
     place: usize,
 }
 
 impl Last {
-    /// None was sent yet. What a request allows for itself, merging makes none larger than this.
+    /// No request was staged yet. `largest` limits merged requests beyond what each request allows.
     pub(crate) const fn none(largest: Bytes) -> Self {
         Self {
             turn: 0,
@@ -43,8 +43,8 @@ impl Last {
         }
     }
 
-    /// Place of the request to whose end the next one, to `at`, goes. `None`: it goes on its own,
-    /// to `place` among the outputs, and is the last one now.
+    /// Index of the request that the next one (at sector `at`) is appended to. `None` if it is sent
+    /// separately, at index `place` among the outputs, and becomes the last request.
     #[inline]
     pub(crate) fn merge(
         &mut self,
@@ -60,7 +60,7 @@ impl Last {
             self.bytes += bytes;
             return Some(self.place);
         }
-        // One by one: a kind is then copied as it lies in memory.
+        // Assigned field by field, so that the kind is copied as it lies in memory.
         self.turn = turn;
         self.kind = next.kind;
         self.end = end;
@@ -70,7 +70,7 @@ impl Last {
         None
     }
 
-    /// Longest next request that need not be taken apart.
+    /// Longest next request that need not be split.
     pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
         let max = next.max.0.min(self.largest);
         if self.fits(turn, at, next) { self.max.min(max) - self.bytes } else { max }
@@ -85,7 +85,7 @@ impl Last {
     }
 }
 
-/// Adds a part, as the rest of the last one where memory goes on.
+/// Adds a segment, extending the last one if the two are adjacent in memory.
 pub(crate) fn append(parts: &mut Segments, part: Segment) {
     if let Some(last) = parts.last_mut()
         && last.slab_end() == part.slab_start()
@@ -114,7 +114,8 @@ mod tests {
         MemberRequest { write, sector, bytes, max: Bytes::kib(max_kib), kind }
     }
 
-    /// Requests of 4 KiB: those that go on their own, with how many each has become.
+    /// Stages requests of 4 KiB, and returns those that are sent separately with the number of
+    /// requests merged into each.
     fn merged(requests: &[Staged], max_kib: impl Fn(usize) -> u64) -> Vec<(u16, u64, usize)> {
         let mut last = [[Last::none(ANY); 2]; 2];
         let mut sent: Vec<(u16, u64, usize)> = Vec::new();
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(merged(&requests, |number| if number == 1 { 0 } else { 512 }).len(), 3);
     }
 
-    /// What goes as one run is what would have been merged strip by strip.
+    /// A run is as long as the request that merging its strips one by one would give.
     #[test]
     fn a_run_goes_as_far_as_its_strips_would() {
         let strip = request(true, false, 64);

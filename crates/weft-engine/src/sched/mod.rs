@@ -1,7 +1,7 @@
-//! Schedulers and queues of members: the way of a request from a decision to the member.
+//! I/O schedulers and member queues: the path of a request from the RAID decision to the member.
 //!
-//! All schedulers are behind `Scheduler`: a request is inserted, dispatched when the member has
-//! room, and completed. [`SchedulerKind`] has their names.
+//! `Scheduler` is the common interface of all schedulers: a request is inserted, dispatched when
+//! the member has room, and completed. [`SchedulerKind`] lists their names.
 
 pub mod bfq;
 pub(crate) mod member_queue;
@@ -25,48 +25,49 @@ use crate::knobs::{Knobs, NoMerges, SchedulerKind};
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 
-/// A scheduler by its name, without the queue of a member around it: for benchmarks.
+/// A scheduler selected by name, without the member queue around it, for benchmarks.
 ///
-/// What [`BareScheduler::dispatch`] gives is to be completed once.
+/// Each request that [`BareScheduler::dispatch`] returns must be completed once.
 #[derive(Clone, Debug)]
 pub struct BareScheduler(Scheduler);
 
 impl BareScheduler {
-    /// The scheduler that the knobs name, for a member on such a device.
+    /// Creates the scheduler that the knobs select, for a member with these device traits.
     #[must_use]
     pub fn new(knobs: &Knobs, device: DeviceTraits) -> Self {
         Self(Scheduler::new(&QueueSettings::of(knobs), device))
     }
 
-    /// Queues a request, or makes it a part of a queued one.
+    /// Queues a request, or merges it into a queued one.
     pub fn insert(&mut self, request: &QueuedRequest, now: Time) {
         self.0.insert(request, now);
     }
 
-    /// The next request for the member. `None`: nothing waits, or the member is kept for somebody.
+    /// Returns the next request for the member. `None` if no request is queued, or if the scheduler
+    /// keeps the member idle for the next request of a queue.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         self.0.dispatch(now)
     }
 
-    /// Everything that the request which was dispatched last is made of.
+    /// Identifiers of all requests that the last dispatched request consists of.
     #[must_use]
     pub fn sent(&self) -> &[u64] {
         self.0.sent()
     }
 
-    /// The member has ended a dispatched request.
+    /// Reports that the member has completed a dispatched request.
     pub fn completed(&mut self, receipt: Receipt, now: Time) {
         self.0.completed(receipt, now);
     }
 
-    /// When there may be something to dispatch though no request is completed.
+    /// Next time at which a request may become ready without a completion.
     #[must_use]
     pub fn next_wake(&self, now: Time) -> Option<Time> {
         self.0.next_wake(now)
     }
 }
 
-/// A scheduler with what waits in it.
+/// A scheduler and the requests queued in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler {
     Bfq(Box<Bfq>),
@@ -84,7 +85,7 @@ impl Scheduler {
     fn new(settings: &QueueSettings, device: DeviceTraits) -> Self {
         match settings.scheduler {
             SchedulerKind::Bfq => {
-                // Its queues know no request that was merged into last.
+                // The queues of BFQ do not track the request that was merged into last.
                 let max = match settings.nomerges {
                     NoMerges::Allowed => settings.max,
                     NoMerges::LastOnly | NoMerges::Never => Sectors::ZERO,
@@ -99,7 +100,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues a request, or makes it a part of a queued one.
+    /// Queues a request, or merges it into a queued one.
     fn insert(&mut self, request: &QueuedRequest, now: Time) {
         match self {
             Self::Bfq(queues) => queues.insert(request, now),
@@ -110,7 +111,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes a request a part of a queued one, if that can be. Says whether it was merged.
+    /// Merges a request into a queued one if possible. Returns whether it was merged.
     fn merge(&mut self, request: &QueuedRequest) -> bool {
         match self {
             Self::Bfq(_) | Self::None(_) => false,
@@ -118,7 +119,8 @@ impl Scheduler {
         }
     }
 
-    /// The next request for the member; [`Scheduler::sent`] has what was merged into it.
+    /// Returns the next request for the member. [`Scheduler::sent`] lists the requests merged into
+    /// it.
     fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         match self {
             Self::Bfq(queues) => queues.dispatch(now),
@@ -127,7 +129,7 @@ impl Scheduler {
         }
     }
 
-    /// Everything that the request which was dispatched last is made of.
+    /// Identifiers of all requests that the last dispatched request consists of.
     fn sent(&self) -> &[u64] {
         match self {
             Self::Bfq(queues) => queues.sent(),
@@ -136,7 +138,7 @@ impl Scheduler {
         }
     }
 
-    /// The member has ended a dispatched request.
+    /// Reports that the member has completed a dispatched request.
     fn completed(&mut self, receipt: Receipt, now: Time) {
         match self {
             Self::Bfq(queues) => queues.completed(receipt, now),
@@ -145,7 +147,7 @@ impl Scheduler {
         }
     }
 
-    /// The member takes nothing now, whatever there is.
+    /// Reports that the member accepts no request now, whatever is queued.
     fn on_full_member(&mut self, now: Time) {
         match self {
             Self::Bfq(queues) => queues.on_full_member(now),
@@ -153,7 +155,7 @@ impl Scheduler {
         }
     }
 
-    /// When there may be something to dispatch though no request is completed.
+    /// Next time at which a request may become ready without a completion.
     fn next_wake(&self, now: Time) -> Option<Time> {
         match self {
             Self::Bfq(queues) => queues.next_wake(),
@@ -162,7 +164,7 @@ impl Scheduler {
         }
     }
 
-    /// Reasons of the decisions of `bfq`.
+    /// Reasons of BFQ's decisions.
     fn bfq_stats(&self) -> Option<&BfqStats> {
         match self {
             Self::Bfq(queues) => Some(queues.stats()),
@@ -170,7 +172,7 @@ impl Scheduler {
         }
     }
 
-    /// Number of requests that wait; one that was merged is a part of another.
+    /// Number of queued requests; a merged request counts as part of another.
     fn waiting(&self) -> usize {
         match self {
             Self::Bfq(queues) => queues.waiting(),
@@ -187,7 +189,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets what waits, not what was dispatched.
+    /// Drops the queued requests, but not the dispatched ones.
     fn clear_waiting(&mut self) {
         match self {
             Self::Bfq(queues) => queues.clear_waiting(),

@@ -1,30 +1,29 @@
-//! mq-deadline: requests of a member sorted by place, with a bound on how long each waits.
+//! mq-deadline scheduler: requests of a member sorted by sector, each with a deadline.
 //!
-//! Requests of one direction go out in ascending order, in batches. Between two batches the
-//! direction is chosen anew: reads, unless writes were passed over twice; and from the front of the
-//! queue if the deadline of what waits there longest has passed, else where the last batch of this
-//! direction ended.
+//! Requests of one direction are dispatched in ascending order, in batches. Before each batch the
+//! direction is chosen anew: reads go first, unless writes were passed over `writes_starved` times.
+//! A batch begins with the oldest request of its direction if the deadline of that request has
+//! passed, and otherwise where the last batch of this direction ended.
 //!
-//! A request that begins where a queued one ends (or ends where one begins) becomes a part of it.
-//! Linux finds the request that ends at a sector by a hash table. Here it is the one before the new
-//! request in the sorted list, which is searched for the new one's place anyway; another one is
-//! missed only where queued requests of one direction overlap.
+//! A request that begins where a queued one ends, or ends where one begins, is merged into it.
+//! Linux finds the request that ends at a sector in a hash table. Here it is the one in front of
+//! the new request in the sorted list, which is searched for the insertion position anyway. This
+//! lookup misses a candidate only where queued requests of one direction overlap.
 //!
-//! Requests are records of a table, chained by indices, so that a queue that was once as long
-//! allocates nothing. The request that goes on with a batch is kept up to date rather than looked
-//! up.
+//! Requests are records of a table, chained by indices, so the queue allocates nothing until it is
+//! longer than ever before. The request that continues a batch is tracked, not looked up.
 //!
-//! Linux inserts requests at the head of a class that a driver gave back or that pass the scheduler
-//! by. Members give nothing back, and what passes the scheduler by never comes here
+//! Linux inserts requests that a driver requeued, or that bypass the scheduler, at the head of a
+//! class. Members requeue nothing, and requests that bypass the scheduler never get here
 //! (`member_queue.rs`).
 //!
 //! Inputs   [`QueuedRequest`]s, the time
-//! Answer   [`MqDeadline::dispatch`]: the next one, with everything that was merged into it
-//! Knobs    [`MqDeadlineKnobs`]: those of `queue/iosched/`, but for `async_depth`, which is the
-//!          queue's (`member_queue.rs`); `max_sectors_kb`, `nomerges`
+//! Answer   [`MqDeadline::dispatch`]: the next request, with all requests merged into it
+//! Knobs    [`MqDeadlineKnobs`]: the files of `queue/iosched/` except `async_depth`, which the
+//!          member queue implements (`member_queue.rs`); `max_sectors_kb`, `nomerges`
 //! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
-//! Measured as exact sequences (statements D1 to D14 of io-schedulers.md §6), and by replay of what
-//!          Linux 6.12 did (`fixtures/sched`); `weft bench sched` has its cost
+//! Measured as exact sequences (statements D1 to D14 of io-schedulers.md §6), and by replaying what
+//!          Linux 6.12 did (`fixtures/sched`); `weft bench sched` measures its cost
 
 use weft_units::{Sectors, Span, Time};
 
@@ -33,7 +32,7 @@ use super::request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 use super::sorted::Sorted;
 use crate::knobs::{MqDeadlineKnobs, NoMerges};
 
-/// The queue of one member.
+/// The mq-deadline queue of one member.
 #[derive(Clone, Debug)]
 pub struct MqDeadline {
     settings: MqDeadlineKnobs,
@@ -44,34 +43,35 @@ pub struct MqDeadline {
     batching: u32,
     starved: u32,
     waiting: usize,
-    /// The last one that was inserted or merged into: asked first, whatever `front_merges` says.
+    /// The request that was last inserted or merged into. It is the first merge candidate, and its
+    /// front is one too whatever `front_merges` says.
     last_merge: u32,
     requests: Vec<Queued>,
-    /// First of the records that are free, chained by `after`.
+    /// First free record; free records are chained by `after`.
     free: u32,
     names: NameTable,
-    /// What the last one that was dispatched is made of.
+    /// Identifiers of the requests that the last dispatched request consists of.
     sent: Vec<u64>,
 }
 
-/// The requests of one level.
+/// The requests of one I/O priority class.
 #[derive(Clone, Debug, Default)]
 struct Queues {
     /// By direction.
     of: [Queue; 2],
-    /// Inserted and not completed.
+    /// Requests inserted and not yet completed.
     queued: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Queue {
-    /// By where they begin.
+    /// Requests by first sector.
     sorted: Sorted,
-    /// By deadline, then by arrival: a chain of records by its ends.
+    /// Ends of the FIFO, a chain of records by deadline, then by arrival.
     oldest: u32,
     newest: u32,
     latest_pos: Sectors,
-    /// The first of `sorted` at `latest_pos` or beyond.
+    /// The first request of `sorted` at or beyond `latest_pos`.
     next: u32,
 }
 
@@ -84,7 +84,7 @@ struct Queued {
     /// Neighbours in the FIFO.
     before: u32,
     after: u32,
-    /// What it is made of.
+    /// Identifiers of the requests that it consists of.
     names: Names,
     level: IoPriority,
     direction: Direction,
@@ -92,7 +92,7 @@ struct Queued {
 }
 
 impl MqDeadline {
-    /// An empty queue, whose requests become no larger than `max` by merging (`max_sectors_kb`).
+    /// Creates an empty queue. Merging makes no request larger than `max` (`max_sectors_kb`).
     #[must_use]
     pub fn new(settings: MqDeadlineKnobs, max: Sectors, nomerges: NoMerges) -> Self {
         Self {
@@ -112,19 +112,19 @@ impl MqDeadline {
         }
     }
 
-    /// Whether nothing is queued. What is at the member does not count.
+    /// Whether nothing is queued. Requests in flight at the member do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Number of queued requests. What was merged is a part of one.
+    /// Number of queued requests. A merged request counts as part of another.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Queues a request, or makes it a part of a queued one. Says whether it was merged.
+    /// Queues a request, or merges it into a queued one. Returns whether it was merged.
     pub fn insert(&mut self, request: &QueuedRequest, now: Time) -> bool {
         assert!(request.len > Sectors::ZERO, "a request has a length");
         let (level, direction) = (IoPriority::of(request.attr.class), request.direction);
@@ -161,7 +161,7 @@ impl MqDeadline {
         false
     }
 
-    /// Makes a request a part of a queued one, if that can be. Says whether it was merged.
+    /// Merges a request into a queued one if possible. Returns whether it was merged.
     pub fn merge(&mut self, request: &QueuedRequest) -> bool {
         let level = IoPriority::of(request.attr.class);
         if !request.merges || self.merge_at_last(request, level) {
@@ -176,7 +176,7 @@ impl MqDeadline {
         merged.is_some()
     }
 
-    /// Makes a request a part of the one that was inserted or merged into last.
+    /// Merges a request into the one that was last inserted or merged into.
     fn merge_at_last(&mut self, request: &QueuedRequest, level: IoPriority) -> bool {
         if self.nomerges == NoMerges::Never || self.last_merge == NONE {
             return false;
@@ -196,8 +196,8 @@ impl MqDeadline {
         true
     }
 
-    /// The queued request that a new one becomes a part of; `position` is behind all that begin
-    /// where the new one begins.
+    /// Finds the queued request that a new one can be merged into. `position` is behind all
+    /// requests that begin at the same sector as the new one.
     #[inline]
     fn neighbour(
         &self,
@@ -232,8 +232,8 @@ impl MqDeadline {
         queued.merges && queued.len + request.len <= self.max
     }
 
-    /// Adds a request to the end of a queued one, or before it, and then the queued one that
-    /// follows both, or both to the one that they follow.
+    /// Merges a request into a queued one. If this closes the gap to the next queued request, that
+    /// one is merged as well.
     fn grow(&mut self, merge: Merge, request: &QueuedRequest) {
         let (Merge::Back(name) | Merge::Front(name)) = merge;
         let Queued { first, len, level, direction, .. } = self.requests[name as usize];
@@ -271,8 +271,8 @@ impl MqDeadline {
         }
     }
 
-    /// Makes a queued request a part of the one that it follows, with its place in the FIFO if that
-    /// is better.
+    /// Merges the queued request `next` into `name`, which ends where `next` begins. The merged
+    /// request keeps the earlier deadline of the two and its position in the FIFO.
     fn join(&mut self, name: u32, next: u32) {
         let (into, joined) = (self.requests[name as usize], self.requests[next as usize]);
         if !into.merges || !joined.merges || into.len + joined.len > self.max {
@@ -297,7 +297,7 @@ impl MqDeadline {
         self.last_merge = name;
     }
 
-    /// The next request for the member.
+    /// Returns the next request for the member.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
         if busy > 1 {
@@ -309,7 +309,7 @@ impl MqDeadline {
             }
         }
         for level in [IoPriority::RealTime, IoPriority::BestEffort, IoPriority::Idle] {
-            // Also while it has requests at the member only: classes are strict.
+            // A class with all requests in flight still counts: classes are strict.
             if self.per_prio[level as usize].queued > 0 {
                 return self.pick(level, Span::ZERO, now);
             }
@@ -317,21 +317,21 @@ impl MqDeadline {
         None
     }
 
-    /// Everything that the request which was dispatched last is made of.
+    /// Identifiers of all requests that the last dispatched request consists of.
     #[must_use]
     pub fn sent(&self) -> &[u64] {
         &self.sent
     }
 
-    /// A dispatched request is done.
+    /// Reports that a dispatched request has completed.
     pub fn completed(&mut self, receipt: Receipt) {
         let queued = &mut self.per_prio[receipt.0 as usize].queued;
         assert!(*queued > 0, "a request is completed once");
         *queued -= 1;
     }
 
-    /// When the oldest request of a lower class may go before those of a higher one, which keep it
-    /// from the member until then; `None` when none is, or none will.
+    /// Time at which the oldest request of a lower class may overtake the higher classes that hold
+    /// it back. `None` if no request is held back, or if all such times have passed.
     #[must_use]
     pub fn next_wake(&self, now: Time) -> Option<Time> {
         let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
@@ -340,18 +340,18 @@ impl MqDeadline {
         }
         let lower = &self.per_prio[IoPriority::BestEffort as usize..];
         let oldest = lower.iter().flat_map(|level| &level.of).filter(|queue| queue.oldest != NONE);
-        // One that is due and was not picked waits for whatever goes before it.
+        // A request that is due and was not picked waits for the requests in front of it.
         oldest
             .map(|queue| self.started(queue.oldest) + self.settings.prio_aging_expire)
             .filter(|due| *due > now)
             .min()
     }
 
-    /// Forgets what is queued, as if it had never been inserted. What is at the member stays.
+    /// Drops the queued requests as if they had never been inserted. Requests in flight stay.
     pub(crate) fn clear_waiting(&mut self) {
         for level in &mut self.per_prio {
             let waiting: usize = level.of.iter().map(|queue| queue.sorted.len()).sum();
-            assert!(level.queued >= waiting as u64, "what waits is counted");
+            assert!(level.queued >= waiting as u64, "every queued request is counted");
             level.queued -= waiting as u64;
             for queue in &mut level.of {
                 queue.sorted.clear();
@@ -365,8 +365,8 @@ impl MqDeadline {
         self.names.clear();
     }
 
-    /// The next one of a class, if it has waited for `age`. As in Linux a direction that was chosen
-    /// for one that has not stays chosen.
+    /// Returns the next request of a class if it has waited for `age`. As in Linux, the direction
+    /// chosen for a request stays chosen even if that request has not waited long enough.
     fn pick(&mut self, level: IoPriority, age: Span, now: Time) -> Option<Dispatched> {
         let follows = self.per_prio[level as usize].of[self.last_direction as usize].next;
         let name = if follows != NONE && self.batching < self.settings.fifo_batch {
@@ -381,7 +381,7 @@ impl MqDeadline {
         Some(self.send(name))
     }
 
-    /// The first request of a new batch of a class, in the direction whose turn it is.
+    /// Returns the first request of a new batch of a class, in the direction that is due.
     fn next_batch(&mut self, level: IoPriority, now: Time) -> Option<u32> {
         let [reads, writes] = &self.per_prio[level as usize].of;
         let direction = match (reads.oldest == NONE, writes.oldest == NONE) {
@@ -407,7 +407,7 @@ impl MqDeadline {
         let queue = &mut self.per_prio[level as usize].of[direction as usize];
         queue.unlink(&mut self.requests, name);
         let mut position = queue.sorted.remove(first.0, name);
-        // Those of the same sector that came before count as not passed yet.
+        // Earlier arrivals at the same sector count as not passed yet.
         while let Some(back) = queue.sorted.step_back(position)
             && queue.sorted.at(back).is_some_and(|found| found.0 == first.0)
         {
@@ -431,13 +431,13 @@ impl MqDeadline {
         }
     }
 
-    /// Time at which a queued request came.
+    /// Arrival time of a queued request.
     fn started(&self, name: u32) -> Time {
         let Queued { deadline, direction, .. } = self.requests[name as usize];
         Time(deadline.0.saturating_sub(self.expire(direction).0))
     }
 
-    /// Takes a request out of the sorted list.
+    /// Removes a request from the sorted list.
     fn sorted_out(&mut self, name: u32) {
         let Queued { first, level, direction, .. } = self.requests[name as usize];
         let queue = &mut self.per_prio[level as usize].of[direction as usize];
@@ -447,7 +447,7 @@ impl MqDeadline {
         }
     }
 
-    /// Puts a request into the sorted list.
+    /// Inserts a request into the sorted list.
     fn sorted_in(&mut self, name: u32) {
         let Queued { first, level, direction, .. } = self.requests[name as usize];
         let queue = &mut self.per_prio[level as usize].of[direction as usize];
@@ -455,7 +455,7 @@ impl MqDeadline {
         queue.comes(&self.requests, name);
     }
 
-    /// A record for a request.
+    /// Allocates a record for a request.
     fn record(&mut self, queued: Queued) -> u32 {
         if self.free == NONE {
             self.requests.push(queued);
@@ -468,7 +468,7 @@ impl MqDeadline {
         name
     }
 
-    /// Gives a record back.
+    /// Frees a record.
     fn release(&mut self, name: u32) {
         self.requests[name as usize].after = self.free;
         self.free = name;
@@ -483,7 +483,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// A request was put into the sorted list.
+    /// Updates `next` for a request that was inserted into the sorted list.
     fn comes(&mut self, requests: &[Queued], name: u32) {
         let first = requests[name as usize].first;
         if first >= self.latest_pos
@@ -493,7 +493,8 @@ impl Queue {
         }
     }
 
-    /// Puts a request behind those whose deadline is not later: as a rule behind all.
+    /// Inserts a request into the FIFO behind all requests with the same or an earlier deadline,
+    /// which as a rule is its end.
     fn append(&mut self, requests: &mut [Queued], name: u32) {
         let deadline = requests[name as usize].deadline;
         let (mut before, mut after) = (self.newest, NONE);
@@ -511,14 +512,14 @@ impl Queue {
         self.join_links(requests, before, after);
     }
 
-    /// Puts a request where another one was.
+    /// Puts a request at the FIFO position of another one.
     fn replace(&mut self, requests: &mut [Queued], old: u32, new: u32) {
         let Queued { before, after, .. } = requests[old as usize];
         self.join_links(requests, before, new);
         self.join_links(requests, new, after);
     }
 
-    /// Makes two neighbours in the FIFO; `NONE` is either end of it.
+    /// Links two neighbours of the FIFO; `NONE` stands for either end.
     fn join_links(&mut self, requests: &mut [Queued], before: u32, after: u32) {
         match before {
             NONE => self.oldest = after,
@@ -531,16 +532,16 @@ impl Queue {
     }
 }
 
-/// How a new request becomes a part of a queued one, by name.
+/// Merge candidate: the index of a queued request, and the side on which the new one is merged.
 #[derive(Clone, Copy, Debug)]
 enum Merge {
-    /// At its end.
+    /// The new request is appended.
     Back(u32),
-    /// Before it.
+    /// The new request is prepended.
     Front(u32),
 }
 
-/// No request.
+/// Index that denotes no request.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Names of the requests that one request is made of, without an allocation for each.
+//! Identifiers of the requests merged into one request, without an allocation for each.
 //!
-//! The first name lies in the record of the request. The names of what was merged into it are a
-//! chain through a table that all requests of a scheduler share, and whose links are used again: a
-//! scheduler that once held as much allocates nothing.
+//! The first identifier is stored in the record of the request. The identifiers of requests merged
+//! into it form a chain through a table that all requests of a scheduler share. Links of the table
+//! are reused, so a scheduler allocates nothing until it holds more merged requests than ever
+//! before.
 
-/// What a request is made of, in order of the sectors: the first name, and the chain of the others.
+/// Identifiers of the requests that one request consists of, in sector order: the first one, and
+/// the chain of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) first: u64,
@@ -12,16 +14,16 @@ pub(crate) struct Names {
     last: u32,
 }
 
-/// The chains of all requests of a scheduler.
+/// The identifier chains of all requests of a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct NameTable {
-    /// A name, and the next of its chain, or the next that is free.
+    /// An identifier and the index of the next link of its chain, or of the next free link.
     links: Vec<(u64, u32)>,
     free: u32,
 }
 
 impl Names {
-    /// One request.
+    /// Identifier list of a request with nothing merged into it.
     #[inline]
     pub(crate) const fn of(id: u64) -> Self {
         Self { first: id, others: END, last: END }
@@ -33,18 +35,18 @@ impl NameTable {
         Self { links: Vec::new(), free: END }
     }
 
-    /// Puts a name behind all others.
+    /// Appends an identifier.
     pub(crate) fn append(&mut self, names: &mut Names, id: u64) {
         self.join(names, Names::of(id));
     }
 
-    /// Puts a name before all others.
+    /// Prepends an identifier.
     pub(crate) fn prepend(&mut self, names: &mut Names, id: u64) {
         let rest = std::mem::replace(names, Names::of(id));
         self.join(names, rest);
     }
 
-    /// Puts what another request is made of behind all others.
+    /// Appends the identifiers of another request.
     pub(crate) fn join(&mut self, names: &mut Names, next: Names) {
         let link = self.link(next.first, next.others);
         match names.last {
@@ -64,7 +66,7 @@ impl NameTable {
         link
     }
 
-    /// Writes the names into `ids`, instead of what is there, and takes their links back.
+    /// Replaces the contents of `ids` with the identifiers, and frees their links.
     #[inline]
     pub(crate) fn take(&mut self, names: Names, ids: &mut Vec<u64>) {
         ids.clear();
@@ -78,14 +80,14 @@ impl NameTable {
         }
     }
 
-    /// Forgets every chain.
+    /// Drops every chain.
     pub(crate) fn clear(&mut self) {
         self.links.clear();
         self.free = END;
     }
 }
 
-/// The end of a chain.
+/// End of a chain.
 const END: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Scheduler `none`: first come, first served.
+//! Scheduler `none`: first in, first out.
 //!
-//! What one turn staged side by side was merged before it came here (`merge.rs`); nothing else is.
-//! Without a bound on the depth requests do not come here at all.
+//! Adjacent requests that one turn staged were merged before they reach this queue (`merge.rs`);
+//! this scheduler merges nothing else. Without a limit on the depth, requests bypass it altogether.
 
 use std::collections::VecDeque;
 
 use super::request::{Dispatched, QueuedRequest, Receipt};
 
-/// Requests in the order in which they came.
+/// Requests in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
     queued: VecDeque<QueuedRequest>,
-    /// The last one that was dispatched.
+    /// The request that was dispatched last.
     sent: [u64; 1],
 }
 

@@ -1,4 +1,4 @@
-//! Member requests: as stripes make them, as a scheduler queues them, as it dispatches them.
+//! Member requests: as stripes issue them, as a scheduler queues them, and as it dispatches them.
 
 use weft_units::{Bytes, Sectors};
 
@@ -11,32 +11,32 @@ pub(crate) struct MemberRequest {
     /// First data sector.
     pub(crate) sector: Sectors,
     pub(crate) bytes: Bytes,
-    /// Largest length that merging may make.
+    /// Largest length that merging may produce.
     pub(crate) max: Bytes,
     pub(crate) kind: MergeKind,
 }
 
 impl MemberRequest {
-    /// The same, not durable by itself.
+    /// Returns this request without FUA.
     #[inline(always)]
     pub(crate) const fn without_fua(self) -> Self {
         Self { kind: MergeKind { fua: false, ..self.kind }, ..self }
     }
 }
 
-/// Attributes that two requests of one member and direction share if one goes to the end of the
-/// other.
+/// Attributes that two requests of one member and direction must share to be merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
-    /// For stripes of the cache; else for a chunk-aligned read.
+    /// Whether the request belongs to stripes of the stripe cache; otherwise it is a chunk-aligned
+    /// read.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
 }
 
 impl MergeKind {
-    /// Whether two requests of this kind and that one may be one: of one client and class, as in
-    /// the kernel, whatever they are for.
+    /// Whether requests of these two kinds may be merged. As in the kernel, they must belong to the
+    /// same client and class; their purpose does not matter.
     #[inline(always)]
     pub(crate) fn merges(&self, other: &Self) -> bool {
         let (mine, others) = (&self.attr, &other.attr);
@@ -57,20 +57,20 @@ pub enum Direction {
     Write,
 }
 
-/// The classes of `ioprio`; no class counts as best effort.
+/// I/O priority classes of `ioprio`. A request without a class counts as best effort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoPriority {
-    /// Before everything else.
+    /// Served before all other classes.
     RealTime,
-    /// Default priority.
+    /// The default class.
     #[default]
     BestEffort,
-    /// After everything else.
+    /// Served after all other classes.
     Idle,
 }
 
 impl IoPriority {
-    /// The class that a scheduler knows of those of a request.
+    /// Maps the I/O class of a request to the class that schedulers distinguish.
     #[must_use]
     pub const fn of(class: Class) -> Self {
         match class {
@@ -81,38 +81,38 @@ impl IoPriority {
     }
 }
 
-/// Request in a scheduler.
+/// A request in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
-    /// The caller's name for it.
+    /// Identifier of the request, chosen by the caller.
     pub id: u64,
     /// Direction of the data.
     pub direction: Direction,
-    /// On whose behalf.
+    /// Attributes of the request: its origin, class and weight.
     pub attr: Attr,
     /// First sector.
     pub first: Sectors,
     /// Length in sectors; not zero.
     pub len: Sectors,
-    /// Whether it may become a part of another one: no FUA, no flush.
+    /// Whether the request may be merged with another one (no FUA, no flush).
     pub merges: bool,
 }
 
-/// Request that goes to the member.
+/// A request that the scheduler sends to the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
     /// Direction of the data.
     pub direction: Direction,
-    /// What the scheduler is to be told when the request is completed.
+    /// Receipt to hand back to the scheduler when the request completes.
     pub receipt: Receipt,
     /// First sector.
     pub first: Sectors,
     /// Length in sectors.
     pub len: Sectors,
-    /// The first of what it is made of; `sent` of its scheduler has all.
+    /// Identifier of the first request that this one consists of; the scheduler's `sent` lists all.
     pub id: u64,
 }
 
-/// A scheduler's own name for a request that it dispatched, given back when that is completed.
+/// A scheduler's handle for a request that it dispatched, handed back on completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt(pub u32);

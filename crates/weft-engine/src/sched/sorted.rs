@@ -1,18 +1,19 @@
-//! Sorted list of queued requests by first sector, without an allocation for each.
+//! List of queued requests sorted by first sector, without an allocation for each.
 //!
-//! Names of requests stand in blocks of [`BLOCK`] in ascending order of their sectors; requests of
-//! one sector in the order of their insertion. A look-up is two binary searches, an insertion moves
-//! at most one block. Blocks that become empty are used again, so a list that was once as long
-//! allocates nothing. The list of blocks is an array: with 4,096 requests it has about 200 entries.
+//! Request indices are stored in blocks of [`BLOCK`], in ascending order of their sectors; requests
+//! of the same sector keep the order of insertion. A lookup takes two binary searches, and an
+//! insertion moves at most one block. Empty blocks are reused, so the list allocates nothing until
+//! it is longer than ever before. The list of blocks is an array: with 4,096 requests it has about
+//! 200 entries.
 //!
 //! Source   io-schedulers.md §3.6, "order inside a queue"
 
-/// Names of requests, sorted by sector.
+/// Request indices, sorted by sector.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorted {
     /// First sector of each block that is in use, in ascending order.
     firsts: Vec<u64>,
-    /// Place of each of these blocks.
+    /// Index in `blocks` of each block that is in use, in the order of `firsts`.
     order: Vec<u32>,
     blocks: Vec<Block>,
     free: Vec<u32>,
@@ -26,8 +27,8 @@ struct Block {
     names: [u32; BLOCK],
 }
 
-/// Position in the list; good until the list is changed. One behind the last entry of a block is
-/// the first one of the next block.
+/// A position in the list, valid until the list changes. The position behind the last entry of a
+/// block is equivalent to the first one of the next block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     block: usize,
@@ -40,7 +41,8 @@ impl Sorted {
         self.len
     }
 
-    /// The first entry beyond a sector, which is where another one of this sector goes.
+    /// Position of the first entry beyond a sector, where a further entry of this sector is
+    /// inserted.
     #[inline]
     pub(crate) fn beyond(&self, sector: u64) -> Position {
         let blocks = self.firsts.partition_point(|first| *first <= sector);
@@ -49,7 +51,7 @@ impl Sorted {
         Position { block, entry }
     }
 
-    /// The first entry at a sector or beyond.
+    /// Position of the first entry at or beyond a sector.
     #[inline]
     pub(crate) fn at_or_beyond(&self, sector: u64) -> Position {
         let blocks = self.firsts.partition_point(|first| *first < sector);
@@ -58,7 +60,7 @@ impl Sorted {
         Position { block, entry }
     }
 
-    /// Sector and name at a position. `None` behind the last one.
+    /// Sector and request index at a position. `None` behind the last entry.
     #[inline]
     pub(crate) fn at(&self, position: Position) -> Option<(u64, u32)> {
         let Position { mut block, mut entry } = position;
@@ -69,13 +71,13 @@ impl Sorted {
         Some((found.sectors[entry], found.names[entry]))
     }
 
-    /// The entry before a position.
+    /// The entry in front of a position.
     #[inline]
     pub(crate) fn before(&self, position: Position) -> Option<(u64, u32)> {
         self.at(self.step_back(position)?)
     }
 
-    /// The position before another one.
+    /// The position in front of another one.
     #[inline]
     pub(crate) fn step_back(&self, position: Position) -> Option<Position> {
         match position {
@@ -87,7 +89,7 @@ impl Sorted {
         }
     }
 
-    /// The position after another one, which is not behind the last.
+    /// The position behind another one, which must not be the end of the list.
     #[inline]
     pub(crate) fn step(&self, position: Position) -> Position {
         let Position { block, entry } = position;
@@ -97,7 +99,7 @@ impl Sorted {
         Position { block, entry: entry + 1 }
     }
 
-    /// Puts an entry in at the position that [`Sorted::beyond`] has for its sector.
+    /// Inserts an entry at the position that [`Sorted::beyond`] returns for its sector.
     #[inline]
     pub(crate) fn insert(&mut self, position: Position, sector: u64, name: u32) {
         let Position { mut block, mut entry } = position;
@@ -128,13 +130,13 @@ impl Sorted {
         }
     }
 
-    /// Takes an entry out; the position of the one after it.
+    /// Removes an entry. Returns the position of the next one.
     #[inline]
     pub(crate) fn remove(&mut self, sector: u64, name: u32) -> Position {
         let mut position = self.at_or_beyond(sector);
         loop {
-            let found = self.at(position).expect("what is taken out is in the list");
-            assert_eq!(found.0, sector, "what is taken out is in the list");
+            let found = self.at(position).expect("a removed entry is in the list");
+            assert_eq!(found.0, sector, "a removed entry is in the list");
             if found.1 == name {
                 break;
             }
@@ -162,7 +164,7 @@ impl Sorted {
         position
     }
 
-    /// Forgets every entry.
+    /// Removes every entry.
     pub(crate) fn clear(&mut self) {
         self.free.append(&mut self.order);
         self.firsts.clear();
@@ -185,7 +187,7 @@ impl Sorted {
         self.firsts.insert(at, first);
     }
 
-    /// Moves the upper half of a block to a new one.
+    /// Moves the upper half of a block to a new block.
     #[cold]
     fn split(&mut self, block: usize) {
         let from = self.order[block] as usize;
@@ -207,7 +209,7 @@ impl Block {
     }
 }
 
-/// Entries of a block: a quarter of a page of sectors, which an insertion moves half of.
+/// Entries of a block: its sectors take 256 bytes, and an insertion moves half of them on average.
 const BLOCK: usize = 32;
 
 #[cfg(test)]
@@ -224,7 +226,7 @@ mod tests {
         all
     }
 
-    /// Inserts and removes at random, beside a vector that is sorted by brute force.
+    /// Inserts and removes at random, compared with a vector kept sorted by brute force.
     #[test]
     fn the_list_is_what_a_sorted_vector_would_be() {
         let mut random = 7u64;

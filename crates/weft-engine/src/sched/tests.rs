@@ -1,4 +1,4 @@
-//! Statements X1 to X3 of io-schedulers.md §6: what holds for every scheduler alike.
+//! Statements X1 to X3 of io-schedulers.md §6, which hold for every scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const SCHEDULERS: [&[(&str, &str)]; 5] = [
     &[("scheduler", "bfq"), ("merge_queues", "always"), ("waker", "1"), ("stable_merge", "1")],
 ];
 
-/// One request: any client, group, class unless `alike`, place and length.
+/// A request of a random client, group, sector and flags, and of a random class unless `alike`.
 fn request(id: u64, alike: bool, rng: &mut Rng) -> QueuedRequest {
     let group = Group::new(rng.below(3) as u8).unwrap_or_default();
     let client = ClientId(rng.below(6) as u32 * 3 + u32::from(group.number()));
@@ -38,8 +38,8 @@ fn request(id: u64, alike: bool, rng: &mut Rng) -> QueuedRequest {
     }
 }
 
-/// Requests that came in random numbers at random times, in the order in which the member got them,
-/// until all are done; `loses` forgets one, a planted bug.
+/// Submits random numbers of requests at random times until all complete. Returns them in order of
+/// dispatch. `loses` drops one request, a planted bug.
 fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<Vec<u64>> {
     let mut knobs = Knobs::default();
     for (name, value) in settings {
@@ -70,7 +70,8 @@ fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<
                 let wake = scheduler.next_wake(now);
                 let kept = wake.is_some_and(|at| at.since(now) <= bound);
                 let keeps = settings[0].1 == "bfq" || !alike;
-                // X3: idle with requests only while it is kept, and never for long.
+                // X3: with requests waiting, the member is idle only while it is kept idle, and
+                // never for long.
                 assert!(loses || kept || keeps && !at_member.is_empty(), "{settings:?} {seed}");
                 break;
             };

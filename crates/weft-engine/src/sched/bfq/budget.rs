@@ -1,11 +1,12 @@
-//! Budgets: how many sectors a queue may be served in one slot.
+//! Budgets: the number of sectors that a queue may be served in one slot.
 //!
-//! A queue that uses its budget up gets a larger one, one that runs out of requests gets what it
-//! used, one that kept the member waiting gets less. A share does not depend on the budget; how
-//! soon it comes does. The largest budget is what the member moves in `timeout_sync` at its peak
-//! rate, once eleven slots were given and the rate was measured; 16384 sectors before.
+//! A queue that uses up its budget gets a larger one, a queue that runs out of requests gets what
+//! it used, and a queue that kept the member idle gets less. The share of a queue does not depend
+//! on its budget, but its latency does. The largest budget is what the member transfers in
+//! `timeout_sync` at its peak rate, once the rate was measured and eleven slots have begun; before
+//! that, 16384 sectors.
 //!
-//! Inputs   the reason for which a slot ended, what was served
+//! Inputs   the reason for which a slot ended, and the service in it
 //! Answer   [`Budgets::after`]
 //! Knobs    `max_budget`, `timeout_sync`
 //! Source   io-schedulers.md §2.2
@@ -17,20 +18,20 @@ use crate::knobs::BfqKnobs;
 /// Budgets of a member's queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budgets {
-    /// Of slots, 256 for each, fading.
+    /// Decaying sum of slots, 256 for each.
     assigned: u64,
     max: u64,
 }
 
-/// A slot that ends, as far as the next budget depends on it.
+/// The properties of an ended slot that determine the next budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotEnd {
     pub(super) reason: ExpireReason,
-    /// The queue's own largest budget.
+    /// Budget of the queue in the slot.
     pub(super) own: u64,
-    /// Sectors that it was charged in the slot.
+    /// Sectors that the queue was charged in the slot.
     pub(super) served: u64,
-    /// Whether requests of the queue are at the member.
+    /// Whether requests of the queue are in flight at the member.
     pub(super) in_driver: bool,
     pub(super) sync: bool,
     pub(super) raised: bool,
@@ -42,12 +43,12 @@ impl Budgets {
         Self { assigned: 0, max }
     }
 
-    /// A slot begins.
+    /// Counts a slot that begins.
     pub(super) fn on_slot(&mut self) {
         self.assigned = (7 * self.assigned + 256) / 8;
     }
 
-    /// The peak rate was measured anew.
+    /// Updates the largest budget after a new measurement of the peak rate.
     pub(super) fn on_rate(&mut self, rate: &PeakRate, knobs: &BfqKnobs) {
         if knobs.max_budget == 0 {
             self.max = rate.sectors_in(knobs.timeout_sync).max(1);
@@ -59,12 +60,12 @@ impl Budgets {
         if self.known() { self.max } else { DEFAULT }
     }
 
-    /// Own budget of a new queue.
+    /// Budget of a new queue.
     pub(super) fn first(&self) -> u64 {
         (self.max() * 2 / 3).max(1)
     }
 
-    /// A queue's own budget after a slot.
+    /// Budget of a queue after a slot.
     pub(super) fn after(&self, slot: &SlotEnd, knobs: &BfqKnobs) -> u64 {
         let (own, min, max) = (slot.own, self.max() / 32, self.max);
         let next = if !slot.sync {
@@ -86,7 +87,7 @@ impl Budgets {
         next.max(1)
     }
 
-    /// Whether enough slots were given for the rate to mean something.
+    /// Whether enough slots have begun for the rate to be meaningful.
     fn known(&self) -> bool {
         self.assigned >= ENOUGH
     }
@@ -94,7 +95,7 @@ impl Budgets {
 
 const DEFAULT: u64 = 16_384;
 
-/// Reached by the eleventh slot.
+/// Value of `assigned` that is reached by the eleventh slot.
 const ENOUGH: u64 = 194;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Bursts: queues that begin together, none of which is raised.
+//! Bursts: queues that start together, and are therefore not raised.
 //!
-//! A boot or a `make -j` begins many queues at once. None of them is the one somebody waits for,
-//! and raising the weight of all would raise that of none, at the cost of everybody who was there
-//! before. So queues are counted that begin within 180 ms of one another; with the eighth the burst
-//! is large, and all of its queues are marked, those that still join it too. A marked queue is not
-//! raised until it has been idle for more than 10 s ([`mark_fades`]). A queue of another group
-//! begins a new burst.
+//! A boot or a `make -j` starts many queues at once. None of them is the queue that a user waits
+//! for, and raising the weight of all would raise none relative to the others, at the cost of the
+//! queues that were there before. Queues that start within 180 ms of one another are therefore
+//! counted. With the eighth the burst is large, and all of its queues are marked, including those
+//! that join later. A marked queue is not raised until it has been idle for more than 10 s
+//! ([`mark_fades`]). A queue of another group begins a new burst.
 //!
-//! Inputs   each queue at its first request, whether anybody else was busy
+//! Inputs   each queue at its first request, and whether other queues were busy
 //! Answer   the queues to mark
 //! Source   io-schedulers.md §2.11; kernel documentation, `bfq-iosched.rst`, `low_latency`
 
@@ -16,12 +16,12 @@ use weft_units::{Group, Span, Time};
 
 use super::QueueId;
 
-/// The burst that goes on, if any.
+/// The burst in progress, if any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bursts {
-    /// Its queues that are not marked yet.
+    /// Queues of the burst that are not yet marked.
     listed: SmallVec<[QueueId; LARGE]>,
-    /// Queues that have joined it, those that have gone by now too.
+    /// Number of queues that have joined, including those that no longer exist.
     joined: usize,
     /// Time at which the last queue joined.
     last: Time,
@@ -29,7 +29,7 @@ pub(super) struct Bursts {
 }
 
 impl Bursts {
-    /// A queue has its first request. Names every queue that is to be marked.
+    /// Handles the first request of a queue. Calls `mark` for every queue to be marked.
     pub(super) fn queue_began(
         &mut self,
         queue: QueueId,
@@ -55,22 +55,22 @@ impl Bursts {
         mark(queue);
     }
 
-    /// The queue is no more; its number may come again.
+    /// Drops a queue that no longer exists; its number may be reused.
     pub(super) fn forget(&mut self, queue: QueueId) {
         self.listed.retain(|listed| *listed != queue);
     }
 }
 
-/// Whether the mark of a queue that was idle for so long is removed.
+/// Whether the mark of a queue that was idle for this long is removed.
 pub(super) fn mark_fades(idle: Span) -> bool {
     idle > FADE
 }
 
-/// Queues of a large burst (`bfq_large_burst_thresh`).
+/// Number of queues that makes a burst large (`bfq_large_burst_thresh`).
 const LARGE: usize = 8;
 /// Longest time between two queues of one burst (`bfq_burst_interval`).
 const INTERVAL: Span = Span::millis(180);
-/// Longest idle time of a queue that stays marked.
+/// Longest idle time after which a queue stays marked.
 const FADE: Span = Span::secs(10);
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
         Time(0) + Span::millis(millis)
     }
 
-    /// Queues begin at these times; the marked ones.
+    /// Starts queues at these times. Returns the marked ones.
     fn marked(began: impl IntoIterator<Item = u64>) -> Vec<u32> {
         let (mut bursts, mut marked) = (Bursts::default(), Vec::new());
         for (queue, millis) in (0..).zip(began) {

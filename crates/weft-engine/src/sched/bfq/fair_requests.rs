@@ -1,21 +1,22 @@
-//! Fairness by requests, weft's own: whose request is next on a member that is kept full.
+//! Fairness by requests, weft's alternative to slots: which queue's request is dispatched next.
 //!
-//! BFQ gives the member to one queue at a time. A weight then holds only for a queue that has more
-//! requests outstanding than the member takes; from any other the turn passes on while its requests
-//! are at the member, or the member is kept idle for it. Here every request is a turn of its own,
-//! and the member takes as many as it can. Each queue has a tag: what it was served by its weight.
-//! Of the requests that wait, the one of the queue with the lowest tag is next, unless a queue with
-//! a lower tag *holds*: it has requests at the member only, or ended its last one a moment ago, and
-//! asks for half of the time or more. So nobody gets ahead of a queue that keeps asking, and
-//! nothing is kept idle but what others would take of its share. A queue that begins to ask begins
-//! at the tag of the last request: nothing is saved up.
+//! BFQ gives the member to one queue at a time. A weight is then respected only for a queue with
+//! more requests outstanding than the member accepts; for any other, either the slot ends while its
+//! requests are in flight, or the member is kept idle for it. Here every request is scheduled on
+//! its own, and the member gets as many as it accepts. Each queue has a tag: the service that it
+//! received, divided by its weight. The next request is that of the waiting queue with the lowest
+//! tag, unless a queue with a lower tag *holds back* others. A queue holds back others if all its
+//! requests are in flight or the last one completed a moment ago, and if it has requests for at
+//! least half of the time. No queue can thus overtake one that stays active, and capacity is left
+//! idle only if others would otherwise take it from the share of such a queue. A queue that becomes
+//! active starts at the tag of the last dispatched request, so unused service is not saved up.
 //!
-//! A queue of a group moves on by its part of the group's weight among those of the group that ask
-//! now: so groups get their shares first, without a second level.
+//! A queue of a group advances by its part of the group's weight among the active queues of the
+//! group. Groups thus get their shares first, without a second level.
 //!
-//! The price: a queue that keeps asking with one request at a time holds all others to its pace by
-//! weight. That is what strict shares are; [`Fairness::Slots`] is BFQ's way, in which such a queue
-//! gets less and the member moves more.
+//! The price: an active queue with one request at a time slows all others down to its own pace, by
+//! weight. Strict shares imply this. [`Fairness::Slots`] is BFQ's way, in which such a queue gets
+//! less and the member transfers more.
 //!
 //! Knob     `fairness=slots|requests`
 //! Source   io-schedulers.md §5.3; P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queuing",
@@ -39,18 +40,19 @@ use crate::sched::request::IoPriority;
 /// Tags of all queues.
 #[derive(Clone, Debug)]
 pub(super) struct FairRequests {
-    /// Queues with requests that wait.
+    /// Queues with waiting requests.
     ready: Treaps<Tag>,
-    /// Queues without, which hold others.
+    /// Queues without waiting requests that hold back others.
     holding: Treaps<Tag>,
     classes: [Class; 3],
     turns: ClassTurns,
     /// Number of queues.
     known: u32,
-    /// Weights of groups, and the sums of those of their queues that ask.
+    /// Weights of groups, and the sums of the weights of their active queues.
     groups: [u32; Group::MAX as usize],
     weights: [u64; Group::MAX as usize],
-    /// Queues that ended their last request, and until when each may hold; in order of time.
+    /// Queues after their last completion, and the time until which each may hold back others, in
+    /// order of time.
     thinking: VecDeque<(Time, QueueId)>,
 }
 
@@ -58,7 +60,7 @@ pub(super) struct FairRequests {
 struct Class {
     ready: Set,
     holding: Set,
-    /// Tag of the last request that was dispatched.
+    /// Tag of the last dispatched request.
     vtime: u64,
     in_driver: u32,
 }
@@ -68,11 +70,11 @@ struct Tag {
     tag: u64,
     class: IoPriority,
     weight: u32,
-    /// Number of its group.
+    /// Number of the queue's group.
     group: u8,
-    /// Whether it is in its set.
+    /// Whether the queue is in its set.
     is_in: bool,
-    /// Of one that holds and has no request anywhere: until when.
+    /// End of holding back, for a queue that holds back others and has no request at all.
     until: Option<Time>,
 }
 
@@ -86,7 +88,7 @@ impl Member for Tag {
 }
 
 impl FairRequests {
-    /// Nobody asks.
+    /// Creates the state without active queues.
     pub(super) fn new(groups: &GroupWeights) -> Self {
         let class = Class { ready: Set::EMPTY, holding: Set::EMPTY, vtime: 1, in_driver: 0 };
         Self {
@@ -96,18 +98,18 @@ impl FairRequests {
             turns: ClassTurns::default(),
             known: 0,
             groups: std::array::from_fn(|at| {
-                groups.weight(Group::new(at as u8 + 1).expect("as many as there are"))
+                groups.weight(Group::new(at as u8 + 1).expect("the number of a group"))
             }),
             weights: [0; Group::MAX as usize],
             thinking: VecDeque::new(),
         }
     }
 
-    /// A queue that had no request that waits has one.
+    /// Activates a queue that had no waiting request.
     pub(super) fn begin(&mut self, queue: QueueId, group: Group, class: IoPriority, weight: u32) {
         let held = self.let_go(queue);
         let old = *self.ready.at(queue.0);
-        assert!(!old.is_in, "a queue begins to ask once");
+        assert!(!old.is_in, "an activated queue was not active");
         let sets = &mut self.classes[class as usize];
         let ahead = old.class == class && precedes(sets.vtime, old.tag);
         let tag = if held || ahead { old.tag } else { sets.vtime };
@@ -119,10 +121,10 @@ impl FairRequests {
         self.ready.insert(&mut sets.ready, queue.0);
     }
 
-    /// A queue has no request any more that waits; `holds`: others do not get ahead of it.
+    /// Deactivates a queue that has no waiting request left. With `holds` it holds back others.
     pub(super) fn end(&mut self, queue: QueueId, holds: bool) {
         let tag = *self.ready.at(queue.0);
-        assert!(tag.is_in, "whoever ends has begun");
+        assert!(tag.is_in, "a deactivated queue was active");
         let sets = &mut self.classes[tag.class as usize];
         self.ready.remove(&mut sets.ready, queue.0);
         self.ready.at_mut(queue.0).is_in = false;
@@ -134,7 +136,7 @@ impl FairRequests {
         }
     }
 
-    /// The queue whose head is dispatched next, if it may be.
+    /// The queue to dispatch from next, if it may be served now.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let idle = IoPriority::Idle as usize;
         let asks = !self.classes[idle].ready.is_empty();
@@ -163,7 +165,7 @@ impl FairRequests {
         None
     }
 
-    /// A request of a queue that waits goes to the member.
+    /// Charges a queue for a dispatched request.
     pub(super) fn dispatched(&mut self, queue: QueueId, sectors: u64) {
         let Tag { class, group, weight, .. } = *self.ready.at(queue.0);
         let moved = match group {
@@ -179,7 +181,7 @@ impl FairRequests {
         sets.in_driver += 1;
     }
 
-    /// A request of a queue is done; `thinks`: it was the last one that the queue had anywhere.
+    /// Handles the completion of a request. `thinks`: the queue has no other request left.
     pub(super) fn completed(&mut self, queue: QueueId, thinks: bool, patience: Span, now: Time) {
         let class = self.ready.at(queue.0).class;
         let in_driver = &mut self.classes[class as usize].in_driver;
@@ -191,7 +193,7 @@ impl FairRequests {
         }
     }
 
-    /// Time has passed.
+    /// Releases queues that have held back others for long enough.
     pub(super) fn on_time(&mut self, now: Time) {
         while let Some((until, queue)) = self.thinking.front().copied()
             && until <= now
@@ -203,13 +205,13 @@ impl FairRequests {
         }
     }
 
-    /// When somebody may hold no more, though nothing is done.
+    /// Next time at which a queue stops holding back others without a completion.
     pub(super) fn next_wake(&self) -> Option<Time> {
         let waits = self.classes.iter().any(|sets| !sets.ready.is_empty());
         self.thinking.front().map(|(until, _)| *until).filter(|_| waits)
     }
 
-    /// How far service takes a queue whose group is shared with whoever else asks in it now.
+    /// Virtual time by which service advances a queue that shares its group with the active queues.
     fn moved_in_group(&self, group: u8, sectors: u64, weight: u32) -> u64 {
         let (of, all) = (self.groups[usize::from(group) - 1], self.weights[usize::from(group) - 1]);
         delta(sectors * all, weight) / u64::from(of)
@@ -221,7 +223,7 @@ impl FairRequests {
         }
     }
 
-    /// Whether the queue held others, which it does no more.
+    /// Stops a queue from holding back others. Returns whether it did so before.
     fn let_go(&mut self, queue: QueueId) -> bool {
         let tag = *self.holding.at(queue.0);
         if tag.is_in {
@@ -233,7 +235,7 @@ impl FairRequests {
         tag.is_in
     }
 
-    /// A queue may be new.
+    /// Allocates tags up to this queue if it is new.
     pub(super) fn know(&mut self, queue: QueueId) {
         while self.known <= queue.0 {
             let (class, until) = (IoPriority::BestEffort, None);
@@ -244,7 +246,7 @@ impl FairRequests {
     }
 }
 
-/// Longest time for which a queue without any request holds others.
+/// Longest time for which a queue without any request holds back others.
 const PATIENCE_MAX: Span = Span::millis(2);
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Groups of clients: a share of the member for each group, then shares within it.
+//! Groups of clients: a share of the member for each group, then shares within the group.
 //!
-//! A weight compares one client with the others. A tenant with many clients gets more by that than
-//! one with few, whatever each is worth. So clients may be in a group, which has a weight of its
-//! own beside those of the clients that are in none: the member is shared between these first, and
-//! what a group gets between its clients, by their weights. The array's own work, resync among it,
-//! is in no group.
+//! A weight compares one client with the others, so a tenant with many clients gets more than one
+//! with few. Clients may therefore be in a group, which has a weight of its own. The member is
+//! shared first between the groups and the clients that are in no group, and the share of a group
+//! is then divided between its clients by their weights. The array's own work, including resync, is
+//! in no group.
 //!
-//! Classes hold within a group; towards others a group is of the best-effort class. Where two
-//! groups have requests, or a group and somebody of none, shares depend on more than on taking
-//! turns, and the member may be kept for a queue. Queues of different groups are not merged.
+//! Classes apply within a group; outside, a group is of the best-effort class. If two groups have
+//! requests, or a group and a queue in no group, serving queues in turn is not enough for their
+//! shares, and the member may be kept idle for a queue. Queues of different groups are not merged.
 //!
-//! Inputs   the group of a request ([`Origin::group`]), queues that begin and end to ask
-//! Answer   [`Bfq::groups_compete`]; whose turn it is the service tree says
+//! Inputs   the group of a request ([`Origin::group`]), queues that become active or inactive
+//! Answer   [`Bfq::groups_compete`]; the service tree selects the queue
 //! Knob     `group_weights`
 //! Source   io-schedulers.md §2.1 "Hierarchy", §2.5, §2.6; kernel documentation, `bfq-iosched.rst`,
 //!          "BFQ group scheduling"
@@ -30,16 +30,16 @@ use crate::sched::request::IoPriority;
 /// Groups with requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Groups {
-    /// Queues of each that have a request queued or at the member.
+    /// Queues of each group that have a request queued or in flight.
     pending: [u32; Group::MAX as usize],
-    /// Groups that have such a queue.
+    /// Number of groups that have such a queue.
     asking: u32,
-    /// Busy queues of all.
+    /// Busy queues of all groups.
     pub(super) busy: u32,
 }
 
 impl Bfq {
-    /// A group may be new: it gets its place among the entities.
+    /// Creates the entity of a group if the group is new.
     pub(super) fn found_group(&mut self, group: Group, now: Time) {
         if self.trees.knows(group) {
             return;
@@ -51,7 +51,7 @@ impl Bfq {
         self.trees.found(group, entity, self.knobs.groups.weight(group));
     }
 
-    /// A queue of a group becomes busy.
+    /// Counts a queue of a group that becomes busy.
     pub(super) fn on_busy_in_group(&mut self, id: QueueId) {
         self.groups.busy += 1;
         let queue = self.queues.at_mut(id);
@@ -62,7 +62,7 @@ impl Bfq {
         }
     }
 
-    /// A queue of a group has no request anywhere.
+    /// Stops counting a queue of a group that has no request queued or in flight.
     pub(super) fn leave_group(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         queue.in_group = false;
@@ -71,13 +71,13 @@ impl Bfq {
         self.groups.asking -= u32::from(*pending == 0);
     }
 
-    /// Whether there is more than one group that asks, the root among them.
+    /// Whether more than one group is active, counting the root as one.
     #[inline]
     pub(super) fn groups_compete(&self) -> bool {
         self.groups.asking > 0 && (self.groups.asking > 1 || self.busy_queues() > self.groups.busy)
     }
 
-    /// Class and weight of a queue, or of its group, among the entities of the root.
+    /// Class and weight, among the entities of the root, of a queue or of its group.
     pub(super) fn rank_in_root(&self, queue: &BfqQueue) -> (IoPriority, u32) {
         if queue.group == Group::ROOT {
             (queue.class, queue.weight())

@@ -1,20 +1,20 @@
-//! Habits of whoever feeds a queue: how far its requests lie apart, how long it thinks, how busy
-//! it keeps the queue.
+//! Access pattern of a queue's source: distance between requests, think time, and share of time in
+//! which the queue is busy.
 //!
-//! *Seeky*: of the last 32 requests more than 19 began far from the end of the one before (more
-//! than 800 sectors; on flash only small requests count). *Thinks for long*: the mean time from the
-//! end of its last request to the next one is more than half of `slice_idle`. *I/O bound*: its
-//! queue was busy for four fifths of the last 200 ms.
+//! A queue is *seeky* if more than 19 of its last 32 requests began far (more than 800 sectors)
+//! from the end of the previous one; on flash only small requests count. It *thinks long* if the
+//! mean time from the completion of its last request to the next request is more than half of
+//! `slice_idle`. It is *I/O bound* if it was busy for four fifths of the last 200 ms.
 //!
 //! Source   io-schedulers.md §2.4, §2.6
 
 use weft_units::{Sectors, Span, Time};
 
-/// Where the last 32 requests of a queue began.
+/// Bitmap of the last 32 requests of a queue: a set bit is a request far from the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeekHistory {
     far: u32,
-    /// End of the last one.
+    /// End of the last request.
     end: Sectors,
 }
 
@@ -32,21 +32,21 @@ impl SeekHistory {
         self.far.count_ones() > SEEKY
     }
 
-    /// Whether each of the last 32 was far.
+    /// Whether all of the last 32 requests were far.
     pub(super) fn is_totally_seeky(&self) -> bool {
         self.far == u32::MAX
     }
 }
 
-/// Whether a request lies far from the end of the one before.
+/// Whether a request begins far from the end of the previous one.
 pub(super) fn is_far(end: Sectors, first: Sectors, len: Sectors, rotational: bool) -> bool {
     first.0.abs_diff(end.0) > FAR.0 && (rotational || len < SMALL_ON_FLASH)
 }
 
-/// Time between the end of a request and the next one.
+/// Think time: from the completion of a request to the next request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThinkTime {
-    /// Of samples, 256 for each, fading.
+    /// Decaying sum of samples, 256 for each.
     count: u64,
     total: u64,
     mean: u64,
@@ -58,7 +58,7 @@ impl ThinkTime {
         Self { count: 0, total: 0, mean: 0, long: false }
     }
 
-    /// A request came so long after the end of the one before.
+    /// Adds the time from the completion of the last request to the next one.
     pub(super) fn add(&mut self, thought: Span, slice_idle: Span) {
         let thought = thought.0.min(2 * slice_idle.0);
         self.count = (7 * self.count + 256) / 8;
@@ -78,7 +78,7 @@ pub(super) struct Intensity {
     since: Time,
     idle: Span,
     pub(super) io_bound: bool,
-    /// Whether it had requests for half of the time or more.
+    /// Whether the queue had requests for at least half of the time.
     pub(super) works: bool,
 }
 
@@ -87,7 +87,7 @@ impl Intensity {
         Self { since: now, idle: Span::ZERO, io_bound: true, works: true }
     }
 
-    /// A queue is busy again, after so long.
+    /// Adds an idle time when a queue becomes busy again.
     pub(super) fn add(&mut self, idle: Span, now: Time) {
         self.idle = Span(self.idle.0 + idle.0);
         let window = now.since(self.since);
@@ -100,16 +100,16 @@ impl Intensity {
     }
 }
 
-/// Seeky requests of 32 up to which a queue is not seeky.
+/// Largest number of far requests among the last 32 with which a queue is not seeky.
 const SEEKY: u32 = 19;
 
-/// Sectors between two requests up to which they are near.
+/// Largest distance between two requests that counts as near.
 const FAR: Sectors = Sectors(800);
 
-/// Sectors from which on a request on flash is worth its seek.
+/// Length from which a request on flash outweighs its seek.
 const SMALL_ON_FLASH: Sectors = Sectors(64);
 
-/// Count from which on the mean means something: the third sample.
+/// Value of `count` from which the mean is meaningful, reached with the third sample.
 const ENOUGH: u64 = 80;
 
 const WINDOW: Span = Span::millis(200);

@@ -1,13 +1,14 @@
-//! Internal queueing: whether a member works on several requests at once.
+//! Internal queueing: whether a member processes several requests at once.
 //!
-//! Nothing asks the device: what counts is how many requests it had while there was a choice. Every
-//! completion is a sample, unless too little was pending to tell, or the queue in service had too
-//! few requests itself. After 32 of them the member queues if it ever had more than three.
+//! The device itself is not asked. The estimate depends on how many requests were in flight while
+//! more were available. Every completion is a sample, unless too few requests were pending, or the
+//! queue in service had too few requests itself. After 32 samples, the member is taken to queue
+//! internally if it ever had more than three requests in flight.
 //!
-//! A member that has once been found to queue does so for good: with fewer requests later it was
-//! the scheduler that held them back. (In 2019 each 32 samples decided anew.)
+//! A member found to queue internally keeps this flag, because fewer requests in flight later are
+//! due to the scheduler, which held them back. (In 2019 the decision was renewed every 32 samples.)
 //!
-//! Inputs   at each completion: requests at the member, those that wait, the queue in service
+//! Inputs   at each completion: requests in flight, requests waiting, the queue in service
 //! Answer   [`HwTag::queues`]: `None` until the 33rd sample decides
 //! Source   io-schedulers.md §2.12; `hw_tag` of Linux
 
@@ -19,24 +20,24 @@ pub(super) struct HwTag {
     samples: u32,
 }
 
-/// A completion, as far as it tells of internal queueing.
+/// A completion, as a sample of internal queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// Requests at the member, the one that ends included.
+    /// Requests in flight at the member, including the one that completes.
     pub(super) in_driver: u32,
     /// Requests that wait in all queues.
     pub(super) queued: u32,
-    /// Whether the queue in service thinks for a short time and has fewer than three requests.
+    /// Whether the queue in service has a short think time and fewer than three requests.
     pub(super) in_service_has_few: bool,
 }
 
 impl HwTag {
-    /// Whether the member queues internally. `None`: not decided.
+    /// Whether the member queues internally. `None` if not yet decided.
     pub(super) fn queues(&self) -> Option<bool> {
         self.queues
     }
 
-    /// A request ends. Says whether the estimate was decided by it.
+    /// Adds a completion. Returns whether it decided the estimate.
     #[inline]
     pub(super) fn completed(&mut self, sample: Sample) -> bool {
         if self.queues == Some(true) {
@@ -58,7 +59,7 @@ impl HwTag {
     }
 }
 
-/// Requests at a member that one without internal queueing may have (`BFQ_HW_QUEUE_THRESHOLD`).
+/// Most requests in flight at a member without internal queueing (`BFQ_HW_QUEUE_THRESHOLD`).
 const THRESHOLD: u32 = 3;
 /// Samples before the one that decides (`BFQ_HW_QUEUE_SAMPLES`).
 const SAMPLES: u32 = 32;
@@ -69,7 +70,7 @@ mod tests {
 
     const BUSY: Sample = Sample { in_driver: 1, queued: 3, in_service_has_few: false };
 
-    /// The number of the sample that decided, and what.
+    /// The number of the sample that decided, and the decision.
     fn decided(samples: impl IntoIterator<Item = Sample>) -> Option<(usize, bool)> {
         let mut tag = HwTag::default();
         let number = samples.into_iter().position(|sample| tag.completed(sample))?;

@@ -1,15 +1,16 @@
-//! Idling: whether the member is kept for a queue that has no request now.
+//! Idling: whether the member is kept idle for a queue that has no request now.
 //!
-//! A source that waits for each request before it makes the next one is never backlogged, and would
-//! get no more than every other one whatever its weight. So the member may be kept (plugged) for up
-//! to `slice_idle` when a queue runs empty: where that makes the member faster (a disk, or flash
-//! that does not queue, and a source that goes on soon and nearby), or where its share depends on
-//! it: its weight is not the smallest of several, classes compete, or it is raised. A queue of the
-//! smallest weight loses nothing by others being served; `idle_lowest` keeps the member for it too,
-//! as kernels before 5.2 did ("do not idle for lowest-weight queues", 2019).
+//! A source that waits for each request before it issues the next one is never backlogged, and
+//! would get no larger share than others whatever its weight. The scheduler may therefore keep the
+//! member idle (plugged) for up to `slice_idle` when a queue runs empty. It does so if that makes
+//! the member faster (a disk, or flash that does not queue commands, with a source that continues
+//! soon and nearby), or if the share of the queue depends on it: its weight is not the smallest of
+//! several, several classes compete, or its weight is raised. A queue of the smallest weight loses
+//! nothing when others are served. `idle_lowest` keeps the member idle for it too, as kernels
+//! before 5.2 did ("do not idle for lowest-weight queues", 2019).
 //!
 //! Inputs   [`IdleFacts`]
-//! Answer   the reason to keep the member, or none
+//! Answer   the reason to keep the member idle, or none
 //! Knobs    `slice_idle`, `strict_guarantees`, `idle_lowest`
 //! Source   io-schedulers.md §2.6
 
@@ -17,33 +18,33 @@ use weft_units::Span;
 
 use super::stats::IdleReason;
 
-/// What a decision depends on.
+/// Facts about a queue and its member that the decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdleFacts {
     pub(super) strict: bool,
     pub(super) slice_idle: Span,
     pub(super) rotational: bool,
-    /// Whether the device queues requests itself; unknown at first.
+    /// Whether the device queues commands itself; unknown at first.
     pub(super) hw_tag: Option<bool>,
     pub(super) sync: bool,
-    /// Whether nobody waits for what it asks for next.
+    /// Whether no process waits for the completion of its requests.
     pub(super) unattended: bool,
     pub(super) seeky: bool,
     pub(super) io_bound: bool,
     pub(super) thinks_long: bool,
     pub(super) raised: bool,
-    /// Whether its share depends on it.
+    /// Whether serving queues in turn is not enough to give the queue its share.
     pub(super) asymmetric: bool,
-    /// Queues that are busy, this one with them.
+    /// Busy queues, including this one.
     pub(super) busy: u32,
     pub(super) raised_busy: u32,
-    /// Requests at the member, and those of this queue.
+    /// Requests in flight at the member, and those of this queue.
     pub(super) in_driver: u32,
     pub(super) own_in_driver: u32,
 }
 
 impl IdleFacts {
-    /// Why the member is better kept for this queue.
+    /// Reason to keep the member idle for this queue, if there is one.
     pub(super) fn better_to_idle(&self) -> Option<IdleReason> {
         if self.strict {
             return Some(IdleReason::Strict);
@@ -57,7 +58,7 @@ impl IdleFacts {
         self.needed_for_guarantees()
     }
 
-    /// Whether the member is faster for it.
+    /// Whether keeping the member idle makes it faster.
     pub(super) fn boosts_throughput(&self) -> bool {
         let one_at_a_time = self.hw_tag == Some(false);
         let goes_on = !self.seeky && self.io_bound && !self.thinks_long;
@@ -65,7 +66,7 @@ impl IdleFacts {
             && (self.rotational && one_at_a_time || (self.rotational || one_at_a_time) && goes_on)
     }
 
-    /// Why the queue would lose its share without it.
+    /// Reason for which the queue would lose its share if the member were not kept idle.
     pub(super) fn needed_for_guarantees(&self) -> Option<IdleReason> {
         let others_in_driver = self.in_driver >= self.own_in_driver + 4;
         if self.raised && (self.raised_busy < self.busy || others_in_driver) {
@@ -77,7 +78,7 @@ impl IdleFacts {
         }
     }
 
-    /// How long it is kept.
+    /// Length of the idle period.
     pub(super) fn patience(&self) -> Span {
         if self.raised {
             self.slice_idle.max(RAISED_MIN)
@@ -96,7 +97,7 @@ const RAISED_MIN: Span = Span::millis(20);
 mod tests {
     use super::*;
 
-    /// One of three busy queues of one weight, on flash that queues.
+    /// One of three busy queues of equal weight, on flash that queues commands.
     const FLASH: IdleFacts = IdleFacts {
         strict: false,
         slice_idle: Span::millis(8),

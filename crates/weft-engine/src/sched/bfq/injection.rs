@@ -1,16 +1,17 @@
-//! Injection: requests of other queues while the member is kept for one that has none.
+//! Injection: dispatch of other queues' requests while the member is kept idle for an empty queue.
 //!
-//! A member that is kept has nothing to do, and on flash one request more hardly makes the next one
-//! slower. How many may be at the member meanwhile is found by trying. How long the first request
-//! after a pause takes from its arrival to its end is measured with nothing else at the member (the
-//! baseline), and with what was injected: below one and a half times the baseline one more is
-//! allowed, else one less. The first baseline allows one. Every second it begins anew, with one for
-//! sources that think for long, else with none.
+//! A member that is kept idle wastes time, and on flash one more request hardly slows down the next
+//! one. The number of requests that may be in flight meanwhile is found by measurement. The time
+//! from arrival to completion of the first request after a pause is measured with nothing else at
+//! the member (the baseline), and with injected requests. Below one and a half times the baseline
+//! the limit is raised by one; otherwise it is lowered by one. The first baseline sets the limit to
+//! one. Every second the measurement restarts, at a limit of one for sources with a long think time
+//! and of zero for others.
 //!
-//! What is injected is charged to the queue that it comes from.
+//! An injected request is charged to its own queue.
 //!
 //! Inputs   first requests of the queue in service, injections, completions
-//! Answer   [`Injection::limit`]: requests at the member up to which others are injected
+//! Answer   [`Injection::limit`]: requests in flight up to which others are injected
 //! Source   io-schedulers.md §2.8
 
 use weft_units::{Sectors, Span, Time};
@@ -19,28 +20,28 @@ use super::QueueId;
 use super::request_pool::RequestId;
 use super::scheduler::Bfq;
 
-/// What a queue bears.
+/// Injection limit of a queue, and the measurements behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injection {
     limit: u32,
     /// Time of a first request with nothing else at the member.
     baseline: Option<Span>,
-    /// Last time at which the limit became smaller, or all began anew.
+    /// Last time at which the limit was lowered or the measurement restarted.
     lowered: Time,
 }
 
-/// The measurement that is under way.
+/// The measurement in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InjectionSample {
     /// Arrival of the first request.
     since: Time,
-    /// Whether it is still queued.
+    /// Whether the first request is still queued.
     queued: bool,
-    /// The first request, at the member.
+    /// The first request, in flight at the member.
     watched: Option<RequestId>,
-    /// Whether anything was injected before it.
+    /// Whether a request was injected before it.
     injected: bool,
-    /// Most requests that the member had at once.
+    /// Largest number of requests in flight at the member.
     most: u32,
 }
 
@@ -49,7 +50,7 @@ impl Injection {
         Self { limit: 0, baseline: None, lowered: now }
     }
 
-    /// Requests at the member up to which others are injected.
+    /// Requests in flight up to which others are injected.
     pub(super) const fn limit(&self) -> u32 {
         self.limit
     }
@@ -58,7 +59,8 @@ impl Injection {
         *self = Self { limit: u32::from(thinks_long), baseline: None, lowered: now };
     }
 
-    /// A first request took so long, `alone` at the member or with what was `injected`.
+    /// Adjusts the limit after a first request took this long. `alone`: nothing else was in flight;
+    /// `injected`: other requests were injected.
     fn learn(&mut self, took: Span, injected: bool, alone: bool, most: u32, now: Time) {
         let before = self.limit;
         if let Some(baseline) = self.baseline.filter(|_| injected) {
@@ -83,7 +85,7 @@ impl Injection {
 }
 
 impl Bfq {
-    /// A queue of requests that somebody waits for gets its first one.
+    /// Starts a measurement with the first request of a sync queue that was empty.
     pub(super) fn on_first_request(&mut self, id: QueueId, now: Time) {
         let in_service = self.in_service() == Some(id);
         let queue = self.queues.at_mut(id);
@@ -100,7 +102,7 @@ impl Bfq {
         }
     }
 
-    /// A request of the queue in service goes to the member.
+    /// Watches the dispatched request if it is the first of the queue in service.
     pub(super) fn watch_if_first(&mut self, request: RequestId) {
         self.sample.most = self.sample.most.max(self.in_driver);
         if std::mem::take(&mut self.sample.queued) {
@@ -108,7 +110,8 @@ impl Bfq {
         }
     }
 
-    /// The member has ended a request of a queue, one of those that it has.
+    /// Evaluates the measurement if the completed request is the watched one. It must still count
+    /// as in flight.
     pub(super) fn learn_if_watched(&mut self, request: RequestId, id: QueueId, now: Time) {
         if self.sample.watched != Some(request) {
             return;
@@ -119,12 +122,12 @@ impl Bfq {
         (self.sample.watched, self.sample.injected) = (None, false);
     }
 
-    /// Another queue has the member.
+    /// Ends the measurement when another queue enters service.
     pub(super) fn end_sample(&mut self) {
         self.sample = InjectionSample { most: self.sample.most, ..InjectionSample::default() };
     }
 
-    /// The queue whose head goes to the member though it is kept for another one.
+    /// The queue to dispatch from although the member is kept idle for another one.
     pub(super) fn injected_queue(&mut self, kept_for: QueueId) -> Option<QueueId> {
         if self.knobs.waker
             && let Some(coupled) = self.coupled_queue(kept_for)
@@ -146,7 +149,7 @@ impl Bfq {
         let injected = self.trees.active().find(|id| {
             let queue = self.queues.at(*id);
             let Some(charge) = self.charge_of_head(*id) else { return false };
-            let head = queue.backlog.head.expect("what is charged is queued");
+            let head = queue.backlog.head.expect("a queue with a charge has a head");
             let large = !self.rotational && self.pool.at(head).len >= LARGE_ON_FLASH;
             (always || queue.raising.is_raised())
                 && charge <= self.trees.budget_left(*id)
@@ -158,13 +161,13 @@ impl Bfq {
     }
 }
 
-/// Time after which what a queue bears is found out anew.
+/// Time after which the measurement restarts.
 const PERIOD: Span = Span::secs(1);
 
-/// Shortest time from a lower limit to the next measurement.
+/// Shortest time from a lowered limit to the next measurement.
 const SAMPLING: Span = Span::millis(10);
 
-/// Requests from this length on are not injected on flash beside another one.
+/// Length from which requests are not injected on flash while another one is in flight.
 const LARGE_ON_FLASH: Sectors = Sectors(64);
 
 #[cfg(test)]

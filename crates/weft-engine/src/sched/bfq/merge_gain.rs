@@ -1,11 +1,12 @@
-//! Merge gain: the share of requests that go on where another process has just ended.
+//! Merge gain: the share of requests that begin where a request of another process just ended.
 //!
-//! What merging queues can win is seen without merging: processes that read in turns leave requests
-//! that begin at the end of another process's. The ends of recent requests are kept in a small
-//! table, and each new one is looked up in it. With one of eight over 256 requests merging pays;
-//! with fewer than one of 32 it does not. Between the two the answer stays as it was.
+//! The gain of merging queues can be measured without merging them: interleaved processes issue
+//! requests that begin at the end of another process's request. The ends of recent requests are
+//! kept in a small table, in which each new request is looked up. Merging pays if at least one of
+//! eight requests begins at such an end, over 256 requests, and does not pay if fewer than one of
+//! 32 does. Between the two the answer does not change.
 //!
-//! Inputs   every sync request that is queued, and the queue of its own process
+//! Inputs   each sync request that is queued, and the home queue of its process
 //! Answer   [`MergeGain::pays`]
 //! Source   weft's own (io-schedulers.md §5.3, item 7)
 
@@ -13,10 +14,10 @@ use weft_units::Sectors;
 
 use super::QueueId;
 
-/// Ends of recent requests, and how many began at one of them.
+/// Ends of recent requests, and the number of requests that began at one of them.
 #[derive(Clone, Debug)]
 pub(super) struct MergeGain {
-    /// By hash of the end.
+    /// Ends and their queues, by hash of the end.
     recent: [(Sectors, QueueId); RECENT],
     requests: u32,
     across: u32,
@@ -24,7 +25,7 @@ pub(super) struct MergeGain {
 }
 
 impl MergeGain {
-    /// Nothing seen; the answer until 256 requests were.
+    /// Creates an empty table. `pays` is the answer until 256 requests were counted.
     pub(super) fn new(pays: bool) -> Self {
         let nobody = (Sectors(u64::MAX), QueueId(u32::MAX));
         Self { recent: [nobody; RECENT], requests: 0, across: 0, pays }
@@ -35,7 +36,7 @@ impl MergeGain {
         self.pays
     }
 
-    /// A sync request is queued. Says whether the answer has changed.
+    /// Counts a sync request. Returns whether the answer has changed.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) -> bool {
         let (before, whose) = self.recent[slot_of(first)];
@@ -57,19 +58,20 @@ fn slot_of(end: Sectors) -> usize {
     (end.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT.trailing_zeros())) as usize
 }
 
-/// Ends that are remembered: some for each of a few tens of processes.
+/// Number of ends in the table: several for each of a few tens of processes.
 const RECENT: usize = 64;
-/// Requests between two answers.
+/// Requests after which the answer is updated.
 const WINDOW: u32 = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of 256 requests so many begin where another process ended; whether merging pays then.
+    /// Queues 256 requests of which `across` begin where another process ended. Returns whether
+    /// merging pays then.
     fn after_window(gain: &mut MergeGain, across: u32) -> bool {
         for number in 0..WINDOW {
-            // Each even pair of requests lies side by side, each pair far from the others.
+            // The two requests of a pair are adjacent, and pairs are far apart.
             let (pair, second) = (number / 2, number % 2);
             let process = if second == 1 && pair < across { 1 } else { 0 };
             let first = Sectors(u64::from(pair) * 100_000 + u64::from(second) * 32);
@@ -91,7 +93,7 @@ mod tests {
         assert!(!after_window(&mut gain, 0));
         let mut first = Sectors(0);
         for number in 0..4 * WINDOW {
-            // Two sequential streams, each its own.
+            // Two sequential streams, each with its own process.
             first = Sectors(u64::from(number / 2 * 8 + number % 2 * 1_000_000));
             gain.queued(QueueId(number % 2), first, first + Sectors(8));
         }
@@ -112,7 +114,8 @@ mod tests {
     fn an_end_is_remembered_while_others_end_elsewhere() {
         let mut gain = MergeGain::new(false);
         for number in 0..WINDOW {
-            // Sixteen streams take turns, and each goes on by another process in the next round.
+            // Sixteen streams take turns, and each continues with another process in the next
+            // round.
             let (stream, round) = (number % 16, number / 16);
             let first = Sectors(u64::from(stream) * 1_000_000 + u64::from(round) * 8);
             gain.queued(QueueId(round % 2), first, first + Sectors(8));

@@ -1,21 +1,22 @@
-//! BFQ: the member belongs to one queue at a time, and each gets its share by weight.
+//! BFQ scheduler: one queue is in service at a time, and each queue gets its share by weight.
 //!
 //! ```text
-//! scheduler.rs     a request comes, goes to the member, is completed
-//! slot.rs          one queue in service: how its slot begins and ends, what it is charged
-//! service_tree.rs  B-WF2Q+: whose slot is next
-//! fair_requests.rs weft's own in place of slots: every request is a turn
-//! groups.rs        groups of clients: shares between them first
-//! budget.rs        how much a slot may move; peak_rate.rs: how much the member can move
-//! idling.rs        whether the member is kept for a queue that has run empty; injection.rs: what
-//!                  others may do meanwhile
-//! waker.rs         queues that wait for one another
-//! queue.rs         queues by source; history.rs: habits of a source; weights.rs: are all equal?
-//! request_pool.rs  requests of a queue: sorted, by age, merged
+//! scheduler.rs     requests arrive, are dispatched and complete
+//! slot.rs          the queue in service: how its slot begins and ends, and what it is charged
+//! service_tree.rs  B-WF2Q+: which queue gets the next slot
+//! fair_requests.rs weft's alternative to slots: each request is scheduled on its own
+//! groups.rs        groups of clients, between which the member is shared first
+//! budget.rs        how much a slot may transfer; peak_rate.rs: how fast the member transfers
+//! idling.rs        whether the member is kept idle for a queue that ran empty; injection.rs: which
+//!                  requests of other queues may be dispatched meanwhile
+//! waker.rs         queues that wake another queue by a completion
+//! queue.rs         queues by source; history.rs: access pattern; weights.rs: weights in use
+//! request_pool.rs  requests of a queue, sorted by sector, listed by age, and merged
 //! treap.rs         sorted sets in a slab
-//! queue_merge.rs   patch 003: whether queues are merged, and which; shared_queue.rs: merge and split
-//! position_index.rs, hw_tag.rs, merge_gain.rs, stable_merge.rs   what that goes by
-//! weight_raising.rs  more weight for whoever somebody waits for; burst.rs: not for many at once
+//! queue_merge.rs   patch 003: which queues are merged; shared_queue.rs: merge and split
+//! position_index.rs, hw_tag.rs, merge_gain.rs, stable_merge.rs   criteria for queue merging
+//! weight_raising.rs  weight raising for interactive and soft real-time queues
+//! burst.rs         exception from weight raising for many queues that start at once
 //! stats.rs         reasons of decisions, counted
 //! ```
 //!

@@ -1,28 +1,28 @@
-//! Peak rate: how many sectors a member moves in a microsecond when it is asked in order.
+//! Peak rate: sectors per microsecond that a member transfers with sequential requests.
 //!
-//! Dispatches are counted for about a second. An interval with fewer than 32 of them, or shorter
-//! than 300 ms, says nothing. One with few sequential dispatches says something only if it was
-//! faster than what is believed. The more sequential dispatches and the longer the interval, the
-//! more it counts.
+//! Dispatches are counted over intervals of about a second. An interval with fewer than 32
+//! dispatches, or shorter than 300 ms, is discarded. One with few sequential dispatches counts only
+//! if it was faster than the estimate. The weight of an interval grows with its length and its
+//! share of sequential dispatches.
 //!
 //! Inputs   dispatches and completions
-//! Answer   [`PeakRate::sectors_in`]: what the member moves in a time
+//! Answer   [`PeakRate::sectors_in`]: sectors that the member transfers in a time
 //! Source   io-schedulers.md §2.3
 
 use weft_units::{Sectors, Span, Time};
 
 use super::history::is_far;
 
-/// The estimate, and the interval that is measured.
+/// The estimate, and the interval being measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeakRate {
     rotational: bool,
-    /// Sectors in a microsecond, in units of 2^-16.
+    /// Sectors per microsecond, in units of 2^-16.
     rate: u64,
     samples: u64,
     sequential: u64,
     sectors: u64,
-    /// The largest recent request.
+    /// Length of the largest recent request.
     largest: u64,
     began: Time,
     dispatched: Time,
@@ -47,17 +47,17 @@ impl PeakRate {
         }
     }
 
-    /// Sectors in a microsecond, times 2^16.
+    /// Sectors per microsecond, times 2^16.
     pub(super) const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// What the member moves in a time.
+    /// Sectors that the member transfers in a time.
     pub(super) const fn sectors_in(&self, span: Span) -> u64 {
         (self.rate * (span.0 / 1000)) >> RATE_SHIFT
     }
 
-    /// A request goes to the member, which has so many others. Whether the estimate is a new one.
+    /// Adds a dispatch, with `others` requests in flight. Returns whether the estimate has changed.
     pub(super) fn on_dispatch(
         &mut self,
         first: Sectors,
@@ -86,12 +86,12 @@ impl PeakRate {
         self.rate != before
     }
 
-    /// The member has ended a request. Whether the estimate is a new one.
+    /// Adds a completion. Returns whether the estimate has changed.
     pub(super) fn on_complete(&mut self, now: Time) -> bool {
         let before = self.rate;
         let took = now.since(self.dispatched.max(self.completed));
         self.completed = now;
-        // Slower than a sector in a microsecond: there were breaks in this interval.
+        // Slower than a sector per microsecond: the interval contains pauses.
         if self.samples > 0 && took > SOON && self.largest * 1000 < took.0 {
             self.close();
         }
@@ -119,20 +119,20 @@ impl PeakRate {
     }
 }
 
-/// Rates of common devices, of which a new member is believed to reach two thirds.
+/// Rates of common devices; a new member is assumed to reach two thirds of them.
 const REFERENCE_DISK: u64 = 14_000;
 const REFERENCE_FLASH: u64 = 33_000;
 
 const RATE_SHIFT: u32 = 16;
 
-/// 10 GB/s; what is faster was not measured well.
+/// 10 GB/s; a faster interval is a measuring error.
 const MAX_RATE: u64 = 20 << RATE_SHIFT;
 
 const INTERVAL: Span = Span::secs(1);
 const MIN_INTERVAL: Span = Span::millis(300);
 const MIN_SAMPLES: u64 = 32;
 
-/// Time without a request after which a member has not been asked for all that it can.
+/// Time without a request after which the interval no longer shows the peak rate.
 const IDLE_GAP: Span = Span::millis(100);
 
 const SOON: Span = Span::millis(2);
@@ -141,7 +141,7 @@ const SOON: Span = Span::millis(2);
 mod tests {
     use super::*;
 
-    /// So many requests of 128 sectors, each of them a while after the one before.
+    /// Runs `count` requests, `apart` sectors and `every` nanoseconds apart. Returns the estimates.
     fn run(peak: &mut PeakRate, count: u64, apart: u64, every: Span) -> Vec<u64> {
         let (mut now, mut rates) = (peak.dispatched, Vec::new());
         for number in 0..count {
@@ -161,7 +161,7 @@ mod tests {
     fn statement_b19_sequential_requests_lead_to_their_rate_and_random_ones_never_lower_it() {
         let mut peak = PeakRate::new(false);
         assert_eq!(peak.rate, 22_000);
-        // The kernel's own steps on a device of 2097 x 2^-16 sectors in a microsecond.
+        // The kernel's own steps on a device of 2097 x 2^-16 sectors per microsecond.
         let rates = run(&mut peak, 60_000, 8, Span(250_000));
         let kernel = [12_047, 7_108, 4_631, 3_415];
         for (rate, kernel) in rates.iter().zip(kernel) {
@@ -172,7 +172,7 @@ mod tests {
         assert!(close.is_some_and(|step| step < 10), "{rates:?}");
         let mut random = PeakRate::new(true);
         assert!(run(&mut random, 100_000, 5_000, Span(250_000)).is_empty());
-        // The twin: random ones that are faster than what is believed raise it.
+        // Control: random requests that are faster than the estimate raise it.
         assert!(run(&mut random, 600_000, 5_000, Span(2_000)).iter().all(|rate| *rate > 9_333));
     }
 }

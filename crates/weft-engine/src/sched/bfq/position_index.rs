@@ -1,12 +1,12 @@
-//! Position index: which queue's next request lies near a sector.
+//! Position index: finds the queue with its next request near a sector.
 //!
-//! Zones of 4 MiB are hashed to lists of the queues whose next request begins there. What is near
-//! is in the zone of the sector or in one beside it, so a look-up reads three lists, and a change
-//! of place links one entry anew: neither grows with the number of queues elsewhere, and nothing
-//! is allocated once every queue has been here. (Linux has a tree per group.)
+//! Zones of 4 MiB are hashed to lists of the queues that have their next request there. A nearby
+//! request is in the zone of the sector or in an adjacent one, so a lookup reads three lists, and a
+//! change of position relinks one entry. Neither cost grows with the number of queues elsewhere,
+//! and nothing is allocated once every queue was in the index. (Linux has a tree per group.)
 //!
-//! Queues of different classes or groups are never merged, so each class of a group has an index of
-//! its own.
+//! Queues of different classes or groups are never merged. Each class of a group therefore has an
+//! index of its own.
 //!
 //! Source   io-schedulers.md §2.12, "Position index"
 
@@ -14,23 +14,23 @@ use weft_units::Sectors;
 
 use super::QueueId;
 
-/// Queues by the place of their next request.
+/// Queues by the first sector of their next request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PositionIndex {
-    /// First entry of each list; empty until the first queue comes.
+    /// First entry of each list; empty until the first insertion.
     heads: Vec<u32>,
-    /// By queue.
+    /// Entries by queue.
     entries: Vec<Entry>,
     len: usize,
 }
 
-/// Queues among which a merge is possible: those of one class and group.
+/// Identifies the queues that may be merged with each other: those of one class and group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers(pub(crate) u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Which list it is in; [`NONE`] for none.
+    /// List that contains the queue; [`NONE`] if it is not in the index.
     list: u32,
     prev: u32,
     next: u32,
@@ -44,7 +44,7 @@ impl PositionIndex {
         self.len
     }
 
-    /// Puts a queue, whose next request begins `at` a sector, in or elsewhere.
+    /// Inserts a queue with its next request `at` a sector, or moves it there.
     pub(super) fn put(&mut self, queue: QueueId, peers: Peers, at: Sectors) {
         if self.heads.is_empty() {
             self.heads = vec![NONE; LISTS];
@@ -66,13 +66,13 @@ impl PositionIndex {
         (self.entries[index].peers, self.entries[index].at) = (peers, at);
     }
 
-    /// Whether a queue is in, at this sector.
+    /// Whether the index has a queue at this sector.
     #[inline]
     pub(super) fn is_at(&self, queue: QueueId, at: Sectors) -> bool {
         self.entries.get(queue.0 as usize).is_some_and(|entry| entry.at == at && entry.list != NONE)
     }
 
-    /// Takes a queue out, if it is in.
+    /// Removes a queue if it is in the index.
     pub(super) fn remove(&mut self, queue: QueueId) {
         let Some(&Entry { list, prev, next, .. }) = self.entries.get(queue.0 as usize) else {
             return;
@@ -91,15 +91,15 @@ impl PositionIndex {
         self.len -= 1;
     }
 
-    /// Takes everybody out.
+    /// Removes all queues.
     pub(super) fn clear(&mut self) {
         self.heads.fill(NONE);
         self.entries.fill(Entry::OUT);
         self.len = 0;
     }
 
-    /// The queue whose next request begins nearest to a sector, and within [`CLOSE`] of it; of two,
-    /// the one below, then the one of the lower number.
+    /// The queue with its next request nearest to a sector and within [`CLOSE`] of it. At equal
+    /// distance the one below the sector is preferred, then the one with the lower number.
     pub(super) fn nearest(&self, except: QueueId, peers: Peers, at: Sectors) -> Option<QueueId> {
         if self.len == 0 {
             return None;
@@ -123,12 +123,12 @@ impl PositionIndex {
 }
 
 impl Entry {
-    /// A queue that is not in.
+    /// Entry of a queue that is not in the index.
     const OUT: Self =
         Self { list: NONE, prev: NONE, next: NONE, peers: Peers(0), at: Sectors::ZERO };
 }
 
-/// Whether two places are so near that one queue should serve both.
+/// Whether two sectors are so near that one queue should serve both.
 pub(super) fn is_close(one: Sectors, other: Sectors) -> bool {
     one.0.abs_diff(other.0) <= CLOSE.0
 }
@@ -145,9 +145,9 @@ fn list_of(zone: u64, peers: Peers) -> u32 {
 
 /// Largest distance of two queues that are merged: 4 MiB (`BFQQ_CLOSE_THR`).
 const CLOSE: Sectors = Sectors(8192);
-/// Lists of queues: four pages of memory, a quarter of an entry each with 256 queues.
+/// Number of lists: four pages of memory, a quarter of an entry each with 256 queues.
 const LISTS: usize = 1024;
-/// No queue, no list.
+/// Denotes no queue and no list.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!((index.len(), index.nearest(NOBODY, PEERS, Sectors(500))), (0, None));
     }
 
-    /// Against a search of all queues.
+    /// Compares with a search of all queues.
     #[test]
     fn random_moves_agree_with_a_search_of_everything() {
         let mut state = 3u64;

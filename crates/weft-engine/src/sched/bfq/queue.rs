@@ -1,10 +1,9 @@
-//! Queues of BFQ: one for each source of requests that somebody waits for, and shared ones for
-//! background writes.
+//! Queues of BFQ: one for each source of sync requests, and shared ones for background writes.
 //!
-//! A source is a client, a resync or the array's own bookkeeping, with its class and its level or
-//! weight. Background writes (nobody waits for one) go to one queue for each class and level of a
-//! group, whoever they come from. A queue that has not been used for a minute gives its place to a
-//! new one. The number of a group's entity has a queue too, which never has a request.
+//! A source is a client, a resync, or the array's own metadata, with its class and its level or
+//! weight. Background writes, which no process waits for, share one queue for each class
+//! and level of a group, whatever their source. A queue unused for a minute is reused for a new
+//! source. The number of a group's entity has a queue too, which never has a request.
 //!
 //! Source   io-schedulers.md §2.0, §2.1, §5.3
 
@@ -20,17 +19,17 @@ use super::weight_raising::Raising;
 use crate::contract::input::{Attr, Origin};
 use crate::sched::request::{Direction, IoPriority};
 
-/// Name of a queue.
+/// Number of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueId(pub(super) u32);
 
-/// What tells queues apart: source, class, level or weight, packed.
+/// Key that identifies a queue: source, class, and level or weight, packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueKey(u64);
 
 const RESYNC: u64 = 3;
 
-/// A queue with what is known of its source.
+/// A queue with the state learned about its source.
 #[derive(Clone, Debug)]
 pub(super) struct BfqQueue {
     pub(super) key: QueueKey,
@@ -39,22 +38,22 @@ pub(super) struct BfqQueue {
     /// Weight by level or by attribute.
     pub(super) base_weight: u32,
     pub(super) raising: Raising,
-    /// Whether somebody waits for its requests.
+    /// Whether a process waits for the completion of its requests.
     pub(super) sync: bool,
     pub(super) backlog: Backlog,
-    /// Requests at the member.
+    /// Requests in flight at the member.
     pub(super) in_driver: u32,
-    /// Whether it asks or is in service.
+    /// Whether the queue is backlogged or in service.
     pub(super) busy: bool,
-    /// The weight that it is counted under.
+    /// The weight under which the queue is counted in `weights.rs`.
     pub(super) counted: Option<u32>,
-    /// Whether it counts among the queues of its group with requests.
+    /// Whether the queue counts among the queues of its group that have requests.
     pub(super) in_group: bool,
-    /// Budget by what it was served before.
+    /// Budget for the next slot, derived from the previous ones.
     pub(super) own_budget: u64,
-    /// Whether it left its slot early, and may go on with the rest of its budget.
+    /// Whether the queue left its slot early and may resume with the rest of its budget.
     pub(super) may_resume: bool,
-    /// Whether the FIFO was looked at in this slot.
+    /// Whether the FIFO was checked in this slot.
     pub(super) fifo_looked: bool,
     pub(super) seeks: SeekHistory,
     pub(super) think: ThinkTime,
@@ -62,13 +61,13 @@ pub(super) struct BfqQueue {
     pub(super) injection: Injection,
     pub(super) sharing: Sharing,
     pub(super) waker: WakerSearch,
-    /// The queue that was last found to wait for this one.
+    /// The queue for which this one was last found to be the waker.
     pub(super) woken: Option<QueueId>,
-    /// Whether it was ever busy.
+    /// Whether the queue was ever busy.
     pub(super) began: bool,
-    /// Whether it began in a large burst.
+    /// Whether the queue started in a large burst.
     pub(super) in_burst: bool,
-    /// When its last request was completed; its creation before that.
+    /// Completion time of the last request; before the first, the time of creation.
     pub(super) ended: Time,
 }
 
@@ -109,24 +108,25 @@ impl BfqQueue {
         self.base_weight * self.raising.coefficient()
     }
 
-    /// Whether nobody waits for what it asks for next: the idle class, and a resync.
+    /// Whether no process waits for its requests even if they are sync: the idle class, and a
+    /// resync.
     pub(super) fn is_unattended(&self) -> bool {
         self.class == IoPriority::Idle || self.key.is_of_resync()
     }
 
-    /// Whether it has no request that was not dispatched.
+    /// Whether no request waits for dispatch.
     pub(super) fn is_empty(&self) -> bool {
         self.backlog.len == 0
     }
 
-    /// Whether it may be given to another source.
+    /// Whether the queue may be reused for another source.
     fn is_disposable(&self, now: Time) -> bool {
         !self.busy && self.in_driver == 0 && now.since(self.ended) > UNUSED && !self.key.is_group()
     }
 }
 
 impl QueueKey {
-    /// That of a request. Whether somebody waits for it.
+    /// The key for a request, and whether the request is sync.
     pub(super) fn of(attr: &Attr, direction: Direction) -> (Self, bool) {
         let sync = direction == Direction::Read || !attr.background;
         let source = match (sync, attr.origin) {
@@ -142,7 +142,7 @@ impl QueueKey {
         (Self(source | class << 34 | level << 36 | weight << 40 | group << 56), sync)
     }
 
-    /// That of the entity of a group, which no request has.
+    /// The key for the entity of a group, which no request has.
     pub(super) fn of_group(group: Group) -> Self {
         Self(u64::from(group.number()) << 56 | NO_CLASS << 34)
     }
@@ -151,32 +151,32 @@ impl QueueKey {
         self.0 >> 34 & 3 == NO_CLASS
     }
 
-    /// Whether the weight is one of its own, not that of a level.
+    /// Whether the source has a weight of its own rather than that of a level.
     pub(super) const fn has_weight(self) -> bool {
         self.0 >> 40 & 0xffff != 0
     }
 
-    /// Whether it is that of a resync.
+    /// Whether the source is a resync.
     pub(super) const fn is_of_resync(self) -> bool {
         self.0 & 3 == RESYNC
     }
 
-    /// A place to look for it first, below a power of two.
+    /// First index to probe in a table of `size` entries, a power of two.
     fn hash(self, size: usize) -> usize {
         let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (size - 1)
     }
 }
 
-/// All queues of a member, and their names by key.
+/// All queues of a member, with an index by key.
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
     all: Vec<BfqQueue>,
-    /// Those that can be given away.
+    /// Queues that can be reused.
     free: Vec<QueueId>,
-    /// Open addressing: a queue, or none.
+    /// Hash table with open addressing.
     by_key: Vec<Option<QueueId>>,
-    /// Number at which it is next looked for unused ones.
+    /// Number of queues at which unused ones are collected next.
     look_at: usize,
 }
 
@@ -199,7 +199,7 @@ impl Queues {
         (0..self.all.len() as u32).map(QueueId)
     }
 
-    /// The queue of a key.
+    /// The queue with a key.
     pub(super) fn find(&self, key: QueueKey) -> Option<QueueId> {
         let mut at = key.hash(self.by_key.len());
         while let Some(queue) = self.by_key[at] {
@@ -211,7 +211,7 @@ impl Queues {
         None
     }
 
-    /// A new queue for a key.
+    /// Creates a queue for a key.
     pub(super) fn create(
         &mut self,
         key: QueueKey,
@@ -246,7 +246,7 @@ impl Queues {
         queue
     }
 
-    /// A number for the entity of a group, with a queue that never has a request.
+    /// Allocates a number for the entity of a group, with a queue that never has a request.
     pub(super) fn create_for_group(
         &mut self,
         group: Group,
@@ -256,7 +256,7 @@ impl Queues {
         self.create(QueueKey::of_group(group), Attr::NONE, false, 0, trees, now)
     }
 
-    /// Gives up the queues that are not used.
+    /// Frees the queues that are not used.
     fn collect(&mut self, trees: &ServiceTrees, now: Time) {
         for queue in self.ids() {
             let unused = self.at(queue).is_disposable(now) && trees.is_forgotten(queue);
@@ -282,11 +282,11 @@ impl Queues {
     }
 }
 
-/// In a key, in place of a class.
+/// Value in place of a class that marks the key of a group.
 const NO_CLASS: u64 = 3;
 
 /// The kernel's largest weight.
 pub(super) const WEIGHT_MAX: u32 = 1000;
 
-/// Time after which a queue without requests is not kept for its source.
+/// Time after which a queue without requests may be reused for another source.
 const UNUSED: Span = Span::secs(60);

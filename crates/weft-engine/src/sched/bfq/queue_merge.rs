@@ -1,21 +1,21 @@
-//! Queue merging (patch 003): whether processes share a queue, and which.
+//! Queue merging (patch 003): decides whether processes share a queue, and which.
 //!
 //! Each process has a queue of its own, and the member serves one queue at a time. Several
-//! processes may read one file in turns: each queue alone is full of gaps, all of them together are
-//! one sequential stream. So a queue whose request lies within 4 MiB of where another one is read
-//! is *merged* into it: from then on its process's requests go there, where they are sorted by
-//! place. A shared queue that turns out to jump about is *split* again, and each process gets back
-//! what its own queue had learned.
+//! processes may read one file in turn: each queue alone has gaps, but together they form one
+//! sequential stream. A queue with a request within 4 MiB of where another queue reads is
+//! therefore *merged* into that one: from then on, requests of its process go to the other queue,
+//! where they are sorted by sector. A shared queue that turns out to be seeky is *split* again, and
+//! each process gets back the state that its own queue had learned.
 //!
-//! To find such queues every one of them has to be kept in order of the place of its next request
-//! (the position index), at each request: about 10 % of BFQ's time per request in 2019. And on
-//! flash that works on many requests at once merging wins nothing, since the device puts them in
-//! order itself; it loses, because a shared queue is hardly ever empty, and may be of a higher
-//! weight than those who are served from it. So patch 003 leaves out all of it, the index too, on
-//! members that do not rotate and queue internally ([`HwTag`]; before that is known: on all that do
-//! not rotate).
+//! Finding such queues takes a position index: every queue is kept in order of the first sector of
+//! its next request, updated at each request. This was about 10 % of BFQ's time per request in
+//! 2019. On flash that processes many requests at once merging gains nothing, since the device
+//! reorders requests itself. It even loses, because a shared queue is hardly ever empty, and may
+//! have a higher weight than the processes that it serves. Patch 003 therefore disables all of it,
+//! including the index, on non-rotational members that queue internally ([`HwTag`]); until that is
+//! known, on all non-rotational members.
 //!
-//! Inputs   the queue of a new request, where it begins; the queue in service, who else is busy
+//! Inputs   the queue of a new request and its first sector; queue in service, other busy queues
 //! Answer   [`Merging::cooperator`]: the queue to merge it into
 //! Knobs    `merge_queues` ([`MergeRule`]), `merge_position`, `merge_weight`, `stable_merge`
 //! Compare  [`MergeRule::Always`] is the behaviour before the patch; with
@@ -23,8 +23,8 @@
 //!          weft's own
 //! Source   io-schedulers.md §2.12, §5.3 item 7; "block, bfq: do not merge queues on flash storage
 //!          with queueing", P. Valente, March 2019 (Linux 5.2)
-//! Measured instructions of a request with merging against without, as callgrind counts them on
-//!          flash of depth 32, the loop around the scheduler included: 1.04 (32 or 256 readers of
+//! Measured instructions of a request with merging relative to without, as callgrind counts them on
+//!          flash of depth 32, including the loop around the scheduler: 1.04 (32 or 256 readers of
 //!          one request, in far strides), 1.06 (32 of four), 1.07 (32 sequential ones of four)
 //! See it   `weft reproduce 003`
 
@@ -44,32 +44,29 @@ pub(super) struct Merging {
     rotational: bool,
     hw_tag: HwTag,
     gain: MergeGain,
-    /// Whether queues are merged by position. Nothing of it is executed while this is false.
+    /// Whether queues are merged by position. No code of it runs while this is false.
     on: bool,
     index: PositionIndex,
     /// End of the last request that was dispatched from the queue in service.
     in_service_end: Option<Sectors>,
 }
 
-/// A queue, as far as merging goes.
+/// A queue with the properties that merging depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Party {
-    /// Its name.
     pub(super) queue: QueueId,
-    /// Its group.
     pub(super) group: Group,
-    /// Its class.
     pub(super) class: IoPriority,
-    /// Whether it has reads and sync writes.
+    /// Whether the queue holds reads and sync writes.
     pub(super) sync: bool,
-    /// Whether most of its requests are far from the one before.
+    /// Whether most of its requests are far from the previous one.
     pub(super) seeky: bool,
-    /// First service since it became busy.
+    /// First service since the queue became busy.
     pub(super) first_service: Option<Time>,
 }
 
 impl Merging {
-    /// Of a member of which nothing is known but whether it rotates.
+    /// Creates the state for a member of which only `rotational` is known.
     pub(super) fn new(knobs: MergeKnobs, rotational: bool) -> Self {
         let mut merging = Self {
             knobs,
@@ -90,13 +87,13 @@ impl Merging {
         self.on
     }
 
-    /// Whether the member does not rotate and queues internally, as far as is known: the flag of
+    /// Whether the member is non-rotational and queues internally, as far as is known: the flag of
     /// patch 003.
     pub(super) fn nonrot_with_queueing(&self) -> bool {
         !self.rotational && self.hw_tag.queues() != Some(false)
     }
 
-    /// Whether the member queues internally; `None` before that is decided.
+    /// Whether the member queues internally; `None` until decided.
     pub(super) fn hw_tag(&self) -> Option<bool> {
         self.hw_tag.queues()
     }
@@ -120,7 +117,7 @@ impl Merging {
         }
     }
 
-    /// A request ends; see [`HwTag::completed`].
+    /// Adds a completion as a sample; see [`HwTag::completed`].
     #[inline]
     pub(super) fn completed(&mut self, sample: Sample) {
         if self.hw_tag.completed(sample) {
@@ -128,7 +125,7 @@ impl Merging {
         }
     }
 
-    /// A sync request is queued.
+    /// Counts a queued sync request.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) {
         if self.knobs.queues == MergeRule::Gain && self.gain.queued(home, first, end) {
@@ -136,8 +133,8 @@ impl Merging {
         }
     }
 
-    /// A queue enters service. Before its first dispatch nothing is known of its position; the
-    /// kernels of 2019 to 2021 took that of the queue before it.
+    /// Resets the position when a queue enters service. It is unknown until the first dispatch;
+    /// kernels of 2019 to 2021 kept the position of the previous queue.
     #[inline]
     pub(super) fn enters_service(&mut self) {
         if self.knobs.position == MergePosition::Own {
@@ -145,19 +142,19 @@ impl Merging {
         }
     }
 
-    /// A request of the queue in service goes to the member.
+    /// Records the position of a request dispatched from the queue in service.
     #[inline]
     pub(super) fn dispatched_in_service(&mut self, end: Sectors) {
         self.in_service_end = Some(end);
     }
 
-    /// Whether a queue's next request is known to begin there.
+    /// Whether the index has the next request of a queue at this sector.
     #[inline]
     pub(super) fn is_indexed_at(&self, queue: QueueId, at: Sectors) -> bool {
         self.index.is_at(queue, at)
     }
 
-    /// The next request of a busy queue begins elsewhere. Only while [`Merging::on`].
+    /// Updates the index for a new head of a busy queue. Call only while [`Merging::on`].
     pub(super) fn head_changed(&mut self, party: &Party, at: Sectors, now: Time) {
         if party.merges(now) {
             self.index.put(party.queue, party.peers(), at);
@@ -166,7 +163,7 @@ impl Merging {
         }
     }
 
-    /// A queue has no request to dispatch.
+    /// Removes a queue without requests from the index.
     #[inline]
     pub(super) fn emptied(&mut self, queue: QueueId) {
         if self.index.len() > 0 {
@@ -174,9 +171,9 @@ impl Merging {
         }
     }
 
-    /// The queue into which one with a new request, which begins `at` a sector, is to be merged:
-    /// that in service if it reads there, else the one whose next request is nearest. Only while
-    /// [`Merging::on`], and only if there is another busy queue.
+    /// The queue that one with a new request, which begins `at` a sector, should be merged into:
+    /// the queue in service if it reads nearby, otherwise the one with its next request nearest.
+    /// Call only while [`Merging::on`] and if another queue is busy.
     pub(super) fn cooperator(
         &self,
         party: &Party,
@@ -199,18 +196,18 @@ impl Merging {
     }
 }
 
-/// How a queue was found into which another one is merged.
+/// Criterion by which the target of a merge was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FoundBy {
-    /// The queue in service has just ended nearby.
+    /// The queue in service has just read nearby.
     InService,
-    /// Its next request is nearby.
+    /// The next request of the queue is nearby.
     Position,
 }
 
 impl Party {
-    /// Whether the queue may be merged with any at all. Processes that work together begin
-    /// together: 100 ms after a busy queue was first served it is too late.
+    /// Whether the queue may be merged at all. Processes that cooperate start together, so a busy
+    /// queue is not merged later than 100 ms after its first service.
     fn merges(&self, now: Time) -> bool {
         self.sync
             && !self.seeky
@@ -227,7 +224,8 @@ impl Party {
     }
 }
 
-/// Time from a busy queue's first service until it is merged no more (`bfq_merge_time_limit`).
+/// Time from the first service of a busy queue until it can no longer be merged
+/// (`bfq_merge_time_limit`).
 const TOO_LATE: Span = Span::millis(100);
 
 #[cfg(test)]
@@ -257,13 +255,14 @@ mod tests {
         Merging::new(MergeKnobs { queues: rule, ..MergeKnobs::default() }, rotational)
     }
 
-    /// Enough completions to decide on internal queueing, with so many at the member at most.
+    /// Adds enough completions to decide on internal queueing, with `in_driver` requests in flight.
     fn decide(merging: &mut Merging, in_driver: u32) {
         let sample = Sample { in_driver, queued: 4, in_service_has_few: false };
         (0..33).for_each(|_| merging.completed(sample));
     }
 
-    /// Whom `one` finds, whose request begins 10 MiB in, where `other` waits for a place.
+    /// The queue that `one` is merged into. Its request begins at 10 MiB, and `other` has its next
+    /// request `apart` from it.
     fn found(one: Party, other: Party, apart: Sectors, now: Time) -> Option<QueueId> {
         let mut merging = merging(MergeRule::Always, DISK);
         merging.head_changed(&other, mib(10) + apart, at(0));
@@ -273,7 +272,7 @@ mod tests {
         Some(found.0)
     }
 
-    /// io-schedulers.md §6, the decision table: rotational, hw_tag, whether queues are merged.
+    /// io-schedulers.md §6, decision table: rotational, hw_tag, whether queues are merged.
     #[test]
     fn statement_m1_m2_m3_the_patch_decides_by_rotation_and_internal_queueing() {
         let table = [
@@ -377,7 +376,7 @@ mod tests {
         assert_eq!(found(real_time(ONE), real_time(TWO), mib(1), at(0)), Some(TWO));
     }
 
-    /// A queue turns seeky, or its time passes, after its place was recorded.
+    /// A queue turns seeky, or its time runs out, after it was indexed.
     #[test]
     fn a_queue_that_has_changed_since_it_was_indexed_is_not_merged_into() {
         let mut merging = merging(MergeRule::Always, DISK);
@@ -391,8 +390,8 @@ mod tests {
         assert_eq!(merging.indexed(), 0);
     }
 
-    /// Whom a queue with a request 100 MiB in finds when `TWO` has just entered service after
-    /// somebody who read there.
+    /// The queue that a queue with a request at 100 MiB finds when `TWO` has just entered service
+    /// after another queue that read there.
     fn found_in_service(position: MergePosition) -> Option<(QueueId, FoundBy)> {
         let knobs = MergeKnobs { queues: MergeRule::Always, position, ..MergeKnobs::default() };
         let mut merging = Merging::new(knobs, DISK);

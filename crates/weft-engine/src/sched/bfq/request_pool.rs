@@ -1,14 +1,14 @@
-//! Requests of all queues: sorted by place within a queue, listed by age, merged with neighbours.
+//! Requests of all queues: sorted by sector within a queue, listed by age, merged with neighbours.
 //!
-//! A request that begins where a queued one of the same queue and direction ends (or ends where one
-//! begins) becomes a part of it. The search for the place of a new request finds both neighbours.
+//! A request that begins where a queued one of the same queue and direction ends, or ends where one
+//! begins, is merged into it. The search for the insertion position finds both neighbours.
 //!
-//! Which request of a queue is next: the first one of the FIFO if it has waited for longer than
-//! `fifo_expire_*`, which is looked at once in a slot. Else the nearest one beyond the last:
-//! metadata before data; back within `back_seek_max` counts as `back_seek_penalty` times the way;
-//! farther back as a new beginning.
+//! The next request of a queue is the first of the FIFO if it has waited for longer than
+//! `fifo_expire_*`, which is checked once in a slot. Otherwise it is the request nearest to the
+//! last one. Metadata goes before data. A distance backward within `back_seek_max` counts
+//! `back_seek_penalty` times; requests farther back come after all others, lowest sector first.
 //!
-//! A dispatched request keeps its record until it is completed.
+//! A dispatched request keeps its record until it completes.
 //!
 //! Knobs    `back_seek_max`, `back_seek_penalty`, `max_sectors_kb`
 //! Source   io-schedulers.md §2.7
@@ -21,7 +21,7 @@ use crate::knobs::BfqKnobs;
 use crate::sched::names::{NameTable, Names};
 use crate::sched::request::{Direction, QueuedRequest};
 
-/// Name of a request here.
+/// Index of a request in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestId(pub(super) u32);
 
@@ -37,7 +37,7 @@ pub(super) struct Record {
     deadline: Time,
     older: u32,
     newer: u32,
-    /// What it is made of.
+    /// Identifiers of the requests that it consists of.
     pub(super) names: Names,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Backlog {
     oldest: u32,
     newest: u32,
     pub(super) len: u32,
-    /// The one that is dispatched next.
+    /// The request that is dispatched next.
     pub(super) head: Option<RequestId>,
 }
 
@@ -66,15 +66,15 @@ impl Backlog {
         Self { sorted: Set::EMPTY, oldest: NIL, newest: NIL, len: 0, head: None };
 }
 
-/// Consequence of an insertion.
+/// Result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inserted {
     pub(super) id: RequestId,
-    /// Number of queued requests that it became a part of, or that became a part of another one.
+    /// Number of merges that the insertion caused: of the new request, and of the next queued one.
     pub(super) merged: u32,
 }
 
-/// Records of requests, and which of them are free.
+/// Records of requests, and the free ones among them.
 #[derive(Clone, Debug)]
 pub(super) struct RequestPool {
     records: Treaps<Record>,
@@ -102,7 +102,7 @@ impl RequestPool {
         (of.oldest != NIL).then_some(RequestId(of.oldest))
     }
 
-    /// Queues a request, or makes it a part of a queued one. The head is the caller's.
+    /// Queues a request, or merges it into a queued one. The caller updates the head.
     pub(super) fn insert(
         &mut self,
         of: &mut Backlog,
@@ -130,7 +130,7 @@ impl RequestPool {
             }
             if let Some(front) = spot.next.filter(|at| self.adjoins(*at, &record, true)) {
                 let grown = self.records.at_mut(front);
-                // Nobody stands between the old beginning and the new one.
+                // No other request begins between the old first sector and the new one.
                 grown.first = record.first;
                 grown.len += record.len;
                 self.names.prepend(&mut grown.names, request.id);
@@ -154,7 +154,8 @@ impl RequestPool {
         Inserted { id: RequestId(place), merged: 0 }
     }
 
-    /// Whether a record ends where another begins (or begins where it ends), and both may be one.
+    /// Whether a record ends where another begins (or begins where it ends), and the two may be
+    /// merged.
     fn adjoins(&self, place: u32, record: &Record, begins: bool) -> bool {
         let other = self.records.at(place);
         let (low, high) = if begins { (record, other) } else { (other, record) };
@@ -165,8 +166,8 @@ impl RequestPool {
             && low.len + high.len <= self.max
     }
 
-    /// Adds a record to the end of a queued one, and the queued one that begins where both end.
-    /// How many became parts beyond the record itself.
+    /// Appends a record to a queued request, and merges the next queued request if the gap to it is
+    /// closed. Returns the number of queued requests that were merged.
     fn grow_back(&mut self, of: &mut Backlog, back: u32, new: &Record, next: Option<u32>) -> u32 {
         let grown = self.records.at_mut(back);
         grown.len += new.len;
@@ -180,7 +181,8 @@ impl RequestPool {
         grown.len += len;
         self.names.join(&mut grown.names, names);
         if deadline < grown.deadline {
-            // The better place in the FIFO counts for both.
+            // The merged request keeps the earlier deadline of the two and its position in the
+            // FIFO.
             grown.deadline = deadline;
             self.unlist(of, back);
             self.list_before(of, back, next);
@@ -193,14 +195,14 @@ impl RequestPool {
         1
     }
 
-    /// Takes a request out of its queue. Its record stays.
+    /// Removes a request from its queue. Its record stays.
     pub(super) fn take(&mut self, of: &mut Backlog, id: RequestId) {
         self.records.remove(&mut of.sorted, id.0);
         self.unlist(of, id.0);
         of.len -= 1;
     }
 
-    /// Writes what a request is made of into `ids`. Its record then has no names of others.
+    /// Writes the identifiers of a request into `ids`. Its record then keeps the first one only.
     #[inline]
     pub(super) fn take_names(&mut self, id: RequestId, ids: &mut Vec<u64>) -> u64 {
         let record = self.records.at_mut(id.0);
@@ -210,12 +212,12 @@ impl RequestPool {
         names.first
     }
 
-    /// Forgets what every request is made of, when no other is queued.
+    /// Drops the identifiers of all requests. No other request may be queued.
     pub(super) fn clear_names(&mut self) {
         self.names.clear();
     }
 
-    /// A request is done.
+    /// Frees the record of a request.
     pub(super) fn release(&mut self, id: RequestId) {
         self.free.push(id.0);
     }
@@ -243,7 +245,7 @@ impl RequestPool {
         self.records.at_mut(newer).older = place;
     }
 
-    /// The request that follows one that is about to be taken. `look` at the FIFO, too.
+    /// The request that follows `id`, which is about to be removed. `look` also checks the FIFO.
     pub(super) fn following(
         &self,
         of: &Backlog,
@@ -271,7 +273,7 @@ impl RequestPool {
         }
     }
 
-    /// The one of two requests that is nearer to a place, as the rule at the top says.
+    /// The one of two requests that is nearer to sector `last`, by the rule in the module comment.
     pub(super) fn choose(
         &self,
         a: RequestId,

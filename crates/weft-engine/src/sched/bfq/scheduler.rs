@@ -1,9 +1,9 @@
-//! Way of a request through BFQ: into its queue, to the member, and done.
+//! Request path of BFQ: insertion into a queue, dispatch to the member, completion.
 //!
 //! Inputs   [`QueuedRequest`]s, completions, the time
-//! Answer   [`Bfq::dispatch`]: the next request, with everything that was merged into it; none
-//!          while the member is kept for a queue, until [`Bfq::next_wake`]
-//! Knobs    [`BfqKnobs`]: those of `queue/iosched/`; `max_sectors_kb`
+//! Answer   [`Bfq::dispatch`]: the next request, with all requests merged into it; none while
+//!          the member is kept idle for a queue, until [`Bfq::next_wake`]
+//! Knobs    [`BfqKnobs`]: the files of `queue/iosched/`; `max_sectors_kb`
 
 use weft_units::{Sectors, Time};
 
@@ -27,7 +27,7 @@ use crate::contract::member::DeviceTraits;
 use crate::knobs::{BfqKnobs, Fairness};
 use crate::sched::request::{Dispatched, IoPriority, QueuedRequest, Receipt};
 
-/// The queues of one member.
+/// The BFQ queues of one member.
 #[derive(Clone, Debug)]
 pub struct Bfq {
     pub(super) knobs: BfqKnobs,
@@ -35,7 +35,7 @@ pub struct Bfq {
     pub(super) queues: Queues,
     pub(super) pool: RequestPool,
     pub(super) trees: ServiceTrees,
-    /// In place of slots.
+    /// Replaces slots if set.
     pub(super) fair: Option<Box<FairRequests>>,
     /// The queue in service.
     pub(super) slot: Option<Slot>,
@@ -47,31 +47,31 @@ pub struct Bfq {
     pub(super) busy: [u32; 3],
     pub(super) groups: Groups,
     pub(super) raised_busy: u32,
-    /// Requests that wait.
+    /// Requests waiting for dispatch.
     pub(super) queued: u32,
-    /// Requests at the member.
+    /// Requests in flight at the member.
     pub(super) in_driver: u32,
     pub(super) sample: InjectionSample,
-    /// Kept up to date with the knob `waker`.
+    /// Updated only with the knob `waker`.
     pub(super) last_completion: Option<LastCompletion>,
     pub(super) merging: Merging,
     pub(super) stable: StableMerge,
     pub(super) bursts: Bursts,
-    /// End of the last request that was dispatched.
+    /// End of the last dispatched request.
     last_end: Sectors,
-    /// What it is made of.
+    /// Identifiers of the requests that the last dispatched request consists of.
     sent: Vec<u64>,
-    /// Since when requests wait that the member had room for.
+    /// Time since which requests have waited although the member had room.
     withheld_since: Option<Time>,
     pub(super) stats: BfqStats,
 }
 
 impl Bfq {
-    /// Empty queues of a device, whose requests become no larger than `max` by merging
+    /// Creates empty queues for a device. Merging makes no request larger than `max`
     /// (`max_sectors_kb`).
     #[must_use]
     pub fn new(knobs: BfqKnobs, max: Sectors, device: DeviceTraits) -> Self {
-        // Shares request by request are strict: nobody gets more for a while.
+        // Fairness by requests gives strict shares, so no weight is raised.
         let low_latency = knobs.low_latency && knobs.fairness == Fairness::Slots;
         let knobs = BfqKnobs { low_latency, ..knobs };
         Self {
@@ -103,30 +103,30 @@ impl Bfq {
         }
     }
 
-    /// Whether nothing is queued. What is at the member does not count.
+    /// Whether nothing is queued. Requests in flight at the member do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queued == 0
     }
 
-    /// Number of queued requests. What was merged is a part of one.
+    /// Number of queued requests. A merged request counts as part of another.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queued as usize
     }
 
-    /// Reasons of decisions so far.
+    /// Counters of decisions so far.
     #[must_use]
     pub fn stats(&self) -> &BfqStats {
         &self.stats
     }
 
-    /// Queues that ask or are in service.
+    /// Number of queues that are backlogged or in service.
     pub(super) fn busy_queues(&self) -> u32 {
         self.busy.iter().sum()
     }
 
-    /// Queues a request, or makes it a part of a queued one.
+    /// Queues a request, or merges it into a queued one.
     pub fn insert(&mut self, request: &QueuedRequest, now: Time) {
         assert!(request.len > Sectors::ZERO, "a request has a length");
         self.on_time(now);
@@ -175,7 +175,7 @@ impl Bfq {
         self.on_arrival(id, now);
     }
 
-    /// The queue of a request's source.
+    /// The queue for the source of a request.
     fn queue_for(&mut self, request: &QueuedRequest, now: Time) -> QueueId {
         let (key, sync) = QueueKey::of(&request.attr, request.direction);
         self.queues.find(key).unwrap_or_else(|| {
@@ -191,7 +191,7 @@ impl Bfq {
         })
     }
 
-    /// The next request for the member.
+    /// Returns the next request for the member.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         let next = self.next(now);
         if next.is_none() && self.queued > 0 {
@@ -202,7 +202,7 @@ impl Bfq {
         next
     }
 
-    /// The member takes nothing now: requests that wait are not withheld from it.
+    /// Ends the time in which requests are withheld, since the member accepts none now.
     pub(crate) fn on_full_member(&mut self, now: Time) {
         if let Some(since) = self.withheld_since.take() {
             self.stats.withheld.0 += now.since(since).0;
@@ -224,11 +224,11 @@ impl Bfq {
         Some(self.dispatch_from(queue, now))
     }
 
-    /// Sends the head of a queue to the member.
+    /// Dispatches the head of a queue to the member.
     fn dispatch_from(&mut self, id: QueueId, now: Time) -> Dispatched {
-        let charge = self.charge_of_head(id).expect("who is selected has a request");
+        let charge = self.charge_of_head(id).expect("a selected queue has a request");
         let queue = self.queues.at_mut(id);
-        let head = queue.backlog.head.expect("who is selected has a request");
+        let head = queue.backlog.head.expect("a selected queue has a request");
         let look = !std::mem::replace(&mut queue.fifo_looked, true);
         queue.backlog.head = self.pool.following(&queue.backlog, head, look, &self.knobs, now);
         self.pool.take(&mut queue.backlog, head);
@@ -267,13 +267,13 @@ impl Bfq {
         }
     }
 
-    /// Everything that the request which was dispatched last is made of.
+    /// Identifiers of all requests that the last dispatched request consists of.
     #[must_use]
     pub fn sent(&self) -> &[u64] {
         &self.sent
     }
 
-    /// The member has ended a request.
+    /// Reports that the member has completed a request.
     pub fn completed(&mut self, receipt: Receipt, now: Time) {
         self.on_time(now);
         let request = RequestId(receipt.0);
@@ -305,7 +305,7 @@ impl Bfq {
         }
     }
 
-    /// When the member is kept no more, though no request comes.
+    /// Next time at which the member is no longer kept idle, without a new request.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         match &self.fair {
@@ -314,7 +314,7 @@ impl Bfq {
         }
     }
 
-    /// Takes the first queue that asks out of the service tree: a planted bug.
+    /// Removes the first active queue from the service tree: a planted bug.
     pub(crate) fn forget_first(&mut self) {
         let first = self.trees.active().next();
         if let Some(first) = first {
@@ -322,7 +322,7 @@ impl Bfq {
         }
     }
 
-    /// Forgets what is queued, as if it had never been inserted. What is at the member stays.
+    /// Drops the queued requests as if they had never been inserted. Requests in flight stay.
     pub(crate) fn clear_waiting(&mut self) {
         for id in self.queues.ids() {
             let queue = self.queues.at_mut(id);

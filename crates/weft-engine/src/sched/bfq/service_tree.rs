@@ -1,26 +1,26 @@
-//! B-WF2Q+: which queue is served next, so that each gets its share by weight.
+//! B-WF2Q+ scheduler: selects the next queue so that each gets its share by weight.
 //!
 //! ```text
-//! root:  V, W, entities by class ─┬─ queue            of whoever is in no group
+//! root:  V, W, entities by class ─┬─ queue            of a client that is in no group
 //!                                 └─ group (BE) ─ V, W, entities by class ── queues of the group
 //! ```
 //!
-//! Time is counted in service: a queue of weight w that is served x sectors has moved on by x/w,
-//! the class as a whole by x/W, where W is the sum of the weights of those that ask. `V` is how far
-//! the class has come. A queue that begins to ask stands at `V` (its start) and would be done with
-//! its budget at its finish. Of those whose start has been reached the one with the first finish is
-//! next. So nobody is ever far ahead of its share or behind it: by its own budget and its part of
-//! the largest one.
+//! Virtual time is measured in service. A queue of weight w that is served x sectors advances by
+//! x/w; the class as a whole advances by x/W, where W is the sum of the weights of the active
+//! queues. `V` is the virtual time of the class. A queue that becomes active gets the start `V`,
+//! and the finish at which its budget would be used up. Among the queues that have reached their
+//! start, the one with the earliest finish is next. No queue is therefore ahead of its share or
+//! behind it by more than its own budget and its part of the largest budget.
 //!
-//! A queue that runs empty is remembered while its finish lies ahead of `V`, and cannot get more by
-//! leaving and coming back. Its weight counts until then.
+//! A queue that runs empty is remembered while its finish lies ahead of `V`, so it cannot gain by
+//! leaving and returning. Its weight counts until then.
 //!
-//! Classes are strict, but the idle class gets a turn when it had none for 200 ms.
+//! Classes are strict, except that the idle class gets a turn after 200 ms without one.
 //!
-//! A group is an entity among the queues of the root, of the best-effort class whatever is in it.
-//! It asks while one of its queues does, its budget is that of its next queue, and it is charged
-//! what its queues are. So the rules of both levels are the same ones, and the first level is all
-//! there is where nobody is in a group.
+//! A group is an entity among the queues of the root, in the best-effort class whatever the classes
+//! of its queues. It is active while one of its queues is, its budget is that of its next queue,
+//! and it is charged for the service of its queues. Both levels thus follow the same rules, and
+//! without groups only the first level exists.
 //!
 //! Inputs   activations, service, expiries
 //! Answer   [`ServiceTrees::next`]
@@ -38,24 +38,24 @@ use crate::sched::request::IoPriority;
 #[derive(Clone, Debug)]
 pub(super) struct ServiceTrees {
     entities: Treaps<Entity>,
-    /// Of the root, then of each group by its number; a tree for each class.
+    /// Trees by class, of the root and then of each group by its number.
     trees: [ServiceTree; LEVELS * CLASSES],
-    /// Of the root.
+    /// Class turns of the root.
     turns: ClassTurns,
-    /// By number, less one; those that are known so far.
+    /// Known groups, by group number minus one.
     groups: Vec<GroupLevel>,
 }
 
-/// A group as a level of its own.
+/// A group as a scheduling level.
 #[derive(Clone, Copy, Debug)]
 struct GroupLevel {
-    /// Its place in the root; none before its first queue.
+    /// Entity of the group in the root; `None` before its first queue.
     entity: Option<u32>,
     weight: u32,
     turns: ClassTurns,
 }
 
-/// The tree that an entity is in: a group and a class.
+/// Identifies the tree that an entity is in: a group and a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeOf(u8);
 
@@ -69,29 +69,29 @@ impl TreeOf {
         self.0 < CLASSES as u8
     }
 
-    /// Place of its group among those that are known.
+    /// Index of the group in `groups`.
     const fn level(self) -> usize {
         self.0 as usize / CLASSES - 1
     }
 }
 
-/// Turns of classes: strict, but the idle class has one when it had none for 200 ms.
+/// Turns of classes: strict, except that the idle class gets a turn after 200 ms without one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassTurns {
-    /// Last time that the idle class had a turn, or was asked in vain.
+    /// Last time at which the idle class had a turn, or had nothing to serve at its turn.
     idle_served: Time,
 }
 
 /// The entities of one class of one level.
 #[derive(Clone, Copy, Debug)]
 struct ServiceTree {
-    /// `V`.
+    /// Virtual time `V`.
     vtime: u64,
-    /// `W`: weights of those that ask, are in service, or are remembered.
+    /// `W`: sum of the weights of the active, served and remembered entities.
     weights: u64,
     active: Set,
     idle: Set,
-    /// The first that is forgotten.
+    /// The idle entity with the earliest finish, which is forgotten first.
     first_idle: Option<u32>,
 }
 
@@ -99,24 +99,24 @@ struct ServiceTree {
 struct Entity {
     start: u64,
     finish: u64,
-    /// Sectors that it may be served in its slot.
+    /// Sectors that the entity may be served in its slot.
     budget: u64,
-    /// Sectors that it was served in its slot.
+    /// Sectors that the entity was served in its slot.
     service: u64,
     weight: u32,
     tree: TreeOf,
     place: Place,
-    /// Number of the group that it is; 0 of a queue.
+    /// Number of the group that the entity represents; 0 for a queue.
     group: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Asks.
+    /// Has requests and waits for service.
     Active,
     /// Has no requests.
     Forgotten,
-    /// Has no requests, but its finish lies ahead.
+    /// Has no requests, but its finish lies ahead of `V`.
     Idle,
     InService,
 }
@@ -152,7 +152,7 @@ impl ServiceTrees {
         }
     }
 
-    /// A new queue, the next in number.
+    /// Adds a queue with the next number.
     pub(super) fn add(&mut self) -> QueueId {
         let (tree, place) = (TreeOf::new(Group::ROOT, IoPriority::BestEffort), Place::Forgotten);
         QueueId(self.entities.push(Entity {
@@ -167,15 +167,15 @@ impl ServiceTrees {
         }))
     }
 
-    /// Whether a group has its place.
+    /// Whether a group has its entity.
     pub(super) fn knows(&self, group: Group) -> bool {
         let level = usize::from(group.number()).wrapping_sub(1);
         group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
     }
 
-    /// Makes an entity that is no queue's that of a group.
+    /// Makes an unused entity that of a group.
     pub(super) fn found(&mut self, group: Group, entity: QueueId, weight: u32) {
-        assert!(!self.knows(group), "a group is founded once");
+        assert!(!self.knows(group), "a group gets its entity once");
         let count = usize::from(group.number());
         if self.groups.len() < count {
             let none = GroupLevel { entity: None, weight: 0, turns: ClassTurns::default() };
@@ -186,7 +186,7 @@ impl ServiceTrees {
         self.entities.at_mut(entity.0).group = group.number();
     }
 
-    /// Sectors that it may still be served.
+    /// Sectors that the queue may still be served in its slot.
     pub(super) fn budget_left(&self, queue: QueueId) -> u64 {
         let entity = self.entities.at(queue.0);
         entity.budget.saturating_sub(entity.service)
@@ -196,22 +196,22 @@ impl ServiceTrees {
         self.entities.at(queue.0).budget
     }
 
-    /// Sectors that it was charged in its slot.
+    /// Sectors that the queue was charged in its slot.
     pub(super) fn service(&self, queue: QueueId) -> u64 {
         self.entities.at(queue.0).service
     }
 
-    /// Whether a queue asks, and is not in service.
+    /// Whether a queue has requests and is not in service.
     pub(super) fn is_active(&self, queue: QueueId) -> bool {
         self.entities.at(queue.0).place == Place::Active
     }
 
-    /// Whether nothing is remembered of a queue.
+    /// Whether the tree keeps no state of a queue.
     pub(super) fn is_forgotten(&self, queue: QueueId) -> bool {
         self.entities.at(queue.0).place == Place::Forgotten
     }
 
-    /// Queues that ask and are not in service, level by level and class by class, by their finish.
+    /// Active queues, by level, class and finish.
     pub(super) fn active(&self) -> impl Iterator<Item = QueueId> {
         let known = (1 + self.groups.len()) * CLASSES;
         let all = self.trees[..known].iter().flat_map(|tree| {
@@ -221,8 +221,9 @@ impl ServiceTrees {
         all.filter(|at| self.entities.at(*at).group == 0).map(QueueId)
     }
 
-    /// A queue begins to ask. With `resume` it goes on where it left, within its finish of then,
-    /// and a raised queue (`raising` times its weight) is pushed back to `V` by less.
+    /// Activates a queue. With `resume` it starts at its previous finish rather than at `V`. If its
+    /// new finish is still behind `V`, it moves forward by that distance divided by `raising`, the
+    /// factor of its weight.
     pub(super) fn activate(
         &mut self,
         queue: QueueId,
@@ -246,7 +247,7 @@ impl ServiceTrees {
         }
     }
 
-    /// The queue in service keeps what it was served, and asks on.
+    /// Returns the queue in service to the active ones, charged for its service.
     pub(super) fn requeue(&mut self, queue: QueueId, weight: u32, budget: u64) {
         self.go_on(queue.0, weight, budget);
         let tree = self.entities.at(queue.0).tree;
@@ -255,7 +256,7 @@ impl ServiceTrees {
         }
     }
 
-    /// A queue asks no more: the one in service, or one that waits for service.
+    /// Deactivates a queue that is in service or waits for service.
     pub(super) fn deactivate(&mut self, queue: QueueId) {
         let Entity { tree, place, .. } = *self.entities.at(queue.0);
         self.end(queue.0);
@@ -272,7 +273,7 @@ impl ServiceTrees {
         }
     }
 
-    /// The next queue to be served, if nobody is.
+    /// The next queue to be served; no queue may be in service.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let first = pick(&mut self.entities, &mut self.trees[..CLASSES], &mut self.turns, now)?;
         let group = usize::from(self.entities.at(first).group);
@@ -281,10 +282,10 @@ impl ServiceTrees {
         }
         let trees = &mut self.trees[group * CLASSES..(group + 1) * CLASSES];
         let first = pick(&mut self.entities, trees, &mut self.groups[group - 1].turns, now);
-        Some(QueueId(first.expect("a group asks while a queue of it does")))
+        Some(QueueId(first.expect("an active group has an active queue")))
     }
 
-    /// Puts a queue that asks in service.
+    /// Puts an active queue in service.
     pub(super) fn serve(&mut self, queue: QueueId) {
         let tree = self.put_in_service(queue.0);
         if !tree.of_root() {
@@ -293,7 +294,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Counts service of a queue: the one in service, or one whose request was injected.
+    /// Charges a queue for service: the one in service, or one with an injected request.
     pub(super) fn charge(&mut self, queue: QueueId, sectors: u64) {
         let tree = self.pay(queue.0, sectors);
         if !tree.of_root() {
@@ -303,7 +304,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Changes the budget of a queue that asks.
+    /// Changes the budget of a queue that has requests.
     pub(super) fn set_budget(&mut self, queue: QueueId, budget: u64) {
         let tree = self.fit(queue.0, budget);
         if !tree.of_root() {
@@ -313,46 +314,46 @@ impl ServiceTrees {
     }
 }
 
-/// Groups, whose queues have changed.
+/// Updates of groups after their queues changed.
 impl ServiceTrees {
-    /// The entity and the weight of the group that has this tree.
+    /// Entity and weight of the group that owns this tree.
     fn group_of(&self, tree: TreeOf) -> (u32, u32) {
         let GroupLevel { entity, weight, .. } = self.groups[tree.level()];
-        (entity.expect("a group is founded before its first queue asks"), weight)
+        (entity.expect("a group has an entity before its first queue is active"), weight)
     }
 
-    /// The group in service keeps what its queue was served, and asks on for the next one.
+    /// Returns the group in service to the active ones, with the budget of its next queue.
     fn group_goes_on(&mut self, tree: TreeOf) {
         let (group, weight) = self.group_of(tree);
-        let budget = self.budget_of_next(group).expect("a queue of the group asks");
+        let budget = self.budget_of_next(group).expect("a queue of the group is active");
         self.go_on(group, weight, budget);
     }
 
-    /// Makes the budget of a group that waits that of its next queue.
+    /// Sets the budget of a waiting group to that of its next queue.
     fn follow_next(&mut self, group: u32) {
         let Entity { place, budget: before, .. } = *self.entities.at(group);
         if place != Place::Active {
             return;
         }
-        let budget = self.budget_of_next(group).expect("a queue of the group asks");
+        let budget = self.budget_of_next(group).expect("a queue of the group is active");
         if budget != before {
             self.fit(group, budget);
         }
     }
 
-    /// Budget of the queue of a group that would be served now, by strict classes.
+    /// Budget of the queue of a group that would be served now, with strict classes.
     fn budget_of_next(&self, group: u32) -> Option<u64> {
         let first = usize::from(self.entities.at(group).group) * CLASSES;
         let mut trees = self.trees[first..first + CLASSES].iter();
         let tree = trees.find(|tree| !tree.active.is_empty())?;
-        let lowest = self.entities.lowest(tree.active).expect("somebody asks");
+        let lowest = self.entities.lowest(tree.active).expect("the tree has an active entity");
         let vtime = if precedes(tree.vtime, lowest) { lowest } else { tree.vtime };
         let next = self.entities.first_within(tree.active, vtime);
-        Some(self.entities.at(next.expect("whoever begins first can be served")).budget)
+        Some(self.entities.at(next.expect("the earliest start has been reached")).budget)
     }
 }
 
-/// Entities of a level, queues or groups.
+/// Operations on entities of one level, queues or groups.
 impl ServiceTrees {
     #[inline]
     fn tree_mut(&mut self, tree: TreeOf) -> &mut ServiceTree {
@@ -367,7 +368,7 @@ impl ServiceTrees {
             self.leave_idle(at);
             self.tree_mut(old).weights -= u64::from(before);
         } else {
-            assert_eq!(place, Place::Forgotten, "whoever begins to ask did not");
+            assert_eq!(place, Place::Forgotten, "an activated entity was not active");
         }
         let tree = &mut self.trees[usize::from(of.0)];
         tree.weights += u64::from(weight);
@@ -392,7 +393,7 @@ impl ServiceTrees {
     #[inline]
     fn go_on(&mut self, at: u32, weight: u32, budget: u64) {
         let entity = self.entities.at_mut(at);
-        assert_eq!(entity.place, Place::InService, "only what was served");
+        assert_eq!(entity.place, Place::InService, "only a served entity is requeued");
         let tree = &mut self.trees[usize::from(entity.tree.0)];
         entity.start = entity.start.wrapping_add(delta(entity.service, entity.weight));
         tree.weights = tree.weights - u64::from(entity.weight) + u64::from(weight);
@@ -409,11 +410,11 @@ impl ServiceTrees {
         match place {
             Place::Active => self.entities.remove(&mut tree.active, at),
             Place::InService => {}
-            Place::Forgotten | Place::Idle => unreachable!("an entity that does not ask"),
+            Place::Forgotten | Place::Idle => unreachable!("an inactive entity is not deactivated"),
         }
         let entity = self.entities.at_mut(at);
-        // One that leaves in its slot keeps what it was served: the rest of the budget may be of
-        // use.
+        // An entity that leaves during its slot keeps its budget and service, since it may resume
+        // with the rest.
         if place == Place::Active {
             entity.budget = 0;
         }
@@ -438,7 +439,7 @@ impl ServiceTrees {
         let of = self.entities.at(at).tree;
         self.entities.remove(&mut self.trees[usize::from(of.0)].active, at);
         let entity = self.entities.at_mut(at);
-        assert_eq!(entity.place, Place::Active, "it asks");
+        assert_eq!(entity.place, Place::Active, "a served entity was active");
         (entity.place, entity.service) = (Place::InService, 0);
         of
     }
@@ -454,7 +455,7 @@ impl ServiceTrees {
             entity.finish = entity.start.wrapping_add(delta(budget, weight));
             self.entities.insert(&mut tree.active, at);
         } else {
-            assert_eq!(place, Place::InService, "who is served asks");
+            assert_eq!(place, Place::InService, "a charged entity has requests");
             self.entities.at_mut(at).service += sectors;
         }
         tree.vtime = tree.vtime.wrapping_add((sectors << SHIFT) / tree.weights);
@@ -499,7 +500,7 @@ impl ServiceTrees {
     }
 }
 
-/// The next entity of a level, whose trees these are.
+/// The next entity of the level that owns these trees.
 #[inline]
 fn pick(
     entities: &mut Treaps<Entity>,
@@ -511,17 +512,17 @@ fn pick(
     let (order, _) = turns.order(idle, now);
     let class = order.into_iter().find(|class| !trees[*class].active.is_empty())?;
     let tree = &mut trees[class];
-    let lowest = entities.lowest(tree.active).expect("somebody asks");
+    let lowest = entities.lowest(tree.active).expect("the tree has an active entity");
     if precedes(tree.vtime, lowest) {
         tree.vtime = lowest;
     }
     let next = entities.first_within(tree.active, tree.vtime);
-    Some(next.expect("whoever begins first can be served"))
+    Some(next.expect("the earliest start has been reached"))
 }
 
 impl ClassTurns {
-    /// Classes in the order in which they are asked; `idle`: whether the idle one has anything.
-    /// Whether it is its turn.
+    /// Classes in the order in which they are served, and whether the idle class has its turn.
+    /// `idle` tells whether the idle class has requests.
     pub(super) fn order(&mut self, idle: bool, now: Time) -> ([usize; 3], bool) {
         let waited = now.since(self.idle_served) > IDLE_CLASS_PATIENCE;
         if waited {
@@ -531,20 +532,20 @@ impl ClassTurns {
     }
 }
 
-/// How far service of so many sectors takes a queue.
+/// Virtual time by which this service advances a queue.
 #[inline]
 pub(super) fn delta(sectors: u64, weight: u32) -> u64 {
     (sectors << SHIFT) / u64::from(weight)
 }
 
-/// Classes of a level.
+/// Classes per level.
 const CLASSES: usize = 3;
 
-/// The root and every group.
+/// Levels: the root and every group.
 const LEVELS: usize = 1 + Group::MAX as usize;
 
-/// Fraction bits of stamps.
+/// Fraction bits of virtual times.
 const SHIFT: u32 = 22;
 
-/// Time without a turn after which the idle class is asked first.
+/// Time without a turn after which the idle class is served first.
 const IDLE_CLASS_PATIENCE: Span = Span::millis(200);

@@ -1,23 +1,24 @@
-//! Shared queues: how the requests of several processes come to one queue, and leave it again.
+//! Shared queues: how requests of several processes are routed to one queue, and apart again.
 //!
 //! ```text
 //! process ── home queue ──into──▶ target ──into──▶ …      the last one gets the requests
 //! ```
 //!
-//! Each process has a home queue. A merge does no more than note in it *into* which other one its
-//! requests go from now on; what it holds by then is served as ever. A target may itself be merged
-//! into another one, and those who went there follow at their next request. A split ends every
-//! merge into a queue at once: the queue has an *epoch*, each merge notes that of its target, and a
-//! merge of an earlier epoch counts no more. So both take the same time however many processes
-//! there are.
+//! Each process has a home queue. A merge only records in the home queue the queue *into* which new
+//! requests of the process go; requests that the home queue already holds are served from there. A
+//! target may itself be merged into another queue, and the processes that it served follow with
+//! their next request. A split ends all merges into a queue at once: each queue has an *epoch*,
+//! each merge records the epoch of its target, and a merge of an earlier epoch is void. Merge and
+//! split therefore take constant time, however many processes there are.
 //!
-//! What a queue has learned of its process (its thinking time, its raising, what may be injected
-//! while it is waited for, its weight) is put by
-//! when it is first merged or shared, and is resumed when it has its process for itself again.
+//! The state that a queue has learned about its process (its think time, its weight raising, its
+//! injection limit, its weight) is saved when the queue is first merged or shared, and restored
+//! when the queue serves its process alone again.
 //!
-//! A merge that is noted is followed even if merging was switched off since; none is added then.
+//! A recorded merge stays in force even if merging was disabled since; only new merges are not
+//! made.
 //!
-//! Source   io-schedulers.md §2.12, "Merge", "Split"; Linux points processes at queues instead
+//! Source   io-schedulers.md §2.12, "Merge", "Split"; Linux redirects processes to queues instead
 
 use weft_units::{Sectors, Time};
 
@@ -32,25 +33,25 @@ use super::weight_raising::Raising;
 use crate::knobs::MergeWeight;
 use crate::sched::request::QueuedRequest;
 
-/// Where the requests of a home queue's process go, and who comes here.
+/// Merge state of a queue: where the requests of its process go, and which queues it serves.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sharing {
-    /// The target, and its epoch at the merge.
+    /// Target of the merge, and the epoch of the target at that time.
     into: Option<(QueueId, u32)>,
     /// Number of times that this queue was split.
     epoch: u32,
     /// Queues that are merged into this one.
     sharers: u32,
-    /// Whether one of them is so for good.
+    /// Whether one of these merges is permanent (a stable merge).
     stable: bool,
     /// First service since the queue became busy; kept only while queues are merged.
     pub(super) first_service: Option<Time>,
     saved: Option<Saved>,
-    /// A stable merge that is put off.
+    /// A delayed stable merge.
     pub(super) later: Option<LaterMerge>,
 }
 
-/// A stable merge that is put off.
+/// A delayed stable merge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaterMerge {
     pub(super) queue: QueueId,
@@ -58,7 +59,7 @@ pub(super) struct LaterMerge {
     pub(super) at: Time,
 }
 
-/// What a queue had learned of its process alone.
+/// State that a queue learned while it served its process alone.
 #[derive(Clone, Copy, Debug)]
 struct Saved {
     think: ThinkTime,
@@ -69,42 +70,42 @@ struct Saved {
 }
 
 impl Sharing {
-    /// Whether several processes are served from the queue.
+    /// Whether the queue serves several processes.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
         self.sharers > 0
     }
 
-    /// Whether several processes are, and not for good.
+    /// Whether the queue serves several processes, and may be split.
     pub(super) fn is_shared_for_now(&self) -> bool {
         self.sharers > 0 && !self.stable
     }
 
-    /// A merge into this queue that is put off.
+    /// Creates a delayed merge into this queue.
     pub(super) fn partner(&self, queue: QueueId, at: Time) -> LaterMerge {
         LaterMerge { queue, epoch: self.epoch, at }
     }
 
-    /// Whether the queue is the one that was meant.
+    /// Whether this queue still serves the process that the delayed merge was meant for.
     pub(super) fn is_partner(&self, later: &LaterMerge) -> bool {
         self.epoch == later.epoch
     }
 
-    /// Whether the queue's number has gone from one process to another.
+    /// Whether the queue's number was passed from one process to another.
     pub(super) fn is_of_a_successor(&self) -> bool {
         self.epoch > 0
     }
 }
 
 impl Queues {
-    /// The queue into which this one is merged.
+    /// The queue that this one is merged into.
     pub(super) fn target_of(&self, id: QueueId) -> Option<QueueId> {
         let (target, epoch) = self.at(id).sharing.into?;
         (self.at(target).sharing.epoch == epoch).then_some(target)
     }
 
-    /// The queue that gets the requests of this one's process. Every merge is into such an end, and
-    /// never into the queue's own, so that no way goes in a circle.
+    /// The queue that gets the requests of this queue's process. Each merge is into such an end,
+    /// and never into the end of the queue itself, so merges form no cycle.
     fn end_of(&self, id: QueueId) -> QueueId {
         let mut end = id;
         while let Some(target) = self.target_of(end) {
@@ -127,7 +128,7 @@ impl Queues {
         self.at_mut(id).sharing.into = None;
     }
 
-    /// The queue's process has gone: the number may be given to another one.
+    /// Ends all merges of a queue when its process is gone. The queue's number may be reused.
     pub(super) fn retire(&mut self, id: QueueId) {
         self.unlink(id);
         let sharing = &mut self.at_mut(id).sharing;
@@ -136,7 +137,7 @@ impl Queues {
 }
 
 impl Bfq {
-    /// The queue for a request of the process whose home queue this is.
+    /// The queue for a request of the process that has this home queue.
     #[inline]
     pub(super) fn route(&mut self, home: QueueId, request: &QueuedRequest, now: Time) -> QueueId {
         let strays = self.queues.at(home).sharing.into.is_some();
@@ -148,7 +149,7 @@ impl Bfq {
         if self.merging.on() { self.cooperate(id, request.first, now) } else { id }
     }
 
-    /// Where the requests of a merged queue's process go.
+    /// The queue for the requests of the process of a merged queue. Shortens the chain of merges.
     fn follow(&mut self, home: QueueId, now: Time) -> QueueId {
         let end = self.queues.end_of(home);
         if end == home {
@@ -162,7 +163,8 @@ impl Bfq {
         end
     }
 
-    /// Looks for a queue that reads where this one's new request begins, and merges it into that.
+    /// Looks for a queue that reads near the start of this queue's new request, and merges this
+    /// queue into it.
     fn cooperate(&mut self, id: QueueId, at: Sectors, now: Time) -> QueueId {
         if self.busy_queues() < 2 {
             return id;
@@ -183,7 +185,7 @@ impl Bfq {
         target
     }
 
-    /// Merges a queue for good with one that was created at the same time.
+    /// Merges a queue permanently with one that was created at the same time.
     pub(super) fn merge_stably(&mut self, id: QueueId, partner: QueueId, now: Time) -> QueueId {
         let target = self.queues.end_of(partner);
         if target == id {
@@ -195,7 +197,7 @@ impl Bfq {
         target
     }
 
-    /// From now on the requests of one queue's process go to another queue.
+    /// Redirects new requests of one queue's process to another queue.
     fn merge(&mut self, id: QueueId, target: QueueId, now: Time) {
         assert!(id != target && self.queues.end_of(target) == target, "a merge is into an end");
         let (one, other) = (self.queues.at(id), self.queues.at(target));
@@ -205,7 +207,7 @@ impl Bfq {
             "only queues of one group and class are merged"
         );
         if self.queues.at(target).sharing.into.is_some() {
-            // The queue was merged until a split, and its process has had no request since.
+            // The queue was merged until a split, and its process has issued no request since.
             self.follow(target, now);
         }
         self.save(id, now);
@@ -229,8 +231,7 @@ impl Bfq {
         }
     }
 
-    /// A slot of the queue ends. A shared queue that jumps about does nobody good: its processes
-    /// part.
+    /// Splits a shared queue that is seeky at the end of a slot: sharing it gains nothing.
     #[inline]
     pub(super) fn split_if_seeky(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
@@ -247,7 +248,7 @@ impl Bfq {
         self.resume(id, now);
     }
 
-    /// Puts by what a queue has learned, unless it is shared already.
+    /// Saves what a queue has learned, unless it is shared already.
     fn save(&mut self, id: QueueId, now: Time) {
         let interactive = self.interactive_span();
         let low_latency = self.knobs.low_latency;
@@ -257,14 +258,14 @@ impl Bfq {
         }
         let mut raising = queue.raising;
         if low_latency && !queue.began {
-            // Merged at its first request, the process has its start before it.
+            // The process is merged at its first request, before its start was evaluated.
             raising.on_busy(&queue.activation(now), interactive, now);
         }
         let BfqQueue { think, intensity, injection, base_weight, .. } = *queue;
         queue.sharing.saved = Some(Saved { think, intensity, injection, raising, base_weight });
     }
 
-    /// A queue has its process for itself again.
+    /// Restores what a queue had learned once it serves its process alone again.
     fn resume(&mut self, id: QueueId, now: Time) {
         let sharing = &mut self.queues.at_mut(id).sharing;
         if sharing.sharers > 0 || sharing.into.is_some() {
@@ -281,9 +282,9 @@ impl Bfq {
     }
 }
 
-/// Bookkeeping that goes with requests.
+/// Bookkeeping of request dispatch and completion.
 impl Bfq {
-    /// A request of a queue went to the member.
+    /// Records that a request of a queue was dispatched.
     #[inline]
     pub(super) fn on_service(&mut self, id: QueueId, first: Sectors, len: Sectors, now: Time) {
         if self.merging.on() {
@@ -298,7 +299,7 @@ impl Bfq {
         }
     }
 
-    /// The next request of a queue may be another one: the position index is to know.
+    /// Updates the position index after the next request of a queue may have changed.
     #[inline]
     pub(super) fn index_head(&mut self, id: QueueId, now: Time) {
         if !self.merging.on() {
@@ -316,7 +317,7 @@ impl Bfq {
         }
     }
 
-    /// A request ends that is still counted among those at the member.
+    /// Samples the queue depth. The completing request must still count as in flight.
     #[inline]
     pub(super) fn sample_queueing(&mut self) {
         let in_service_has_few = self.in_service().is_some_and(|id| {
@@ -352,17 +353,17 @@ mod tests {
     const LEN: u64 = 32;
     const MIB: u64 = 2048;
 
-    /// Queues of a member that takes so many requests and needs 1 ms for each, and processes that
-    /// read: each has so many reads out, and goes on by a step.
+    /// A scheduler and a member that accepts `depth` requests and needs 1 ms for each, with reading
+    /// processes, each of which has a number of reads outstanding and advances by a step.
     struct Rig {
         bfq: Bfq,
         now: Time,
         depth: usize,
         at_member: VecDeque<(Receipt, Vec<u64>)>,
         readers: Vec<Reader>,
-        /// Clients of the requests that the member ended, and where they began.
+        /// Clients and first sectors of the completed requests.
         ended: Vec<(u32, u64)>,
-        /// The most that the position index has held.
+        /// Largest number of entries that the position index has held.
         indexed: usize,
     }
 
@@ -396,7 +397,7 @@ mod tests {
             Self::new(knobs(queues), true, 1)
         }
 
-        /// A reader with so many reads out.
+        /// Adds a reader with `out` outstanding reads.
         fn reader(&mut self, attr: Attr, next: u64, step: u64, out: u32) -> usize {
             self.readers.push(Reader { attr, next, step, out });
             let client = self.readers.len() - 1;
@@ -420,7 +421,7 @@ mod tests {
             self.indexed = self.indexed.max(self.bfq.merging.indexed());
         }
 
-        /// The queue that gets a client's requests.
+        /// The queue that gets the requests of a client.
         fn queue(&self, client: usize) -> QueueId {
             self.bfq.queues.end_of(QueueId(client as u32))
         }
@@ -437,11 +438,11 @@ mod tests {
             }
         }
 
-        /// The member ends a request, and whoever waited for it reads on.
+        /// Completes one request at the member; its reader issues the next one.
         fn step(&mut self) {
             self.fill_member();
             while self.at_member.is_empty() {
-                self.now = self.bfq.next_wake().expect("somebody reads").max(self.now);
+                self.now = self.bfq.next_wake().expect("a reader waits").max(self.now);
                 self.fill_member();
             }
             self.now = self.now + Span::millis(1);
@@ -460,7 +461,7 @@ mod tests {
             (0..steps).for_each(|_| self.step());
         }
 
-        /// All readers wait for their reads, and begin together where the first one is.
+        /// Lets all readers drain, and restarts them together at the position of the first one.
         fn pause(&mut self) {
             let out: Vec<u32> = self.readers.iter().map(|reader| reader.out).collect();
             self.readers.iter_mut().for_each(|reader| reader.out = 0);
@@ -481,7 +482,7 @@ mod tests {
             stats.merges_in_service + stats.merges_by_position
         }
 
-        /// Three processes that read a file in turns.
+        /// Three processes that read a file in turn.
         fn interleaved(mut self, out: u32) -> Self {
             (0..3).for_each(|n| {
                 self.reader(Attr::NONE, n * LEN, 3 * LEN, out);
@@ -580,7 +581,7 @@ mod tests {
         assert_eq!(rig.queue(one), rig.queue(two), "both began again");
     }
 
-    /// Three processes: an idle one, background writes, and one of another class.
+    /// Three processes: idle class, background writes, another class.
     #[test]
     fn statement_m7_async_idle_and_other_class_queues_stay_alone() {
         let other = [
@@ -622,8 +623,8 @@ mod tests {
         assert!(rig.merges() >= 2, "levels of one class do not matter");
     }
 
-    /// A disk on which client 1 (and its queue) is merged into the queue of client 0, whose weights
-    /// are these.
+    /// A disk on which client 1 and its queue are merged into the queue of client 0, with these
+    /// weights.
     fn merged(merge: MergeKnobs, weights: [u16; 2]) -> Rig {
         let mut rig = Rig::new(BfqKnobs { merge, ..knobs(merge.queues) }, true, 1);
         let far = rig.reader(attr(40), 900 * MIB, LEN, 1);
@@ -662,7 +663,7 @@ mod tests {
     fn statement_m9_a_merge_that_is_pending_when_merging_ends_is_completed_and_none_is_added() {
         let always = MergeKnobs { queues: MergeRule::Always, ..MergeKnobs::default() };
         let mut rig = merged(always, [40, 40]);
-        // Now the shared queue is merged itself: client 2 is yet to follow.
+        // The shared queue is merged itself, and client 2 has yet to follow.
         let (now, far) = (rig.now, rig.queue(0));
         rig.bfq.merge(QueueId(1), far, now);
         assert_eq!(rig.bfq.queues.target_of(QueueId(2)), Some(QueueId(1)));
@@ -679,7 +680,7 @@ mod tests {
         assert_eq!(rig.bfq.queues.at(far).sharing.sharers, 2);
     }
 
-    /// M10 and M14: who is served at which weight is decided by whose queue it is.
+    /// M10 and M14: the target queue determines the weight at which a merged process is served.
     #[test]
     fn statement_m10_m14_a_merged_process_is_served_at_the_weight_of_the_target() {
         let always = MergeKnobs { queues: MergeRule::Always, ..MergeKnobs::default() };
@@ -692,9 +693,9 @@ mod tests {
         assert_eq!(merged(max, [40, 50]).at(2).weight(), 50);
     }
 
-    /// A queue of weight 80 waits in service for its one request at the member, which is slow. It
-    /// was preempted by one of weight 90 meanwhile, and came back when that one had no more: so
-    /// nothing of it was dispatched in this slot when the other one reads on.
+    /// A queue of weight 80 waits in service for its one request at the member, which is slow. A
+    /// queue of weight 90 preempted it meanwhile and then ran empty, so that the first one is in
+    /// service again. Nothing of it was dispatched in this slot when the other queue reads on.
     fn reads_on_while_another_is_fresh_in_service(position: MergePosition) -> Rig {
         let merge = MergeKnobs { queues: MergeRule::Always, position, ..MergeKnobs::default() };
         let mut rig = Rig::new(BfqKnobs { merge, ..knobs(merge.queues) }, false, 2);
@@ -728,7 +729,7 @@ mod tests {
         assert_eq!(four.merges(), 0);
     }
 
-    /// Statement M11: what merging costs does not change what it does.
+    /// Statement M11: the cost of merging does not change its decisions.
     #[test]
     fn statement_m11_the_order_without_interleaving_is_the_same_with_merging_and_without() {
         let order = |rule| {
@@ -789,7 +790,7 @@ mod tests {
     fn statement_b12_a_raised_queue_gets_30_times_the_service_of_another() {
         let low_latency = BfqKnobs { low_latency: true, ..knobs(MergeRule::Never) };
         let mut rig = Rig::new(low_latency, false, 1);
-        // A weight of its own is never raised, not even that of the default.
+        // A client's own weight is never raised, even if it equals the default.
         rig.reader(attr(40), 0, 8 * LEN, 8);
         rig.reader(Attr::NONE, 1_000 * MIB, 8 * LEN, 8);
         assert!(!rig.at(0).raising.is_raised() && rig.at(1).raising.is_raised());
@@ -806,7 +807,7 @@ mod tests {
         assert!((share - 0.5).abs() < 0.05, "{share}: over after 3.75 s");
     }
 
-    /// Planted faults: whoever would merge such queues is stopped, whatever looked for them.
+    /// Planted bugs: a wrong merge is detected, whatever found the candidate.
     fn merges_wrongly(other: Attr, direction: Direction) {
         let mut rig = Rig::disk(MergeRule::Always);
         rig.reader(attr(40), 0, LEN, 1);

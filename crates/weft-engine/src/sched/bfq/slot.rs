@@ -1,13 +1,15 @@
-//! Slot of the queue in service: how it begins, what is charged for it, how it ends.
+//! Slot of the queue in service: how it begins, what it is charged, and how it ends.
 //!
 //! A slot ends when its budget is used up, its time (`timeout_sync`) is, its queue runs empty and
-//! is not waited for, was waited for in vain, or when another queue goes first. Sequential queues
-//! pay for sectors; one that was slow (it seeks, or its slot was long and moved less than half of
-//! the largest budget) pays for the time, so that shares are shares of time among them. Background
-//! writes pay three times, unless weights differ.
+//! A slot ends when its budget or its time (`timeout_sync`) is used up, when its queue runs empty
+//! and the member is not kept idle for it or was in vain, or when another queue preempts it.
+//! Sequential queues pay for sectors. A slow queue pays for time, so that shares among slow queues
+//! are shares of time; a queue is slow if it is seeky, or if its slot was long and moved less than
+//! half of the largest budget. Sectors of background writes count three times, unless weights
+//! differ.
 //!
-//! A queue that left early and has a request again within three times `slice_idle` goes on where it
-//! left, with what is left of its budget, and before whoever took its place.
+//! A queue that left service early and has a request again within three times `slice_idle` resumes
+//! with the rest of its budget, and preempts the queue that was served instead.
 //!
 //! Source   io-schedulers.md §2.4 to §2.7
 
@@ -25,12 +27,12 @@ use super::stats::{ExpireReason, IdleReason};
 pub(super) struct Slot {
     pub(super) queue: QueueId,
     began: Time,
-    /// End of its time.
+    /// End of the time of the slot.
     until: Time,
     idle: Option<Idle>,
 }
 
-/// The member is kept.
+/// The period in which the member is kept idle for the queue.
 #[derive(Clone, Copy, Debug)]
 struct Idle {
     since: Time,
@@ -49,7 +51,7 @@ impl Bfq {
         self.slot.as_ref().map(|slot| slot.queue)
     }
 
-    /// Time has passed: the queue in service may have been waited for in vain.
+    /// Ends an idle period that has run out without a request.
     pub(super) fn on_time(&mut self, now: Time) {
         if let Some(fair) = &mut self.fair {
             fair.on_time(now);
@@ -66,7 +68,7 @@ impl Bfq {
         }
     }
 
-    /// The member is kept no more for the queue in service.
+    /// Ends the idle period of the queue in service.
     fn stop_idling(&mut self, now: Time) {
         if let Some(slot) = &mut self.slot
             && let Some(idle) = slot.idle.take()
@@ -75,7 +77,7 @@ impl Bfq {
         }
     }
 
-    /// A queue that was empty has a request.
+    /// Activates a queue that was empty and has a request.
     pub(super) fn on_busy(&mut self, id: QueueId, now: Time) {
         self.on_wake(id, now);
         let charge = self.charge_of_head(id).expect("it has a request");
@@ -83,7 +85,7 @@ impl Bfq {
         let queue = self.queues.at_mut(id);
         let in_time = now <= queue.ended + Span(3 * self.knobs.slice_idle.0);
         let resumes = std::mem::take(&mut queue.may_resume) && in_time && left > 0;
-        // In place of slots a queue with requests at the member is not idle.
+        // Under `fair_requests`, a queue with requests in flight at the member is not idle.
         let works = self.fair.is_some() && queue.in_driver > 0;
         let idle = if works { Span::ZERO } else { now.since(queue.ended) };
         queue.intensity.add(idle, now);
@@ -132,7 +134,7 @@ impl Bfq {
             || self.idle_facts(current).better_to_idle().is_none()
     }
 
-    /// A request came to a queue.
+    /// Ends the idle period if the queue in service received a request.
     pub(super) fn on_arrival(&mut self, id: QueueId, now: Time) {
         let Some(slot) = self.slot.as_ref().filter(|slot| slot.queue == id) else { return };
         if slot.idle.is_some() {
@@ -144,7 +146,7 @@ impl Bfq {
         }
     }
 
-    /// The head of a busy queue is another one, or longer.
+    /// Updates the budget of a busy queue after its head changed or grew.
     pub(super) fn on_head_change(&mut self, id: QueueId) {
         if !self.trees.is_active(id) {
             return;
@@ -164,7 +166,7 @@ impl Bfq {
         Some(if cheap { len } else { len * ASYNC_FACTOR })
     }
 
-    /// Whether a queue's share depends on more than on taking turns.
+    /// Whether serving queues in turn is not enough to give a queue its share.
     pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
         let classes = self.busy.iter().filter(|busy| **busy > 0).count();
         let weights = match self.knobs.idle_lowest {
@@ -195,7 +197,7 @@ impl Bfq {
         }
     }
 
-    /// The queue whose head is dispatched next.
+    /// Selects the queue from which the next request is dispatched.
     pub(super) fn select(&mut self, now: Time) -> Option<QueueId> {
         if let Some(id) = self.in_service()
             && self.has_timed_out(now)
@@ -242,8 +244,8 @@ impl Bfq {
         Some(id)
     }
 
-    /// Whether the time of the slot is over. A queue that is waited for is spared if it has used
-    /// most of its budget.
+    /// Whether the time of the slot is over. A queue for which the member is kept idle is spared if
+    /// it has used most of its budget.
     fn has_timed_out(&self, now: Time) -> bool {
         let Some(slot) = &self.slot else { return false };
         now >= slot.until && (slot.idle.is_none() || self.has_used_little(slot.queue))
@@ -253,7 +255,7 @@ impl Bfq {
         self.trees.budget_left(id) >= self.trees.budget(id) / 3
     }
 
-    /// The member has ended a request of the queue in service.
+    /// Handles the completion of a request of the queue in service.
     pub(super) fn on_completed_in_service(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
         let empty = queue.is_empty();
@@ -275,10 +277,10 @@ impl Bfq {
     pub(super) fn expire(&mut self, reason: ExpireReason, now: Time) {
         let idled_since = self.slot.as_ref().and_then(|slot| slot.idle).map(|idle| idle.since);
         self.stop_idling(now);
-        let slot = self.slot.take().expect("somebody is in service");
+        let slot = self.slot.take().expect("a queue is in service");
         let id = slot.queue;
         self.split_if_seeky(id, now);
-        // What was waited in vain is not held against the queue.
+        // The queue is not charged for the time in which the member was kept idle in vain.
         let end = idled_since.filter(|_| reason == ExpireReason::TooIdle).unwrap_or(now);
         self.charge_time(id, reason, end.since(slot.began));
         self.stats.expired[reason as usize] += 1;
@@ -310,7 +312,7 @@ impl Bfq {
         }
     }
 
-    /// Lets a slow queue pay for the time that its slot took.
+    /// Charges a slow queue for the time that its slot took.
     fn charge_time(&mut self, id: QueueId, reason: ExpireReason, slot: Span) {
         let queue = self.queues.at(id);
         let (seeky, sync, raised) = (queue.seeks.is_seeky(), queue.sync, queue.raising.is_raised());
@@ -335,10 +337,10 @@ impl Bfq {
         }
     }
 
-    /// A busy queue has no requests any more.
+    /// Removes a busy queue that has no requests any more.
     pub(super) fn leave(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
-        assert!(queue.busy, "who leaves was busy");
+        assert!(queue.busy, "a queue that leaves was busy");
         let holds = queue.sync && !queue.is_unattended() && queue.intensity.works;
         match &mut self.fair {
             Some(fair) => fair.end(id, holds && queue.in_driver > 0),
@@ -352,7 +354,7 @@ impl Bfq {
         self.uncount_if_gone(id);
     }
 
-    /// Counts the weight of a queue no more once it has no request anywhere.
+    /// Stops counting the weight of a queue that has no request queued or in flight.
     pub(super) fn uncount_if_gone(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         if queue.busy || queue.in_driver > 0 {
@@ -367,14 +369,14 @@ impl Bfq {
     }
 }
 
-/// How many times a sector of a background write counts.
+/// Factor by which sectors of background writes are charged.
 const ASYNC_FACTOR: u64 = 3;
 
-/// From this length on a slot says by itself whether its queue is slow.
+/// Length from which a slot decides by itself whether its queue is slow.
 const SLOT_LONG: Span = Span::millis(20);
 
-/// Shorter slots than this are not measured.
+/// Length below which a slot is too short to measure.
 const SHORT_NS: u64 = 1_000_000;
 
-/// What a slot on flash counts for that was too short to be measured.
+/// Time that is charged on flash for a slot too short to measure.
 const NOMINAL_ON_FLASH: Span = Span::millis(2);

@@ -1,12 +1,12 @@
-//! Stable merge: queues that were created together are served as one, for good.
+//! Stable merge: queues that were created together are served as one permanently.
 //!
-//! Since 2021 Linux merges by time of birth what it does not merge by position: a queue that is
-//! created within 180 ms of another one of the same class and level is merged with it, at
-//! once on flash that queues, else after 600 ms unless plugging for it pays. Fewer queues cost less
-//! time: ten random readers of a null device read 40 % more in its author's measurement.
+//! Since 2021 Linux merges queues by creation time if it does not merge them by position. A queue
+//! created within 180 ms of another one of the same class and level is merged with it: at once on
+//! flash that queues commands, otherwise after 600 ms unless plugging for it pays. Fewer queues
+//! cost less time: ten random readers of a null device read 40 % more in its author's measurement.
 //!
 //! The price is fairness among equals: two backlogged readers that share a queue in Linux 6.12 get
-//! 32 to 68 % each, at latencies up to 1.2 s. So weft leaves it out unless it is asked for.
+//! 32 to 68 % each, at latencies up to 1.2 s. The feature is therefore off by default in weft.
 //!
 //! Inputs   each sync queue that is created
 //! Answer   the queue to merge it with, when the time has come
@@ -18,7 +18,7 @@ use weft_units::{Span, Time};
 use super::QueueId;
 use super::scheduler::Bfq;
 
-/// The queue with which those that follow are merged.
+/// Tracks the queue that later queues are merged with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StableMerge {
     anchor: Option<Anchor>,
@@ -33,9 +33,10 @@ struct Anchor {
 }
 
 impl StableMerge {
-    /// A sync queue is created. The queue that it is to be merged with, now or [`MERGE_AFTER`].
+    /// Registers a new sync queue. Returns the queue to merge it with, now or after
+    /// [`MERGE_AFTER`].
     ///
-    /// `kin` tells groups, classes and levels apart.
+    /// `kin` encodes group, class, and level or weight.
     pub(super) fn created(&mut self, queue: QueueId, kin: u32, now: Time) -> Option<QueueId> {
         let anchor = self
             .anchor
@@ -47,14 +48,14 @@ impl StableMerge {
         (now.since(anchor.created) <= TOGETHER).then_some(anchor.queue)
     }
 
-    /// The queue is no more; its number may come again.
+    /// Removes a queue that no longer exists; its number may be reused.
     pub(super) fn forget(&mut self, queue: QueueId) {
         self.anchor = self.anchor.filter(|anchor| anchor.queue != queue);
     }
 }
 
 impl Bfq {
-    /// A queue was created. With `stable_merge` it may have a partner.
+    /// Handles the creation of a queue, and looks for a partner if `stable_merge` is set.
     pub(super) fn on_created(&mut self, id: QueueId, now: Time) {
         if self.queues.at(id).sharing.is_of_a_successor() {
             self.forget(id);
@@ -74,7 +75,7 @@ impl Bfq {
         }
     }
 
-    /// The number of a queue is another one's now.
+    /// Drops all references to a queue when its number is reused.
     fn forget(&mut self, id: QueueId) {
         self.stable.forget(id);
         self.bursts.forget(id);
@@ -85,8 +86,8 @@ impl Bfq {
         }
     }
 
-    /// Does a stable merge that was put off, if its time has come and nothing is lost by it: where
-    /// plugging for the queue makes the member faster, it stays alone. Says where its requests go.
+    /// Performs a delayed stable merge if its time has come. A queue for which plugging makes the
+    /// member faster stays alone. Returns the queue that gets the requests.
     pub(super) fn merge_later(&mut self, id: QueueId, now: Time) -> QueueId {
         let Some(later) = self.queues.at(id).sharing.later else { return id };
         if now < later.at || self.idle_facts(id).boosts_throughput() {
@@ -101,17 +102,17 @@ impl Bfq {
     }
 }
 
-/// Age of a queue after which a stable merge that was put off is done
+/// Age of a queue after which a delayed stable merge is performed
 /// (`bfq_late_stable_merging`).
 pub(super) const MERGE_AFTER: Span = Span::millis(600);
-/// Longest time between the births of two queues that are merged.
+/// Longest time between the creation of two queues that are merged.
 const TOGETHER: Span = Span::millis(180);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Queues of these kin are created at these times; each one's partner.
+    /// Creates queues of these kinds at these times. Returns the partner of each.
     fn partners(created: &[(u64, u32)]) -> Vec<Option<u32>> {
         let mut stable = StableMerge::default();
         (0..)
@@ -123,7 +124,7 @@ mod tests {
             .collect()
     }
 
-    /// Linux 6.12: 150 ms apart yes, 300 ms no, 700 ms or another level none.
+    /// Linux 6.12: merged at 150 ms, not at 300 ms, and never at 700 ms or with another level.
     #[test]
     fn the_first_queue_stays_the_anchor_for_600_ms() {
         assert_eq!(partners(&[(0, 0), (0, 0), (0, 0)]), [None, Some(0), Some(0)]);

@@ -1,19 +1,19 @@
-//! Reasons of decisions, counted: why slots ended, how long the member was kept and for what.
+//! Counters of BFQ decisions: why slots ended, and why and for how long the member was kept idle.
 
 use weft_units::Span;
 
-/// Why a queue is in service no more.
+/// Reason for which a queue left service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpireReason {
-    /// It kept the member waiting for a request that did not come.
+    /// The queue kept the member idle for a request that did not arrive.
     TooIdle,
-    /// It was in service for too long.
+    /// The queue exceeded the time limit of its slot (`timeout_sync`).
     BudgetTimeout,
-    /// It was served all that it may be at once.
+    /// The queue used up its budget.
     BudgetExhausted,
-    /// It has no more requests, and is not waited for.
+    /// The queue has no more requests, and the member is not kept idle for it.
     NoMoreRequests,
-    /// Another queue goes first.
+    /// Another queue preempted it.
     Preempted,
 }
 
@@ -28,18 +28,18 @@ impl ExpireReason {
     ];
 }
 
-/// Why the member is kept for a queue that has no request.
+/// Reason for which the member is kept idle for a queue that has no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdleReason {
     /// `strict_guarantees` is set.
     Strict,
-    /// The member is faster if its next request is from the same queue.
+    /// The member is faster if its next request comes from the same queue.
     Throughput,
-    /// The queue has more weight for a while.
+    /// The weight of the queue is raised.
     Raised,
-    /// Others have another weight or class, and the queue would lose its share.
+    /// Other queues differ in weight or class, and the queue would lose its share.
     Asymmetric,
-    /// Nobody else asks.
+    /// No other queue is busy.
     Alone,
 }
 
@@ -49,31 +49,31 @@ impl IdleReason {
         [Self::Strict, Self::Throughput, Self::Raised, Self::Asymmetric, Self::Alone];
 }
 
-/// What a queue of a member has decided.
+/// Counters of the decisions of one member's scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BfqStats {
     /// Slots that ended, by [`ExpireReason`].
     pub expired: [u64; 5],
-    /// How often the member was kept for a queue, by [`IdleReason`].
+    /// Number of times the member was kept idle for a queue, by [`IdleReason`].
     pub idled: [u64; 5],
-    /// How long it was kept without a request of that queue, by [`IdleReason`].
+    /// Time that the member was kept idle without a request of that queue, by [`IdleReason`].
     pub plugged: [Span; 5],
-    /// How long the member had room and others had requests, which it did not get.
+    /// Time that the member had room but requests of other queues were held back.
     pub withheld: Span,
-    /// Requests that went to the member though it was kept for another queue.
+    /// Requests dispatched while the member was kept idle for another queue.
     pub injected: u64,
-    /// Queues merged into the one in service, which had just read nearby.
+    /// Queues merged into the queue in service because it had just read nearby.
     pub merges_in_service: u64,
-    /// Queues merged into one whose next request was nearby.
+    /// Queues merged into a queue with its next request nearby.
     pub merges_by_position: u64,
-    /// Queues whose target was merged itself, and that followed it.
+    /// Queues that followed their target when the target was merged itself.
     pub merges_followed: u64,
-    /// Queues merged for good with one that was created at the same time.
+    /// Queues merged permanently with one that was created at the same time.
     pub merges_stable: u64,
-    /// Shared queues that were split, since they were seeky.
+    /// Shared queues that were split because they were seeky.
     pub splits: u64,
-    /// Slots of queues whose weight was raised.
+    /// Slots of queues with a raised weight.
     pub raised_slots: u64,
-    /// Queues found to wait for another one, with `waker`.
+    /// Wakers detected for queues, with `waker`.
     pub wakers: u64,
 }

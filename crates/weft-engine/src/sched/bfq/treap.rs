@@ -1,16 +1,17 @@
-//! Ordered sets whose members lie in one slab: treaps that allocate only when the slab grows.
+//! Ordered sets with members in one slab: treaps that allocate only when the slab grows.
 //!
-//! A member is a place in the slab and is in at most one set at a time. What decides the shape is a
-//! hash of the place, so that the same calls make the same trees. A set can be searched by its
-//! order and, if its members have one, by the lowest of a second value ([`Member::low`]): each
-//! knows the lowest of all below itself. Every operation takes time by the logarithm of the size.
+//! A member is a slot of the slab and is in at most one set at a time. The shape of a tree depends
+//! on a hash of the slot number, so the same calls build the same trees. A set can be searched by
+//! its order and, if its members have one, by the lowest second value ([`Member::low`]): each node
+//! knows the lowest one of its subtree. Every operation takes logarithmic time.
 
-/// What is stored of a member.
+/// Trait of values that the sets order.
 pub(super) trait Member {
     /// Whether members have a second value that sets can be searched by.
     const LOW: bool;
 
-    /// Whether this one stands before the other. Of equals the one that came later stands behind.
+    /// Whether this member sorts before the other. Members that compare equal keep the order of
+    /// insertion.
     fn before(&self, other: &Self) -> bool;
 
     /// The second value.
@@ -25,14 +26,14 @@ pub(super) struct Treaps<M> {
     nodes: Vec<Node<M>>,
 }
 
-/// One set: its root.
+/// A set, represented by its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set(u32);
 
 #[derive(Clone, Debug)]
 struct Node<M> {
     member: M,
-    /// The lowest second value here and below.
+    /// Lowest second value of the subtree.
     low: u64,
     parent: u32,
     left: u32,
@@ -40,7 +41,7 @@ struct Node<M> {
     rank: u32,
 }
 
-/// A place where a member may be put, with those that would be its neighbours.
+/// An insertion position, with the neighbours that a member would have there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     parent: u32,
@@ -62,10 +63,10 @@ impl<M: Member> Treaps<M> {
         Self { nodes: Vec::new() }
     }
 
-    /// A new member, in no set.
+    /// Adds a member, which is not in any set.
     pub(super) fn push(&mut self, member: M) -> u32 {
         let place = self.nodes.len() as u32;
-        assert!(place < NIL, "fewer members than places have names");
+        assert!(place < NIL, "slab indices fit in 32 bits");
         let rank = mixed(place);
         let low = member.low();
         self.nodes.push(Node { member, low, parent: NIL, left: NIL, right: NIL, rank });
@@ -77,13 +78,14 @@ impl<M: Member> Treaps<M> {
         &self.nodes[place as usize].member
     }
 
-    /// A member for changes. Its order, and its second value, change only while it is in no set.
+    /// Mutable access to a member. Its order and its second value may change only while it is in no
+    /// set.
     #[inline]
     pub(super) fn at_mut(&mut self, place: u32) -> &mut M {
         &mut self.nodes[place as usize].member
     }
 
-    /// Where a member belongs in a set.
+    /// The position of a member in a set.
     pub(super) fn locate(&self, set: Set, member: &M) -> Spot {
         let mut spot = Spot { parent: NIL, left: false, previous: None, next: None };
         let mut at = set.0;
@@ -102,13 +104,14 @@ impl<M: Member> Treaps<M> {
         spot
     }
 
-    /// Puts a member, which is in no set, where it belongs.
+    /// Inserts a member, which is in no set, at its position.
     pub(super) fn insert(&mut self, set: &mut Set, place: u32) {
         let spot = self.locate(*set, self.at(place));
         self.insert_at(set, place, spot);
     }
 
-    /// Puts a member where [`Treaps::locate`] said, if the set is as it was.
+    /// Inserts a member at the position that [`Treaps::locate`] returned. The set must not have
+    /// changed since.
     pub(super) fn insert_at(&mut self, set: &mut Set, place: u32, spot: Spot) {
         let node = &mut self.nodes[place as usize];
         assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "in one set only");
@@ -137,7 +140,7 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub(super) fn remove(&mut self, set: &mut Set, place: u32) {
         loop {
             let Node { left, right, .. } = self.nodes[place as usize];
@@ -170,13 +173,13 @@ impl<M: Member> Treaps<M> {
         std::iter::successors(Some(place), above).count()
     }
 
-    /// The first of a set.
+    /// The first member of a set.
     #[inline]
     pub(super) fn first(&self, set: Set) -> Option<u32> {
         (set.0 != NIL).then(|| self.leftmost(set.0))
     }
 
-    /// The one that stands behind this one.
+    /// The next member of the same set.
     pub(super) fn next(&self, place: u32) -> Option<u32> {
         let right = self.nodes[place as usize].right;
         if right != NIL {
@@ -195,7 +198,7 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// The one that stands before this one.
+    /// The previous member of the same set.
     pub(super) fn previous(&self, place: u32) -> Option<u32> {
         let mut below = self.nodes[place as usize].left;
         if below != NIL {
@@ -222,7 +225,7 @@ impl<M: Member> Treaps<M> {
         (set.0 != NIL).then(|| self.nodes[set.0 as usize].low)
     }
 
-    /// The first member whose second value is not above the bound.
+    /// The first member with a second value not above the bound.
     pub(super) fn first_within(&self, set: Set, bound: u64) -> Option<u32> {
         let within = |place: u32| place != NIL && !precedes(bound, self.nodes[place as usize].low);
         let mut at = set.0;
@@ -248,7 +251,7 @@ impl<M: Member> Treaps<M> {
         at
     }
 
-    /// Whether the lowest value here and below has changed.
+    /// Updates the lowest second value of a subtree. Returns whether it has changed.
     fn sum_up(&mut self, place: u32) -> bool {
         let Node { member, left, right, low, .. } = &self.nodes[place as usize];
         let mut lowest = member.low();
@@ -299,13 +302,13 @@ impl<M: Member> Treaps<M> {
     }
 }
 
-/// Whether a stamp is before another one. Stamps wrap round; those that meet are never far apart.
+/// Whether a stamp is before another one. Stamps wrap around; stamps compared are never far apart.
 #[inline]
 pub(super) fn precedes(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
-/// A hash of a place, for balance.
+/// A hash of a slot number, used as the priority that balances the tree.
 fn mixed(place: u32) -> u32 {
     let mut x = place.wrapping_mul(0x9e37_79b1);
     x ^= x >> 15;

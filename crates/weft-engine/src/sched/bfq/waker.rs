@@ -1,15 +1,15 @@
-//! Wakers: the queue whose completed request another one waits for.
+//! Wakers: queues that another queue waits for before it issues its next request.
 //!
-//! A journal waits for the data of a client, a client in fsync waits for the journal. While the
-//! member is kept for one of them, the request that this one waits for may lie in the queue of the
-//! other: time that is lost. So when a queue that thinks for long gets a request, the queue is
-//! noted whose request was completed just before. One that is noted three times in a row is the
-//! waker, and its requests go to the member while that is kept for the queue that it wakes,
-//! whatever injection's limit says; so do requests of the queue that was last found to be woken by
-//! the one in service.
+//! A journal waits for the data of a client, and a client in fsync waits for the journal. While the
+//! member is kept idle for one of them, the request that it waits for may be in the queue of the
+//! other, and the idle time is lost. When a queue with a long think time gets a request, the queue
+//! of the last completion before it is therefore noted as a candidate. A candidate that is noted
+//! three times in succession becomes the waker. Requests of the waker are dispatched while the
+//! member is kept idle for the queue that it wakes, regardless of the injection limit. So are
+//! requests of the queue that was last found to be woken by the queue in service.
 //!
-//! Inputs   each sync queue that thinks for long and gets a request, and the last completion before
-//! Answer   [`Bfq::coupled_queue`]: the queue whose head goes to the member meanwhile
+//! Inputs   each request of a sync queue with a long think time, and the last completion before it
+//! Answer   [`Bfq::coupled_queue`]: the queue to dispatch from meanwhile
 //! Knob     `waker` (flag, default 0: there was none when patch 003 was written; Linux has had it
 //!          since 2019)
 //! Source   io-schedulers.md §2.7, §2.9
@@ -26,13 +26,13 @@ use super::scheduler::Bfq;
 pub(super) struct LastCompletion {
     /// Queue of the request.
     pub(super) queue: QueueId,
-    /// Whether several processes are served from it.
+    /// Whether the queue serves several processes.
     pub(super) shared: bool,
     /// Time of the completion.
     pub(super) at: Time,
 }
 
-/// A queue's waker, found or looked for.
+/// Search for the waker of a queue, and its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WakerSearch {
     found: Option<QueueId>,
@@ -47,7 +47,7 @@ impl WakerSearch {
         self.found
     }
 
-    /// The queue, which thinks for long between its requests, has a new one and had none.
+    /// Handles a new request of a queue with a long think time that had none.
     pub(super) fn woke(
         &mut self,
         queue: QueueId,
@@ -74,14 +74,14 @@ impl WakerSearch {
         }
     }
 
-    /// The queue of this search gets the requests of another one, `of`, too: its waker is theirs.
+    /// Takes over the waker of `of`, a queue that is merged into the queue of this search.
     pub(super) fn inherit(&mut self, queue: QueueId, of: Self) {
         if self.found.is_none() && of.found != Some(queue) {
             self.found = of.found;
         }
     }
 
-    /// The queue is no more; its number may come again.
+    /// Drops a queue that no longer exists; its number may be reused.
     pub(super) fn forget(&mut self, queue: QueueId) {
         if self.found == Some(queue) {
             self.found = None;
@@ -93,7 +93,7 @@ impl WakerSearch {
 }
 
 impl Bfq {
-    /// A queue of requests that somebody waits for, which had none, gets one.
+    /// Looks for the waker of a sync queue that was empty and gets a request.
     pub(super) fn look_for_waker(&mut self, id: QueueId, now: Time) {
         let (last, slice_idle) = (self.last_completion, self.knobs.slice_idle);
         let queue = self.queues.at_mut(id);
@@ -108,8 +108,8 @@ impl Bfq {
         }
     }
 
-    /// The queue that the one in service waits for, or that waits for it, if its head may go to the
-    /// member.
+    /// The waker of the queue in service, or else the queue that it wakes, if the head of that
+    /// queue may be dispatched.
     pub(super) fn coupled_queue(&self, kept_for: QueueId) -> Option<QueueId> {
         let queue = self.queues.at(kept_for);
         let woken = queue.woken.filter(|id| self.queues.at(*id).waker.waker() == Some(kept_for));
@@ -120,11 +120,11 @@ impl Bfq {
     }
 }
 
-/// Longest time between a completion and who was woken by it.
+/// Longest time from a completion to the request that it woke.
 const WOKEN_WITHIN: Span = Span::millis(4);
-/// Times in a row after which a candidate is the waker.
+/// Successive hits after which a candidate is the waker.
 const HITS: u32 = 3;
-/// Longest time of a search for one candidate, in `slice_idle`.
+/// Longest time of a search for one candidate, as a multiple of `slice_idle`.
 const PATIENCE: u64 = 128;
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
         Time(0) + Span::millis(millis)
     }
 
-    /// Completions of these queues at these times, each `after` ms before the queue wakes.
+    /// Runs completions of these queues at these times, each `after` ms before the queue wakes.
     fn waker(completions: &[(u32, u64)], after: u64, shared: bool) -> Option<QueueId> {
         let mut search = WakerSearch::default();
         for (queue, millis) in completions {
@@ -166,7 +166,7 @@ mod tests {
     fn late_shared_and_own_completions_wake_nobody() {
         let three = [(5, 0), (5, 20), (5, 40)];
         assert_eq!(waker(&three, 4, false), None, "4 ms are too late");
-        assert_eq!(waker(&three, 3, true), None, "a shared queue is nobody's");
+        assert_eq!(waker(&three, 3, true), None, "a shared queue belongs to no process");
         assert_eq!(waker(&[(0, 0), (0, 20), (0, 40)], 3, false), None, "oneself");
         let mut search = WakerSearch::default();
         search.woke(ME, None, SLICE_IDLE, at(0));
@@ -195,8 +195,9 @@ mod tests {
         BfqKnobs { low_latency: false, waker, ..BfqKnobs::default() }
     }
 
-    /// Requests that two clients have had in ten seconds, each of which asks 0.1 ms after the
-    /// other's request was done, beside a third one that always asks; and what BFQ counted.
+    /// Runs two clients for ten seconds, each of which issues a request 0.1 ms after the other's
+    /// completes, beside a third that is always backlogged. Returns the requests completed for the
+    /// two, and BFQ's counters.
     fn in_turns(knobs: BfqKnobs) -> (u64, BfqStats) {
         let mut bfq = Bfq::new(knobs, Sectors(1024), DeviceTraits::default());
         let insert = |bfq: &mut Bfq, client: u32, id: u64, now: Time| {
@@ -215,7 +216,7 @@ mod tests {
         let (mut now, mut turns, mut id) = (Time(0), 0, 0);
         insert(&mut bfq, 0, id, now);
         (0..4).for_each(|n| insert(&mut bfq, 2, 1_000 + n, now));
-        // What asks next and when, and what the member has.
+        // Next request and its time, and the request at the member.
         let mut next: Option<(Time, u32)> = None;
         let mut at_member: Option<(Time, u32, Receipt)> = None;
         while now < Time(0) + Span::secs(10) {
@@ -229,7 +230,7 @@ mod tests {
                 at_member = sent.map(|it| (now + Span::millis(1), it.id as u32 & 3, it.receipt));
             }
             let times = [next.map(|it| it.0), at_member.map(|it| it.0), bfq.next_wake()];
-            now = times.into_iter().flatten().min().expect("somebody asks").max(now);
+            now = times.into_iter().flatten().min().expect("an event is pending").max(now);
             if let Some((_, client, receipt)) = at_member.filter(|(at, ..)| *at <= now) {
                 at_member = None;
                 bfq.completed(receipt, now);

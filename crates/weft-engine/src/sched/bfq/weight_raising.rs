@@ -1,21 +1,22 @@
-//! Weight raising: a larger weight, for a while, for the queues that somebody waits for.
+//! Weight raising: a temporarily larger weight for interactive and soft real-time queues.
 //!
-//! *Interactive* is a queue that begins, or begins again after 2 s: a program that starts, a person
-//! who clicked. Its weight counts 30-fold for as long as such a start takes on this member, 3 to
-//! 25 s, or until it has had 60 MB. *Soft real time* is a queue that takes its requests in turns,
-//! each of which moves no more than a player would (7000 sectors/s): 3000-fold for 300 ms, anew at
-//! each turn. A soft real-time queue whose interactive time is not over when its turns end is
-//! interactive again.
+//! A queue is *interactive* if it starts, or becomes busy again after 2 s: a program is starting,
+//! or a user clicked. Its weight is raised 30-fold for as long as such a start takes on this
+//! member, 3 to 25 s, or until it was served 60 MB. A queue is *soft real-time* if it issues its
+//! requests in turns and transfers no more in each than a media player would (7000 sectors/s). Its
+//! weight is raised 3000-fold for 300 ms, renewed at each turn. A soft real-time queue returns to
+//! interactive raising if the time of that is not over when its turns end.
 //!
-//! Only a queue of the default weight is raised. A client with a weight of its own (`--weight`) has
-//! said what it is to get, and so have all the others: nothing is guessed over their heads. A queue
-//! of several processes is never raised anew, since none of them is known to be the one.
+//! Only a queue of the default weight is raised. An administrator who gives a client a weight of
+//! its own (`--weight`) has fixed its share relative to the others, and raising must not override
+//! it. A shared queue is never raised anew, since it is unknown which of its processes is
+//! interactive.
 //!
-//! What may fail here: a queue that is taken for interactive and is not holds 97 % of a member
-//! against another one of the default weight, for up to 25 s. A volume of clients of equal rank
-//! sets `low_latency=0`, or gives them weights. With `fairness=requests` nobody is raised.
+//! What may fail here: a queue that is wrongly taken for interactive gets 97 % of a member against
+//! another one of the default weight, for up to 25 s. For a volume with clients of equal rank,
+//! set `low_latency=0` or give them weights. With `fairness=requests` no queue is raised.
 //!
-//! Inputs   what a queue did until it became busy ([`Activation`]), the time, the service it got
+//! Inputs   the history of a queue that becomes busy ([`Activation`]), the time, its service
 //! Answer   [`Raising::coefficient`], the factor of its weight
 //! Knob     `low_latency` (flag, default 1, as the kernel's)
 //! Source   io-schedulers.md §2.10; kernel documentation, `bfq-iosched.rst`
@@ -28,15 +29,15 @@ use super::burst::mark_fades;
 use super::queue::BfqQueue;
 use super::scheduler::Bfq;
 
-/// Raising of one queue's weight.
+/// State of one queue's weight raising.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raising {
     raised: Raised,
-    /// Begin of the raising; while not raised, time of the last request.
+    /// Start of the raising; while not raised, time of the last request.
     since: Time,
-    /// Length of the raising.
+    /// Duration of the raising.
     lasts: Span,
-    /// Begin of an interactive raising that soft real time interrupted.
+    /// Start of an interactive raising that soft real-time raising interrupted.
     interactive_since: Option<Time>,
     /// Service since the raising began.
     served_raised: Sectors,
@@ -44,7 +45,7 @@ pub(super) struct Raising {
     served_busy: Sectors,
     /// Time at which the queue became busy.
     busy_since: Time,
-    /// Time after which a turn is not too early for soft real time.
+    /// Time after which a new turn is not too early for soft real time.
     soft_rt_next_start: Time,
 }
 
@@ -54,33 +55,33 @@ pub(super) enum Raised {
     /// Not raised.
     #[default]
     No,
-    /// Somebody waits for a start.
+    /// A user waits for a program start.
     Interactive,
-    /// Turns of a player.
+    /// Periodic turns, as of a media player.
     SoftRealTime,
 }
 
-/// A queue that becomes busy, as far as raising goes.
+/// The properties of a queue that becomes busy which determine its raising.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Activation {
-    /// Whether it has reads and sync writes.
+    /// Whether the queue holds reads and sync writes.
     pub(super) sync: bool,
-    /// Whether several processes are served from it, and not stably.
+    /// Whether the queue serves several processes and may be split.
     pub(super) shared: bool,
-    /// Whether it began in a large burst.
+    /// Whether the queue started in a large burst.
     pub(super) in_burst: bool,
-    /// Whether nobody gave it a weight.
+    /// Whether the queue has the default weight.
     pub(super) default_weight: bool,
-    /// Its requests at the member.
+    /// Requests of the queue in flight at the member.
     pub(super) in_flight: u32,
-    /// Time since it was busy; `None`: never.
+    /// Time since the queue was last busy; `None` if it never was.
     pub(super) idle: Option<Span>,
-    /// Whether each of its last 32 requests was far from the one before.
+    /// Whether each of its last 32 requests was far from the previous one.
     pub(super) totally_seeky: bool,
 }
 
 impl Raising {
-    /// A queue of this moment, not raised.
+    /// State of a new queue, not raised.
     pub(super) fn new(now: Time) -> Self {
         Self {
             raised: Raised::No,
@@ -104,7 +105,7 @@ impl Raising {
         }
     }
 
-    /// Factor of the time of a slot.
+    /// Factor of the time limit of a slot.
     pub(super) fn slot_factor(&self) -> u64 {
         if self.raised == Raised::Interactive { INTERACTIVE.into() } else { 1 }
     }
@@ -121,8 +122,8 @@ impl Raising {
         self.raised
     }
 
-    /// The queue has become busy. `interactive` is how long an interactive raising lasts now
-    /// ([`interactive_span`]).
+    /// Updates the raising when the queue becomes busy. `interactive` is the duration of an
+    /// interactive raising on this member ([`interactive_span`]).
     pub(super) fn on_busy(&mut self, queue: &Activation, interactive: Span, now: Time) {
         let starts = may_start(queue) && queue.in_flight == 0;
         let is_interactive = starts && queue.idle.is_none_or(|idle| idle > IDLE_MIN);
@@ -147,8 +148,8 @@ impl Raising {
         (self.busy_since, self.served_busy) = (now, Sectors::ZERO);
     }
 
-    /// A busy async queue has one more request. Write-back that comes after a pause is somebody's
-    /// who may soon wait for it.
+    /// Updates the raising for a further request of a busy async queue. Write-back after a pause is
+    /// treated as interactive, because a process may soon wait for it.
     pub(super) fn on_async_request(&mut self, default_weight: bool, interactive: Span, now: Time) {
         if self.is_raised() {
             return;
@@ -159,14 +160,14 @@ impl Raising {
         self.since = now;
     }
 
-    /// A request of the queue goes to the member.
+    /// Counts the service of a dispatched request.
     #[inline]
     pub(super) fn on_service(&mut self, sectors: Sectors) {
         self.served_busy += sectors;
         self.served_raised += sectors;
     }
 
-    /// Ends a raising that is over. Says whether the factor has changed.
+    /// Ends a raising that has run out. Returns whether the factor has changed.
     #[inline]
     pub(super) fn update(&mut self, in_burst: bool, interactive: Span, now: Time) -> bool {
         self.is_raised() && self.update_raised(in_burst, interactive, now)
@@ -188,20 +189,21 @@ impl Raising {
         self.raised != before
     }
 
-    /// The queue has nothing queued and nothing at the member, and is out of service.
+    /// Computes the earliest next turn when the queue has no request queued or in flight and is not
+    /// in service.
     pub(super) fn on_drained(&mut self, slice_idle: Span, now: Time) {
         let paced = Span(self.served_busy.0.saturating_mul(1_000_000_000) / SOFT_RT_RATE);
         let next = (self.busy_since + paced).max(now + slice_idle + TICKS);
         self.soft_rt_next_start = self.soft_rt_next_start.max(next);
     }
 
-    /// Ends whatever raising there is.
+    /// Ends any raising.
     pub(super) fn end(&mut self, now: Time) {
         (self.raised, self.since, self.lasts) = (Raised::No, now, Span::ZERO);
         self.interactive_since = None;
     }
 
-    /// Takes over a raising of a queue that is merged into this one, unless this one has its own.
+    /// Takes over the raising of a queue that is merged into this one, unless this one is raised.
     pub(super) fn inherit(&mut self, of: &mut Self, now: Time) {
         if self.is_raised() || !of.is_raised() {
             return;
@@ -221,12 +223,12 @@ impl Raising {
 }
 
 impl Bfq {
-    /// Length of an interactive raising on this member now.
+    /// Duration of an interactive raising on this member now.
     pub(super) fn interactive_span(&self) -> Span {
         interactive_span(self.rotational, self.peak.rate())
     }
 
-    /// A queue becomes busy: it may be raised for that.
+    /// Updates burst detection and raising when a queue becomes busy.
     pub(super) fn on_wake(&mut self, id: QueueId, now: Time) {
         let others_busy = self.busy_queues() > 0;
         let low_latency = self.knobs.low_latency;
@@ -250,7 +252,7 @@ impl Bfq {
         self.queues.at_mut(id).began = true;
     }
 
-    /// A background write came to a queue that was busy.
+    /// Updates the raising for a background write that came to a busy queue.
     pub(super) fn on_async_request(&mut self, id: QueueId, now: Time) {
         let interactive = self.interactive_span();
         self.change_weight(id, |queue| {
@@ -259,7 +261,7 @@ impl Bfq {
         });
     }
 
-    /// A queue's request of so many sectors went to the member: its raising may be over.
+    /// Counts the service of a dispatched request, and ends the raising if it is over.
     #[inline]
     pub(super) fn on_raised_service(&mut self, id: QueueId, len: Sectors, now: Time) {
         let queue = self.queues.at_mut(id);
@@ -272,7 +274,8 @@ impl Bfq {
         }
     }
 
-    /// A queue that is out of service may have nothing queued and nothing at the member.
+    /// Updates the raising of a queue that is not in service, if it has no request queued or in
+    /// flight.
     #[inline]
     pub(super) fn on_drained(&mut self, id: QueueId, now: Time) {
         let slice_idle = self.knobs.slice_idle;
@@ -282,7 +285,7 @@ impl Bfq {
         }
     }
 
-    /// Changes what a queue's weight depends on, and counts it anew.
+    /// Changes properties that the weight of a queue depends on, and updates the weight counts.
     pub(super) fn change_weight(&mut self, id: QueueId, change: impl FnOnce(&mut BfqQueue)) {
         let queue = self.queues.at_mut(id);
         let was_raised = queue.raising.is_raised();
@@ -302,7 +305,7 @@ impl Bfq {
 }
 
 impl BfqQueue {
-    /// The queue as one that becomes busy.
+    /// The properties of the queue that determine raising when it becomes busy.
     pub(super) fn activation(&self, now: Time) -> Activation {
         Activation {
             sync: self.sync,
@@ -324,8 +327,8 @@ fn may_start(queue: &Activation) -> bool {
     queue.sync && !queue.shared && !queue.in_burst && queue.default_weight
 }
 
-/// Length of an interactive raising: that of the start of a large program on a reference device, at
-/// the rate of this member.
+/// Duration of an interactive raising: the time that a large program takes to start on a reference
+/// device, scaled to the rate of this member.
 ///
 /// Units    `peak_rate` in sectors per microsecond, times 2^16; not zero
 pub(super) fn interactive_span(rotational: bool, peak_rate: u64) -> Span {
@@ -333,21 +336,21 @@ pub(super) fn interactive_span(rotational: bool, peak_rate: u64) -> Span {
     Span::millis((rate * millis / peak_rate.max(1)).clamp(3_000, 25_000))
 }
 
-/// Weight of level 4, which a process has that was given no other.
+/// Weight of level 4, the default level of a process.
 const WEIGHT_DEFAULT: u32 = 40;
 /// Factor of an interactive queue's weight (`bfq_wr_coeff`).
 const INTERACTIVE: u32 = 30;
-/// Factor on top, of soft real time.
+/// Additional factor of soft real time.
 const SOFT_RT: u32 = 100;
-/// Length of a soft real-time raising (`bfq_wr_rt_max_time`).
+/// Duration of a soft real-time raising (`bfq_wr_rt_max_time`).
 const SOFT_RT_LASTS: Span = Span::millis(300);
-/// Sectors per second of a player at most (`bfq_wr_max_softrt_rate`).
+/// Largest rate of a media player in sectors per second (`bfq_wr_max_softrt_rate`).
 const SOFT_RT_RATE: u64 = 7_000;
-/// Least pause on top of `slice_idle` before a turn: four ticks of a kernel with HZ 250.
+/// Shortest pause before a turn in addition to `slice_idle`: four ticks of a kernel with HZ 250.
 const TICKS: Span = Span::millis(16);
-/// Idle time after which a queue begins anew (`bfq_wr_min_idle_time`).
+/// Idle time after which a queue counts as starting anew (`bfq_wr_min_idle_time`).
 const IDLE_MIN: Span = Span::secs(2);
-/// Pause of write-back after which it is raised (`bfq_wr_min_inter_arr_async`).
+/// Pause after which write-back is raised (`bfq_wr_min_inter_arr_async`).
 const ASYNC_PAUSE: Span = Span::millis(500);
 /// Service after which an interactive raising ends: 60 MB.
 const SERVED_MAX: Sectors = Sectors(120_000);
@@ -431,7 +434,7 @@ mod tests {
         assert!(!raising.is_raised(), "marked while it was raised");
     }
 
-    /// A player reads 140 sectors each 50 ms: 2800 sectors/s.
+    /// Plays one turn; a player that reads 140 sectors every 50 ms moves 2800 sectors/s.
     fn player(raising: &mut Raising, turn: u64, sectors: u64, millis: u64) {
         raising.on_busy(&AGAIN, LASTS, at(turn * millis));
         raising.on_service(Sectors(sectors));
@@ -445,13 +448,13 @@ mod tests {
         assert_eq!(raising.raised(), Raised::SoftRealTime);
         assert!(!raising.update(false, LASTS, at(150 + 300)));
         assert!(raising.update(false, LASTS, at(150 + 301)), "300 ms after its last turn");
-        // 100 MB/s in turns: each is too early, but the first, which nothing is known of.
+        // Turns at 100 MB/s: all are too early except the first, which has no history.
         let mut raising = Raising::new(at(0));
         player(&mut raising, 1, 10_000, 50);
         raising.end(at(60));
         (2..20).for_each(|turn| player(&mut raising, turn, 10_000, 50));
         assert_eq!(raising.raised(), Raised::No);
-        // Turns of little, but with no pause between.
+        // Small turns without a pause between them.
         let mut raising = Raising::new(at(0));
         player(&mut raising, 1, 8, 6);
         raising.end(at(11));

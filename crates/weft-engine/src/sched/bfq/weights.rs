@@ -1,16 +1,16 @@
-//! Weights of the queues that ask: whether all are equal.
+//! Weights of the backlogged queues: whether all are equal.
 //!
-//! A queue counts from its first request until none is queued or at the member. Raised queues do
+//! A queue counts from its first request until it has none queued or in flight. Raised queues do
 //! not count.
 
 use super::queue::WEIGHT_MAX;
 
-/// How many queues of each weight ask.
+/// Number of queues of each weight.
 #[derive(Clone, Debug)]
 pub(super) struct WeightCounts {
-    /// By weight.
+    /// Counts by weight.
     of: Vec<u32>,
-    /// Weights that somebody has, a bit for each.
+    /// Bitmap of the weights in use.
     present: [u64; WORDS],
     distinct: u32,
 }
@@ -31,7 +31,7 @@ impl WeightCounts {
 
     pub(super) fn remove(&mut self, weight: u32) {
         let count = &mut self.of[weight as usize];
-        assert!(*count > 0, "a weight that is counted");
+        assert!(*count > 0, "a removed weight was counted");
         *count -= 1;
         if *count == 0 {
             self.present[weight as usize / 64] &= !(1 << (weight % 64));
@@ -39,12 +39,12 @@ impl WeightCounts {
         }
     }
 
-    /// Whether others ask with a smaller weight than this one, which may itself not be counted.
+    /// Whether queues with a smaller weight exist. The given weight need not be counted itself.
     pub(super) fn others_have_less(&self, weight: u32) -> bool {
         self.distinct > 1 && self.smallest() != Some(weight)
     }
 
-    /// Whether those who ask have different weights.
+    /// Whether the weights differ.
     pub(super) fn differ(&self) -> bool {
         self.distinct > 1
     }

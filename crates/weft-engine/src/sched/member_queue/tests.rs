@@ -1,4 +1,5 @@
-//! Tests of a member's queue: merging, sorting, depth, expiry, plug, what passes the scheduler by.
+//! Tests of a member queue: merging, sorting, depth, expiry, plug, requests that bypass the
+//! scheduler.
 
 use weft_units::Bytes;
 use weft_units::rng::Rng;
@@ -25,14 +26,14 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     }
 }
 
-/// A queue, and what was sent: where each command begins, its sectors, and whose requests it has.
+/// A queue with the commands that it sent: first sector, length in sectors, and owners of each.
 struct Bench {
     queue: MemberQueue<u32>,
     now: Time,
     turn: u64,
     asked: u32,
     sent: Vec<(u64, u64, Vec<u32>)>,
-    /// What the member has: whether it is a write, and the scheduler's name for it.
+    /// Commands in flight: whether each is a write, and its receipt.
     at_member: Vec<(bool, Option<Receipt>)>,
 }
 
@@ -55,7 +56,8 @@ impl Bench {
         owner
     }
 
-    /// 4 KiB at a place, merged within the turn as `Outbox::stage` does. Whether it was.
+    /// Stages a request of 4 KiB, merged within the turn as by `Outbox::stage`. Returns whether it
+    /// was merged.
     fn ask(&mut self, write: bool, at: u64) -> bool {
         let kind = MergeKind { fua: false, stripes: true, attr: Attr::NONE };
         let (at, max) = (Sectors(at), Bytes::kib(512));
@@ -80,7 +82,7 @@ impl Bench {
         self.ask(true, at)
     }
 
-    /// The turn ends; with `last` whoever brought it has no more.
+    /// Ends the turn. With `last`, the submitter has no more requests.
     fn end_turn(&mut self, last: bool) {
         self.turn += 1;
         self.queue.unplug(self.now);
@@ -107,14 +109,14 @@ impl Bench {
         }
     }
 
-    /// The member ends the first command that it has.
+    /// Completes the first command in flight.
     fn end_one(&mut self) {
         let (write, scheduled) = self.at_member.remove(0);
         self.queue.ended(scheduled, write, self.now);
         self.run();
     }
 
-    /// Another scheduler or other settings, while the member has commands.
+    /// Changes the settings while commands are in flight.
     fn configure(&mut self, settings: QueueSettings) {
         self.at_member.iter_mut().for_each(|(_, scheduled)| *scheduled = None);
         self.queue.configure(settings, self.at_member.len() as u32);
@@ -126,7 +128,7 @@ impl Bench {
         }
     }
 
-    /// Requests that wait in the scheduler.
+    /// Number of requests waiting in the scheduler.
     fn in_scheduler(&self) -> usize {
         self.queue.scheduler.waiting()
     }
@@ -289,7 +291,7 @@ fn flushes_superblocks_and_fua_pass_the_scheduler_by() {
     assert_eq!(bench.places(), [800, 400, 8, u64::MAX, 80]);
 }
 
-/// A SATA drive: flushes are no NCQ commands.
+/// A SATA drive, for which a flush is not an NCQ command.
 const SATA: DeviceTraits = DeviceTraits {
     depth: Some(32),
     host_queue: false,
@@ -318,7 +320,7 @@ fn a_flush_that_is_no_queued_command_is_at_the_member_alone() {
             let mut found = Vec::new();
             while !bench.at_member.is_empty() {
                 let sent = bench.at_member.len();
-                assert!(bench.queue.next_wake(bench.now).is_none(), "nobody is asked in vain");
+                assert!(bench.queue.next_wake(bench.now).is_none(), "no wake-up is needed");
                 found.push(sent);
                 (0..sent).for_each(|_| bench.end_one());
             }
@@ -342,7 +344,8 @@ fn requests_that_wait_for_a_flush_alone_are_not_withheld_by_bfq() {
     assert_eq!(bench.queue.bfq_stats().map(|stats| stats.withheld), Some(Span::ZERO));
 }
 
-/// Statement M13: whatever waits in BFQ, and however it is kept, a flush goes out at once.
+/// Statement M13: a flush is sent at once, whatever waits in BFQ and even if the member is kept
+/// idle.
 #[test]
 fn statement_m13_a_flush_never_enters_a_queue_of_bfq() {
     for depth in [1, 8] {
@@ -400,11 +403,11 @@ fn a_queue_of_2008_keeps_what_comes_until_it_is_unplugged() {
     let mut bench = asked(&[0, 8, 16], plugs());
     bench.now = Time(2_999_999);
     bench.run();
-    assert_eq!(bench.sent.len(), 0, "nobody unplugs it");
+    assert_eq!(bench.sent.len(), 0, "the queue stays plugged");
     bench.now = Time(3_000_000);
     bench.run();
     assert_eq!(bench.sent.len(), 1);
-    // Four requests, and not four parts of one.
+    // The limit is four requests, and merged requests count as one.
     assert_eq!(asked(&[0, 8, 16, 24, 32], plugs()).sent.len(), 0);
     assert_eq!(asked(&[0, 80, 160], plugs()).sent.len(), 0);
     assert_eq!(asked(&[0, 80, 160, 240], plugs()).sent.len(), 4);
@@ -441,7 +444,7 @@ fn what_waits_survives_another_scheduler_and_is_counted_right() {
     owners.sort_unstable();
     assert_eq!(owners, [0, 1, 2, 3, 4]);
     assert_eq!(bench.queue.in_flight, 0);
-    // With the last bound gone what waits goes, too.
+    // When the last limit is removed, the waiting requests are sent.
     let mut bench = Bench::new(settings(SchedulerKind::None, 1));
     bench.write(0);
     bench.write(800);
@@ -460,7 +463,7 @@ fn what_is_taken_out_is_whole_and_can_be_put_back() {
     }
     bench.stage(MemberOp::Flush);
     bench.end_turn(true);
-    // The flush went first; the four writes wait.
+    // The flush went first, and the four writes wait.
     let taken = bench.queue.take_waiting();
     assert_eq!((taken.len(), bench.queue.is_empty()), (4, true));
     for request in taken.into_iter().filter(|request| request.owner != 2) {
@@ -470,7 +473,7 @@ fn what_is_taken_out_is_whole_and_can_be_put_back() {
     assert_eq!(bench.places(), [u64::MAX, 0, 80, 240]);
 }
 
-/// Of eight reads and eight writes, in turns and far apart: those that have a token.
+/// Stages eight reads and eight writes, alternating and far apart, with this number of tokens.
 fn with_token(nr_requests: u32, async_depth: u32) -> Bench {
     let mut one = QueueSettings { nr_requests, ..settings(MQ, 1) };
     one.mq_deadline.async_depth = async_depth;
@@ -484,7 +487,7 @@ fn with_token(nr_requests: u32, async_depth: u32) -> Bench {
 
 #[test]
 fn nr_requests_bounds_the_scheduler_and_the_rest_follows_in_order_of_arrival() {
-    // The member has one of them.
+    // One of the requests is in flight.
     for (nr_requests, scheduled) in [(4, 3), (9, 8), (16, 15), (64, 15), (0, 1)] {
         let mut bench = with_token(nr_requests, 0);
         assert_eq!(bench.in_scheduler(), scheduled, "{nr_requests}");
@@ -492,7 +495,7 @@ fn nr_requests_bounds_the_scheduler_and_the_rest_follows_in_order_of_arrival() {
         bench.drain();
         let mut owners: Vec<u32> = bench.sent.iter().flat_map(|sent| sent.2.clone()).collect();
         if nr_requests == 4 {
-            // Each end lets one more in, so that nobody is passed by more than three times.
+            // Each completion admits one more request, so none is overtaken more than three times.
             let late = owners.iter().enumerate().map(|(at, owner)| at.abs_diff(*owner as usize));
             assert!(late.max() <= Some(4), "{owners:?}");
         }
@@ -517,11 +520,11 @@ fn statement_d13_writes_hold_no_more_than_async_depth_and_reads_find_the_rest() 
         }
         assert_eq!(bench.sent.len(), 16);
     }
-    // The twin: without it all writes have one.
+    // Control: without the limit, all writes hold a token.
     assert_eq!(with_token(64, 0).queue.tokens.queued[1], 8);
 }
 
-/// Tokens that come free are given while the queue sends: nothing else is on its way then.
+/// Freed tokens are given while the queue sends, when no other request arrives.
 #[test]
 fn a_request_that_gets_its_token_late_does_not_plug_its_queue() {
     let mut bench = Bench::new(QueueSettings { nr_requests: 2, ..plugs() });
@@ -561,8 +564,8 @@ fn without_a_scheduler_nr_requests_is_a_depth() {
     assert_eq!(bench.sent.len(), 9);
 }
 
-/// Merging within a turn: the smaller of what the array and the member allow, and nothing by
-/// `nomerges=2`.
+/// Merging within a turn is limited by the smaller of what the array and the member allow, and
+/// disabled by `nomerges=2`.
 #[test]
 fn a_queue_limits_what_a_turn_merges() {
     let largest = |max, nomerges| {
@@ -578,7 +581,7 @@ fn a_queue_limits_what_a_turn_merges() {
     assert_eq!(largest(64, NoMerges::Never), Bytes::ZERO);
 }
 
-/// By `nomerges` neighbours of different turns stay as they are, whoever sorts them.
+/// With `nomerges`, adjacent requests of different turns are not merged, whatever the scheduler.
 #[test]
 fn nomerges_holds_for_every_scheduler() {
     for scheduler in [SchedulerKind::Bfq, MQ] {
@@ -595,8 +598,8 @@ fn nomerges_holds_for_every_scheduler() {
     }
 }
 
-/// What a sender sees that waits for its writes, flushes, waits for the flush, and goes on, while
-/// schedulers change under it: what is wrong, or the changes that found requests waiting.
+/// Runs a sender that waits for its writes, flushes, waits for the flush, and continues, while the
+/// scheduler is changed. Returns an error, or the changes made while requests were waiting.
 fn switch_under_flushes(seed: u64, planted: Planted) -> Result<Vec<Switch>, String> {
     let mut random = Rng::new(seed);
     let kinds = SchedulerKind::ALL;
@@ -673,29 +676,29 @@ fn statement_x4_another_scheduler_under_load_loses_doubles_and_reorders_nothing(
     }
 }
 
-/// A scheduler and the one that follows it.
+/// The previous and the new scheduler.
 type Switch = (SchedulerKind, SchedulerKind);
 
-/// What is done wrong on purpose.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// The queue is not told that the member has ended a command.
+    /// The queue is not informed that a command completed.
     EndNotTold,
-    /// A flush that is no queued command is sent with others.
+    /// A flush is sent along with other commands to a device on which it cannot be queued.
     FlushNotAlone,
-    /// A request that was taken out is not put back.
+    /// A request that was removed is not put back.
     NotPutBack,
-    /// The sender flushes while its writes wait or are at the member.
+    /// The sender flushes while its writes are waiting or in flight.
     FlushNotWaitedFor,
-    /// Another scheduler does not get all that waits.
+    /// The new scheduler does not get all waiting requests.
     SwitchLosesOne,
-    /// Another scheduler gets a request that waits twice.
+    /// The new scheduler gets a waiting request twice.
     SwitchSendsTwice,
 }
 
-/// Requests at random, ended at random, under settings that change; what is wrong, or how many
-/// requests were sent in how many commands.
+/// Issues and completes random requests under changing settings. Returns an error, or the numbers
+/// of requests and of commands sent.
 fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
     let mut random = seed;
     let mut below = move |bound: u64| {
@@ -742,7 +745,7 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
             }
             taken.into_iter().for_each(|request| bench.queue.put_back(request));
         }
-        // A smaller depth holds from the next command on.
+        // A smaller depth applies from the next command on.
         if below(40) == 0 && bench.at_member.is_empty() {
             depth = 1 + below(4) as u32;
             let nr_requests = [0, 0, 4, 9][below(4) as usize];

@@ -1,14 +1,14 @@
-//! Replay of what Linux's mq-deadline dispatched, call by call (`fixtures/sched`).
+//! Replay of the dispatch decisions of Linux's mq-deadline, call by call (`fixtures/sched`).
 
 use super::*;
 use crate::contract::input::{Attr, Class};
 use crate::knobs::Knobs;
 
-/// Calls in which weft picks otherwise than Linux did: script, how many, and the reason.
+/// Calls in which weft picks another request than Linux did: script, number of calls, and reason.
 ///
-/// In `rnd2` the driver had ended the last real-time request 114 us before a call to which Linux
-/// still answered nothing, as to a class that has a request at the device: the end is recorded
-/// before the scheduler counts it. The two calls after it pick what weft picked one call earlier.
+/// In `rnd2` the last real-time request completed 114 us before a call to which Linux still
+/// returned nothing, as for a class with a request in flight: the completion is recorded before the
+/// scheduler counts it. The two calls after it pick what weft picked one call earlier.
 const DIFFERENT: [(&str, usize, &str); 1] =
     [("rnd2", 3, "a completion that was recorded before the scheduler counted it")];
 
@@ -38,7 +38,7 @@ fn scripts(text: &str) -> Vec<Script<'_>> {
     scripts
 }
 
-/// Calls of dispatch, and those in which another request was picked than by Linux.
+/// Replays a script. Returns the number of dispatch calls, and of those that differ from Linux.
 fn replay(script: &Script<'_>, phase: u64) -> (usize, usize) {
     let mut queue = MqDeadline::new(script.knobs, Sectors(1024), NoMerges::Never);
     let mut receipts: Vec<(u64, Receipt)> = Vec::new();
@@ -100,7 +100,7 @@ fn every_call_but_three_picks_what_linux_picked() {
     assert_eq!(different, expected);
 }
 
-/// The twin: a knob that is not set as it was in Linux is seen. In no script a write expires.
+/// Control: a knob with another value than in Linux is detected. In no script does a write expire.
 #[test]
 fn a_replay_with_another_knob_is_seen() {
     let wrong = |damage: fn(&mut Script<'_>)| {

@@ -1,4 +1,4 @@
-//! Tests of mq-deadline: order, deadlines, classes, merging, what is counted.
+//! Tests of mq-deadline: order, deadlines, classes, merging, counters.
 
 use weft_units::rng::Rng;
 
@@ -20,12 +20,12 @@ fn queue(settings: MqDeadlineKnobs) -> MqDeadline {
     MqDeadline::new(settings, MAX, NoMerges::Allowed)
 }
 
-/// Dispatches everything and names it by direction and place.
+/// Dispatches all requests. Returns their directions and first sectors.
 fn drain(queue: &mut MqDeadline, now: Time) -> Vec<(Direction, u64)> {
     std::iter::from_fn(|| queue.dispatch(now)).map(|next| (next.direction, next.first.0)).collect()
 }
 
-/// Lets the sweep of best-effort reads go on from a sector.
+/// Sets the position from which best-effort reads continue.
 fn sweep_from(queue: &mut MqDeadline, sector: u64) {
     let reads = &mut queue.per_prio[1].of[0];
     reads.latest_pos = Sectors(sector);
@@ -85,7 +85,7 @@ fn statement_d6_and_d7_late_ones_go_first_and_the_sweep_is_one_way() {
     for i in 0..12 {
         queue.insert(&request(1 + i, R, 100 + 8 * i, 4), at(100));
     }
-    // The instance begins with writes, so the first batch is chosen from the start.
+    // A new instance starts with direction write, so the first batch is chosen anew.
     let order: Vec<u64> = (0..13)
         .map(|n| queue.dispatch(at(496 + n)).expect("thirteen are queued").first.0)
         .collect();
@@ -141,7 +141,7 @@ fn statement_d10_and_d11_front_merges_move_a_request_and_keep_the_better_place()
     assert!(queue.insert(&request(2, R, 1000, 8), at(0)), "the last one is asked all the same");
     queue.insert(&request(3, R, 5000, 8), at(0));
     assert!(!queue.insert(&request(4, R, 992, 8), at(0)), "another one was in between");
-    // The earlier expiry of two that are merged counts for both.
+    // A merged request keeps the earlier deadline of the two.
     let settings = MqDeadlineKnobs { fifo_batch: 1, ..MqDeadlineKnobs::default() };
     let mut queue = self::queue(settings);
     queue.insert(&request(1, R, 0, 8), at(100));
@@ -206,8 +206,9 @@ fn statement_d3_reads_get_two_thirds_of_what_both_keep_full() {
     }
 }
 
-/// Further dispatches until the read or write that is late and the oldest one is dispatched, in a
-/// queue that has been at work for a while; `late` is told of its direction.
+/// Dispatches requests in a busy queue until the oldest request of direction `late`, which is past
+/// its deadline, is dispatched. Returns the number of dispatches, `fifo_batch` and
+/// `writes_starved`.
 fn wait_of_a_late_one(seed: u64, late: Direction) -> (u32, u32, u32) {
     let mut random = Rng::new(seed);
     let (batch, starved) = (1 + random.below(20) as u32, 1 + random.below(5) as u32);
@@ -236,7 +237,7 @@ fn wait_of_a_late_one(seed: u64, late: Direction) -> (u32, u32, u32) {
         let direction = both(&mut random);
         put(&mut queue, &mut random, direction, at(1));
     }
-    // The oldest of its direction is the one that is watched: earlier ones go out first.
+    // The watched request must be the oldest of its direction: earlier ones are dispatched first.
     while queue.per_prio[1].of[late as usize].oldest != NONE {
         queue.dispatch(at(2));
     }
@@ -246,7 +247,7 @@ fn wait_of_a_late_one(seed: u64, late: Direction) -> (u32, u32, u32) {
         put(&mut queue, &mut random, direction, at(4));
     }
     for further in 0.. {
-        // The other direction is always backlogged, and more of its own comes.
+        // The other direction is always backlogged, and more requests of its own direction arrive.
         for direction in [R, W] {
             put(&mut queue, &mut random, direction, at(200));
         }
@@ -274,8 +275,8 @@ fn statement_d8_a_late_head_waits_for_no_more_than_its_bound() {
     assert!(reached[0] > 10 && reached[1] > 10, "bounds are reached: {reached:?}");
 }
 
-/// What waits is taken out and queued anew: a requeue. Once all is done, as many requests were
-/// completed as inserted, in each class.
+/// Requeue: waiting requests are removed and queued anew. In the end, each class has completed as
+/// many requests as were inserted.
 #[test]
 fn statement_d14_a_requeue_does_not_count_twice() {
     let mut queue = queue(MqDeadlineKnobs::default());

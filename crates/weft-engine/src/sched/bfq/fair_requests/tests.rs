@@ -1,4 +1,4 @@
-//! Tests of fairness by requests: shares by weight, a member that is kept full, nobody starves.
+//! Tests of fairness by requests: shares by weight, a full member, no starvation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use crate::knobs::{BfqKnobs, Fairness};
 use crate::sched::bfq::Bfq;
 use crate::sched::request::{Direction, QueuedRequest, Receipt};
 
-/// One who asks for 4 KiB here and there, so many at a time, and thinks in between.
+/// A client with a number of outstanding 4 KiB requests at random sectors, and a think time.
 #[derive(Clone, Copy)]
 struct Client {
     class: Class,
@@ -28,13 +28,13 @@ impl Client {
     }
 }
 
-/// What each client was served in a second by a member of that depth, whose requests take a
-/// millisecond, and the largest number that was at the member while somebody waited.
+/// Serves the clients for a second on a member of this depth that takes a millisecond per request.
+/// Returns the requests served by client, and the largest number in flight.
 fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, usize) {
     let knobs = BfqKnobs { fairness, low_latency: false, ..BfqKnobs::default() };
     let mut bfq = Bfq::new(knobs, Sectors(8), DeviceTraits::default());
     let (mut rng, mut served, mut most) = (Rng::new(1), vec![0; clients.len()], 0);
-    // What happens when: a client asks (`None`), a request is done.
+    // Events by time: a client issues a request (`None`), or a request completes.
     let mut events: BinaryHeap<Reverse<(Time, usize, Option<u32>)>> = BinaryHeap::new();
     for (client, of) in clients.iter().enumerate() {
         (0..of.outstanding).for_each(|_| events.push(Reverse((Time(0), client, None))));
@@ -47,7 +47,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
             bfq.completed(Receipt(receipt), now);
             at_member -= 1;
             served[client] += 1;
-            // Half as long to one and a half times as long.
+            // From half to one and a half times the mean.
             let think = clients[client].think.0;
             let think = Span(think / 2 + rng.below(think.max(1)));
             events.push(Reverse((now + think, client, None)));
@@ -76,7 +76,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
             at_member += 1;
         }
         most = most.max(at_member);
-        // Somebody looks again when the scheduler wants to be asked.
+        // Dispatch is tried again when the scheduler's wake time is due.
         let wake = bfq.next_wake().filter(|wake| at_member < depth && *wake > now);
         if let Some(at) = wake.filter(|_| wake != woken) {
             events.push(Reverse((at, clients.len(), None)));
@@ -90,7 +90,7 @@ fn share(served: &[u64]) -> f64 {
     served[0] as f64 / served.iter().sum::<u64>() as f64
 }
 
-/// The goal of io-schedulers.md §5.3: 66.7:33.3 within 5 %, whatever is outstanding.
+/// The goal of io-schedulers.md §5.3: 66.7:33.3 within 5 %, for any number outstanding.
 #[test]
 fn weights_hold_on_a_member_of_depth_32_where_slots_lose_them() {
     for outstanding in [1, 4, 16, 64] {
@@ -99,7 +99,7 @@ fn weights_hold_on_a_member_of_depth_32_where_slots_lose_them() {
         let share = share(&served);
         assert!((0.633..0.7).contains(&share), "{outstanding} outstanding: {served:?}");
     }
-    // The twin: by slots the heavier one has nearly everything.
+    // Control: with slots, the heavier client gets nearly everything.
     let clients = [Client::of(80, 16), Client::of(40, 16)];
     let (served, _) = served(Fairness::Slots, 32, &clients);
     assert!(share(&served) > 0.8, "{served:?}");
@@ -110,7 +110,7 @@ fn a_member_is_kept_full_when_there_is_enough_to_do() {
     let clients = [Client::of(80, 64), Client::of(40, 64), Client::of(20, 64)];
     let (served, most) = served(Fairness::Requests, 32, &clients);
     assert_eq!(most, 32);
-    // A second of 32 at a time, a millisecond each.
+    // A second with 32 in flight, a millisecond each.
     let sum: u64 = served.iter().sum();
     assert!(sum > 31_500, "{served:?}");
     for (client, weight) in [(0, 80.0), (1, 40.0), (2, 20.0)] {
@@ -119,7 +119,7 @@ fn a_member_is_kept_full_when_there_is_enough_to_do() {
     }
 }
 
-/// Who uses the member now and then holds nobody, and is served at once.
+/// A client that uses the member now and then holds back no other, and is served at once.
 #[test]
 fn a_client_that_mostly_thinks_holds_nobody() {
     let thinker = Client { think: Span::millis(20), ..Client::of(80, 1) };
@@ -139,8 +139,8 @@ fn the_idle_class_has_what_is_left_and_a_turn_now_and_then() {
     assert!(beside[0] > 6_500, "{beside:?}");
 }
 
-/// Nothing is lost and nobody starves: every client is served about its share, of random
-/// weights, numbers outstanding and thoughts.
+/// No request is lost and no client starves: every client is served about its share, with random
+/// weights, outstanding requests and think times.
 #[test]
 fn every_request_is_dispatched_once_and_no_client_starves() {
     let mut rng = Rng::new(7);

@@ -1,5 +1,5 @@
-//! B-WF2Q+ by the letter: a list of entities that is searched from end to end, against which the
-//! trees are compared, and the bounds that it promises.
+//! Exact B-WF2Q+: a list of entities that is searched linearly, compared with the service trees,
+//! and the bounds that the algorithm guarantees.
 
 use weft_units::rng::Rng;
 use weft_units::{Group, Time};
@@ -8,12 +8,12 @@ use super::super::QueueId;
 use super::super::service_tree::{ServiceTrees, TreeOf};
 use crate::sched::request::IoPriority;
 
-/// One class of the same rules, without any structure.
+/// One class under the same rules, without any data structure.
 #[derive(Default)]
 struct Exact {
     vtime: u64,
     entities: Vec<Entity>,
-    /// Order in which entities came to ask.
+    /// Counter for the order of activation.
     asked: u64,
 }
 
@@ -69,7 +69,7 @@ impl Exact {
         self.entities.iter().filter(|e| e.asked.is_some()).map(|e| e.start).min()
     }
 
-    /// Who would be next, and its budget.
+    /// The next entity and its budget.
     fn peek(&self) -> Option<(usize, u64)> {
         let vtime = self.vtime.max(self.first_start()?);
         (0..self.entities.len())
@@ -94,7 +94,7 @@ impl Exact {
             self.ask(queue);
         }
         self.vtime += (sectors << 22) / weights;
-        // One is forgotten at a time: the first that is due.
+        // One entity is forgotten at a time, the one with the earliest finish.
         let due = |e: &&mut Entity| e.remembered && e.finish <= self.vtime;
         if let Some(first) = self.entities.iter_mut().filter(due).min_by_key(|e| e.finish) {
             first.remembered = false;
@@ -128,15 +128,15 @@ impl Exact {
     }
 }
 
-/// The same at two levels: queues of the root and groups as entities of one list, the queues of
-/// each group in a list of its own.
+/// The exact rules at two levels: queues of the root and groups are entities of one list, and the
+/// queues of each group are in a list of their own.
 #[derive(Default)]
 struct TwoLevels {
     root: Exact,
     groups: Vec<Exact>,
-    /// Of each group, which entity of the root is its own, and its weight.
+    /// Entity in the root and weight, by group.
     entities: Vec<(usize, u64)>,
-    /// Of each queue, its group (0 for the root) and its place there.
+    /// Group (0 for the root) and index in that level, by queue.
     queues: Vec<(usize, usize)>,
 }
 
@@ -153,7 +153,7 @@ impl TwoLevels {
         (if group == 0 { &mut self.root } else { &mut self.groups[group - 1] }, at, group)
     }
 
-    /// A group that waits has the budget of its next queue.
+    /// Gives a waiting group the budget of its next queue.
     fn follow(&mut self, group: usize) {
         let Some(inner) = group.checked_sub(1) else { return };
         let ((entity, _), next) = (self.entities[inner], self.groups[inner].peek());
@@ -181,7 +181,7 @@ impl TwoLevels {
         let group = self.entities.iter().position(|(entity, _)| *entity == first);
         let found = match group {
             None => (0, first),
-            Some(inner) => (inner + 1, self.groups[inner].next().expect("a queue of it asks")),
+            Some(inner) => (inner + 1, self.groups[inner].next().expect("a queue of it is active")),
         };
         self.queues.iter().position(|queue| *queue == found)
     }
@@ -212,7 +212,7 @@ impl TwoLevels {
     fn outer_goes_on(&mut self, group: usize) {
         if group > 0 {
             let (entity, of) = self.entities[group - 1];
-            let (_, budget) = self.groups[group - 1].peek().expect("a queue asks");
+            let (_, budget) = self.groups[group - 1].peek().expect("a queue is active");
             self.root.requeue(entity, of, budget);
         }
     }
@@ -239,7 +239,7 @@ impl TwoLevels {
 
 const CLASS: IoPriority = IoPriority::BestEffort;
 
-/// Trees and lists of so many queues, in so many groups of random weights.
+/// Creates trees and lists with `count` queues in `groups` groups of random weights.
 fn both(count: usize, groups: usize, rng: &mut Rng) -> (ServiceTrees, TwoLevels, Vec<TreeOf>) {
     let (mut trees, mut exact) = (ServiceTrees::new(), TwoLevels::default());
     let mut of = Vec::new();
@@ -266,8 +266,9 @@ fn both(count: usize, groups: usize, rng: &mut Rng) -> (ServiceTrees, TwoLevels,
     (trees, exact, of)
 }
 
-/// Random weights, budgets, arrivals, departures, injections: after each step both name the same
-/// queue. A planted fault (`skew` added to one budget in a hundred) is to be noticed.
+/// Compares the two over random weights, budgets, arrivals, departures and injections: after each
+/// step both must select the same queue. A planted bug (`skew` added to one budget in a hundred)
+/// must be detected.
 fn compared(seed: u64, skew: u64, groups: usize) -> Result<u64, String> {
     let mut rng = Rng::new(seed);
     let count = 2 + rng.below(30) as usize;
@@ -342,15 +343,15 @@ fn trees_choose_as_the_exact_rules_do_at_one_level_and_at_two() {
             slots += compared(seed, 0, groups)
                 .unwrap_or_else(|difference| panic!("{groups}, {seed}: {difference}"));
         }
-        // The twin.
+        // Control: planted bugs are detected.
         let found = (0..100).filter(|seed| compared(*seed, 4000, groups).is_err()).count();
         assert!(found > 10, "{groups}: {found} of 100 notice that a budget is another one");
     }
     assert!(slots > 200_000, "{slots} slots");
 }
 
-/// What backlogged queues are served, against their shares, at each dispatch of 8 sectors; and
-/// whether `V` ever went back or left everybody's start ahead.
+/// Compares the service of backlogged queues with their shares at each dispatch of 8 sectors,
+/// within the bound of B8.
 #[test]
 fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
     let (mut worst, mut checked) = (0.0_f64, 0);
@@ -374,7 +375,7 @@ fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
         let largest = *budgets.iter().max().unwrap() as f64;
         let (mut served, mut total) = (vec![0u64; count], 0u64);
         while total < 2_000_000 {
-            let id = trees.next(Time(0)).expect("all ask");
+            let id = trees.next(Time(0)).expect("all queues are active");
             let queue = id.0 as usize;
             trees.serve(id);
             while trees.budget_left(id) >= 8 {
@@ -399,7 +400,7 @@ fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
     assert!(checked > 10_000_000 && worst > 0.5, "{checked} dispatches, {worst} of the bound");
 }
 
-/// The same with queues in groups: each group, and each queue within what its group was served.
+/// B8 with queues in groups: for each group, and for each queue within the service of its group.
 #[test]
 fn statement_b8_holds_at_both_levels() {
     let (mut worst, mut checked) = ([0.0_f64; 2], 0);
@@ -415,7 +416,7 @@ fn statement_b8_holds_at_both_levels() {
             trees.activate(QueueId(queue as u32), of[queue], weight, budget, None);
         }
         let largest = *budgets.iter().max().unwrap() as f64;
-        // The levels: the members of each as weight and budget, and who they are.
+        // An entity of the root is a group (0) or a queue (1), with its index.
         let root = |queue: usize| match exact.queues[queue].0 {
             0 => (1, queue),
             group => (0, group - 1),
@@ -432,7 +433,7 @@ fn statement_b8_holds_at_both_levels() {
         let mut served = [vec![0u64; groups], vec![0u64; count]];
         let mut total = 0;
         while total < 1_000_000 {
-            let id = trees.next(Time(0)).expect("all ask");
+            let id = trees.next(Time(0)).expect("all queues are active");
             let queue = id.0 as usize;
             trees.serve(id);
             while trees.budget_left(id) >= 8 {
@@ -465,8 +466,8 @@ fn statement_b8_holds_at_both_levels() {
     assert!(checked > 5_000_000 && worst.iter().all(|it| *it > 0.5), "{checked}, {worst:?}");
 }
 
-/// Two queues of one weight. One was served all of its budget and leaves with its finish ahead of
-/// `V`; it comes back with a small budget, at once or when `V` has passed that finish.
+/// Two queues of equal weight. The first is served its whole budget and leaves with its finish
+/// ahead of `V`. It returns with a small budget, at once or after `V` has passed that finish.
 #[test]
 fn statement_b10_whoever_comes_back_early_begins_where_it_left() {
     let tree = TreeOf::new(Group::ROOT, CLASS);
@@ -486,7 +487,7 @@ fn statement_b10_whoever_comes_back_early_begins_where_it_left() {
             assert!(trees.is_forgotten(one), "V has passed it");
             trees.requeue(two, 40, 4000);
         }
-        // From V it would be done first.
+        // If it started from `V`, it would finish first.
         trees.activate(one, tree, 40, 8, None);
         assert_eq!(trees.next(Time(0)), Some([one, two][next]), "{served_meanwhile}");
     }

@@ -1,4 +1,4 @@
-//! Orders in which Linux 6.12 served five mixes of backlogged queues, against this scheduler.
+//! Orders in which Linux 6.12 served five mixes of backlogged queues, compared with weft's BFQ.
 //!
 //! Source   `fixtures/sched/bfq-orders.csv`, described in `bfq-orders.md` beside it
 
@@ -12,7 +12,7 @@ use crate::sched::request::{Direction, QueuedRequest, Receipt};
 
 const TRACES: &str = include_str!("../../../../../../fixtures/sched/bfq-orders.csv");
 
-/// A device that has one request, and a second one that was taken from the scheduler already.
+/// A device of depth 1, with a second request that was already taken from the scheduler.
 struct Replay {
     bfq: Bfq,
     at_device: Option<(Sectors, Receipt)>,
@@ -62,7 +62,7 @@ impl Replay {
         self.pump(now);
     }
 
-    /// The device ends what it has and begins with the next one, whose place this is.
+    /// Completes the request at the device and starts the next one. Returns its first sector.
     fn next(&mut self, now: Time) -> Sectors {
         if let Some((_, done)) = self.at_device.take() {
             self.bfq.completed(done, now);
@@ -73,7 +73,8 @@ impl Replay {
     }
 }
 
-/// Sectors that the kernel sent, and that came here, from where the device was held still no more.
+/// First sectors in the order of the kernel and of weft, after the last time that the device was
+/// blocked on purpose.
 fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
     let mut replay = Replay::new();
     let (mut kernel, mut ours, mut fresh) = (Vec::new(), Vec::new(), true);
@@ -86,7 +87,7 @@ fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
         let now = Time(next().parse::<u64>().unwrap() * 1000);
         match (next(), next(), next(), next()) {
             ("insert", sector, class, level) => {
-                // The first one of an empty device is there at once.
+                // The first request of an idle device is issued at once.
                 fresh = replay.at_device.is_none();
                 replay.insert(sector.parse().unwrap(), class, level.parse().unwrap(), now);
             }
@@ -120,7 +121,7 @@ fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
     (kernel, ours, replay)
 }
 
-/// Six requests of the drains of `c4` differ, as they do in a plain model of the rules.
+/// Six requests at the end of `c4` differ, as they do in a plain model of the rules.
 #[test]
 fn backlogged_queues_are_served_in_the_kernels_order() {
     let (mut same, mut all) = (0, 0);
@@ -128,7 +129,7 @@ fn backlogged_queues_are_served_in_the_kernels_order() {
         let (kernel, ours, replay) = replay(script);
         let count = kernel.iter().zip(&ours).filter(|(a, b)| a == b).count();
         (same, all) = (same + count, all + kernel.len());
-        // The trace ends before the kernel's last slot does.
+        // The trace ends before the last slot of the kernel does.
         let mut expired = replay.expired;
         expired[ExpireReason::NoMoreRequests as usize] += 1;
         assert_eq!(replay.bfq.stats().expired, expired, "{script}");

@@ -1,4 +1,4 @@
-//! Tests of BFQ: the kernel's orders, the exact rules, the numbered statements, sorted sets.
+//! Tests of BFQ: orders of the kernel, exact rules, numbered statements, sorted sets.
 
 mod exact;
 mod kernel_orders;

@@ -1,5 +1,5 @@
-//! Statements of io-schedulers.md §6 about BFQ, on a device that ends each request after a fixed
-//! time.
+//! Statements of io-schedulers.md §6 about BFQ, on a device that completes each request after a
+//! fixed time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,26 +15,26 @@ use crate::knobs::{
 };
 use crate::sched::request::{Direction, QueuedRequest};
 
-/// A source of requests: a closed loop.
+/// A source that issues requests in a closed loop.
 #[derive(Clone, Copy)]
 struct Source {
     attr: Attr,
     direction: Direction,
-    /// Requests that it has at once.
+    /// Requests that it keeps outstanding.
     outstanding: u32,
-    /// Time from the end of one to the next.
+    /// Think time: from the completion of one request to the next request.
     think: Span,
     len: u64,
     random: bool,
     from: Time,
-    /// First sector, if it is not far from all others.
+    /// First sector; `None` for a region far from those of other sources.
     base: Option<u64>,
-    /// From the begin of one request to the next; no less than the length.
+    /// Distance between the starts of two requests; never less than the length.
     step: u64,
 }
 
 impl Source {
-    /// A reader of a level that has 16 requests at once, one after the other.
+    /// A reader of this level with 16 sequential requests outstanding.
     fn level(level: u8) -> Self {
         Self {
             attr: Attr { class: Class::BestEffort(level), ..Attr::NONE },
@@ -55,7 +55,7 @@ impl Source {
         source
     }
 
-    /// Its next request, by the name of `id`.
+    /// The next request of the source, with identifier `id`.
     fn request(&self, id: u64, index: usize, head: &mut u64, rng: &mut Rng) -> QueuedRequest {
         let base = self.base.unwrap_or(1 + index as u64 * 100_000_000);
         let first = if self.random { rng.below(10_000_000) * 8 } else { *head };
@@ -73,7 +73,7 @@ impl Source {
         }
     }
 
-    /// One random request of 4 KiB at a time, 0.1 ms apart.
+    /// The source with one random request of 4 KiB outstanding, 0.1 ms apart.
     fn one_by_one(self) -> Self {
         Self { outstanding: 1, think: Span(100_000), len: 8, random: true, ..self }
     }
@@ -83,12 +83,12 @@ impl Source {
 struct Device {
     rotational: bool,
     depth: u32,
-    /// Of one request, and of a sector.
+    /// Time of a request, and of each sector.
     request: Span,
     sector: Span,
-    /// Of a request that does not begin where the last one ended.
+    /// Additional time of a request that does not begin near the end of the previous one.
     seek: Span,
-    /// Sectors forward that are no seek.
+    /// Distance forward, in sectors, that is not a seek.
     near: u64,
 }
 
@@ -103,23 +103,23 @@ const FLASH: Device = Device {
 
 #[derive(Default)]
 struct Outcome {
-    /// Sectors of each source.
+    /// Sectors transferred, by source.
     sectors: Vec<u64>,
-    /// Time that the device took for each source.
+    /// Device time, by source.
     time: Vec<u64>,
-    /// Completed requests of each source.
+    /// Completed requests, by source.
     requests: Vec<u64>,
-    /// Sources in the order of dispatch.
+    /// Sources in order of dispatch.
     order: Vec<u32>,
     stats: BfqStats,
-    /// Most requests that the device had.
+    /// Largest number of requests at the device.
     most: u32,
-    /// Times at which the device was kept though two queues had requests queued.
+    /// Number of times that the device was kept idle while another queue was busy.
     kept_from_others: u64,
 }
 
 impl Outcome {
-    /// Of all sectors, those of a source.
+    /// Share of a source in all sectors.
     fn share(&self, source: usize) -> f64 {
         self.sectors[source] as f64 / self.sectors.iter().sum::<u64>() as f64
     }
@@ -132,7 +132,7 @@ impl Outcome {
     }
 }
 
-/// Runs sources on a device for a while.
+/// Runs the sources on a device for a while.
 fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Outcome {
     let traits = DeviceTraits { rotational: device.rotational, ..DeviceTraits::default() };
     let mut bfq = Bfq::new(knobs, Sectors(1024), traits);
@@ -144,7 +144,7 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
         ..Outcome::default()
     };
     let mut heads = vec![0; sources.len()];
-    // A source that makes a request, or a request that ends.
+    // Times at which sources issue requests.
     let mut arrivals = BinaryHeap::new();
     let mut number = 0u64;
     for (index, source) in sources.iter().enumerate() {
@@ -154,7 +154,7 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
         }
     }
     let (mut ends, mut owners) = (BTreeMap::new(), BTreeMap::new());
-    // The device moves data of one request at a time.
+    // The device transfers the data of one request at a time.
     let (mut free_at, mut head) = (Time(0), Sectors(0));
     let end = Time(length.0);
     let mut now = Time(0);
@@ -209,7 +209,7 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
     outcome
 }
 
-/// Without what depends on habits: pure B-WF2Q+ with budgets of two requests.
+/// Without the rules that depend on access patterns: pure B-WF2Q+ with budgets of two requests.
 const PLAIN: BfqKnobs = BfqKnobs {
     fairness: Fairness::Slots,
     slice_idle: Span::ZERO,
@@ -239,7 +239,7 @@ const NO_RAISING: BfqKnobs = BfqKnobs {
     ..PLAIN
 };
 
-/// Slots of sources, as letters, once all budgets are the largest.
+/// Sources of the slots, as letters, once all budgets have reached the largest value.
 fn slots(outcome: &Outcome, from: usize, count: usize) -> String {
     let slots = outcome.order.chunks(2).skip(from).take(count);
     slots
@@ -276,7 +276,7 @@ fn statements_b1_to_b5_shares_are_by_weight_slot_by_slot() {
     b5.shares_are(&[50.0 / 290.0, others, others, others, others, others, others], 0.005);
 }
 
-/// A request of a size decides how large a budget has to be: 8 sectors at a time against 240.
+/// The size of a request determines the smallest budget: 8 sectors at a time against 240.
 #[test]
 fn statements_b6_and_b7_shares_do_not_depend_on_budgets() {
     let knobs = BfqKnobs { max_budget: 8, ..PLAIN };
@@ -323,8 +323,8 @@ fn statement_b14_background_writes_pay_three_times_unless_weights_differ() {
     all.shares_are(&[40.0 / 81.0, 40.0 / 81.0], 0.02);
 }
 
-/// A disk of 120 MB/s whose arm takes 8 ms. The sequential reader runs alone for ten seconds, so
-/// that the rate is known: slots that others interrupt are too short to measure it.
+/// A disk of 120 MB/s with a seek time of 8 ms. The sequential reader runs alone for ten seconds so
+/// that the peak rate is measured: slots that others interrupt are too short for that.
 #[test]
 fn statement_b18_on_a_disk_random_and_sequential_readers_share_its_time() {
     let disk = Device {
@@ -375,7 +375,7 @@ fn statements_b22_and_b25_equal_queues_on_flash_are_not_waited_for_unless_alone(
     assert_eq!(alone.requests, none.requests, "which costs nothing");
 }
 
-/// The kernel's weakness, as it is: a light queue with one request at a time gets far less than
+/// The kernel's weakness, reproduced: a light queue with one request at a time gets far less than
 /// its third where the device has no spare depth, and as much as the heavy one where it has.
 #[test]
 fn statements_b23_and_b24_shares_of_sources_with_one_request_are_the_kernels() {
@@ -391,7 +391,7 @@ fn statements_b23_and_b24_shares_of_sources_with_one_request_are_the_kernels() {
     outcome.shares_are(&[0.5], 0.05);
 }
 
-/// B10 and B28: what a queue may do when it comes back.
+/// B10 and B28: the rights of a queue that becomes busy again.
 #[test]
 fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
     let device = DeviceTraits::default();
@@ -428,8 +428,8 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
     assert_eq!(resumed, [(1, 20), (0, 3)], "in time it preempts; after 24 ms it waits");
 }
 
-/// B15, two ways to be fair: two groups of 100 and 200 with one and five queues, and beside them
-/// somebody of no group.
+/// B15 with both kinds of fairness: two groups of 100 and 200 with one and five queues, and beside
+/// them a queue in no group.
 #[test]
 fn statement_b15_groups_have_their_shares_first_and_queues_within_them() {
     let grouped = |number: u8, weight: u16| {
@@ -450,13 +450,13 @@ fn statement_b15_groups_have_their_shares_first_and_queues_within_them() {
         let outcome = run(knobs, FLASH, &three, Span::secs(60));
         outcome.shares_are(&[0.25, 0.125, 0.375, 0.25], 0.003);
     }
-    // The twin: with the same weights and no groups each has a sixth.
+    // Control: with equal weights and no groups, each queue gets a sixth.
     let flat = run(PLAIN, FLASH, &[Source::weight(40); 6], Span::secs(60));
     flat.shares_are(&[1.0 / 6.0; 6], 0.003);
 }
 
-/// Whoever is in a group and alone in it, and has one request at a time: its group's share depends
-/// on being waited for, as a heavier queue's does.
+/// A queue that is alone in its group and has one request at a time: the share of its group depends
+/// on idling for it, as that of a heavier queue does.
 #[test]
 fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
     let member = |number: u8, class: Class| {
@@ -480,7 +480,8 @@ fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
     outcome.shares_are(&[0.5, 0.0, 0.5], 0.005);
 }
 
-/// Statement B23b as Linux is: a slot of large requests costs no more time than one of small ones.
+/// Statement B23b, as in Linux: a slot of large requests is charged no more time than one of small
+/// ones.
 #[test]
 fn statement_b23b_small_and_large_requests_one_at_a_time_have_about_equal_numbers() {
     let large = Source { len: 1024, random: false, ..Source::level(4).one_by_one() };
@@ -491,7 +492,7 @@ fn statement_b23b_small_and_large_requests_one_at_a_time_have_about_equal_number
     assert!(outcome.share(0) < 0.02, "{} of the sectors", outcome.share(0));
 }
 
-/// Statement B23c: the kernel's weakness by slots, and what it is with fairness by requests.
+/// Statement B23c: the kernel's weakness with slots, and shares with fairness by requests.
 #[test]
 fn statement_b23c_weights_of_deep_clients_on_a_deep_device_hold_by_requests_only() {
     let deep = Device { depth: 32, request: Span::millis(1), sector: Span(0), ..FLASH };
@@ -504,7 +505,7 @@ fn statement_b23c_weights_of_deep_clients_on_a_deep_device_hold_by_requests_only
     run(requests, deep, &sources, Span::secs(10)).shares_are(&[2.0 / 3.0, 1.0 / 3.0], 0.034);
 }
 
-/// What four rules of queue merging move, of the best of them.
+/// Sectors moved with four rules of queue merging, relative to the best of them.
 fn by_rule(device: Device, sources: &[Source]) -> [f64; 4] {
     let moved =
         [MergeRule::Gain, MergeRule::Patch, MergeRule::Always, MergeRule::Never].map(|it| {
@@ -517,7 +518,7 @@ fn by_rule(device: Device, sources: &[Source]) -> [f64; 4] {
 }
 
 /// Merging by gain is never more than 1 % worse than the best of the other rules. In this model
-/// they differ where readers of a disk take turns: there never merging moves a fiftieth.
+/// they differ where readers of a disk take turns: without merging, these move a fiftieth.
 #[test]
 fn merging_by_gain_moves_as_much_as_the_best_rule_on_flash_and_on_a_disk() {
     let disk = Device {
@@ -530,7 +531,7 @@ fn merging_by_gain_moves_as_much_as_the_best_rule_on_flash_and_on_a_disk() {
     };
     let flash = Device { depth: 32, request: Span(80_000), sector: Span(1_000), ..FLASH };
     let random = |outstanding| Source { outstanding, len: 8, random: true, ..Source::level(4) };
-    // Three readers of one file in turns, and the same of files of their own.
+    // Three readers that read one file in turn, and three readers of separate files.
     let turns = [0, 1, 2].map(|number| Source {
         outstanding: 1,
         len: 32,

@@ -1,4 +1,4 @@
-//! Sorted sets in a slab, against sorted lists.
+//! Sorted sets in a slab, compared with sorted lists.
 
 use weft_units::rng::Rng;
 
@@ -38,7 +38,7 @@ fn sets_are_as_sorted_lists_and_find_the_first_within_a_bound() {
             treaps.remove(&mut set, place);
             list.remove(at);
         } else {
-            // Stamps that wrap round.
+            // Stamps that wrap around.
             let from = u64::MAX - 40;
             *treaps.at_mut(place) =
                 Pair(from.wrapping_add(rng.below(60)), from.wrapping_add(rng.below(80)));
@@ -59,7 +59,7 @@ fn sets_are_as_sorted_lists_and_find_the_first_within_a_bound() {
     assert!(found > 10_000, "{found} were found");
 }
 
-/// The depth of a set whose members came in order.
+/// Depth of a set after its members were inserted in order.
 #[test]
 fn members_that_come_in_order_make_no_deep_trees() {
     let mut treaps = Treaps::new();
