@@ -1,8 +1,9 @@
 //! Write bandwidth of a device, in pages per second.
 //!
-//! One average covers about four seconds of completed writes and is updated at most every 200 ms; a
-//! slower one behind it moves only while the first keeps its direction. Before patch
-//! 001 only the flusher's chunk follows from it; with patch 001 everything does.
+//! One average covers about four seconds of completed writes and is updated at most every 200 ms. A
+//! slower average follows it, but only while the first keeps moving in one direction. Before patch
+//! 001 the bandwidth determines only the flusher's chunk; with patch 001 everything follows from
+//! it.
 //!
 //! Inputs   pages completed so far, the tick
 //! Answer   `bandwidth` and `average`, pages per second
@@ -10,7 +11,7 @@
 
 use super::ticks::TickRate;
 
-/// The estimate of one device.
+/// The bandwidth estimate of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
     bandwidth: u64,
@@ -21,7 +22,7 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// 100 MiB/s until something is known.
+    /// Creates an estimate that starts at 100 MiB/s.
     #[must_use]
     pub const fn new(tick: u64) -> Self {
         Self { bandwidth: INITIAL, average: INITIAL, stamp: tick, written: 0, dirtied: 0 }
@@ -39,12 +40,12 @@ impl Bandwidth {
         self.average
     }
 
-    /// Looks again, if it is time: at 200 ms for a flusher, just after for a writer. Whether there
-    /// is something new.
+    /// Updates the estimate if it is due: after 200 ms for a flusher, a tick later for a writer.
+    /// Returns whether there is a new estimate.
     ///
     /// `written` and `dirtied` are the numbers of pages completed and dirtied so far, `start` the
-    /// tick in which the call or the flusher's run began: an interval from before it that is longer
-    /// than a second was idle time and says nothing.
+    /// tick in which the call or the flusher's run began. An interval longer than a second that
+    /// began before `start` was idle time and is discarded.
     pub fn update(
         &mut self,
         ticks: TickRate,
@@ -64,7 +65,7 @@ impl Bandwidth {
         counted.is_some()
     }
 
-    /// Ticks of the interval that [`update`](Self::update) would end now and learn from.
+    /// Ticks of the interval that [`update`](Self::update) would evaluate now.
     #[must_use]
     pub fn counted(&self, ticks: TickRate, tick: u64, start: u64, by_writer: bool) -> Option<u64> {
         let elapsed = tick.saturating_sub(self.stamp);
@@ -82,7 +83,7 @@ impl Bandwidth {
         tick.saturating_sub(self.stamp) >= interval(ticks) + by_writer as u64
     }
 
-    /// An interval of so many ticks in which so many pages were completed.
+    /// Adds an interval of `elapsed` ticks in which `written` pages were completed.
     pub(crate) fn sample(&mut self, ticks: TickRate, elapsed: u64, written: u64) {
         let hz = ticks.hz();
         let period = (3 * hz).next_power_of_two();
@@ -105,7 +106,7 @@ impl Bandwidth {
 
 #[cfg(test)]
 impl Bandwidth {
-    /// An estimate that is so.
+    /// Creates a given estimate.
     pub(crate) const fn known(bandwidth: u64, average: u64) -> Self {
         Self { bandwidth, average, stamp: 0, written: 0, dirtied: 0 }
     }
@@ -167,6 +168,6 @@ mod tests {
         assert_ne!(estimate.pages_per_second(), INITIAL);
         let before = estimate.pages_per_second();
         assert!(!estimate.update(ticks, 5000, 4990, (100, 0), true));
-        assert_eq!(estimate.pages_per_second(), before, "5 s without anybody writing");
+        assert_eq!(estimate.pages_per_second(), before, "5 s without writes");
     }
 }

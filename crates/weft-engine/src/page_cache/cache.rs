@@ -1,7 +1,8 @@
-//! Page cache: files, pool, queues and policy joined, with the calls of its users.
+//! Page cache API: joins files, pool, queues and throttling policy.
 //!
-//! The pool's counts follow the files' pages, dirty files are on their device's lists, writers are
-//! throttled by the policy, flushers are woken. Decisions are taken in the other modules.
+//! This file keeps the pool's counts in step with the pages of files, keeps dirty files on the
+//! lists of their device, throttles writers by the policy, and wakes flushers. The other modules
+//! take the decisions.
 
 use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
@@ -16,15 +17,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use weft_units::Time;
 
-/// The page cache of one process: files on devices, who writes them, and how much of it is dirty.
+/// The page cache of one process: files on devices, their writers, and their dirty pages.
 ///
 /// Contract
 /// - Time enters only as `now` and never decreases.
-/// - A process that writes calls [`write`](Self::write) until all its pages are taken; when that
-///   says so it calls [`balance`](Self::balance) until that says [`Balance::Continue`].
-/// - Every [`WriteOut`], from whichever call, is submitted in the order in which it came, and each
-///   of its pages gets one [`written`](Self::written).
-/// - After each call, [`wake`](Self::wake) says who else has to be asked again.
+/// - A writer calls [`write`](Self::write) until all its pages are accepted. If a call requests it,
+///   the writer calls [`balance`](Self::balance) until that returns [`Balance::Continue`].
+/// - Each [`WriteOut`], from whichever call, is submitted in the order of the calls, and each of
+///   its pages gets one [`written`](Self::written).
+/// - After each call, [`wake`](Self::wake) returns the parties that must call again.
 #[derive(Clone, Debug)]
 pub struct PageCache {
     pool: Pool,
@@ -38,37 +39,38 @@ pub struct PageCache {
 /// Progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Pages taken, from the front; one at least.
+    /// Pages accepted from the front of the range; at least one.
     pub pages: u64,
-    /// Whether the writer has to call [`PageCache::balance`] before it writes on.
+    /// Whether the writer must call [`PageCache::balance`] before it continues.
     pub balance: bool,
 }
 
 /// Next action of a writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// Go on writing.
+    /// The writer may continue.
     Continue,
-    /// Sleep, then ask again.
+    /// Sleep, then call again.
     Sleep {
-        /// At the latest until then.
+        /// Latest time at which to wake up.
         until: Time,
-        /// Or until any device's queue has room again. [`Wake::Writer`] says so; where writers take
-        /// turns ([`Kernel::Weft`]) it ends the sleep of the one whose turn it is.
+        /// Whether room in any device's queue also ends the sleep, reported by [`Wake::Writer`].
+        /// With [`Kernel::Weft`], [`Wake::Writer`] ends the sleep of the writer that gets its turn.
         or_uncongested: bool,
     },
-    /// Submit these, then ask again. Submitting may take as long as the device's queue makes it.
+    /// Submit these pages, then call again. Submission may take as long as the device's queue is
+    /// full.
     Write(WriteOut),
 }
 
-/// Who has to be asked again, though it said that it sleeps.
+/// A party that must call again, although it was told to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// A flusher: call [`PageCache::flush`].
     Flusher(BdiId),
-    /// Who waits for writes of this file: some are done.
+    /// Processes that wait for writes of this file: some of them completed.
     Inode(InodeId),
-    /// All that a `sync(2)` of a device asked for is submitted.
+    /// All pages requested by a `sync(2)` of a device are submitted.
     Synced(BdiId),
     /// A throttled writer: call [`PageCache::balance`].
     Writer(WriterId),
@@ -88,11 +90,11 @@ struct Writer {
     pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
-    /// The device whose credit it has none left of.
+    /// The device for which the writer has no credit left.
     needs_credit: Option<BdiId>,
 }
 
-/// A writer's visit to the policy.
+/// A writer's visit to the throttling policy.
 #[derive(Clone, Debug)]
 struct Visit {
     bdi: BdiId,
@@ -102,10 +104,10 @@ struct Visit {
 }
 
 impl PageCache {
-    /// Without a device, without a file.
+    /// Creates a page cache without devices and files.
     ///
     /// # Panics
-    /// Without a CPU.
+    /// Panics if `config` has no CPU.
     #[must_use]
     pub fn new(config: PoolConfig) -> Self {
         Self {
@@ -118,22 +120,22 @@ impl PageCache {
         }
     }
 
-    /// A device, and its flusher.
+    /// Adds a device with its flusher.
     pub fn add_bdi(&mut self, now: Time) -> BdiId {
         let flusher = Flusher::new(self.pool.ticks().tick(now));
         self.bdis.push(Bdi { queues: Queues::default(), flusher, congested: false });
         self.pool.add_bdi(now)
     }
 
-    /// A file on a device; all its pages are clean.
+    /// Adds a file without dirty pages to a device.
     pub fn add_inode(&mut self, bdi: BdiId) -> InodeId {
         self.inodes.add(bdi)
     }
 
-    /// A process that writes, and the CPU that it runs on.
+    /// Adds a writer on a CPU.
     ///
     /// # Panics
-    /// No such CPU.
+    /// Panics if the CPU does not exist.
     pub fn add_writer(&mut self, cpu: u32) -> WriterId {
         assert!(cpu < self.pool.config().cpus, "cpu {cpu} of {}", self.pool.config().cpus);
         let share = self.pool.writer_share();
@@ -150,8 +152,8 @@ impl PageCache {
         id
     }
 
-    /// A process that writes no more, whether or not it has been through
-    /// [`balance`](Self::balance). Its name is used again for the next one.
+    /// Removes a writer, even if it still had to call [`balance`](Self::balance). Its identifier is
+    /// reused for the next one.
     pub fn remove_writer(&mut self, now: Time, writer: WriterId) {
         let state = &mut self.writers[writer.index()];
         state.waits_for_room = false;
@@ -175,20 +177,20 @@ impl PageCache {
         self.free_writers.push(writer);
     }
 
-    /// Counts, limits and speeds.
+    /// The dirty pool, with counts, limits and bandwidths.
     #[must_use]
     pub const fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// New limits, as by `sysctl`: they hold at once.
+    /// Changes the limits at once, as `sysctl` does.
     pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
         self.pool.set_limits(dirty, background);
         self.after_turns(None);
     }
 
-    /// Other rules for writers and flushers, and other ages of what they write. Whoever is before
-    /// the old rules goes on by them.
+    /// Changes the rules of writers and flushers, the expiry age and the interval. A writer that is
+    /// being throttled finishes under the old rules.
     pub fn set_rules(&mut self, kernel: Kernel, expire_centisecs: u64, writeback_centisecs: u64) {
         let before = self.pool.config().kernel;
         self.pool.set_rules(kernel, expire_centisecs, writeback_centisecs);
@@ -200,15 +202,15 @@ impl PageCache {
         }
     }
 
-    /// A device's part in the limits.
+    /// Sets the bounds of a device's share of the limits.
     ///
     /// # Panics
-    /// All devices together have 100 % in any case.
+    /// Panics if all devices together reserve 100 %.
     pub fn set_ratios(&mut self, bdi: BdiId, ratios: BdiRatios) {
         self.pool.set_ratios(bdi, ratios);
     }
 
-    /// Lets every flusher look at limits and times that have changed.
+    /// Wakes every flusher after limits or times were changed.
     pub fn wake_flushers(&mut self) {
         let over = self.pool.counts().dirty > self.pool.thresholds().background;
         for (device, id) in self.bdis.iter_mut().zip(0..) {
@@ -219,13 +221,13 @@ impl PageCache {
         }
     }
 
-    /// Programs took memory, or gave it back: limits that are ratios follow at once, what is
-    /// remembered of them slowly.
+    /// Changes the amount of dirtyable memory: limits given as ratios follow at once,
+    /// [`Pool::limit`] follows slowly.
     pub fn set_dirtyable(&mut self, pages: u64) {
         self.pool.set_dirtyable(pages);
     }
 
-    /// Counts summed over all files, which the pool's own must always equal.
+    /// Counts summed over all files; the pool's counts must always equal them.
     #[must_use]
     pub fn sums(&self) -> Counts {
         self.inodes.iter().fold(Counts::default(), |sum, inode| Counts {
@@ -237,28 +239,28 @@ impl PageCache {
     /// The state of one page.
     ///
     /// # Panics
-    /// No such file, as everywhere here.
+    /// Panics if the file does not exist, as all calls with a file do.
     #[must_use]
     pub fn state(&self, inode: InodeId, page: u64) -> PageState {
         self.inodes.of(inode).pages.state(page)
     }
 
-    /// How many pages of a file are in which state.
+    /// Number of dirty pages and of pages under writeback of a file.
     #[must_use]
     pub fn inode_counts(&self, inode: InodeId) -> Counts {
         let pages = &self.inodes.of(inode).pages;
         Counts { dirty: pages.dirty(), writeback: pages.writeback() }
     }
 
-    /// A process writes to pages of a file. Takes as many as it may write before it has to look at
-    /// the limits; the caller comes back with the rest.
+    /// Writes to pages of a file. Accepts as many pages as the writer may write before it must
+    /// check the limits; the caller calls again with the rest.
     ///
     /// Every page counts, whether or not it was dirty before. Kernels from 3.0 on wait before they
     /// change a page that is under writeback, 2.6.24 does not: see
     /// [`under_writeback`](Self::under_writeback).
     ///
     /// # Panics
-    /// No page, or the writer has not been through [`balance`](Self::balance).
+    /// Panics if the range is empty, or if the writer must call [`balance`](Self::balance) first.
     pub fn write(
         &mut self,
         now: Time,
@@ -286,12 +288,12 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Counts pages for a writer that [`dirty`](Self::dirty) has changed before: as many as it may
-    /// change before it has to look at the limits; the caller comes back with the rest. So a writer
-    /// whose pages are already there is throttled as one by [`write`](Self::write).
+    /// Charges a writer for pages that [`dirty`](Self::dirty) dirtied before: as many as it may
+    /// dirty before it must check the limits; the caller calls again with the rest. A writer of
+    /// pages that are already dirty is thus throttled like one that calls [`write`](Self::write).
     ///
     /// # Panics
-    /// No page, or the writer has not been through [`balance`](Self::balance).
+    /// Panics if there is no page, or if the writer must call [`balance`](Self::balance) first.
     pub fn charge(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: u64) -> Written {
         assert!(pages > 0, "a charge of no page");
         if self.pool.config().kernel == Kernel::Weft {
@@ -305,8 +307,8 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Counts pages that a writer wrote to, `new` of which were clean. Whether it is time to look
-    /// at the limits.
+    /// Counts pages that a writer wrote to, of which `new` were clean. Returns whether the limits
+    /// must be checked.
     fn count_writes(
         &mut self,
         now: Time,
@@ -324,8 +326,8 @@ impl PageCache {
         state.visit.is_some()
     }
 
-    /// The same where writers take turns: as many pages as there is credit for, or one, which is
-    /// set against its next turn.
+    /// [`write`](Self::write) under [`Kernel::Weft`]: accepts as many pages as the writer has
+    /// credit for, or one, which is deducted from its next turn.
     fn write_by_turn(
         &mut self,
         now: Time,
@@ -351,7 +353,7 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// The same for pages that are dirty already.
+    /// [`charge`](Self::charge) under [`Kernel::Weft`].
     fn charge_by_turn(
         &mut self,
         now: Time,
@@ -370,7 +372,7 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Takes pages off a writer's credit. Whether it has none left, and gets none.
+    /// Deducts pages from a writer's credit. Returns whether it has none left and gets none now.
     fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) -> bool {
         self.pool.turns.spend(now, writer, bdi, pages);
         self.pool.turns.credit(now, writer, bdi) == 0
@@ -392,7 +394,7 @@ impl PageCache {
         balance
     }
 
-    /// Wakes who got credit, and the flusher of a device if there is work for it now.
+    /// Wakes writers that got credit, and the flusher of a device if it has work now.
     fn after_turns(&mut self, bdi: Option<BdiId>) {
         while let Some(writer) = self.pool.turns.woken() {
             self.wakes.push_back(Wake::Writer(writer));
@@ -408,10 +410,11 @@ impl PageCache {
         }
     }
 
-    /// What a writer does that has to look at the limits; at most `pages_max` pages at a time.
+    /// Next action of a writer that must check the limits; at most `pages_max` pages at a time.
     ///
     /// # Panics
-    /// `pages_max` is 0, as in [`flush`](Self::flush) and [`fsync_step`](Self::fsync_step).
+    /// Panics if `pages_max` is 0, as do [`flush`](Self::flush) and
+    /// [`fsync_step`](Self::fsync_step).
     pub fn balance(&mut self, now: Time, writer: WriterId, pages_max: u64) -> Balance {
         assert!(pages_max > 0, "at least a page at a time");
         let state = &mut self.writers[writer.index()];
@@ -475,10 +478,10 @@ impl PageCache {
         }
     }
 
-    /// What a device's flusher does; at most `pages_max` pages at a time.
+    /// Next action of a device's flusher; at most `pages_max` pages at a time.
     ///
     /// # Panics
-    /// `pages_max` is 0.
+    /// Panics if `pages_max` is 0.
     pub fn flush(&mut self, now: Time, bdi: BdiId, pages_max: u64) -> Flush {
         assert!(pages_max > 0, "at least a page at a time");
         let device = &mut self.bdis[bdi.index()];
@@ -501,10 +504,10 @@ impl PageCache {
         next
     }
 
-    /// Writes of pages are done, on the device.
+    /// Reports that the device has completed writes of pages.
     ///
     /// # Panics
-    /// One of the pages is not under writeback.
+    /// Panics if one of the pages is not under writeback.
     pub fn written(&mut self, now: Time, inode: InodeId, pages: Range<u64>) {
         let file = self.inodes.of_mut(inode);
         let bdi = file.bdi;
@@ -522,15 +525,15 @@ impl PageCache {
         }
     }
 
-    /// A file ends before page `first` now: dirty pages from there on are dropped without being
-    /// written. The kernel then waits for those under writeback; see
+    /// Truncates a file before page `first`: drops dirty pages from there on without writing them.
+    /// The kernel then waits for those under writeback; see
     /// [`under_writeback`](Self::under_writeback).
     pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
         self.discard(inode, first..u64::MAX)
     }
 
-    /// Dirty pages of a range are dropped without being written. Of those under writeback it is
-    /// forgotten that they were dirtied again.
+    /// Drops the dirty pages of a range without writing them. Pages under writeback lose their
+    /// dirty flag only.
     pub fn discard(&mut self, inode: InodeId, pages: Range<u64>) -> Discarded {
         let file = self.inodes.of_mut(inode);
         let discarded = file.pages.discard(pages);
@@ -538,9 +541,9 @@ impl PageCache {
         discarded
     }
 
-    /// Pages of a file become dirty at once, and the caller keeps the hard limit. How many of them
-    /// the writer is to be [charged](Self::charge) for: all before patch 001, since then those that
-    /// were clean. The flusher is woken above the background threshold.
+    /// Dirties pages of a file at once; the caller enforces the hard limit. Returns the number of
+    /// pages to [charge](Self::charge) the writer for: all of them before patch 001, since then
+    /// those that were clean. Wakes the flusher above the background threshold.
     pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) -> u64 {
         let file = self.inodes.of_mut(inode);
         let bdi = file.bdi;
@@ -561,19 +564,19 @@ impl PageCache {
         if self.pool.config().kernel.writers_write_back() { all } else { new }
     }
 
-    /// Marks what is dirty in a range of a file for [`take_marked`](Self::take_marked).
+    /// Marks the dirty pages of a range of a file for [`take_marked`](Self::take_marked).
     pub fn mark(&mut self, inode: InodeId, pages: &Range<u64>) {
         self.inodes.of_mut(inode).pages.mark(pages);
     }
 
-    /// Whether a page of a file is marked and has not been taken.
+    /// Whether a file has a marked page that was not yet taken.
     #[must_use]
     pub fn has_marked(&self, inode: InodeId) -> bool {
         self.inodes.of(inode).pages.has_marked()
     }
 
-    /// The first run of marked pages within `within` that waits for no write of them; it is under
-    /// writeback from now on.
+    /// Puts the first run of marked pages within `within` that are not under writeback under
+    /// writeback, and returns it.
     pub fn take_marked(
         &mut self,
         inode: InodeId,
@@ -583,7 +586,7 @@ impl PageCache {
         self.start(inode, |file| file.take_marked_free(within, pages_max))
     }
 
-    /// The same for any dirty pages.
+    /// Like [`take_marked`](Self::take_marked), for any dirty pages.
     pub fn take(
         &mut self,
         inode: InodeId,
@@ -593,7 +596,7 @@ impl PageCache {
         self.start(inode, |file| file.take(within, pages_max))
     }
 
-    /// Counts the run that is taken as under writeback.
+    /// Takes a run of pages and counts it as under writeback.
     fn start(
         &mut self,
         inode: InodeId,
@@ -605,8 +608,8 @@ impl PageCache {
         Some(pages)
     }
 
-    /// A file is no more: unlinked and closed. The name may be used for another as soon as its last
-    /// write is done.
+    /// Removes a file that was unlinked and closed. The identifier may be reused when its last
+    /// write has completed.
     pub fn remove(&mut self, inode: InodeId) -> Discarded {
         let discarded = self.truncate(inode, 0);
         let file = self.inodes.of_mut(inode);
@@ -616,8 +619,8 @@ impl PageCache {
         discarded
     }
 
-    /// The first of these pages that is under writeback. If there is one, [`Wake::Inode`] follows
-    /// when writes of the file are done.
+    /// The first page of a range that is under writeback. If there is one, [`Wake::Inode`] follows
+    /// when writes of the file complete.
     pub fn under_writeback(&mut self, inode: InodeId, pages: Range<u64>) -> Option<u64> {
         let file = self.inodes.of_mut(inode);
         let page = file.pages.next_writeback(pages);
@@ -625,7 +628,7 @@ impl PageCache {
         page
     }
 
-    /// A process begins an fsync of some pages of a file.
+    /// Begins an fsync of a range of a file.
     pub fn fsync(&mut self, inode: InodeId, pages: Range<u64>) -> Fsync {
         Fsync::new(&mut self.inodes, inode, pages)
     }
@@ -633,26 +636,26 @@ impl PageCache {
     /// Next step of an fsync; at most `pages_max` pages at a time.
     ///
     /// # Panics
-    /// `pages_max` is 0.
+    /// Panics if `pages_max` is 0.
     pub fn fsync_step(&mut self, fsync: &mut Fsync, pages_max: u64) -> SyncStep {
         assert!(pages_max > 0, "at least a page at a time");
         fsync.step(&mut self.pool, &mut self.inodes, pages_max)
     }
 
-    /// All that is dirty on a device is to be written. [`Wake::Synced`] says when all is submitted;
-    /// completions are to be waited for file by file.
+    /// Requests writeback of all dirty pages of a device. [`Wake::Synced`] reports that all are
+    /// submitted; the caller waits for completions file by file.
     pub fn sync(&mut self, now: Time, bdi: BdiId) {
         self.bdis[bdi.index()].flusher.sync(self.pool.ticks().tick(now));
         self.wakes.push_back(Wake::Flusher(bdi));
     }
 
-    /// Whether a device's queue is full. 2.6.24's flusher goes around it, and when it has room
-    /// again everyone wakes who waits for room in whichever queue.
+    /// Sets whether a device's queue is congested. 2.6.24's flusher skips a congested device. When
+    /// congestion ends, all flushers and writers that wait for room wake, whichever queue it was.
     ///
-    /// A disk's queue of that time is full with 113 of its 128 requests and has room again with 103
-    /// (not checked). An array's of RAID 5 is full while its stripe cache has no free stripe, and
-    /// nobody is woken when that ends, only when a member's queue has room (the first read in
-    /// raid5.c of 2006 and 2008, the second not checked).
+    /// A disk's queue of that time is congested from 113 of its 128 requests until 103 (not
+    /// checked). A RAID 5 array is congested while its stripe cache has no free stripe. The end of
+    /// that wakes no waiter; only room in a member's queue does (the former read in raid5.c of 2006
+    /// and 2008, the latter not checked).
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
         let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
         if !before || congested {
@@ -670,18 +673,18 @@ impl PageCache {
         }
     }
 
-    /// The next one that has to be asked again.
+    /// Next party that must call again.
     #[must_use]
     pub fn wake(&mut self) -> Option<Wake> {
         self.wakes.pop_front()
     }
 
-    /// Puts a file that was written to on its device's lists.
+    /// Adds a file that was written to to the lists of its device.
     fn touch(&mut self, now: Time, inode: InodeId) {
         let tick = self.pool.ticks().tick(now);
         let file = self.inodes.of_mut(inode);
         let before = std::mem::replace(&mut file.touched, true);
-        // Whoever's turn it is will put it on a list.
+        // The pass that has its turn on the file will put it on a list.
         if file.busy || before {
             return;
         }

@@ -1,18 +1,18 @@
 //! Flusher of a device: sync, periodic and background writeback, and its sleep.
 //!
-//! Each device has one. Awake, it does three things in turn, then sleeps:
+//! Each device has one flusher. When awake, it does three kinds of work in turn, then sleeps:
 //!
-//! 1. *sync*: the pages that a `sync(2)` asked for;
-//! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are
+//! 1. *sync*: the pages that a `sync(2)` requested;
+//! 2. *periodic*: every 5 s, files that became dirty at least 30 s ago, until as many pages are
 //!    written as were dirty when it began;
-//! 3. *background*: everything, oldest file first, while more is dirty than the background
-//!    threshold; 3.1 stops for a `sync(2)` that arrives.
+//! 3. *background*: all files, oldest first, while more pages are dirty than the background
+//!    threshold; 3.1 interrupts this for a `sync(2)` that arrives.
 //!
-//! Throttled writers and syncs wake it, and 5 s after the last periodic work it wakes by itself: it
-//! answers until when it sleeps, and its owner calls again.
+//! Throttled writers and syncs wake the flusher, and it wakes by itself 5 s after the last periodic
+//! work. It returns the time until which it sleeps, and the caller calls again then.
 //!
-//! 2.6.24 does not wait for a full queue: it waits up to 100 ms for any queue to have room. 3.1
-//! just blocks, which is left to the driver of its writes.
+//! 2.6.24's flusher does not block on a congested queue: it waits up to 100 ms until any queue has
+//! room. 3.1 blocks, which is left to the code that submits its writes.
 //!
 //! Source   writeback.md §3; for 2.6.24 `background_writeout` and `wb_kupdate`, January 2008
 
@@ -25,13 +25,14 @@ use weft_units::Time;
 /// Next action of a flusher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// Submit these, then ask again. Submitting may take as long as the device's queue makes it.
+    /// Submit these pages, then call again. Submission may take as long as the device's queue is
+    /// full.
     Write(WriteOut),
     /// Sleep.
     Sleep {
-        /// At the latest until then; without end if nothing is dirty.
+        /// Latest time at which to wake up; `None` if nothing is dirty.
         until: Option<Time>,
-        /// Or until any device's queue has room again.
+        /// Whether room in any device's queue also ends the sleep.
         or_uncongested: bool,
     },
 }
@@ -41,13 +42,13 @@ pub enum Flush {
 pub(crate) struct Flusher {
     stage: Stage,
     run: Option<Run>,
-    /// Ticks in which `sync(2)` was asked for.
+    /// Ticks in which `sync(2)` was called.
     syncs: Vec<u64>,
-    /// A throttled writer wants background work.
+    /// Whether a throttled writer requested background work.
     kicked: bool,
-    /// The tick of the last periodic work.
+    /// Tick of the last periodic work.
     last_periodic: u64,
-    /// Calls of `sync(2)` that are done and not yet told of.
+    /// Calls of `sync(2)` that are done and not yet reported.
     syncs_done: u64,
 }
 
@@ -59,23 +60,23 @@ enum Stage {
     Background,
 }
 
-/// One piece of work: passes until it is done.
+/// A unit of work, made of passes.
 #[derive(Clone, Debug)]
 struct Run {
     reason: Reason,
     start: u64,
-    /// Pages that it may still write.
+    /// Pages that the run may still write.
     budget: u64,
     pass: Option<Pass>,
     wait: Option<Wait>,
 }
 
-/// What a run waits for between two passes.
+/// Condition that a run waits for between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// A tick, or room in a queue; the run is over after it unless it met a full queue.
+    /// A tick, or room in a queue. The run ends then, unless it met a congested queue.
     Congestion { until: u64, goes_on: bool },
-    /// The end of another's turn.
+    /// The end of another pass's turn on a file.
     Inode(InodeId),
 }
 
@@ -91,37 +92,37 @@ impl Flusher {
         }
     }
 
-    /// Whether it has work under way.
+    /// Whether work is in progress.
     pub(crate) const fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Asleep)
     }
 
-    /// A throttled writer wants background work.
+    /// Requests background work on behalf of a throttled writer.
     pub(crate) const fn kick(&mut self) {
         self.kicked = true;
     }
 
-    /// Whether it will look for background work when it is called next.
+    /// Whether background work is requested.
     pub(crate) const fn is_kicked(&self) -> bool {
         self.kicked
     }
 
-    /// Whether its writes may wait: nobody waits for a sync.
+    /// Whether its writes may be delayed because no sync is pending.
     pub(crate) fn may_wait(&self) -> bool {
         self.syncs.is_empty() && self.run.as_ref().is_some_and(|run| run.reason != Reason::Sync)
     }
 
-    /// All files that are dirty now are to be written.
+    /// Requests that all files that are dirty now are written.
     pub(crate) fn sync(&mut self, tick: u64) {
         self.syncs.push(tick);
     }
 
-    /// The first file of an idle device became dirty: the 5 s start now.
+    /// Restarts the 5 s when the first file of an idle device becomes dirty.
     pub(crate) fn first_dirty(&mut self, tick: u64) {
         self.last_periodic = self.last_periodic.max(tick);
     }
 
-    /// A queue has room again. Whether somebody slept for it.
+    /// Ends a wait for room in a queue. Returns whether the flusher waited for it.
     pub(crate) fn uncongested(&mut self) -> bool {
         match self.run.as_mut().and_then(|run| run.wait.as_mut()) {
             Some(Wait::Congestion { until, .. }) => {
@@ -132,7 +133,7 @@ impl Flusher {
         }
     }
 
-    /// The file whose turn it waits for, if it does.
+    /// The file on which the flusher waits for the end of another pass's turn.
     pub(crate) fn awaited(&self) -> Option<InodeId> {
         match self.run.as_ref().and_then(|run| run.wait) {
             Some(Wait::Inode(id)) => Some(id),
@@ -140,7 +141,7 @@ impl Flusher {
         }
     }
 
-    /// How many calls of `sync(2)` were done since this was last asked.
+    /// Number of `sync(2)` calls that completed since the last call.
     pub(crate) const fn take_syncs_done(&mut self) -> u64 {
         std::mem::replace(&mut self.syncs_done, 0)
     }
@@ -163,7 +164,7 @@ impl Flusher {
                 if let Some(out) = pass.next(wbc, pages_max) {
                     return Flush::Write(out);
                 }
-                let pass = run.pass.take().expect("it was there a line above");
+                let pass = run.pass.take().expect("the run has a pass");
                 run.budget = run.budget.saturating_sub(pass.written());
                 let wait = run.after_pass(now, wbc, &pass);
                 match wait {
@@ -195,7 +196,7 @@ impl Flusher {
         }
     }
 
-    /// Goes on to the next kind of work. Sleep, if there is none.
+    /// Moves on to the next kind of work. Returns a sleep if there is none.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
         let interval = wbc.pool.config().writeback_centisecs;
@@ -219,7 +220,7 @@ impl Flusher {
                 } else {
                     let start = self.syncs.remove(0);
                     let budget = match wbc.kernel() {
-                        // Enough, and an end for a file that somebody keeps writing to.
+                        // Enough for all, but bounded in case a process keeps writing to a file.
                         Generation::V2_6_24 => {
                             let all = 2 * wbc.pool.counts().dirty + wbc.queues.len();
                             all + all / 2
@@ -256,7 +257,7 @@ impl Flusher {
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         match run.reason {
-            // Once per time awake.
+            // Background work runs once per wake-up.
             Reason::Background => {
                 self.kicked = false;
                 self.stage = if self.syncs.is_empty() { Stage::Asleep } else { Stage::Syncs };
@@ -299,7 +300,7 @@ impl Run {
             (Reason::Sync, _) => Some(self.start),
         };
         let Some(older_than) = older_than else {
-            // Nothing can be that old yet.
+            // No file can be that old yet.
             self.budget = 0;
             return;
         };
@@ -339,5 +340,5 @@ impl Run {
     }
 }
 
-/// `MAX_WRITEBACK_PAGES`: what one pass of the older kernel's flusher writes.
+/// `MAX_WRITEBACK_PAGES`: pages that one pass of 2.6.24's flusher writes.
 const PASS_PAGES_2_6_24: u64 = 1024;

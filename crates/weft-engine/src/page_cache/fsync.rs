@@ -1,17 +1,17 @@
-//! fsync of a file: the pages that were dirty at the call written, and all writeback waited for.
+//! fsync of a file: writes the pages that were dirty at the call, then waits for all writeback.
 //!
-//! A process that syncs a file writes its pages itself: those that were dirty when it called, in
-//! ascending order, each as soon as an earlier write of it is done. Then it waits, again in
-//! ascending order, until no page is under writeback any more. What others have started meanwhile
-//! it waits for as well; what was dirtied meanwhile it leaves alone. Marks are the file's, so that
-//! of two syncs at once the first to come to a page writes it for both.
+//! A process that syncs a file writes the pages itself: those that were dirty when it called, in
+//! ascending order, each as soon as an earlier write of it has completed. It then waits, again in
+//! ascending order, until no page is under writeback, including writeback that others started
+//! meanwhile. It skips pages that were dirtied meanwhile. Marks belong to the file: of two
+//! concurrent syncs, the first to reach a page writes it for both.
 //!
-//! This is `fdatasync` without what a file system adds (a journal's commit), and the close of a
-//! block device by its last user. Making it durable takes a flush of the device afterwards, which
-//! is not the page cache's affair.
+//! This is `fdatasync` without the part of a file system (a journal commit), and also the close of
+//! a block device by its last user. Durability takes a flush of the device afterwards, which is
+//! outside the page cache.
 //!
-//! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels' own differ in
-//!          one thing: 2.6.24 has no marks, and writes what is dirtied ahead of it too
+//! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels differ in
+//!          one point: 2.6.24 has no marks, and also writes pages that are dirtied ahead of it
 
 use super::id::InodeId;
 use super::index::Marked;
@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::queue::Inodes;
 use std::ops::Range;
 
-/// A sync of one file, under way.
+/// An fsync in progress.
 #[derive(Clone, Debug)]
 pub struct Fsync {
     inode: InodeId,
@@ -31,22 +31,22 @@ pub struct Fsync {
 /// Next action of a syncing process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncStep {
-    /// All that was dirty is written.
+    /// All pages that were dirty are written.
     Done,
-    /// Wait for [`Wake::Inode`](super::Wake::Inode), then ask again.
+    /// Wait for [`Wake::Inode`](super::Wake::Inode), then call again.
     Wait,
-    /// Submit these, then ask again.
+    /// Submit these pages, then call again.
     Write(WriteOut),
 }
 
 impl Fsync {
-    /// Marks what is dirty.
+    /// Marks the dirty pages.
     pub(crate) fn new(inodes: &mut Inodes, inode: InodeId, within: Range<u64>) -> Self {
         inodes.of_mut(inode).pages.mark(&within);
         Self { inode, within, waits: false }
     }
 
-    /// The file that is synced.
+    /// The file being synced.
     #[must_use]
     pub const fn inode(&self) -> InodeId {
         self.inode

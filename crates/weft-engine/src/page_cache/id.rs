@@ -1,13 +1,13 @@
-//! Identifiers inside one page cache: device, file, process.
+//! Identifiers within one page cache: device, file, writer.
 
-/// A backing device: what one flusher writes to.
+/// A backing device, served by one flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BdiId(pub u16);
 
-/// A file, or a block device as a whole: pages numbered from 0.
+/// A file or a whole block device; its pages are numbered from 0.
 ///
-/// Names are used again after [`remove`](super::PageCache::remove), once nothing of the old file is
-/// under way.
+/// Identifiers are reused after [`remove`](super::PageCache::remove), once no write of the old file
+/// is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeId(pub u32);
 

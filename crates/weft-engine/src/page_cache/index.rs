@@ -1,9 +1,10 @@
-//! Index of a file's pages: which are dirty, which are under writeback.
+//! Page index of a file: which pages are dirty, and which are under writeback.
 //!
-//! Two facts per page of 4 KiB: *dirty* (newer here than on the device) and *under writeback* (a
-//! write of it is on its way). A page that is written to while under writeback is both, and will be
-//! written once more. A third mark says which pages an fsync has to write, namely those that were
-//! dirty when it was called, so that a writer in front of it cannot keep it going for ever.
+//! Each page of 4 KiB has two flags: *dirty* (newer in memory than on the device) and *under
+//! writeback* (a write of it is in flight). A page that is written to while under writeback has
+//! both, and will be written once more. A third flag marks the pages that an fsync must write:
+//! those that were dirty when it was called. A concurrent writer can thus not prolong the fsync
+//! without end.
 //!
 //! ```text
 //!              write                 take                     written
@@ -14,10 +15,10 @@
 //!     discard: dirty ▶ clean; writeback, dirty ▶ writeback
 //! ```
 //!
-//! Kept as three words of bits for every 64 pages that are not all clean: a stream of 100 MiB is
-//! 400 entries, 25,600 scattered pages are as many, and neither ever has to merge or split
-//! anything. A page that is clean is not in the index, whether or not it is in memory: what is
-//! *resident* is not modelled, reads are taken to hit.
+//! The flags are stored as three words of bits for every 64 pages, unless all of them are clean. A
+//! stream of 100 MiB takes 400 entries, 25,600 scattered pages take at most one entry each, and
+//! nothing is ever merged or split. A clean page is not in the index, whether or not it is in
+//! memory: *resident* pages are not modelled, and reads are assumed to hit.
 //!
 //! Source   writeback.md §3; experiments.md §1.7
 
@@ -27,37 +28,37 @@ use std::ops::Range;
 /// The state of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
-    /// As on the device, or not in memory at all.
+    /// Identical to the device, or not in memory at all.
     Clean,
     /// Newer than on the device.
     Dirty,
-    /// Being written.
+    /// A write is in flight.
     Writeback,
-    /// Being written, and newer than what is being written.
+    /// A write is in flight, and the page was written to since.
     WritebackDirty,
 }
 
-/// What a cut into a file threw away.
+/// Pages that a truncation or discard dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discarded {
-    /// Dirty pages that nobody will write any more.
+    /// Dirty pages that will never be written.
     pub dirty: u64,
-    /// Pages whose write is on its way. The kernel waits for them before it goes on.
+    /// Pages under writeback. The kernel waits for them before it continues.
     pub under_writeback: u64,
 }
 
-/// Next pages that an fsync may write.
+/// Next marked pages for an fsync to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
-    /// These, now under writeback.
+    /// Pages to write, which are now under writeback.
     Pages(Range<u64>),
-    /// This one, once the write of it that is on its way is done.
+    /// The first marked page is under writeback, and can be written when that write completes.
     Busy(u64),
-    /// None.
+    /// No page is marked.
     Nothing,
 }
 
-/// The pages of one file.
+/// Page state of one file.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
     words: BTreeMap<u64, Word>,
@@ -65,7 +66,7 @@ pub struct Pages {
     writeback: u64,
 }
 
-/// 64 pages, the first of which has a number that 64 divides.
+/// State of 64 pages; the number of the first is a multiple of 64.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     dirty: u64,
@@ -74,13 +75,13 @@ struct Word {
 }
 
 impl Pages {
-    /// How many pages are dirty, under writeback or not.
+    /// Number of dirty pages, whether or not under writeback.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// How many pages are under writeback, dirty or not.
+    /// Number of pages under writeback, whether or not dirty.
     #[must_use]
     pub const fn writeback(&self) -> u64 {
         self.writeback
@@ -99,7 +100,7 @@ impl Pages {
         }
     }
 
-    /// Pages that were written to: how many of them were not dirty before.
+    /// Marks pages dirty. Returns the number of those that were not dirty before.
     pub fn write(&mut self, pages: Range<u64>) -> u64 {
         let mut new = 0;
         for (number, bits) in words_of(pages) {
@@ -111,22 +112,21 @@ impl Pages {
         new
     }
 
-    /// The first run of pages within `within` that are dirty and not under writeback, at most
-    /// `pages_max` of them, which are now under writeback.
+    /// Puts the first run of pages within `within` that are dirty and not under writeback, at most
+    /// `pages_max`, under writeback, and returns it.
     pub fn take(&mut self, within: Range<u64>, pages_max: u64) -> Option<Range<u64>> {
         let run = self.run(within, pages_max, |word| word.dirty & !word.writeback)?;
         self.start(run.clone());
         Some(run)
     }
 
-    /// Whether a page is marked.
+    /// Whether any page is marked.
     #[must_use]
     pub fn has_marked(&self) -> bool {
         self.first(0..u64::MAX, |word| word.marked).is_some()
     }
 
-    /// As [`take`](Self::take), of those that are marked; who waits for none that is under
-    /// writeback.
+    /// Like [`take`](Self::take), for marked pages. Skips pages that are under writeback.
     pub(crate) fn take_marked_free(
         &mut self,
         within: Range<u64>,
@@ -137,10 +137,10 @@ impl Pages {
         Some(run)
     }
 
-    /// The write of these pages is done.
+    /// Ends the writeback of these pages.
     ///
     /// # Panics
-    /// One of them was not under writeback: a completion that nobody waits for.
+    /// Panics if a page was not under writeback: the completion is unexpected.
     pub fn written(&mut self, pages: Range<u64>) {
         assert!(pages.start < pages.end, "a completion of no page");
         for (number, bits) in words_of(pages) {
@@ -154,7 +154,7 @@ impl Pages {
         }
     }
 
-    /// Forgets that pages of a range are dirty.
+    /// Clears the dirty and marked flags of the pages of a range.
     pub fn discard(&mut self, within: Range<u64>) -> Discarded {
         let mut discarded = Discarded::default();
         let words = self.words.range(within.start / 64..within.end.div_ceil(64));
@@ -174,7 +174,7 @@ impl Pages {
         discarded
     }
 
-    /// Marks what is dirty within `within` for a sync: how many pages carry the mark now.
+    /// Marks the dirty pages within `within` for a sync. Returns the number of marked pages.
     pub fn mark(&mut self, within: &Range<u64>) -> u64 {
         let mut count = 0;
         let last = within.end.div_ceil(64);
@@ -185,7 +185,7 @@ impl Pages {
         count
     }
 
-    /// The next run that an fsync has to write.
+    /// Takes the next run of pages that an fsync must write.
     pub(crate) fn take_marked(&mut self, within: Range<u64>, pages_max: u64) -> Marked {
         let Some(first) = self.first(within.clone(), |word| word.marked) else {
             return Marked::Nothing;
@@ -199,7 +199,7 @@ impl Pages {
         }
     }
 
-    /// The first page from `first` on that is dirty, under writeback or not.
+    /// The first dirty page at or after `first`, whether or not under writeback.
     #[must_use]
     pub fn next_dirty(&self, first: u64) -> Option<u64> {
         self.first(first..u64::MAX, |word| word.dirty)
@@ -211,7 +211,7 @@ impl Pages {
         self.first(within, |word| word.writeback)
     }
 
-    /// These pages are being written.
+    /// Puts dirty pages under writeback.
     fn start(&mut self, pages: Range<u64>) {
         for (number, bits) in words_of(pages) {
             let word = self.words.get_mut(&number).expect("a dirty page has its word");
@@ -269,7 +269,7 @@ fn ones(bits: u64) -> u64 {
     u64::from(bits.count_ones())
 }
 
-/// Which of the 64 pages of this word are within a range.
+/// Bitmap of the pages of this word that are within a range.
 fn bits_within(number: u64, pages: Range<u64>) -> u64 {
     let first = number * 64;
     let from = pages.start.saturating_sub(first).min(64);
@@ -278,7 +278,7 @@ fn bits_within(number: u64, pages: Range<u64>) -> u64 {
     below(to) & !below(from)
 }
 
-/// The words of a range of pages, each with those of its bits that are meant.
+/// The words that cover a range of pages, each with the bitmap of the pages in the range.
 fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     (pages.start / 64..pages.end.div_ceil(64))
         .map(move |number| (number, bits_within(number, pages.clone())))
@@ -288,7 +288,7 @@ fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
 mod tests {
     use super::*;
 
-    /// One page, one entry.
+    /// Model with one entry per page.
     #[derive(Clone, Default)]
     struct Model(BTreeMap<u64, [bool; 3]>);
 
@@ -329,10 +329,10 @@ mod tests {
         assert_eq!(pages.next_dirty(0), dirty);
         let writeback = model.0.iter().find(|(_, bits)| bits[1]).map(|(&page, _)| page);
         assert_eq!(pages.next_writeback(0..last), writeback);
-        assert!(pages.words.values().all(|word| !word.is_clean()), "what is clean is let go");
+        assert!(pages.words.values().all(|word| !word.is_clean()), "clean words are removed");
     }
 
-    /// Numbers without a pattern, the same each time.
+    /// Pseudorandom numbers, the same for the same seed.
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |below| {
@@ -380,7 +380,7 @@ mod tests {
                         pages.written(first..end);
                     }
                     8 => {
-                        // Cuts are rare, or little would be left.
+                        // Discards are rare, or few pages would be left.
                         let first = start.max(LAST / 2);
                         let expected = Discarded {
                             dirty: model.0.range(first..).filter(|(_, bits)| bits[0]).count()
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn every_way_through_the_states_of_one_page() {
-        // Write, take, written, discard: all sequences of six, where they are possible.
+        // All sequences of six actions (write, take, written, discard) that are possible.
         for sequence in 0..4_u32.pow(6) {
             let mut pages = Pages::default();
             let mut state = PageState::Clean;

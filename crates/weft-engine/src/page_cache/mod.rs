@@ -1,28 +1,28 @@
 //! Page cache, write side: dirty pages, their flushers, and the throttling of writers.
 //!
-//! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no
-//! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
-//! `fio`), and the engine's write-back cache (`write_back/`) goes by it: a volume is one file,
-//! each of its clients a writer, and a pause is an answer that is delayed; the cache keeps the hard
-//! limit besides. It is the kernel's, in two versions of before patch 001 and four with it, and
-//! weft's own ([`Kernel`]).
+//! The module is a library of values in, decisions out, like all of the engine: it has no clock,
+//! sleeps on no timer, and sees no payload. The simulator's processes (`dd`, `tiobench`, `dbench`,
+//! `fio`) write into it. The engine's write-back cache (`write_back/`) follows its decisions too: a
+//! volume is one file, each of its clients is a writer, and a pause is a delayed reply; that cache
+//! enforces the hard limit in addition. The rules are the kernel's, in two versions before patch
+//! 001 and four with it, and weft's own ([`Kernel`]).
 //!
 //! ```text
-//! cache.rs       joins what follows; the API
+//! cache.rs       joins all other modules; the API
 //! index.rs       per file: which pages are dirty, which under writeback
 //! queue.rs       per device: which dirty file is next
-//! pass.rs        turns of files: shared by flushers and throttled writers
-//! flusher.rs     per device: background, periodic and sync work
-//! fsync.rs       per call: what was dirty, written and waited for
-//! pool.rs        limits and counts of all; proportion.rs and bandwidth.rs keep shares and speeds
-//! throttle/      what a policy is told and answers: the kernels before, ◆ patch 001, weft's own
+//! pass.rs        turns of files, shared by flushers and throttled writers
+//! flusher.rs     per device: background, periodic and sync writeback
+//! fsync.rs       per call: writes the pages that were dirty, and waits for them
+//! pool.rs        total limits and counts; proportion.rs, bandwidth.rs: shares and bandwidths
+//! throttle/      throttling policies: the kernels before, ◆ patch 001, weft's own
 //! ```
 //!
-//! Not modelled: what is resident, so reads are taken to hit; the errors of the kernel's per-CPU
+//! Not modelled: residency, so reads are assumed to hit; the errors of the kernel's per-CPU
 //! counters; memory cgroups; writers with real-time priority.
 //!
-//! `dd` on a slow device, with a limit of 100 MiB. It writes at the speed of memory at first, then
-//! as fast as the device is, because it has to write back what it dirties and to sleep:
+//! Example: `dd` on a slow device with a limit of 100 MiB. It first writes at the speed of memory,
+//! then at the speed of the device, since it must write back what it dirties, and sleep:
 //!
 //! ```
 //! use weft_engine::page_cache::*;
@@ -38,7 +38,7 @@
 //! let bdi = cache.add_bdi(Time(0));
 //! let (file, dd) = (cache.add_inode(bdi), cache.add_writer(0));
 //!
-//! // The device: one write after the other, 64 MiB/s, so 61 µs for a page.
+//! // The device executes one write at a time at 64 MiB/s, so 61 µs for a page.
 //! let (mut now, mut device_free) = (Time(0), Time(0));
 //! let mut in_flight = std::collections::VecDeque::new();
 //! let mut flusher_until = None;
@@ -46,7 +46,7 @@
 //!
 //! let mut at = 0;
 //! while at < 300 * 256 {
-//!     // dd takes 1 MiB at a time, and memory takes no time.
+//!     // dd writes 1 MiB at a time, and copying to memory takes no time.
 //!     let end = (at + 256) / 256 * 256;
 //!     let written = cache.write(now, dd, file, at..end);
 //!     at += written.pages;
@@ -83,8 +83,8 @@
 //!         }
 //!     }
 //! }
-//! // The first 75 MiB (half-way between the limits) went at once; all of it took the device's time for
-//! // what is not still in memory.
+//! // The first 75 MiB (half-way between the limits) were written at once. In total, the device
+//! // needed its time for all pages that are not still in memory.
 //! assert!(finished.iter().any(|&(pages, now)| pages >= 75 * 256 && now == Time(0)));
 //! assert!(sleeps > 10);
 //! assert!(most < 105 * 256, "{most} pages");

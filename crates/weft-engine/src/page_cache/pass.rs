@@ -1,22 +1,23 @@
-//! Writeback pass: the dirty files of a device, a slice of pages each.
+//! Writeback pass: writes dirty files of a device, a slice of pages of each.
 //!
-//! One pass over them: from the first file of *io*, a turn of at most so many pages each, ascending
-//! from where the file's last turn ended and around its end. Flushers make passes, and before patch
-//! 001 throttled writers too; all of them share the lists, so ten writers write ten files at once.
+//! A pass takes files from the front of *io*. Each gets a turn with a limited number of pages,
+//! ascending from where its last turn ended, and wrapping around at the end of the file. Flushers
+//! make passes, and before patch 001 throttled writers do too. All passes share the lists, so ten
+//! writers write ten files at once.
 //!
 //! After its turn a file goes
-//! - off the lists when it is clean;
-//! - to *more* when its turn was not long enough (3.1; in 2.6.24 only in periodic work);
-//! - to the end of *dirty* otherwise: pages are left because their write is still on its way, or it
-//!   was written to meanwhile.
+//! - off the lists if it is clean;
+//! - to *more* if its turn was too short (3.1; in 2.6.24 only in periodic writeback);
+//! - to the end of *dirty* otherwise: some pages are still under writeback, or the file was written
+//!   to meanwhile.
 //!
-//! A file that is another's turn is passed over (3.1), or written by both (2.6.24).
+//! A file on which another pass has its turn is skipped (3.1), or written by both (2.6.24).
 //!
-//! Two things are otherwise when a pass is made for a sync: it goes through a file from its start,
-//! and in 3.1 writes only what was dirty when its turn began.
+//! A pass for a sync differs in two ways: it goes through a file from its start, and in 3.1 it
+//! writes only pages that were dirty when its turn began.
 //!
-//! A pass hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to
-//! submit that: so a full queue holds up its writer, and with it the file.
+//! A pass returns one [`WriteOut`] at a time, and the caller may take as long as it needs to submit
+//! that: a full queue holds up the submitter, and with it the file.
 //!
 //! Source   writeback.md §3; for 2.6.24 `sync_sb_inodes` and `write_cache_pages`, January 2008
 
@@ -27,39 +28,39 @@ use super::queue::{Inodes, List, Queues};
 use std::ops::Range;
 use weft_units::Time;
 
-/// Reason why pages are written.
+/// The reason for which pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The flusher, because more is dirty than the background threshold.
+    /// Flusher: the background threshold is exceeded.
     Background,
-    /// The flusher, because it has been dirty for 30 s.
+    /// Flusher: the file has been dirty for 30 s.
     Periodic,
-    /// Somebody waits for them to be durable.
+    /// A process waits until the pages are durable.
     Sync,
-    /// A throttled writer, itself.
+    /// A throttled writer that writes back itself.
     Writer(WriterId),
 }
 
 /// Pages to write, already under writeback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOut {
-    /// On which device.
+    /// The device.
     pub bdi: BdiId,
     /// The file.
     pub inode: InodeId,
-    /// Pages; never empty.
+    /// The pages; never empty.
     pub pages: Range<u64>,
     /// Reason of the write.
     pub reason: Reason,
 }
 
-/// What a pass works on, borrowed from the page cache for one step.
+/// State that a pass works on, borrowed from the page cache for one step.
 pub(crate) struct WritebackControl<'a> {
     pub bdi: BdiId,
     pub pool: &'a mut Pool,
     pub queues: &'a mut Queues,
     pub inodes: &'a mut Inodes,
-    /// Whether the device's queue is full.
+    /// Whether the device's queue is congested.
     pub congested: bool,
     pub tick: u64,
 }
@@ -85,9 +86,9 @@ pub(crate) struct Pass {
     start: u64,
     budget: u64,
     written: u64,
-    /// Files that were clean after their turn: progress too.
+    /// Number of files that were clean after their turn, which counts as progress too.
     cleaned: u64,
-    /// A full queue was met: 2.6.24's flusher goes around it.
+    /// Whether the pass met a congested queue, which 2.6.24's flusher skips.
     pub met_congestion: bool,
     turn: Option<Turn>,
     over: bool,
@@ -97,18 +98,18 @@ pub(crate) struct Pass {
 #[derive(Clone, Debug)]
 struct Turn {
     inode: InodeId,
-    /// Pages that it may still write.
+    /// Pages that the turn may still write.
     left: u64,
     within: Range<u64>,
-    /// From where, if the end of the file has to be gone around.
+    /// Page at which a turn that wraps around ends.
     around: Option<u64>,
     cursor: u64,
-    /// Whether it is this pass that makes the file busy.
+    /// Whether this pass made the file busy.
     owner: bool,
 }
 
 impl Pass {
-    /// A pass that is to write `budget` pages, or a bit more. It fills *io* if that is the rule.
+    /// Creates a pass that writes about `budget` pages, and fills *io* if the rules say so.
     pub(crate) fn new(
         wbc: &mut WritebackControl<'_>,
         reason: Reason,
@@ -135,7 +136,7 @@ impl Pass {
         }
     }
 
-    /// The next pages to write; nothing when the pass is over.
+    /// The next pages to write; `None` when the pass is over.
     pub(crate) fn next(
         &mut self,
         wbc: &mut WritebackControl<'_>,
@@ -155,7 +156,7 @@ impl Pass {
         None
     }
 
-    /// Ends the pass before its time: a file whose turn it is is free for others.
+    /// Ends the pass early, and releases the file on which it has its turn.
     pub(crate) fn abandon(mut self, wbc: &mut WritebackControl<'_>) {
         self.end_turn(wbc);
     }
@@ -165,7 +166,7 @@ impl Pass {
         self.written
     }
 
-    /// Whether it came to anything.
+    /// Whether the pass has written or cleaned anything.
     pub(crate) const fn made_progress(&self) -> bool {
         self.written + self.cleaned > 0
     }
@@ -178,7 +179,7 @@ impl Pass {
                     self.met_congestion = true;
                     return false;
                 }
-                // Another pass has put it there: it is too new for this one.
+                // Another pass put the file there: it became dirty after this pass began.
                 if wbc.inodes.of(id).dirtied_when > self.start {
                     return false;
                 }
@@ -199,7 +200,7 @@ impl Pass {
                 inode.pages.mark(&(0..u64::MAX));
             }
             let quota = match kernel {
-                // It looks at 14 pages at a time and finishes them.
+                // 2.6.24 takes 14 pages at a time and finishes them.
                 Generation::V2_6_24 => {
                     self.left().checked_next_multiple_of(PAGES_AT_A_LOOK).unwrap_or(u64::MAX)
                 }
@@ -267,7 +268,7 @@ impl Pass {
             let (dirty, touched) = (inode.pages.dirty() > 0, inode.touched);
             inode.touched |= dirty;
             if touched && self.reason == Reason::Sync && kernel == Generation::V3_1 {
-                // Too new for this sync, which would otherwise never end.
+                // The file is too new for this sync, which would otherwise never end.
                 inode.dirtied_when = wbc.tick;
             }
             let unfinished = match kernel {
@@ -297,12 +298,12 @@ impl Pass {
         self.budget.saturating_sub(self.written)
     }
 
-    /// A sync in 3.1 leaves alone what comes after it.
+    /// In 3.1 a sync skips pages dirtied after its turn began.
     fn takes_marked(&self, kernel: Generation) -> bool {
         kernel == Generation::V3_1 && self.reason == Reason::Sync
     }
 
-    /// 2.6.24's flusher does not wait for room in a queue; everyone else does.
+    /// 2.6.24's flusher does not wait for room in a queue; all other passes do.
     const fn goes_around_congestion(&self) -> bool {
         matches!(self.reason, Reason::Background | Reason::Periodic)
     }
@@ -314,7 +315,7 @@ impl WritebackControl<'_> {
     }
 }
 
-/// Where a turn starts, and up to where it goes after it has gone around the end.
+/// Page at which a turn starts, and the page at which it ends after wrapping around.
 fn first_page(
     kernel: Generation,
     reason: Reason,
@@ -323,7 +324,7 @@ fn first_page(
 ) -> (u64, Option<u64>) {
     match kernel {
         _ if reason == Reason::Sync => (0, None),
-        // It goes around only when there is nothing at all up to the end.
+        // 2.6.24 wraps around only if no dirty page follows.
         Generation::V2_6_24 if pages.next_dirty(cursor).is_some() => (cursor, None),
         Generation::V2_6_24 => (0, None),
         Generation::V3_1 => (cursor, (cursor > 0).then_some(cursor)),

@@ -1,11 +1,11 @@
-//! Dirty pool: counts of dirty pages and pages under writeback, and the limits on them.
+//! Dirty pool: counts of dirty pages and of pages under writeback, and their limits.
 //!
-//! One pool serves the whole process. It has the counts of all devices and of each, the limits that
-//! follow from memory, the share of each writer, and the speed of each device. It decides nothing:
-//! [`throttle`](super::throttle) does, from the [`Facts`] that it hands out.
+//! One pool serves the whole process. It keeps the counts in total and per device, the limits that
+//! follow from memory, the share of each writer, and the bandwidth of each device. The pool decides
+//! nothing: [`throttle`](super::throttle) does, based on the [`Facts`] that the pool provides.
 //!
-//! All counts are in pages of 4 KiB and exact; the kernel's are off by what each CPU has not yet
-//! added (250 pages with eight CPUs, which is all of a limit of 1 MiB).
+//! All counts are in pages of 4 KiB and exact. The kernel's are off by what each CPU has not yet
+//! added (250 pages with eight CPUs, which is a whole limit of 1 MiB).
 //!
 //! Source   writeback.md §1.1, §1.2, §1.4, §3
 
@@ -16,26 +16,26 @@ use super::throttle::{DirtyThrottle, Facts, Pace, Position, Ratelimit, Rules, Tu
 use super::ticks::TickRate;
 use weft_units::Time;
 
-/// Kernel whose rules apply.
+/// The kernel that writers and flushers follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// 2.6.24, of early 2008: patch 000 was measured on its release candidate 7. Rules read in a
-    /// copy of 2.6.24 itself; that rc7 had the same is not checked. One flusher per device here,
-    /// where it had a pool of threads for all.
+    /// Linux 2.6.24 of early 2008; patch 000 was measured on its release candidate 7. The rules
+    /// were read in 2.6.24 itself; whether rc7 had the same is not checked. weft has one flusher
+    /// per device, where 2.6.24 had a pool of threads for all devices.
     V2_6_24,
-    /// 3.1, the baseline of patch 001. Rules read in 3.1.10; that rc4, which was measured, had the
-    /// same is not checked.
+    /// Linux 3.1, the baseline of patch 001. The rules were read in 3.1.10; whether rc4, which was
+    /// measured, had the same is not checked.
     #[default]
     V3_1,
-    /// 3.1 whose writers sleep and never write back, by a variant of patch 001. Shares are still
-    /// counted in completions, as 3.1 does; kernels from 3.7 on count seconds.
+    /// Linux 3.1 with a variant of patch 001: writers sleep and never write back. Shares are still
+    /// counted in completions as in 3.1; kernels from 3.7 on count seconds.
     IoLess(DirtyThrottle),
-    /// weft's own: the flushers of 3.1, and writers that sleep until it is their turn
+    /// weft's own rules: the flushers of 3.1, and writers that sleep until their turn
     /// (`throttle/turns.rs`).
     Weft,
 }
 
-/// Rules of flushers and of limits, which patch 001 leaves as they are in 3.1.
+/// Rules of flushers and limits, which patch 001 leaves as in 3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
     V2_6_24,
@@ -43,7 +43,7 @@ pub(crate) enum Generation {
 }
 
 impl Kernel {
-    /// Every kernel, by the name that it has in files of experiments.
+    /// Every kernel with its name in experiment files.
     pub const NAMES: [(&'static str, Self); 7] = [
         ("2.6.24", Self::V2_6_24),
         ("3.1", Self::V3_1),
@@ -54,7 +54,7 @@ impl Kernel {
         ("weft", Self::Weft),
     ];
 
-    /// The kernel of a name, if there is one.
+    /// The kernel with a name in [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kernel)| *kernel)
@@ -67,7 +67,7 @@ impl Kernel {
         row.expect("every kernel has a name").0
     }
 
-    /// Whether a writer over its limit writes back itself, as before patch 001.
+    /// Whether a writer over its limit writes back pages itself, as before patch 001.
     #[must_use]
     pub const fn writers_write_back(self) -> bool {
         matches!(self, Self::V2_6_24 | Self::V3_1)
@@ -80,7 +80,7 @@ impl Kernel {
         }
     }
 
-    /// The rules of a writer that only sleeps, if it is one.
+    /// The rules of a kernel with IO-less throttling.
     pub(crate) const fn io_less(self) -> Option<&'static Rules> {
         match self {
             Self::V2_6_24 | Self::V3_1 | Self::Weft => None,
@@ -89,41 +89,42 @@ impl Kernel {
     }
 }
 
-/// Limit as it is given: bytes or a share of memory.
+/// A limit in bytes or as a share of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Amount {
     /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
     Bytes(u64),
-    /// `vm.dirty_ratio`, `vm.dirty_background_ratio`: percent of the memory that can be dirtied.
+    /// `vm.dirty_ratio`, `vm.dirty_background_ratio`: percent of dirtyable memory.
     Percent(u64),
 }
 
 /// Configuration of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Kernel whose rules apply.
+    /// The kernel that writers and flushers follow.
     pub kernel: Kernel,
-    /// `HZ`.
+    /// Timer tick rate, `HZ`.
     pub ticks: TickRate,
-    /// CPUs that run writers; each counts for itself when to look at the limits.
+    /// CPUs that run writers; each counts dirtied pages by itself until the next check of the
+    /// limits.
     pub cpus: u32,
-    /// All memory, pages.
+    /// Total memory, in pages.
     pub memory_pages: u64,
-    /// Free memory and file pages that can be reclaimed, pages: what ratios are taken of.
+    /// Dirtyable memory in pages: free memory and reclaimable file pages, the base of ratios.
     pub dirtyable_pages: u64,
-    /// Above this writers are made to wait.
+    /// Dirty threshold, above which writers are throttled.
     pub dirty: Amount,
-    /// Above this the flushers write.
+    /// Background threshold, above which flushers write.
     pub background: Amount,
-    /// `vm.dirty_expire_centisecs`: age at which periodic work writes a file.
+    /// `vm.dirty_expire_centisecs`: age from which periodic writeback writes a file.
     pub expire_centisecs: u64,
-    /// `vm.dirty_writeback_centisecs`: time between two rounds of periodic work; 0 for none.
+    /// `vm.dirty_writeback_centisecs`: interval of periodic writeback; 0 disables it.
     pub writeback_centisecs: u64,
 }
 
 impl PoolConfig {
-    /// A kernel as it comes, on a machine with so much memory of which `dirtyable_pages` can be
-    /// dirtied.
+    /// Configuration with the defaults of a kernel, on a machine with this much memory, of which
+    /// `dirtyable_pages` are dirtyable.
     #[must_use]
     pub fn new(kernel: Kernel, cpus: u32, memory_pages: u64, dirtyable_pages: u64) -> Self {
         let (dirty, background) = match kernel.generation() {
@@ -143,7 +144,7 @@ impl PoolConfig {
         }
     }
 
-    /// The limits, pages.
+    /// The thresholds, in pages.
     #[must_use]
     pub fn thresholds(&self) -> Thresholds {
         let percent = |percent: u64| percent * self.dirtyable_pages / 100;
@@ -151,14 +152,14 @@ impl PoolConfig {
         let dirty = match self.dirty {
             Amount::Bytes(bytes) => bytes.div_ceil(PAGE_BYTES),
             Amount::Percent(ratio) => {
-                // The older kernel does not go below 5 %.
+                // 2.6.24 enforces a minimum of 5 %.
                 let least = if self.kernel == Kernel::V2_6_24 { 5 } else { 0 };
                 dirty_percent = Some(ratio.max(least));
                 percent(ratio.max(least))
             }
         };
         let background = match (self.background, self.kernel, dirty_percent) {
-            // The older kernel halves the ratio, the newer one the pages.
+            // 2.6.24 halves the ratio, 3.1 halves the pages.
             (Amount::Percent(ratio), Kernel::V2_6_24, Some(limit)) if ratio >= limit => {
                 percent(limit / 2)
             }
@@ -170,39 +171,39 @@ impl PoolConfig {
     }
 }
 
-/// Part of one device in the limits, as `/sys/class/bdi/*` has it.
+/// Bounds of a device's share of the limits, as in `/sys/class/bdi/*`.
 ///
 /// Source   writeback.md §1.4, §2.7
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BdiRatios {
-    /// `min_ratio`: percent of the limits that are the device's in any case. Less than 100 of all
-    /// devices together.
+    /// `min_ratio`: percent of the limits that are reserved for the device. The sum over all
+    /// devices is less than 100.
     pub min: u8,
-    /// `max_ratio`: percent of the limits that it has at most.
+    /// `max_ratio`: largest share of the limits in percent.
     pub max: u8,
-    /// `strictlimit`: its writers are throttled by what is dirty of it, also while little is dirty
-    /// in all. With rules of 6.12 alone.
+    /// `strictlimit`: throttles writers by the dirty pages of the device even while few pages are
+    /// dirty in total. Only effective with the rules of 6.12.
     pub strict: bool,
 }
 
 impl Default for BdiRatios {
-    /// A device like the others.
+    /// No reserve and no upper bound.
     fn default() -> Self {
         Self { min: 0, max: 100, strict: false }
     }
 }
 
-/// The limits, pages.
+/// The thresholds, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Above this the flushers write.
+    /// Background threshold, above which flushers write.
     pub background: u64,
-    /// Above this writers are made to wait.
+    /// Dirty threshold, above which writers are throttled.
     pub dirty: u64,
 }
 
 impl Thresholds {
-    /// Half-way between the two: up to here nobody is throttled.
+    /// Free-run ceiling: the mean of the two thresholds, up to which no writer is throttled.
     #[must_use]
     pub const fn free_run(self) -> u64 {
         u64::midpoint(self.background, self.dirty)
@@ -212,37 +213,37 @@ impl Thresholds {
 /// Number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Dirty, under writeback or not: what can be written. The kernel's `NR_FILE_DIRTY`.
+    /// Dirty pages, whether or not under writeback. The kernel's `NR_FILE_DIRTY`.
     pub dirty: u64,
-    /// Under writeback, dirty or not. The kernel's `NR_WRITEBACK`.
+    /// Pages under writeback, whether or not dirty. The kernel's `NR_WRITEBACK`.
     pub writeback: u64,
 }
 
 impl Counts {
-    /// Both: what the limits are compared with.
+    /// Sum of both, which is compared with the limits.
     #[must_use]
     pub const fn total(self) -> u64 {
         self.dirty + self.writeback
     }
 }
 
-/// The pool of one process.
+/// The dirty pool of one process.
 #[derive(Clone, Debug)]
 pub struct Pool {
     config: PoolConfig,
     thresholds: Thresholds,
     counts: Counts,
     bdis: Vec<Bdi>,
-    /// Completed page writes, by device.
+    /// Shares of completed page writes, by device.
     completions: Proportion,
-    /// Dirtied pages, by writer.
+    /// Shares of dirtied pages, by writer.
     dirtied: Proportion,
-    /// Follows the dirty threshold, up at once and down slowly.
+    /// Follows the dirty threshold: up at once, down slowly.
     limit: u64,
     limit_tick: u64,
-    /// Pages dirtied since the last look at the limits, by CPU.
+    /// Pages dirtied since the last check of the limits, by CPU.
     unchecked: Vec<u64>,
-    /// Credit of writers, where they take turns.
+    /// Credit of writers, used with [`Kernel::Weft`].
     pub(crate) turns: Turns,
 }
 
@@ -252,7 +253,7 @@ struct Bdi {
     completions: Share,
     /// Pages written since the start.
     written: u64,
-    /// Pages that became dirty since the start.
+    /// Pages dirtied since the start.
     dirtied: u64,
     bandwidth: Bandwidth,
     ratelimit: Ratelimit,
@@ -261,12 +262,12 @@ struct Bdi {
 }
 
 impl Pool {
-    /// All is clean.
+    /// Creates a pool without dirty pages.
     ///
     /// # Panics
-    /// Without a CPU.
+    /// Panics if `config` has no CPU.
     pub(crate) fn new(config: PoolConfig) -> Self {
-        assert!(config.cpus > 0, "somebody has to run the writers");
+        assert!(config.cpus > 0, "a pool has at least one CPU");
         let thresholds = config.thresholds();
         let proportion = Proportion::for_limit(thresholds.dirty);
         Self {
@@ -283,7 +284,7 @@ impl Pool {
         }
     }
 
-    /// One device more.
+    /// Adds a device.
     pub(crate) fn add_bdi(&mut self, now: Time) -> BdiId {
         let id = BdiId(u16::try_from(self.bdis.len()).expect("few devices"));
         self.bdis.push(Bdi {
@@ -300,28 +301,28 @@ impl Pool {
         id
     }
 
-    /// A device's part in the limits.
+    /// Sets the bounds of a device's share of the limits.
     ///
     /// # Panics
-    /// No such device, or all devices together have 100 % in any case.
+    /// Panics if the device does not exist, or if all devices together reserve 100 %.
     pub(crate) fn set_ratios(&mut self, bdi: BdiId, ratios: BdiRatios) {
         self.bdis[bdi.index()].ratios = ratios;
-        assert!(self.min_ratios() < 100, "the limits leave something for all");
+        assert!(self.min_ratios() < 100, "the reserves of all devices are below 100 %");
     }
 
-    /// Percent of the limits that are given away in any case.
+    /// Percent of the limits that is reserved for devices.
     fn min_ratios(&self) -> u64 {
         self.bdis.iter().map(|bdi| u64::from(bdi.ratios.min)).sum()
     }
 
-    /// Other rules, ages and intervals: they hold from the next decision on.
+    /// Changes rules, expiry age and interval; they apply from the next decision on.
     pub(crate) fn set_rules(&mut self, kernel: Kernel, expire: u64, writeback: u64) {
         self.config.kernel = kernel;
         self.config.expire_centisecs = expire;
         self.config.writeback_centisecs = writeback;
     }
 
-    /// A writer's share of what is dirtied.
+    /// Creates a writer's share of the dirtied pages.
     #[must_use]
     pub(crate) const fn writer_share(&self) -> Share {
         self.dirtied.share()
@@ -333,19 +334,19 @@ impl Pool {
         &self.config
     }
 
-    /// `HZ`.
+    /// Timer tick rate.
     #[must_use]
     pub const fn ticks(&self) -> TickRate {
         self.config.ticks
     }
 
-    /// The limits.
+    /// The thresholds.
     #[must_use]
     pub const fn thresholds(&self) -> Thresholds {
         self.thresholds
     }
 
-    /// New limits, as by `sysctl`: they hold at once.
+    /// Changes the limits at once, as `sysctl` does.
     pub(crate) fn set_limits(&mut self, dirty: Amount, background: Amount) {
         (self.config.dirty, self.config.background) = (dirty, background);
         self.thresholds = self.config.thresholds();
@@ -355,20 +356,21 @@ impl Pool {
         self.turns.set_limits(self.thresholds);
     }
 
-    /// Programs took memory, or gave it back: ratios follow, the limit behind them slowly.
+    /// Changes the amount of dirtyable memory: limits given as ratios follow at once, `limit`
+    /// follows slowly.
     pub(crate) fn set_dirtyable(&mut self, pages: u64) {
         self.config.dirtyable_pages = pages;
         self.thresholds = self.config.thresholds();
         self.turns.set_limits(self.thresholds);
     }
 
-    /// Pages in all.
+    /// Total page counts.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Pages of one device.
+    /// Page counts of one device.
     #[must_use]
     pub fn bdi_counts(&self, bdi: BdiId) -> Counts {
         self.bdis[bdi.index()].counts
@@ -380,13 +382,13 @@ impl Pool {
         self.bdis[bdi.index()].bandwidth
     }
 
-    /// The slow follower of the dirty threshold, pages.
+    /// The slow follower of the dirty threshold, in pages.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Whether the device's writers are looked at every 8 pages.
+    /// Whether writers to the device check the limits every 8 pages.
     #[must_use]
     pub fn exceeded(&self, bdi: BdiId) -> bool {
         self.bdis[bdi.index()].exceeded
@@ -396,9 +398,10 @@ impl Pool {
         self.bdis[bdi.index()].exceeded = exceeded;
     }
 
-    /// How many pages a CPU may dirty before its writer looks at the limits, normally: a 32nd of
-    /// memory by all CPUs together, at least 16, at most 4 MiB. Where writers only sleep it is a
-    /// 32nd of the dirty threshold, and a bound on what each writer counts for itself.
+    /// Pages that a CPU may dirty before it checks the limits, unless they are exceeded: a 32nd of
+    /// memory divided by the number of CPUs, at least 16 and at most 4 MiB. With IO-less throttling
+    /// it is a 32nd of the dirty threshold instead, and each writer has a count of its own in
+    /// addition.
     #[must_use]
     pub fn ratelimit_pages(&self) -> u64 {
         let of_all = |pages: u64| pages / (32 * u64::from(self.config.cpus));
@@ -410,8 +413,8 @@ impl Pool {
         }
     }
 
-    /// How many pages may be written to on `cpu` by a writer of this pace before it has to look at
-    /// the limits; at least one.
+    /// Pages that a writer with this pace may write on `cpu` before it must check the limits; at
+    /// least one.
     #[must_use]
     pub fn pages_until_check(&self, cpu: u32, bdi: BdiId, pace: &Pace) -> u64 {
         let by_cpu = self.check_after(bdi).saturating_sub(self.unchecked[cpu as usize]);
@@ -422,11 +425,12 @@ impl Pool {
         by_cpu.min(by_writer).max(1)
     }
 
-    /// So many pages were written to on `cpu`, at most
-    /// [`pages_until_check`](Self::pages_until_check), and `new` of them were clean. When it is
-    /// time to look at the limits: how many pages the kernel wants written back for it, which is
-    /// the same however few have triggered it; or, where writers only sleep, how many it has
-    /// dirtied since its last look. These count what became dirty, the others every page.
+    /// Counts pages written on `cpu`, at most [`pages_until_check`](Self::pages_until_check), of
+    /// which `new` were clean. If the limits must be checked, returns the number of pages that the
+    /// kernel makes the writer write back, which does not depend on the number that triggered the
+    /// check. With IO-less throttling, returns the number of pages that the writer has dirtied
+    /// since its last check. IO-less throttling counts only pages that became dirty, the other
+    /// rules count every page.
     pub(crate) fn count_writes(
         &mut self,
         cpu: u32,
@@ -459,7 +463,7 @@ impl Pool {
         }
     }
 
-    /// After how many pages of a CPU somebody looks at the limits.
+    /// Pages that a CPU may dirty before it checks the limits.
     fn check_after(&self, bdi: BdiId) -> u64 {
         let each_writer_counts = self.config.kernel.io_less().is_some();
         if self.exceeded(bdi) && !each_writer_counts {
@@ -469,13 +473,13 @@ impl Pool {
         }
     }
 
-    /// After how many pages of its own a writer looks at the limits.
+    /// Pages that a writer may dirty before it checks the limits.
     fn check_of(&self, bdi: BdiId, pace: &Pace) -> u64 {
         let most = if self.exceeded(bdi) { CHECK_WHILE_EXCEEDED } else { u64::MAX };
         pace.nr_dirtied_pause.min(most)
     }
 
-    /// Clean pages became dirty.
+    /// Counts clean pages that became dirty.
     pub(crate) fn dirtied(&mut self, id: BdiId, writer: &mut Share, pages: u64) {
         self.counts.dirty += pages;
         let bdi = &mut self.bdis[id.index()];
@@ -485,7 +489,7 @@ impl Pool {
         self.dirtied.count(writer, pages);
     }
 
-    /// Dirty pages went under writeback.
+    /// Counts dirty pages that went under writeback.
     pub(crate) fn started(&mut self, bdi: BdiId, pages: u64) {
         for counts in [&mut self.counts, &mut self.bdis[bdi.index()].counts] {
             counts.dirty -= pages;
@@ -494,14 +498,14 @@ impl Pool {
         self.turns.set_counts(bdi, self.bdis[bdi.index()].counts);
     }
 
-    /// Writes of pages are done.
+    /// Counts completed page writes.
     pub(crate) fn written(&mut self, id: BdiId, pages: u64) {
         let bdi = &mut self.bdis[id.index()];
         self.counts.writeback -= pages;
         bdi.counts.writeback -= pages;
         bdi.written += pages;
         self.turns.set_counts(id, bdi.counts);
-        // A device that has its largest part gets no more of it by writing more.
+        // A device at its `max_ratio` gains no further share by writing more.
         let part = self.completions.fraction(&mut bdi.completions);
         let most = u64::from(bdi.ratios.max);
         if most == 100 || part.of(100) < most {
@@ -509,14 +513,14 @@ impl Pool {
         }
     }
 
-    /// Dirty pages will never be written.
+    /// Counts dirty pages that will never be written.
     pub(crate) fn discarded(&mut self, bdi: BdiId, pages: u64) {
         self.counts.dirty -= pages;
         self.bdis[bdi.index()].counts.dirty -= pages;
         self.turns.set_counts(bdi, self.bdis[bdi.index()].counts);
     }
 
-    /// Facts by which a throttled writer is judged.
+    /// Collects the facts that decide about a throttled writer.
     pub(crate) fn facts(
         &mut self,
         bdi: BdiId,
@@ -541,8 +545,8 @@ impl Pool {
         }
     }
 
-    /// Whether a device's flusher has to write so that writers need not wait: more is dirty than
-    /// the background threshold or, since patch 001, of this device than its share of it.
+    /// Whether the device's flusher must write: more pages are dirty than the background threshold
+    /// or, since patch 001, more pages of this device than its share of that threshold.
     ///
     /// Source   writeback.md §2.5
     #[must_use]
@@ -556,8 +560,8 @@ impl Pool {
             || (by_share && self.bdi_counts(bdi).dirty > self.bdi_share(bdi).of(background))
     }
 
-    /// The device's part of the limits: that of recent completions in what is not given away, and
-    /// what is its own in any case.
+    /// The device's share of the limits: its share of recent completions, applied to what is not
+    /// reserved, plus its own reserve.
     fn bdi_share(&self, bdi: BdiId) -> Fraction {
         let bdi = &self.bdis[bdi.index()];
         let mut share = bdi.completions;
@@ -572,7 +576,7 @@ impl Pool {
         Fraction { numerator: numerator.min(max * part.denominator.max(1)), denominator }
     }
 
-    /// Where a device is between its limits.
+    /// State of a device relative to its limits.
     fn position(&self, bdi: BdiId) -> Position {
         Position {
             thresholds: self.thresholds,
@@ -586,8 +590,8 @@ impl Pool {
         }
     }
 
-    /// Before a writer that only sleeps is judged: brings the device's rate and speed up to date,
-    /// unless so little is dirty that nobody waits.
+    /// Updates the rate limit and the bandwidth of the device before an IO-less throttling
+    /// decision, unless too few pages are dirty for any writer to wait.
     pub(crate) fn before_judgement(&mut self, now: Time, bdi: BdiId, start: u64) {
         let strict = self.bdis[bdi.index()].ratios.strict;
         if strict || self.counts.total() > self.thresholds.free_run() {
@@ -595,8 +599,8 @@ impl Pool {
         }
     }
 
-    /// Looks at a device's speed, at most every 200 ms. `start` is the tick in which the caller's
-    /// work began; a throttled writer also lets the limit follow.
+    /// Updates the bandwidth of a device, at most every 200 ms. `start` is the tick in which the
+    /// caller's work began. If called for a throttled writer, also updates `limit`.
     pub(crate) fn update_bandwidth(&mut self, now: Time, bdi: BdiId, start: u64, throttled: bool) {
         let ticks = self.config.ticks;
         let tick = ticks.tick(now);
@@ -613,8 +617,8 @@ impl Pool {
         }
     }
 
-    /// The rate moves before the speed does, by the speed known so far, and only in intervals that
-    /// a throttled writer ends.
+    /// Updates the rate limit before the bandwidth, so it uses the previous bandwidth, and only in
+    /// intervals that a throttled writer ends.
     fn update_ratelimit(&mut self, rules: &Rules, tick: u64, start: u64, bdi: BdiId) {
         let position = self.position(bdi);
         let bdi = &mut self.bdis[bdi.index()];
@@ -635,9 +639,9 @@ impl Pool {
         }
     }
 
-    /// How many pages of one file are written before it is the next file's turn.
+    /// Pages of one file that are written before the next file has its turn.
     ///
-    /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit but the budget
+    /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit except the budget
     #[must_use]
     pub fn chunk_pages(&self, bdi: BdiId, budget: u64) -> u64 {
         let by_speed = self.bdis[bdi.index()].bandwidth.average() / 2;
@@ -649,7 +653,7 @@ impl Pool {
     }
 }
 
-/// One step of the slow follower: up at once, down by a 32nd of what is too much.
+/// One step of the slow follower: up at once, down by a 32nd of the excess.
 fn next_limit(limit: u64, threshold: u64, total: u64) -> u64 {
     if limit < threshold {
         return threshold;
@@ -660,10 +664,10 @@ fn next_limit(limit: u64, threshold: u64, total: u64) -> u64 {
 /// Bytes per page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Pages between two checks while a device is over its limit.
+/// Pages between two checks while a device exceeds its limit.
 const CHECK_WHILE_EXCEEDED: u64 = 8;
 
-/// 4 MiB.
+/// 4 MiB, the minimum and the granularity of a chunk.
 const CHUNK_PAGES_MIN: u64 = 1024;
 
 #[cfg(test)]
@@ -688,8 +692,8 @@ mod tests {
         let of = |config: PoolConfig| (config.thresholds().background, config.thresholds().dirty);
         assert_eq!(of(gib(Kernel::V3_1)), (25_000, 50_000));
         assert_eq!(of(gib(Kernel::V2_6_24)), (12_500, 25_000));
-        // 2.6.24: never below 5 %, and the background ratio is then halved as a ratio (5 / 2 = 2
-        // %).
+        // 2.6.24 enforces a minimum of 5 %, and halves the background ratio as an integer (5 / 2 =
+        // 2 %).
         let low = PoolConfig { dirty: Amount::Percent(1), ..gib(Kernel::V2_6_24) };
         assert_eq!(of(low), (5_000, 12_500));
         let low = PoolConfig { dirty: Amount::Percent(1), ..gib(Kernel::V3_1) };
@@ -760,7 +764,7 @@ mod tests {
                 pool.started(bdi, 512);
                 pool.written(bdi, 512);
             }
-            // The second has all of the last 512 completions, the first next to nothing.
+            // The second device has all of the last 512 completions, the first hardly any.
             pool.dirtied(busy, &mut share, 60);
             (pool.over_background(busy), pool.over_background(other), {
                 pool.dirtied(other, &mut share, 69);
@@ -816,7 +820,7 @@ mod tests {
         pool.set_dirtyable(1000);
         pool.update_bandwidth(Time(300_000_000), bdi, 0, false);
         assert_eq!(pool.limit(), high, "a flusher");
-        // 2 s later, in a call that began just now: the device was idle.
+        // 2 s later, in a call that has just begun: the device was idle.
         pool.update_bandwidth(Time(2_300_000_000), bdi, 570, true);
         assert_eq!(pool.limit(), high, "idle");
         pool.update_bandwidth(Time(2_504_000_000), bdi, 570, true);
@@ -825,7 +829,7 @@ mod tests {
 
     #[test]
     fn writeback_statement_53_chunks() {
-        // (limit MiB, pages per second, budget) → pages.
+        // Limit in MiB, pages per second, budget, and expected pages.
         let table = [
             (1, 14_848, u64::MAX, 1024),
             (8, 14_848, u64::MAX, 1024),
@@ -842,7 +846,7 @@ mod tests {
         for (limit, speed, budget, pages) in table {
             let mut pool = Pool::new(config(Amount::Bytes(limit * MIB)));
             let bdi = pool.add_bdi(Time(0));
-            // An hour at this speed, so that the estimate is it.
+            // An hour at this speed, so that the estimate has converged.
             pool.bdis[0].written = speed * 3600;
             pool.update_bandwidth(Time(3_600_000_000_000), bdi, 0, false);
             assert_eq!(pool.bandwidth(bdi).average(), speed);

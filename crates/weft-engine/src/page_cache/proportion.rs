@@ -1,41 +1,41 @@
 //! Floating proportions: the share of each device or process in recent events.
 //!
-//! They are the kernel's of before 3.7. Events of all are counted together; a *period*
-//! is a number of events, so time passes only as something happens. At each half of a period
-//! everyone's count is halved, lazily, when it is next looked at. An idle one therefore has no part
-//! left after a few halves: this is how a disk of 2011 gets stuck at a share of nothing.
+//! This is the kernel's algorithm before 3.7. The events of all devices or processes are counted
+//! together. A *period* is a number of events, so time advances only with events. At each half
+//! period every count is halved, lazily, at its next use. After a few halves without events of its
+//! own, a device has no share left: this is how a disk of 2011 gets stuck at a share of zero.
 //!
-//! Two of them are kept: completed writes by device (its share of the dirty limit), and dirtied
+//! There are two instances: completed writes by device (its share of the dirty limit), and dirtied
 //! pages by process (heavy writers have a slightly lower limit).
 //!
-//! Inputs   events, n at a time: exactly as n times one
+//! Inputs   events; counting n at once is exactly the same as counting one n times
 //! Answer   [`Fraction`]
 //! Source   writeback.md §1.4
 
-/// A part of a whole, not reduced.
+/// A fraction, not reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fraction {
-    /// Events of the one.
+    /// Events of one party.
     pub numerator: u64,
-    /// Events of all.
+    /// Events of all parties.
     pub denominator: u64,
 }
 
 impl Fraction {
-    /// Everything.
+    /// The whole.
     pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// This part of `whole`, rounded down.
+    /// This fraction of `whole`, rounded down.
     #[must_use]
     pub fn of(self, whole: u64) -> u64 {
-        // In 128 bits: counts of pages times counts of events.
+        // Computed in 128 bits: a count of pages times a count of events.
         let share =
             u128::from(whole) * u128::from(self.numerator) / u128::from(self.denominator.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 }
 
-/// Count of all events, and its periods.
+/// Total count of events, and its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proportion {
     /// A period is `1 << shift` events.
@@ -43,35 +43,35 @@ pub struct Proportion {
     events: u64,
 }
 
-/// The events of one.
+/// Event count of one party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     shift: u32,
-    /// Up to which multiple of half a period `events` was halved.
+    /// Multiple of half a period up to which `events` was halved.
     period: u64,
     events: u64,
 }
 
 impl Proportion {
-    /// Nothing has happened. The length of a period follows from the dirty limit, in pages.
+    /// Creates a counter without events. The dirty limit, in pages, determines the period.
     #[must_use]
     pub fn for_limit(limit_pages: u64) -> Self {
         Self { shift: shift_for(limit_pages), events: 0 }
     }
 
-    /// log₂ of the period.
+    /// Base-2 logarithm of the period.
     #[must_use]
     pub const fn shift(&self) -> u32 {
         self.shift
     }
 
-    /// A share that has no part yet.
+    /// Creates a share without events.
     #[must_use]
     pub const fn share(&self) -> Share {
         Share { shift: self.shift, period: self.events & !(self.half() - 1), events: 0 }
     }
 
-    /// `count` events of this share, one after the other.
+    /// Counts `count` events of this share, as if one after the other.
     pub fn count(&mut self, share: &mut Share, mut count: u64) {
         while count > 0 {
             self.catch_up(share);
@@ -83,14 +83,14 @@ impl Proportion {
         }
     }
 
-    /// Which part of the recent events was this share's.
+    /// Fraction of the recent events that belongs to this share.
     pub fn fraction(&self, share: &mut Share) -> Fraction {
         self.catch_up(share);
         let denominator = self.half() + (self.events & (self.half() - 1));
         Fraction { numerator: share.events, denominator }
     }
 
-    /// The dirty limit has changed, and with it the period.
+    /// Changes the dirty limit, and with it the period.
     pub fn set_limit(&mut self, limit_pages: u64) {
         let shift = shift_for(limit_pages);
         self.events = rescale(self.events, self.shift, shift);
@@ -101,7 +101,7 @@ impl Proportion {
         1 << (self.shift - 1)
     }
 
-    /// Halves what the share has for each half period that has passed.
+    /// Halves the count of the share for each half period that has passed.
     fn catch_up(&self, share: &mut Share) {
         if share.shift != self.shift {
             share.period = rescale(share.period, share.shift, self.shift);
@@ -115,7 +115,7 @@ impl Proportion {
     }
 }
 
-/// Half a period is the limit, rounded up to a power of two, times two.
+/// Base-2 logarithm of the period: half a period is the limit rounded up to a power of two.
 fn shift_for(limit_pages: u64) -> u32 {
     2 + limit_pages.saturating_sub(1).max(1).ilog2()
 }
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// One event at a time, halved at each crossing by hand.
+    /// Counts one event at a time, and halves at each boundary.
     fn naive(half: u64, owners: &[usize], of: usize) -> Fraction {
         let mut counts = [0u64; 3];
         let mut total = 0;
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn batches_count_as_single_events_do() {
-        // 5 pages: a half period of 8 events.
+        // A limit of 5 pages, so that half a period is 8 events.
         for pattern in 0..3_u64.pow(7) {
             let mut all = Proportion::for_limit(5);
             let mut shares = [all.share(); 3];

@@ -1,12 +1,12 @@
-//! Queue of a device's dirty files: the lists that writeback passes work from.
+//! Queues of a device's dirty files: the lists from which writeback passes take files.
 //!
-//! Each device has three lists, all first in, first out. *dirty* has the files in the order in
-//! which they became dirty; *io* is what is being worked off now; *more* has those that were not
-//! finished, or were another pass's turn. When *io* is to be filled, files that have been dirty
-//! for long enough move from *dirty*, oldest first:
+//! Each device has three lists, all first in, first out. *dirty* has files in the order in which
+//! they became dirty. *io* has the files being processed now. *more* has files that were not
+//! finished, or that another pass was writing. When *io* is filled, files that have been dirty for
+//! long enough move from *dirty* to it, oldest first:
 //!
-//! - 3.1 fills it only when it is empty: first *more*, then *dirty*;
-//! - 2.6.24 fills it at each pass: *more* is put in front of what is left, *dirty* behind.
+//! - 3.1 fills *io* only when it is empty, first from *more*, then from *dirty*;
+//! - 2.6.24 fills *io* at each pass: *more* goes in front of the remaining files, *dirty* behind.
 //!
 //! Source   writeback.md §3; for 2.6.24 fs/fs-writeback.c, January 2008
 
@@ -19,19 +19,19 @@ use std::collections::BTreeMap;
 pub(crate) struct Inode {
     pub bdi: BdiId,
     pub pages: Pages,
-    /// Where the next turn starts to look: the kernel's `writeback_index`.
+    /// Page at which the next turn starts: the kernel's `writeback_index`.
     pub cursor: u64,
-    /// The tick in which it became dirty.
+    /// Tick in which the file became dirty.
     pub dirtied_when: u64,
-    /// Written to since its last turn began: the kernel's `I_DIRTY_PAGES`.
+    /// Whether the file was written to since its last turn began: the kernel's `I_DIRTY_PAGES`.
     pub touched: bool,
-    /// It is somebody's turn on it: the kernel's `I_SYNC`.
+    /// Whether a pass has its turn on the file: the kernel's `I_SYNC`.
     pub busy: bool,
-    /// Passes that are on it, busy or not.
+    /// Number of passes that work on the file, with or without the turn.
     pub passes: u32,
-    /// Gone, as soon as nothing of it is under way.
+    /// Whether the file is removed, and freed once no write of it is in flight.
     pub removed: bool,
-    /// Somebody waits for writes of it.
+    /// Whether a process waits for writes of the file.
     pub watched: bool,
     place: Option<(List, i64)>,
 }
@@ -44,7 +44,7 @@ pub(crate) enum List {
     More,
 }
 
-/// All files of all devices.
+/// The files of all devices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inodes {
     slots: Vec<Option<Inode>>,
@@ -52,7 +52,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// A new file, all clean.
+    /// Adds a file without dirty pages.
     pub(crate) fn add(&mut self, bdi: BdiId) -> InodeId {
         let inode = Inode {
             bdi,
@@ -75,23 +75,23 @@ impl Inodes {
     }
 
     /// # Panics
-    /// No such file.
+    /// Panics if the file does not exist.
     pub(crate) fn of(&self, id: InodeId) -> &Inode {
         self.slots.get(id.0 as usize).and_then(Option::as_ref).expect("no such file")
     }
 
     /// # Panics
-    /// No such file.
+    /// Panics if the file does not exist.
     pub(crate) fn of_mut(&mut self, id: InodeId) -> &mut Inode {
         self.slots.get_mut(id.0 as usize).and_then(Option::as_mut).expect("no such file")
     }
 
-    /// Whether it is somebody's turn on a file, if there still is such a file.
+    /// Whether a pass has its turn on a file. `false` if the file does not exist.
     pub(crate) fn is_busy(&self, id: InodeId) -> bool {
         self.slots.get(id.0 as usize).and_then(Option::as_ref).is_some_and(|inode| inode.busy)
     }
 
-    /// Lets go of a removed file if nothing of it is under way any more.
+    /// Frees a removed file once no pass and no write of it is in progress.
     pub(crate) fn free_if_over(&mut self, id: InodeId) {
         let inode = self.of(id);
         if inode.removed && inode.passes == 0 && inode.pages.writeback() == 0 {
@@ -106,7 +106,7 @@ impl Inodes {
     }
 }
 
-/// The lists of one device. The key within a list only says who comes before whom.
+/// The lists of one device. Keys determine the order within a list and have no other meaning.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
     dirty: BTreeMap<i64, InodeId>,
@@ -123,7 +123,7 @@ impl Queues {
         self.list(list).is_empty()
     }
 
-    /// The first of a list.
+    /// The first file of a list.
     pub(crate) fn first(&self, list: List) -> Option<InodeId> {
         self.list(list).first_key_value().map(|(_, &id)| id)
     }
@@ -136,7 +136,7 @@ impl Queues {
         inode.place = Some((list, key));
     }
 
-    /// Takes a file off its list, if it is on one.
+    /// Removes a file from its list, if it is on one.
     pub(crate) fn remove(&mut self, id: InodeId, inode: &mut Inode) {
         if let Some((list, key)) = inode.place.take() {
             let was = self.list_mut(list).remove(&key);
@@ -144,8 +144,8 @@ impl Queues {
         }
     }
 
-    /// Puts a file that is still dirty at the end of *dirty*. Its age starts anew if the list would
-    /// not be in order otherwise.
+    /// Appends a file that is still dirty to *dirty*. Its age restarts if the list would otherwise
+    /// be out of order.
     pub(crate) fn redirty(&mut self, id: InodeId, inodes: &mut Inodes, tick: u64) {
         let newest = self.list(List::Dirty).last_key_value().map(|(_, &id)| id);
         let newest = newest.filter(|&newest| newest != id).map(|id| inodes.of(id).dirtied_when);
@@ -156,7 +156,7 @@ impl Queues {
         self.append(List::Dirty, id, inode);
     }
 
-    /// Fills *io* as 3.1 does, with files that were dirty at `older_than` or before.
+    /// Fills *io* as 3.1 does, with files that became dirty at tick `older_than` or before.
     pub(crate) fn fill(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
         while let Some(id) = self.first(List::More) {
             self.append(List::Io, id, inodes.of_mut(id));
@@ -164,7 +164,7 @@ impl Queues {
         self.fill_expired(inodes, older_than);
     }
 
-    /// Fills *io* as 2.6.24 does: *more* goes in front.
+    /// Fills *io* as 2.6.24 does, with *more* in front.
     pub(crate) fn fill_2_6_24(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
         while let Some((&key, &id)) = self.more.last_key_value() {
             self.more.remove(&key);
@@ -243,7 +243,7 @@ mod tests {
         let mut older = (queues.clone(), inodes.clone());
         queues.fill(&mut inodes, None);
         assert_eq!(drain(&mut queues, &mut inodes), [b, a, c]);
-        // 2.6.24 fills with something left: unfinished, left, new.
+        // 2.6.24 also fills a list that is not empty, in the order unfinished, remaining, new.
         older.0.append(List::Io, a, older.1.of_mut(a));
         older.0.fill_2_6_24(&mut older.1, None);
         assert_eq!(drain(&mut older.0, &mut older.1), [b, a, c]);

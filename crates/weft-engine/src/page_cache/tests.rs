@@ -1,4 +1,4 @@
-//! Tests of the page cache as a whole, against a model and against references.
+//! Tests of the page cache as a whole, compared with a model and with reference results.
 
 mod files;
 mod model;

@@ -1,8 +1,8 @@
-//! Timer ticks: the end of a sleep that is counted in ticks.
+//! Timer ticks: wake-up times of sleeps that are counted in ticks.
 //!
-//! The kernel of 2011 sleeps in ticks of `1/HZ` s, and a sleep ends *at* a tick: p ticks last
-//! between p − 1 and p of them. With pools that a disk drains in 17 ms this decides the throughput,
-//! so it is modelled and not rounded away.
+//! The kernel of 2011 sleeps in ticks of `1/HZ` s, and a sleep ends *at* a tick: a sleep of p ticks
+//! lasts between p − 1 and p ticks. For pools that a disk drains in 17 ms this determines the
+//! throughput, so it is modelled and not rounded away.
 //!
 //! Source   writeback.md §1.3, §2.4 and §6.2 (HZ is a first-order parameter)
 
@@ -16,10 +16,10 @@ pub struct TickRate {
 }
 
 impl TickRate {
-    /// `hz` ticks per second.
+    /// Creates a rate of `hz` ticks per second.
     ///
     /// # Panics
-    /// A tick is not a whole number of nanoseconds, as with 300 Hz.
+    /// Panics if a tick is not a whole number of nanoseconds, as with 300 Hz.
     #[must_use]
     pub fn new(hz: u32) -> Self {
         assert!(hz >= 10 && 1_000_000_000 % hz == 0, "ticks of whole nanoseconds, 10 Hz or more");
@@ -32,7 +32,7 @@ impl TickRate {
         self.hz as u64
     }
 
-    /// Ticks since the origin.
+    /// Ticks since the origin of time.
     #[must_use]
     pub const fn tick(self, now: Time) -> u64 {
         now.0 / self.tick_ns
@@ -44,7 +44,7 @@ impl TickRate {
         Time(tick.saturating_mul(self.tick_ns))
     }
 
-    /// When somebody wakes up who goes to sleep now, for so many ticks.
+    /// Time at which a sleep of this many ticks ends if it begins now.
     #[must_use]
     pub const fn wake(self, now: Time, ticks: u64) -> Time {
         self.at(self.tick(now) + ticks)
@@ -52,7 +52,7 @@ impl TickRate {
 }
 
 impl Default for TickRate {
-    /// 250: what the measurements of 2011 speak for, not known.
+    /// 250 Hz: the measurements of 2011 suggest it, but it is not documented.
     fn default() -> Self {
         Self::new(250)
     }

@@ -1,4 +1,5 @@
-//! Tests of the order of files: which is written next, how much, and which process waits.
+//! Tests of the order of files: which file is written next, how much of it, and which process
+//! waits.
 
 use super::super::*;
 use std::ops::Range;
@@ -6,8 +7,8 @@ use weft_units::{Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// One device; files of it, and a writer that is never held up (nobody looks at the limits before
-/// 1,024 pages).
+/// A page cache with one device, files on it, and a writer that is never throttled, since the
+/// limits are not checked before 1,024 pages.
 fn cache(
     kernel: Kernel,
     files: usize,
@@ -23,7 +24,7 @@ fn cache(
     (cache, bdi, files, writer)
 }
 
-/// Writes, and answers the policy until the writer may go on; nothing it asks for is carried out.
+/// Writes pages, and calls `balance` until the writer may continue. No step may ask for anything.
 fn write(cache: &mut PageCache, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) {
     let mut at = pages.start;
     while at < pages.end {
@@ -35,7 +36,7 @@ fn write(cache: &mut PageCache, now: Time, writer: WriterId, inode: InodeId, pag
     }
 }
 
-/// All that a flusher writes until it sleeps, and until when.
+/// Runs the flusher until it sleeps. Returns what it writes, and until when it sleeps.
 fn flush_all(cache: &mut PageCache, now: Time, bdi: BdiId) -> (Vec<WriteOut>, Option<Time>) {
     let mut all = Vec::new();
     loop {
@@ -58,7 +59,7 @@ fn writeback_statement_54_background_work_starts_at_129_pages_of_256() {
         write(&mut cache, Time(0), writer, files[0], 0..pages);
         let mut written = 0;
         let mut now = Time(0);
-        // Periodic work has nothing old yet; what is written is background.
+        // No file is old enough for periodic work yet, so all writes are background work.
         for _ in 0..5 {
             let (outs, until) = flush_all(&mut cache, now, bdi);
             assert!(outs.iter().all(|out| out.reason == Reason::Background));
@@ -90,7 +91,7 @@ fn writeback_statement_55_a_page_written_once_is_on_its_way_after_30_to_35_s() {
                 }
                 now = until.expect("a dirty file");
             };
-            // Ages are counted in ticks, of 4 ms here.
+            // Ages are counted in ticks, which are 4 ms here.
             assert!((Span::millis(29_996)..=Span::secs(35)).contains(&when), "{when:?}");
         }
     }
@@ -112,13 +113,13 @@ fn the_5_s_begin_when_an_idle_device_gets_its_first_dirty_file() {
 #[test]
 fn files_go_oldest_first_by_chunks_and_unfinished_ones_come_again() {
     let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 3, 4096);
-    // 4,096 pages: chunks of 1,024. Half of them is the background threshold.
+    // With a limit of 4,096 pages, chunks are 1,024 and the background threshold is half the limit.
     for (file, second) in [(1, 1), (2, 2), (0, 3)] {
         write(&mut cache, Time(0) + Span::secs(second), writer, files[file], 0..1000);
     }
     let (outs, _) = flush_all(&mut cache, Time(0) + Span::secs(6), bdi);
-    // 3,000 are dirty: after the first one 2,000 are, which is below; but a pass goes on for 100
-    // ms.
+    // Of 3,000 dirty pages 2,000 are left after the first file, which is below the threshold; but a
+    // pass goes on for 100 ms.
     assert_eq!(runs(&outs), [(files[1], 0..1000), (files[2], 0..1000), (files[0], 0..1000)]);
 
     let (mut cache, bdi, files, writer) = self::cache(Kernel::V3_1, 2, 8192);
@@ -128,7 +129,7 @@ fn files_go_oldest_first_by_chunks_and_unfinished_ones_come_again() {
     let (a, b) = (files[0], files[1]);
     // Chunks are min(12,800, 1,024) + 1,024, rounded down.
     let expected = [(a, 0..2048), (b, 0..2048), (a, 2048..2500), (b, 2048..2500)];
-    // 904 are left after the first pass, below the threshold of 4,096.
+    // After the first pass 904 pages are left, below the threshold of 4,096.
     assert_eq!(runs(&outs), expected[..2]);
     let later = Time(0) + Span::secs(7);
     cache.sync(later, bdi);
@@ -151,7 +152,7 @@ fn a_turn_goes_on_where_the_last_one_ended_and_around_the_end() {
             write(&mut cache, Time(0) + Span::secs(41), writer, files[0], range);
         }
         let all = [300..310, 20..30, 150..160];
-        // 2.6.24 goes around only when nothing is left in front of it.
+        // 2.6.24 wraps around only if no dirty page follows.
         let at_once = if kernel == Kernel::V2_6_24 { 1 } else { 3 };
         assert_eq!(old(&mut cache, 80), all[..at_once]);
         assert_eq!(old(&mut cache, 120), all[at_once..]);
@@ -200,7 +201,7 @@ fn an_old_file_that_is_written_to_meanwhile_is_new_in_2_6_24() {
     assert_eq!(out.pages, 0..10);
     write(&mut cache, old, writer, files[0], 9000..9001);
     let outs = flush_all(&mut cache, old, bdi).0;
-    // 1,024, looked at by 14.
+    // A pass of 1,024 pages, rounded up to a multiple of 14.
     assert_eq!(runs(&outs), [(files[0], 10..1036)]);
 }
 
@@ -252,14 +253,15 @@ fn the_older_flusher_gives_up_when_all_is_under_way() {
     assert_eq!((outs.len(), until), (0, Some(Time(0) + Span::secs(5))), "until periodic work");
 }
 
-/// A limit of 512 pages, 600 of each of two files dirty, and two writers that have to balance.
+/// A page cache with a limit of 512 pages, two files with 600 dirty pages each, and two writers
+/// that must balance.
 fn two_over_the_limit(kernel: Kernel) -> (PageCache, Vec<InodeId>, [WriterId; 2]) {
     let mut cache = PageCache::new(PoolConfig {
         dirty: Amount::Bytes(512 * PAGE_BYTES),
         ..PoolConfig::new(kernel, 2, 2 * 32 * 600, 1 << 20)
     });
     let bdi = cache.add_bdi(Time(0));
-    // The device has earned its share by writing.
+    // The device earns its share by writing.
     let old = cache.add_inode(bdi);
     let writers = [0, 1].map(|cpu| cache.add_writer(cpu));
     for round in 0..14 {
@@ -297,11 +299,11 @@ fn a_second_writer_takes_another_file_or_in_2_6_24_the_same() {
             other => panic!("{other:?}"),
         };
         let (a, b) = (files[0], files[1]);
-        assert_eq!(first(writers[0]), (a, 0..64), "oldest first, whoever's it is");
+        assert_eq!(first(writers[0]), (a, 0..64), "oldest first, of any writer");
         let second = first(writers[1]);
         let third = first(writers[0]);
         match kernel {
-            // Both go on in the file, each from where it is.
+            // Both continue in the file, each from its own position.
             Kernel::V2_6_24 => assert_eq!((second, third), ((a, 64..128), (a, 128..192))),
             _ => assert_eq!((second, third), ((b, 0..64), (a, 64..128))),
         }
@@ -311,8 +313,8 @@ fn a_second_writer_takes_another_file_or_in_2_6_24_the_same() {
 #[test]
 fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     let (mut cache, files, writers) = two_over_the_limit(Kernel::V2_6_24);
-    // 1,200 pages: the first writer writes its `nr_to_write` of 900 and a bit, so the second
-    // cannot.
+    // Of 1,200 pages the first writer writes its `nr_to_write` of 900 and a few more, so too few
+    // are left for the second.
     let mut all = |writer| {
         let mut pages = 0;
         loop {
@@ -336,7 +338,7 @@ fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     cache.set_congested(bdi, false);
     assert_eq!(cache.wake(), Some(Wake::Writer(writers[1])));
     assert_eq!(cache.wake(), None);
-    // Once it goes on, room in a queue is nothing to it any more.
+    // Once the writer continues, room in a queue no longer wakes it.
     let later = Time(0) + Span::millis(100);
     assert!(matches!(cache.balance(later, writers[1], 1), Balance::Sleep { .. }));
     cache.written(Time(0), files[0], 0..600);
@@ -379,7 +381,7 @@ fn a_sync_leaves_alone_what_comes_after_it_and_writes_a_changed_page_again() {
     write(&mut cache, Time(0), writer, file, 2..3);
     let mut fsync = cache.fsync(file, 0..u64::MAX);
     write(&mut cache, Time(0), writer, file, 50..60);
-    // Page 2 is marked, and its earlier write still on its way.
+    // Page 2 is marked, and its earlier write is still in flight.
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
     cache.written(Time(0), file, 0..4);
     while let Some(wake) = cache.wake() {
@@ -408,7 +410,7 @@ fn a_sync_waits_for_a_page_once() {
     assert!(matches!(cache.fsync_step(&mut fsync, 100), SyncStep::Write(_)));
     cache.written(Time(0), file, 0..50);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
-    // What is written behind the page that it waits for is no affair of it.
+    // A page written behind the one that the fsync waits for does not delay it.
     write(&mut cache, Time(0), writer, file, 3..4);
     cache.sync(Time(0), bdi);
     assert_eq!(runs(&flush_all(&mut cache, Time(0), bdi).0), [(file, 3..4)]);
@@ -437,7 +439,7 @@ fn background_work_of_2_6_24_goes_on_at_the_threshold_itself() {
     cache.set_limits(Amount::Bytes(4096 * PAGE_BYTES), Amount::Bytes(1964 * PAGE_BYTES));
     write(&mut cache, Time(0), writer, files[0], 0..3000);
     let outs = flush_all(&mut cache, Time(0), bdi).0;
-    // 1,964 are left after the first pass.
+    // After the first pass 1,964 pages are left.
     assert_eq!(runs(&outs), [(files[0], 0..1036), (files[0], 1036..2072)]);
 }
 
@@ -466,8 +468,8 @@ fn a_removed_file_is_not_written_and_one_that_is_cut_only_before_the_cut() {
 
 #[test]
 fn two_gibibytes_page_by_page() {
-    // The speed of this is what a simulation of patch 000 pays for its page cache; the report of
-    // the change that brought it has the time.
+    // The run time of this test is the cost of the page cache in a simulation of patch 000; the
+    // report of the change that introduced it has the figure.
     let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
     let (mut now, mut done) = (Time(0), 0);
     let mut page = 0;
@@ -510,7 +512,7 @@ fn a_flusher_waits_for_anothers_turn_and_is_woken_when_that_ends() {
     assert_eq!(next(&mut cache, 0), Some(files[0]));
     assert_eq!(next(&mut cache, 1), Some(files[1]));
     while cache.wake().is_some() {}
-    // Both files are somebody's turn; nothing is left for the flusher.
+    // Both files have a writer's turn on them, so nothing is left for the flusher.
     cache.sync(Time(0), bdi);
     assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
     let asleep = Flush::Sleep { until: None, or_uncongested: false };
@@ -519,7 +521,7 @@ fn a_flusher_waits_for_anothers_turn_and_is_woken_when_that_ends() {
     assert_eq!(next(&mut cache, 0), None, "600 pages were all there was");
     assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
     let Flush::Sleep { until, .. } = cache.flush(Time(0), bdi, 100) else { panic!("all is clean") };
-    assert_eq!(until, None, "the other file is still somebody's turn");
+    assert_eq!(until, None, "the other file still has a turn on it");
     assert_eq!(next(&mut cache, 1), None);
     while cache.wake().is_some() {}
     cache.flush(Time(0), bdi, 100);
@@ -546,14 +548,14 @@ fn a_sync_of_a_device_in_3_1_writes_what_was_dirty_when_its_turn_came() {
 #[test]
 fn background_work_is_started_by_a_writer_and_gives_way_to_a_sync() {
     let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 81_920);
-    // More than 40,960 are dirty, fewer than the 61,440 half-way, so the writer goes on.
+    // More than 40,960 pages are dirty, but fewer than 61,440 (half-way), so the writer continues.
     write(&mut cache, Time(0), writer, files[0], 0..55_000);
     let wakes = std::iter::from_fn(|| cache.wake()).collect::<Vec<_>>();
     assert!(wakes.len() > 1 && wakes.iter().all(|wake| *wake == Wake::Flusher(bdi)), "{wakes:?}");
     let Flush::Write(out) = cache.flush(Time(0), bdi, 100) else { panic!("it was kicked") };
     assert_eq!((out.reason, out.pages), (Reason::Background, 0..100));
     cache.sync(Time(0), bdi);
-    // The turn comes to its end: min(12,800, 10,240) + 1,024 pages.
+    // The turn is finished first: min(12,800, 10,240) + 1,024 pages.
     let outs = flush_all(&mut cache, Time(0), bdi).0;
     let written: Vec<_> = outs.into_iter().map(|out| (out.reason, out.pages)).collect();
     let expected = [(Reason::Background, 100..11_264), (Reason::Sync, 11_264..55_000)];
@@ -562,9 +564,9 @@ fn background_work_is_started_by_a_writer_and_gives_way_to_a_sync() {
 
 #[test]
 fn a_pass_of_3_1_that_wrote_ends_after_100_ms_and_one_of_2_6_24_with_its_budget() {
-    // Background work of 3.1 begins above 2,048 pages, and 2,000 are dirty after the first file. At
-    // 36 s all files are old enough for periodic work, which 2.6.24 does by 1,024 pages, 14
-    // at a look.
+    // Background work of 3.1 runs above 2,048 pages, and 2,000 are dirty after the first file. At
+    // 36 s all files are old enough for periodic work, which 2.6.24 does in passes of 1,024 pages,
+    // 14 at a time.
     for (kernel, start, millis, second) in [
         (Kernel::V3_1, 6, 100, Some(0..1000)),
         (Kernel::V3_1, 6, 104, None),
@@ -593,7 +595,7 @@ fn limits_change_at_once_by_hand_and_slowly_by_memory() {
     assert_eq!(cache.pool().limit(), (1 << 20) / 5);
     cache.set_dirtyable(100_000);
     assert_eq!(cache.pool().thresholds(), Thresholds { background: 10_000, dirty: 20_000 });
-    assert_eq!(cache.pool().limit(), (1 << 20) / 5, "nobody was throttled since");
+    assert_eq!(cache.pool().limit(), (1 << 20) / 5, "no writer was throttled since");
     cache.set_limits(Amount::Bytes(4096 * 1000), Amount::Bytes(1));
     assert_eq!(cache.pool().thresholds(), Thresholds { background: 1, dirty: 1000 });
     assert_eq!(cache.pool().limit(), 1000);

@@ -1,9 +1,9 @@
-//! Random tests of the page cache against a model of every page's version.
+//! Random tests of the page cache against a model of the version of every page.
 //!
-//! Random processes on four files of two devices. Beside the page cache runs a model that knows the
-//! version of each page: in memory, on its way, on the device. After each step the pool's counts
-//! equal the files' sums and no page is written twice at once; when a sync is done, everything is
-//! durable that was dirty when it began; at the end nothing is lost.
+//! Random processes use four files on two devices. A model beside the page cache tracks three
+//! versions of each page: in memory, under writeback, on the device. After each step the pool's
+//! counts equal the sums over files, and no page is written twice at once. When a sync is done,
+//! everything that was dirty when it began is durable. At the end nothing is lost.
 
 use super::super::*;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ struct Versions {
 
 struct Sync {
     fsync: Fsync,
-    /// What has to be durable, as version by page.
+    /// Versions that must become durable, by page.
     owed: BTreeMap<u64, u32>,
 }
 
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Whether the writer is held up.
+    /// Calls `balance`. Returns whether the writer is held up.
     fn balance(&mut self, writer: WriterId) -> bool {
         let most = 1 + self.number(30);
         match self.cache.balance(self.now, writer, most) {
@@ -176,7 +176,7 @@ impl World {
                 )
             })
             .count() as u64;
-        // Who syncs a file keeps it.
+        // A file with an fsync in progress is not removed.
         let keeps = self.syncs.iter().any(|sync| sync.fsync.inode() == inode);
         if cut_from == 0 && !keeps && self.in_flight.iter().all(|(of, _)| *of != inode) {
             assert_eq!(self.cache.remove(inode).dirty, dropped);
@@ -191,7 +191,7 @@ impl World {
         assert_eq!(discarded.under_writeback, under_writeback.count() as u64);
         for ((of, page), versions) in &mut self.versions {
             if *of == inode && *page >= cut_from {
-                // What is dropped counts as being where it is.
+                // Dropped dirty data counts as never written.
                 versions.memory = versions.under_way.unwrap_or(versions.device);
             }
         }
@@ -230,8 +230,8 @@ impl World {
                 self.syncs.insert(0, sync);
             }
             SyncStep::Write(out) => {
-                // Marks of one file are shared: the first to come writes for all, also for a sync
-                // of the device, of which the model does not know when it marks.
+                // Marks of a file are shared: the first sync to reach a page writes it for all,
+                // also for a sync of the device, and the model does not know when that marks pages.
                 let of_file = |other: &&Sync| other.fsync.inode() == sync.fsync.inode();
                 let all: Vec<&Sync> =
                     self.syncs.iter().filter(of_file).chain(std::iter::once(&sync)).collect();
@@ -256,7 +256,7 @@ impl World {
         assert_eq!(self.bdis.map(|bdi| self.cache.pool().bdi_counts(bdi)), by_bdi);
     }
 
-    /// All is written, in the end, by the flushers alone.
+    /// Lets the flushers write everything.
     fn settle(&mut self) {
         for bdi in self.bdis {
             self.cache.set_congested(bdi, false);
@@ -267,7 +267,7 @@ impl World {
                 break;
             }
             self.now = self.now + Span::millis(100);
-            // A writer in the middle of its turn holds its file up until it comes back.
+            // A writer in the middle of its turn holds up its file until it calls again.
             for writer in writers {
                 _ = self.balance(writer);
             }

@@ -1,8 +1,8 @@
-//! Test rig: a writer, its flusher and its device in a few lines.
+//! Test rig: writers, flushers and devices in a few lines.
 //!
-//! Devices do one request after the other at a constant speed, with a fixed cost whenever a request
-//! does not follow the one before. Their queue has room for 128 requests of 512 KiB, and whoever
-//! submits waits for room. Writers are `dd`: 4 µs for a page, for ever.
+//! A device executes one request at a time at a constant speed, with a fixed cost for each request
+//! that does not follow the previous one. Its queue holds 128 requests of 512 KiB; a submitter
+//! waits if it is full. Writers model `dd`: 4 µs per page, without end.
 
 use super::super::*;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(super) struct Disk {
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     Time(Time),
-    /// The queue of the device has no room.
+    /// Until the device's queue has room.
     Room,
     Forever,
 }
@@ -38,7 +38,7 @@ struct Dd {
     page: u64,
     at: At,
     balances: bool,
-    /// It has to wait since then.
+    /// Time since which the writer has been waiting.
     waits_since: Option<Time>,
     wait_max: Span,
     left: bool,
@@ -49,14 +49,15 @@ pub(super) struct World {
     pub now: Time,
     pub disks: Vec<Disk>,
     pub total_max: u64,
-    /// A planted fault: writers are not told that they may go on.
+    /// Planted bug: wake-ups of writers are lost.
     pub loses_wakes: bool,
     writers: Vec<Dd>,
     flushers: Vec<At>,
 }
 
 impl World {
-    /// `disks` devices of so many MiB/s, with `writers` writers each, round robin over the CPUs.
+    /// `disks` devices of this speed, with `writers` writers each, distributed round robin over the
+    /// CPUs.
     pub(super) fn new(
         config: PoolConfig,
         disks: u16,
@@ -108,23 +109,23 @@ impl World {
         }
     }
 
-    /// Pages that each writer has got rid of.
+    /// Pages that each writer has written.
     pub(super) fn progress(&self) -> Vec<u64> {
         self.writers.iter().map(|writer| writer.page).collect()
     }
 
-    /// The longest wait of any writer, over or not.
+    /// Longest wait of any writer, finished or not.
     pub(super) fn wait_max(&self) -> Span {
         let of = |dd: &Dd| dd.wait_max.max(dd.waits_since.map_or(Span(0), |at| self.now - at));
         self.writers.iter().filter(|dd| !dd.left).map(of).max().expect("there are writers")
     }
 
-    /// Forgets waits that are over.
+    /// Discards finished waits.
     pub(super) fn forget_waits(&mut self) {
         self.writers.iter_mut().for_each(|dd| dd.wait_max = Span(0));
     }
 
-    /// A writer ends without a word.
+    /// Stops a writer without removing it from the page cache.
     pub(super) fn leave(&mut self, writer: usize) {
         self.writers[writer].left = true;
         self.writers[writer].at = At::Forever;
@@ -172,7 +173,7 @@ impl World {
     fn complete(&mut self, at: usize) {
         let disk = &mut self.disks[at];
         if disk.done_at == Some(self.now) {
-            let out = disk.queue.pop_front().expect("it was being written");
+            let out = disk.queue.pop_front().expect("the disk has a request");
             disk.written += out.pages.end - out.pages.start;
             disk.done_at = None;
             self.cache.written(self.now, out.inode, out.pages);
@@ -211,7 +212,7 @@ impl World {
             Some(self.now + switch + Span(count * 1_000_000_000 / disk.pages_per_second));
     }
 
-    /// Submits; when to go on.
+    /// Submits a request. Returns when the submitter may continue.
     fn submit(&mut self, disk: usize, out: WriteOut) -> At {
         self.disks[disk].queue.push_back(out);
         self.start(disk);
@@ -270,7 +271,7 @@ impl World {
                     let dd = self.writers.iter_mut().find(|dd| dd.writer == id).unwrap();
                     dd.at = if dd.left { At::Forever } else { At::Time(self.now) };
                 }
-                Wake::Inode(_) | Wake::Synced(_) => unreachable!("nobody syncs"),
+                Wake::Inode(_) | Wake::Synced(_) => unreachable!("the rig has no syncs"),
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Tests of writers, flushers and devices together, against measurements.
+//! Tests of writers, flushers and devices together, compared with measurements.
 //!
-//! The device here is no model of a disk (that is the simulator's affair), only a constant speed
-//! and a constant cost per jump: enough for what is due to pauses and limits alone.
+//! The device has a constant speed and a constant cost per jump. It does not model a disk, which
+//! the simulator does, but suffices for effects of pauses and limits.
 
 use super::super::*;
 use super::rig::World;
@@ -20,7 +20,7 @@ fn world(kernel: Kernel, limit_mib: u64, hz: u32, writers: u32) -> World {
     World::new(config, 1, 58, Span::millis(8), writers)
 }
 
-/// MiB/s of the disk, and the part of the time in which it was idle.
+/// Runs for a time. Returns MiB/s of the disk, and the fraction of time in which it was idle.
 fn measured(world: &mut World, seconds: u64) -> (f64, f64) {
     world.run_until(Time(seconds * SECOND));
     let disk = &world.disks[0];
@@ -33,7 +33,7 @@ fn writeback_statement_59_pauses_drain_a_small_pool() {
     let (rate, idle) = measured(&mut world(Kernel::V3_1, 1, 250, 1), 20);
     assert!((30.0..38.0).contains(&rate), "{rate} MiB/s");
     assert!(idle >= 0.3, "idle {idle}");
-    // Finer pauses do less harm, and a larger pool none.
+    // Finer pauses do less harm, and with a larger pool they do none.
     let (finer, _) = measured(&mut world(Kernel::V3_1, 1, 1000, 1), 20);
     assert!(finer > rate + 5.0, "{finer} MiB/s");
     let (rate, idle) = measured(&mut world(Kernel::V3_1, 100, 250, 1), 20);
@@ -60,7 +60,7 @@ fn writeback_statement_61_two_equal_writers_get_equal_parts() {
 
 #[test]
 fn the_older_kernel_keeps_a_disk_busy_at_its_own_limits() {
-    // 1 GiB, of which 10 % may be dirty; one writer.
+    // 1 GiB of memory, of which 10 % may be dirty, and one writer.
     let config = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 240_000);
     let mut world = World::new(config, 1, 58, Span::millis(8), 1);
     let (rate, _) = measured(&mut world, 10);
@@ -71,8 +71,8 @@ fn the_older_kernel_keeps_a_disk_busy_at_its_own_limits() {
 
 #[test]
 fn a_device_that_nobody_wrote_to_has_no_share_until_it_completes_something() {
-    // Two disks, the second comes later: with all of the limit taken its writers start from
-    // nothing.
+    // Two disks, the second used later: when all of the limit is taken, writers of the second start
+    // with no share.
     let config = PoolConfig {
         dirty: Amount::Bytes(10 * MIB),
         ..PoolConfig::new(Kernel::V3_1, 8, 2942 * 256, 700_000)
@@ -100,7 +100,7 @@ fn writeback_statement_45_the_shortest_pause_of_3_2_outlasts_a_pool_of_1_mib_at_
     assert!(idle(1000) < 0.01, "{}", idle(1000));
 }
 
-/// By how much hangs on how soon the flusher comes here, which is no model of it.
+/// The gain depends on how soon the flusher comes, which this rig does not model.
 #[test]
 fn writeback_statement_59_a_sole_writer_of_a_small_pool_is_faster_than_before() {
     for hz in [250, 1000] {

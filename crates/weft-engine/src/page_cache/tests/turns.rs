@@ -1,4 +1,4 @@
-//! Tests of turns, weft's own throttling: what they promise, and that the checks of it see faults.
+//! Tests of turns, weft's own throttling: its guarantees, and that their checks detect faults.
 
 use super::super::*;
 use super::rig::World;
@@ -16,7 +16,7 @@ fn world(kernel: Kernel, limit: u64, hz: u32, disks: u16, rate: u64, writers: u3
     World::new(config, disks, rate, Span::millis(8), writers)
 }
 
-/// MiB/s of all disks from `from` to `to` seconds.
+/// MiB/s of all disks from second `from` to second `to`.
 fn rate(world: &mut World, from: u64, to: u64) -> f64 {
     world.run_until(Time(from * SECOND));
     let written = |world: &World| world.disks.iter().map(|disk| disk.written).sum::<u64>();
@@ -25,12 +25,12 @@ fn rate(world: &mut World, from: u64, to: u64) -> f64 {
     (written(world) - before) as f64 / 256.0 / (to - from) as f64
 }
 
-/// What is wrong with a run of writers without an end: pages over the limit, disks that idle while
-/// they wait, writers that get less than others or wait for long.
+/// Runs endless writers and returns violations: pages over the limit, disks that are idle while
+/// writers wait, writers that get less than others or wait for long.
 fn findings(world: &mut World, limit: u64, wait: Span) -> Vec<String> {
     const SECONDS: u64 = 30;
     let mut found = Vec::new();
-    // While it is filled at the speed of memory all is different.
+    // The initial phase, in which the pool fills at the speed of memory, is excluded.
     world.run_until(Time(3 * SECOND));
     let (before, idle) = (world.progress(), world.disks.iter().map(|disk| disk.idle.0));
     let idle: Vec<u64> = idle.collect();
@@ -58,7 +58,7 @@ fn findings(world: &mut World, limit: u64, wait: Span) -> Vec<String> {
 
 #[test]
 fn turns_keep_disks_busy_writers_equal_and_dirty_pages_below_the_limit() {
-    // MiB, disks, MiB/s, writers, longest wait in ms.
+    // Limit in MiB, disks, MiB/s, writers, longest wait in ms.
     for (limit, disks, speed, writers, wait) in [
         (1, 1, 58, 1, 20),
         (1, 1, 58, 2, 400),
@@ -104,7 +104,7 @@ fn many_writers_of_a_small_pool_wait_for_about_a_second_and_lose_half_to_switche
         (100, 10, 70, 100, 330.0),
     ] {
         let mut world = world(Kernel::Weft, limit, 250, disks, speed, writers);
-        // Until it knows the disk.
+        // The first seconds are for measuring the disk.
         world.run_until(Time(5 * SECOND));
         world.forget_waits();
         let rate = rate(&mut world, 5, 20);
@@ -168,7 +168,7 @@ fn new_limits_hold_as_soon_as_the_disk_has_written_what_is_over_them() {
     world.run_until(Time(5 * SECOND));
     assert!(world.total_max > 25_000, "{} pages", world.total_max);
     world.cache.set_limits(Amount::Bytes(MIB), Amount::Percent(10));
-    // 99 MiB at 58 MiB/s.
+    // The excess of 99 MiB takes 1.7 s at 58 MiB/s.
     world.run_until(Time(7 * SECOND));
     world.total_max = 0;
     let low = rate(&mut world, 7, 12);

@@ -1,10 +1,10 @@
-//! Throttling of 2.6.24, the kernel of patch 000: a writer over its limit writes back, or waits.
+//! Throttling of 2.6.24, the kernel of patch 000: a writer over its limit writes back or waits.
 //!
-//! As in 3.1 the writer makes a pass over the device's dirty files. The device's share of the limit
-//! is cut to what is left of the whole; a writer over it writes, or waits up to 100 ms for any
-//! queue to have room.
+//! As in 3.1, the writer makes a pass over the device's dirty files. The device's share of the
+//! limit is capped by what other devices leave of the whole. A writer over it writes, or waits up
+//! to 100 ms until any queue has room.
 //!
-//! Inputs   [`Facts`], how much it has written
+//! Inputs   [`Facts`], the number of pages written
 //! Answer   [`Answer`]
 //! Source   mm/page-writeback.c and mm/backing-dev.c, January 2008
 
@@ -61,7 +61,7 @@ mod tests {
         let answer = episode.step(Time(0), &facts(22_000, 1000), 1000);
         let until = Time(100_000_000);
         assert_eq!(answer.step, ThrottleStep::Sleep { until, or_uncongested: true });
-        // Written in all, not since the pause.
+        // The count is of the whole episode, not since the pause.
         let answer = episode.step(until, &facts(22_500, 500), 0);
         assert_eq!(answer.step, ThrottleStep::WriteBack { pages: 1536 });
         assert_eq!(episode.step(until, &facts(22_000, 1000), 536).step, ThrottleStep::Continue);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_older_kernel_cuts_a_share_to_what_is_left() {
-        // Another device holds 20,000 of 25,600, so that only 5,600 are left for this one.
+        // Another device holds 20,000 of 25,600 pages, so only 5,600 are left for this one.
         let of = |dirty| {
             let all = Counts { dirty: 20_000 + dirty, writeback: 0 };
             Facts { all, bdi: Counts { dirty, writeback: 0 }, ..facts(0, 0) }
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn the_older_kernel_has_its_own_edges() {
-        // Half-way is 19,200; here the device has no share, so that only this holds the writer
-        // back.
+        // Half-way is 19,200. The device has no share here, so only half-way decides about the
+        // writer.
         let none = Fraction { numerator: 0, denominator: 1 };
         let step = |dirty| {
             let facts = Facts { bdi_share: none, ..facts(dirty, 0) };
@@ -102,7 +102,7 @@ mod tests {
         };
         assert_eq!(step(19_199), ThrottleStep::Continue);
         assert_eq!(step(19_200), ThrottleStep::WriteBack { pages: 1536 });
-        // Exactly at its limit a writer goes on, and the mark stays.
+        // A writer exactly at its limit continues, and the flag stays.
         let mark = |dirty| episode(Kernel::V2_6_24, 250).step(Time(0), &facts(dirty, 0), 0);
         assert_eq!((mark(22_400).step, mark(22_400).exceeded), (ThrottleStep::Continue, None));
         assert_eq!(

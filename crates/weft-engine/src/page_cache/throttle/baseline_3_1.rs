@@ -1,18 +1,19 @@
 //! Throttling of 3.1, before patch 001: a writer over its limit writes back, then pauses.
 //!
-//! A writer over its limit makes a pass over the device's dirty files as a flusher does, whichever
-//! process dirtied them, until it has written about one and a half times what it dirtied, and
-//! pauses when there is nothing to write but everything is under way.
+//! A writer over its limit makes a pass over the device's dirty files like a flusher, whichever
+//! process dirtied them, until it has written about one and a half times what it dirtied. It pauses
+//! if there is nothing to write because all pages are already under writeback.
 //!
-//! Nothing happens below half-way between the two limits. Above, a writer whose device is over the
-//! writer's limit, or anyone when all is over, writes or pauses 1, 2, 4, … ticks up to 100 ms. It
-//! goes on when it has written enough, when it is below, or after 200 ms if things are not too bad.
-//! A pool that the disk drains in 17 ms stands empty during the longer pauses.
+//! No writer is throttled below half-way between the two thresholds. Above, a writer over its limit
+//! on its device, or any writer if the total exceeds the dirty threshold, writes or pauses for 1,
+//! 2, 4, … ticks, up to 100 ms. It continues when it has written enough, when it is below the
+//! limits, or after 200 ms if these are exceeded only slightly. A pool that the disk drains in 17
+//! ms is empty during the longer pauses.
 //!
-//! Inputs   [`Facts`], how much it has written
+//! Inputs   [`Facts`], the number of pages written
 //! Answer   [`Answer`]
 //! Source   writeback.md §1.3 and §1.4
-//! Compare  patch 001, which only sleeps: `dirty_throttle.rs`
+//! Compare  patch 001, where writers only sleep: `dirty_throttle.rs`
 
 use weft_units::Time;
 
@@ -61,8 +62,8 @@ impl ThrottleEpisode {
             let step = ThrottleStep::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
-        // Its `nr_to_write` is measured only when it has just written; what is under way already is
-        // paused for.
+        // Only a writer that has just written is compared with `nr_to_write`. For pages that are
+        // already under writeback it pauses.
         Answer { exceeded: Some(true), ..self.pause(now, look) }
     }
 }
@@ -95,8 +96,8 @@ mod tests {
         assert_eq!(answer, expected);
         let answer = episode(Kernel::V3_1, 250).step(Time(0), &free, 0);
         assert!(!answer.wake_flusher, "it is at work already");
-        // Half-way itself: the older kernel goes on strictly below it, here because the disk is
-        // below.
+        // Exactly half-way: 2.6.24 has a free run only strictly below it, and continues here
+        // because the device is below its limit.
         let answer = episode(Kernel::V2_6_24, 250).step(Time(0), &flusher_asleep, 0);
         assert_eq!(answer, Answer { exceeded: Some(false), ..expected });
     }
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn writeback_statements_48_and_49_pauses_and_the_way_out_after_200_ms() {
-        // All under way already, below 24,000 (the bound of statement 48), over 22,400.
+        // All pages are under writeback: below 24,000 (the bound of statement 48) and above 22,400.
         let table: [(u32, &[u64]); 3] = [
             (1000, &[1, 3, 7, 15, 31, 63, 127, 227]),
             (250, &[4, 12, 28, 60, 124, 224]),
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_mark_stays_while_anybody_can_be_over_a_limit() {
-        // (total of all, total of the device, limit behind the threshold) → the mark at the end.
+        // Total of all devices, total of the device, and the flag at the end.
         let table = [(20_000, 22_400, Some(false)), (20_000, 22_401, None), (26_000, 1_000, None)];
         for (all, bdi, mark) in table {
             let all = Counts { dirty: 0, writeback: all };

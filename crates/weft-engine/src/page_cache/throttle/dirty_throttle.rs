@@ -1,35 +1,35 @@
 //! IO-less throttling, patch 001: a writer over its limits sleeps, and never writes back itself.
 //!
-//! It decides how long a writer sleeps and after how many pages it is looked at again. Before the
-//! patch a writer over its limit wrote back other files' pages and paused for twice as long each
-//! time: a small pool ran dry meanwhile, and as many files were written at once as there were
-//! writers. Here only the flusher writes, and a writer sleeps as long as its pages take at its
-//! *rate*, so that it comes out at the speed of the disk divided by the number of writers.
+//! The policy decides how long a writer sleeps, and after how many pages it is checked again.
+//! Before the patch, a writer over its limit wrote back pages of other files and doubled its pause
+//! each time. A small pool ran dry meanwhile, and as many files were written at once as there were
+//! writers. Here only the flusher writes. A writer sleeps for as long as its pages take at its
+//! *rate*, which converges to the bandwidth of the disk divided by the number of writers.
 //!
 //! ```text
-//! free run   up to half-way between the two limits nobody sleeps
-//! position   1.0 at the setpoint, 2.0 at free run, 0 at the hard limit; times a line by device,
+//! free run   up to half-way between the two thresholds no writer sleeps
+//! position   1.0 at the setpoint, 2.0 at free run, 0 at the hard limit; times a line per device,
 //!            times more where a device's pool is so low that it may run dry    position.rs
-//! rate       every 200 ms: the device's speed by how much was dirtied at it     ratelimit.rs
-//! pause      pages ÷ (rate × position), 200 ms at most; next look               pause.rs
-//! hard limit position 0: the writer stays until less is dirty
+//! rate       every 200 ms: bandwidth of the device relative to the dirty rate  ratelimit.rs
+//! pause      pages ÷ (rate × position), 200 ms at most; next check             pause.rs
+//! hard limit position 0: the writer is held until fewer pages are dirty
 //! ```
 //!
-//! Patch 001 made the pool of each device safe from running dry: a reserve of half its share and
-//! 4 MiB, and a share of at least an eighth of what is free. The 4 MiB were dropped a week later
-//! (3.2): where 4 MiB times the devices is near the limit, all are always boosted, and whoever
-//! wakes first wins.
+//! Patch 001 protects the pool of each device from running dry: a reserve of half its share plus 4
+//! MiB, and a share of at least an eighth of the free pages. The 4 MiB were dropped a week later
+//! (3.2): where 4 MiB times the number of devices is near the limit, all devices are always
+//! boosted, and the writer that wakes first wins.
 //!
-//! Measured by its author, pages written in 300 s with and without it: 1 MiB limit, one `dd`
+//! Measured by its author, pages written in 300 s with and without the patch: 1 MiB limit, one `dd`
 //! +65.8 %, 8 MiB, two `dd` +13.3 %, 100 MiB −3.5 % to −0.4 %, ten disks at 100 MiB +3 % to +25 %.
-//! It loses with many writers in a small pool, which is in no table of the mail (two disks, 10 MiB,
-//! 100 `dd` each: 120.6 to 28.2 MiB/s in 3.2).
+//! The patch loses with many writers in a small pool, which no table of the mail shows (two disks,
+//! 10 MiB, 100 `dd` each: 120.6 to 28.2 MiB/s in 3.2).
 //!
 //! Inputs   [`Facts`]; the pages that the writer has dirtied
-//! Answer   [`Answer`]: sleep or go on, and the writer's [`Pace`]
+//! Answer   [`Answer`]: sleep or continue, and the writer's [`Pace`]
 //! Source   writeback.md §2; traces of Linux 6.12, which [`Mainline6_12`] recomputes
 //!          (`fixtures/writeback`)
-//! Compare  `baseline_3_1.rs`, before; the flusher's side is `Pool::over_background`
+//! Compare  `baseline_3_1.rs`, the kernel before; the flusher's side is `Pool::over_background`
 //!
 //! [`Mainline6_12`]: DirtyThrottle::Mainline6_12
 
@@ -50,48 +50,50 @@ use super::{Answer, Facts, Look, Pace, State, ThrottleEpisode, ThrottleStep};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DirtyThrottle {
     /// Patch set v11 of 4 September 2011, before patch 001: a reserve that follows from the
-    /// device's speed, and a second, flatter line for devices far over their share. Without its
-    /// flag that lets writers pass while a device's queue runs low, of which no rule is known here.
+    /// device's bandwidth, and a second, flatter line for devices far over their share. v11 also
+    /// has a flag that lets writers pass while a device's queue runs low; its rule is not known
+    /// here, so it is left out.
     V11,
-    /// The patch, of 28 September 2011, with the background threshold by device that its author
-    /// measured it with. Its pauses are taken to be those of v12.
+    /// Patch 001 of 28 September 2011, with the background threshold per device that its author
+    /// measured it with. Its pauses are assumed to be those of v12.
     Patch001,
-    /// v12 of 3 October 2011, which became 3.2: the reserve without its 4 MiB.
+    /// v12 of 3 October 2011, which became 3.2: the reserve without the 4 MiB.
     Mainline3_2,
-    /// Think time is subtracted from pauses (3.3), and the cubic is clamped (3.12). Recomputed from
-    /// traces of 6.12.
+    /// Linux 6.12, recomputed from traces. Compared with 3.2, think time is subtracted from pauses
+    /// (3.3), and the cubic is clamped (3.12).
     Mainline6_12,
 }
 
-/// What a variant does in which way.
+/// Rules in which the variants differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     reserve: Reserve,
-    /// Whether a device's share is at least an eighth of what is free.
+    /// Whether a device's share is at least an eighth of the free pages.
     share_floor: bool,
-    /// Whether a second line goes from ratio 1/2 to the limit; a flat quarter otherwise.
+    /// Whether a second line leads from ratio 1/2 to the limit; otherwise the ratio is a flat
+    /// quarter.
     auxiliary_line: bool,
     /// Whether a device's flusher starts at its share of the background threshold.
     pub(crate) bdi_background: bool,
-    /// Whether a writer at the hard limit waits for its rate to be above 0, and goes on if its
-    /// device has nothing dirty; for the ratio otherwise.
+    /// Whether a writer is held at the hard limit until its rate is above 0, and continues if its
+    /// device has no dirty pages. Otherwise it is held until the ratio is above 0.
     waits_for_rate: bool,
-    /// The forms of after 3.2: pauses less think time, a rate of at most the device's speed, both
-    /// limits to be exceeded, a clamped cubic and divisors made odd.
+    /// Whether the rules after 3.2 apply: pauses minus think time, a rate of at most the device's
+    /// bandwidth, exceeded only if both limits are, a clamped cubic, and divisors made odd.
     think_time: bool,
 }
 
-/// Pages below which a device's writers are let go faster.
+/// Number of pages below which writers of a device are throttled less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
-    /// What the device writes in a second, but no more than free run.
+    /// The pages that the device writes in a second, but no more than the free-run ceiling.
     OfBandwidth,
-    /// Half the device's share, and so many pages.
+    /// Half the device's share, plus a number of pages.
     HalfShare { plus: u64 },
 }
 
 impl DirtyThrottle {
-    /// The table of variants.
+    /// The rules of the variant.
     pub(crate) const fn rules(self) -> &'static Rules {
         match self {
             Self::V11 => &Rules {
@@ -169,7 +171,7 @@ impl ThrottleEpisode {
         };
         let held = if rules.waits_for_rate { judged.task_ratelimit == 0 } else { ratio == 0 };
         let (sleep, pace) = judged.decide(rules, held);
-        // An empty device cannot be what all wait for.
+        // A device without dirty pages cannot be the one that all writers wait for.
         let bearable = !held || (rules.waits_for_rate && bdi == 0);
         let look = Look { may_clear: !exceeded, bearable, background_due };
         let step = match sleep {

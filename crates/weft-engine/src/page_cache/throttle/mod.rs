@@ -1,10 +1,10 @@
-//! Seam of throttling policies: the facts that a policy is told, and its answer.
+//! Throttling policy interface: the facts that a policy gets, and its answer.
 //!
-//! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers
-//! one [`ThrottleStep`]; the writer carries it out and comes back with the next facts, until the
-//! answer is [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so patch
+//! A writer that has dirtied as many pages as it may checks the limits. The policy gets [`Facts`]
+//! and returns one [`ThrottleStep`]. The writer executes it and returns with new facts, until the
+//! step is [`ThrottleStep::Continue`]. The page cache knows nothing else about a policy, so patch
 //! 001 (sleep, never write) is one more file beside the two kernels before the patch. An *episode*
-//! is one writer's way from its fill to `Continue`.
+//! lasts from a check of the limits to `Continue`.
 
 mod baseline_2_6_24;
 mod baseline_3_1;
@@ -19,48 +19,49 @@ pub(crate) use dirty_throttle::{Position, Ratelimit, Rules, Window};
 pub(crate) use turns::Turns;
 use weft_units::Time;
 
-/// What a policy is told, read at one moment.
+/// Facts that a policy gets, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The limits, pages.
+    /// The thresholds, in pages.
     pub thresholds: Thresholds,
-    /// The slow follower of the dirty threshold, pages.
+    /// The slow follower of the dirty threshold, in pages.
     pub limit: u64,
-    /// Pages of all devices.
+    /// Page counts of all devices.
     pub all: Counts,
-    /// Pages of the writer's device.
+    /// Page counts of the writer's device.
     pub bdi: Counts,
-    /// The device's part of the limits: that of recent completions, within its ratios.
+    /// The device's share of the limits: its share of recent completions, within its ratios.
     pub bdi_share: Fraction,
-    /// Whether the writer is judged by its device's pages, however few there are in all.
+    /// Whether the writer is throttled by the pages of its device even if few pages are dirty in
+    /// total.
     pub strictlimit: bool,
-    /// The writer's part of what was dirtied lately.
+    /// The writer's share of the pages dirtied recently.
     pub writer_share: Fraction,
-    /// The device's average write bandwidth, pages per second.
+    /// Average write bandwidth of the device, in pages per second.
     pub bandwidth: u64,
-    /// `dirty_ratelimit`: what each of the device's writers may dirty at the setpoint, pages per
-    /// second.
+    /// `dirty_ratelimit`: the rate at which each writer of the device may dirty pages at the
+    /// setpoint, in pages per second.
     pub ratelimit: u64,
-    /// The writer's own counters.
+    /// The writer's counters.
     pub pace: Pace,
-    /// Whether the device's flusher is at work.
+    /// Whether the device's flusher is working.
     pub flusher_busy: bool,
 }
 
-/// Counters of one writer, where writers only sleep.
+/// Counters of one writer, used by IO-less throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Pages that became dirty by it since its last look at the limits.
+    /// Pages that the writer has dirtied since its last check of the limits.
     pub nr_dirtied: u64,
-    /// With so many it looks again; with 0 at each page.
+    /// Number of dirtied pages at which the writer checks the limits again; 0 for every page.
     pub nr_dirtied_pause: u64,
-    /// The tick from which on its think time counts: the end of its last pause, or a bit off it to
-    /// carry what it slept too little or too much.
+    /// Tick from which think time counts: the end of the last pause, shifted to carry over a pause
+    /// that was too short or too long.
     pub paused_when: Option<u64>,
 }
 
 impl Default for Pace {
-    /// A writer that has not dirtied anything.
+    /// Counters of a writer that has not dirtied anything.
     fn default() -> Self {
         Self { nr_dirtied: 0, nr_dirtied_pause: 32, paused_when: None }
     }
@@ -69,30 +70,29 @@ impl Default for Pace {
 /// Next action of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleStep {
-    /// Go on writing.
+    /// The writer may continue.
     Continue,
     /// Sleep.
     Sleep {
-        /// At the latest until then.
+        /// Latest time at which to wake up.
         until: Time,
-        /// Or until any device's queue has room again.
+        /// Whether room in any device's queue also ends the sleep.
         or_uncongested: bool,
     },
-    /// Write back dirty pages of the device, of whatever files, and come back with how many it
-    /// were.
+    /// Write back dirty pages of any files of the device, and return with the number written.
     WriteBack {
         /// Largest number of pages.
         pages: u64,
     },
 }
 
-/// An answer, with what it changes for others.
+/// A step, with its side effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Next action of the writer.
     pub step: ThrottleStep,
-    /// A new value for the device's *exceeded* mark: while it is set, writers are looked at every 8
-    /// pages.
+    /// New value of the device's *exceeded* flag; while it is set, its writers check the limits
+    /// every 8 pages.
     pub exceeded: Option<bool>,
     /// New values for the writer's counters.
     pub pace: Option<Pace>,
@@ -101,28 +101,28 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A step that changes nothing for others.
+    /// A step without side effects.
     #[must_use]
     pub const fn only(step: ThrottleStep) -> Self {
         Self { step, exceeded: None, pace: None, wake_flusher: false }
     }
 }
 
-/// One throttle episode of one writer: from its fill of dirty pages until it may go on.
+/// One throttle episode of one writer, from a check of the limits until it may continue.
 #[derive(Clone, Copy, Debug)]
 pub struct ThrottleEpisode {
     kernel: Kernel,
     ticks: TickRate,
-    /// Number of pages that are enough; where writers only sleep, that it has dirtied.
+    /// Number of pages to write back; with IO-less throttling, the number of pages dirtied.
     nr_to_write: u64,
     written: u64,
     start: u64,
-    /// The next pause, ticks.
+    /// Length of the next pause, in ticks.
     pause: u64,
     state: State,
 }
 
-/// Where an episode is.
+/// State of an episode.
 ///
 /// ```text
 /// Look ──▶ WriteBack ──▶ Wrote ──▶ Sleep ──▶ Slept ──▶ Look
@@ -132,46 +132,47 @@ pub struct ThrottleEpisode {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The limits are looked at next.
+    /// The limits are checked next.
     Look,
-    /// It has written what it could, or found nothing to write.
+    /// The writer has written back what it could, or found nothing to write.
     Wrote(Look),
-    /// It has slept.
+    /// The writer has slept.
     Slept(Look),
-    /// It may go on; the episode has ended.
+    /// The writer may continue; the episode has ended.
     Over,
 }
 
-/// What was seen when the limits were last looked at; 3.1 decides by it even after the pause.
+/// Result of the last check of the limits; 3.1 decides by it even after the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
-    /// Whether nobody can be over a limit, so that the mark goes.
+    /// Whether the *exceeded* flag may be cleared because no limit is exceeded.
     may_clear: bool,
-    /// Whether a long episode may end though a limit is exceeded.
+    /// Whether a long episode may end although a limit is exceeded.
     bearable: bool,
     background_due: bool,
 }
 
 impl ThrottleEpisode {
-    /// An episode begins, of a writer that `nr_to_write` pages are asked of or, where writers only
-    /// sleep, that has dirtied as many since its last look.
+    /// Begins an episode of a writer that must write back `nr_to_write` pages. With IO-less
+    /// throttling, `nr_to_write` is the number of pages dirtied since the last check.
     #[must_use]
     pub fn new(kernel: Kernel, ticks: TickRate, now: Time, nr_to_write: u64) -> Self {
         let start = ticks.tick(now);
         Self { kernel, ticks, nr_to_write, written: 0, start, pause: 1, state: State::Look }
     }
 
-    /// The tick in which the episode began.
+    /// Tick in which the episode began.
     #[must_use]
     pub const fn start(&self) -> u64 {
         self.start
     }
 
-    /// Next action of the writer. `written` is how many pages were written since the last answer,
-    /// which is nothing unless that was [`ThrottleStep::WriteBack`].
+    /// Next action of the writer. `written` is the number of pages written since the last answer;
+    /// zero unless that was [`ThrottleStep::WriteBack`].
     ///
     /// # Panics
-    /// After [`ThrottleStep::Continue`]; for [`Kernel::Weft`], which goes by credit.
+    /// Panics after [`ThrottleStep::Continue`], and for [`Kernel::Weft`], which throttles by
+    /// credit.
     pub fn step(&mut self, now: Time, facts: &Facts, written: u64) -> Answer {
         assert!(self.state != State::Over, "the episode is over");
         self.written += written;
@@ -183,8 +184,8 @@ impl ThrottleEpisode {
         }
     }
 
-    /// Whether the next step is a judgement by rate and speed: of a writer that only sleeps, unless
-    /// its sleep was all that it had to do.
+    /// Whether the rate limit and the bandwidth must be updated before the next step: with IO-less
+    /// throttling, unless the episode ends after this sleep in any case.
     pub(crate) const fn measures_first(&self) -> bool {
         let slept_enough = matches!(self.state, State::Slept(Look { bearable: true, .. }));
         matches!(self.kernel, Kernel::IoLess(_)) && !slept_enough
@@ -207,7 +208,8 @@ impl ThrottleEpisode {
     }
 }
 
-/// A device's limit for one writer: up to an eighth lower for who dirties most, never below half.
+/// The limit of a device for one writer: up to an eighth lower for a heavy writer, never below
+/// half.
 fn task_limit(facts: &Facts, bdi_limit: u64) -> u64 {
     bdi_limit.saturating_sub(facts.writer_share.of(bdi_limit / 8)).max(bdi_limit / 2)
 }
@@ -218,7 +220,7 @@ mod tests {
 
     const SOLE: Fraction = Fraction::ONE;
 
-    /// One writer on one disk; limits of 100 MiB.
+    /// One writer on one disk, with a limit of 100 MiB.
     pub(super) fn facts(dirty: u64, writeback: u64) -> Facts {
         let counts = Counts { dirty, writeback };
         Facts {

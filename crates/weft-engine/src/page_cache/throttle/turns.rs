@@ -1,26 +1,26 @@
 //! Turns, weft's own throttling: which writer of a device may dirty how many pages, and when.
 //!
-//! Every page that becomes dirty is paid for with *credit*, so dirty pages, pages under writeback
-//! and credit that is not spent yet never exceed the limit together. Credit comes back when writes
-//! are completed, and goes to one writer of the device until its *turn* is over; the others sleep.
-//! No pause is computed and no tick is waited for: a completion wakes the writer whose turn it is.
+//! Every page that becomes dirty is paid for with *credit*: dirty pages, pages under writeback and
+//! unspent credit together never exceed the limit. Credit is freed when writes complete, and goes
+//! to one writer of the device until its *turn* is over; the other writers sleep. No pause is
+//! computed and no tick is waited for: a completion wakes the writer that has the turn.
 //!
 //! ```text
-//! credit   pages completed make room for as many new ones, whose writer is woken at once
-//! turn     so many pages that the switch to the next file costs 3 % (one part in 33), no more than
-//!          keeps everyone's wait near a second, no less than costs half of the disk; a smooth
+//! credit   completed pages make room for as many new ones, and their writer is woken at once
+//! turn     as many pages as make the switch to the next file cost 3 % (one part in 33), but at
+//!          most what keeps waits near a second, and at least what costs half of the disk; a smooth
 //!          20 ms of all writers together where the pool holds a turn's worth for each of them
-//! speed    pages per second of busy time, of completions that follow each other; what the others
-//!          take longer is the cost of a switch                                       speed.rs
-//! shares   pages of the limit by device: those who ask share by speed what those who do not ask
-//!          leave, and each has a reserve of 20 ms
+//! speed    pages per second of busy time, over completions that follow each other; the additional
+//!          time of the others is the cost of a switch                                speed.rs
+//! shares   pages of the limit by device: devices that ask for pages share, by speed, what the
+//!          others leave, and each has a reserve of 20 ms
 //! flusher  while a writer waits it keeps a disk busy, but no busier than needed, so that pages
 //!          gather into long runs in memory and not in the disk's queue
 //! ```
 //!
-//! IO-less throttling loses where a small pool has many writers: each trickles, so that a file has
-//! a few pages to write when its turn comes, and the disk only seeks. And where the pool lasts for
-//! less than a tick, pauses drain it.
+//! IO-less throttling loses where a small pool has many writers: each writer trickles, so a file
+//! has only a few pages to write when its turn comes, and the disk only seeks. Where the pool lasts
+//! for less than a tick, pauses drain it as well.
 //!
 //! Measured in the simulator, MiB/s of all disks under 3.1, patch 001 and turns, and the longest
 //! wait with turns (`cargo run --release -p weft-sim --example throttles -- single small jbod`).
@@ -38,14 +38,14 @@
 //!     100 dd   41.8 41.5  48.9 104 ms |          100 dd    596  580   700 738 ms
 //! ```
 //!
-//! A wait is over a second where the switches alone take longer: half of a disk's time at most is
-//! spent on them. Equal writers get equal parts, up to a turn. Writers that come without credit
-//! dirty one page before they wait, for which an eighth of the limit is kept free at most.
+//! A wait exceeds a second where the switches alone take longer: at most half of a disk's time is
+//! spent on them. Equal writers get equal parts, up to a turn. A writer that comes without credit
+//! dirties one page before it waits; at most an eighth of the limit is kept free for that.
 //!
-//! The ratios that a device may have of the limits do not count here.
+//! The ratios that bound a device's share of the limits have no effect here.
 //!
-//! Inputs   credit asked for and spent, counts of pages, completions
-//! Answer   credit, wakes; whether a flusher has to write, and for how long one file
+//! Inputs   credit requested and spent, page counts, completions
+//! Answer   credit, wake-ups; whether a flusher must write, and how many pages of one file
 //! Source   writeback.md §7.3
 //! Compare  `dirty_throttle.rs`, `baseline_3_1.rs`
 
@@ -62,14 +62,14 @@ use weft_units::{Span, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     thresholds: Thresholds,
-    /// Dirty pages, pages under writeback and credit may be so many together.
+    /// Upper bound of the sum of dirty pages, pages under writeback and unspent credit.
     limit: u64,
-    /// All of those now.
+    /// Current value of that sum.
     used: u64,
     now: Time,
     devices: Vec<Device>,
     writers: Vec<Account>,
-    /// When shares were computed.
+    /// Time at which shares were last computed.
     shares_at: Time,
     woken: VecDeque<WriterId>,
 }
@@ -78,48 +78,48 @@ pub(crate) struct Turns {
 #[derive(Clone, Debug)]
 struct Device {
     counts: Counts,
-    /// Credit of its writers that is not spent.
+    /// Unspent credit of its writers.
     granted: u64,
-    /// Pages of the limit that are its own.
+    /// The device's share of the limit, in pages.
     share: u64,
     speed: Speed,
-    /// Whose turn it is.
+    /// The writer that has the turn.
     owner: Option<WriterId>,
-    /// When the owner's turn ends, however few pages it was.
+    /// Time at which the turn ends, however few pages it had.
     turn_ends: Time,
-    /// Who waits for a turn: by what each has got, and among equals who asked first.
+    /// Writers that wait for a turn, ordered by pages received, then by arrival.
     waiting: BTreeMap<(u64, u64), WriterId>,
-    /// The same in the order of asking: since when, and what each has got.
+    /// Waiting writers in order of arrival: time of arrival and pages received.
     asked: BTreeMap<u64, (Time, u64)>,
-    /// How often somebody began to wait.
+    /// Counter of arrivals.
     asks: u64,
-    /// What the writer whose turn it is had got when it began. Who comes from elsewhere, or comes
-    /// back, starts from [`BEHIND`] that.
+    /// Pages that the writer with the turn had received when its turn began. A writer that joins or
+    /// returns starts at most [`BEHIND`] below that.
     service: u64,
-    /// Who has credit that is not spent.
+    /// Writers with unspent credit.
     holders: Vec<WriterId>,
-    /// Holders are not looked through again before then.
+    /// Earliest time at which unused credit is next searched for.
     next_reclaim: Time,
-    /// Its flusher has stopped until it is called.
+    /// Whether the device's flusher waits until it is called.
     flusher_held: bool,
-    /// When a writer last had to wait, if one ever had.
+    /// Last time at which a writer had to wait, if any.
     asked_at: Option<Time>,
 }
 
-/// What one writer has.
+/// The account of one writer.
 #[derive(Clone, Debug)]
 struct Account {
-    /// Where its credit is from.
+    /// The device that its credit is for.
     bdi: BdiId,
     credit: u64,
-    /// Pages of its turn that it has not got yet.
+    /// Pages of its turn that the writer has not yet received.
     left: u64,
-    /// Pages that it has got, or has taken without credit.
+    /// Pages that the writer has received, or dirtied without credit.
     got: u64,
     last_used: Time,
-    /// It has asked and got nothing.
+    /// Whether the writer asked for credit and got none.
     waits: bool,
-    /// It sleeps until it is woken.
+    /// Whether the writer sleeps until it is woken.
     asleep: bool,
 }
 
@@ -137,7 +137,7 @@ impl Turns {
         }
     }
 
-    /// One device more.
+    /// Adds a device.
     pub(crate) fn add_bdi(&mut self) {
         self.devices.push(Device {
             counts: Counts::default(),
@@ -158,7 +158,7 @@ impl Turns {
         self.share_out();
     }
 
-    /// One writer more.
+    /// Adds a writer.
     pub(crate) fn add_writer(&mut self) {
         self.writers.push(Account {
             bdi: BdiId(0),
@@ -171,14 +171,14 @@ impl Turns {
         });
     }
 
-    /// A writer is gone, and what it had goes to others. Its name is used again for the next one.
+    /// Removes a writer and frees its credit for others. Its identifier is reused.
     pub(crate) fn remove_writer(&mut self, now: Time, writer: WriterId) {
         self.now = self.now.max(now);
         self.leave(writer);
         self.refresh();
     }
 
-    /// Other rules hold now: nobody has credit, and nobody waits for it.
+    /// Cancels all credit and all waits when other rules take over.
     pub(crate) fn clear(&mut self) {
         for id in (0..).map(WriterId).take(self.writers.len()) {
             if self.writers[id.index()].asleep {
@@ -189,7 +189,7 @@ impl Turns {
         self.devices.iter_mut().for_each(|device| device.flusher_held = false);
     }
 
-    /// New limits: they hold at once, and credit that is not spent is taken back if they are lower.
+    /// Changes the limits at once. Unspent credit is revoked if the limit is lower than before.
     pub(crate) fn set_limits(&mut self, thresholds: Thresholds) {
         let lower = thresholds.dirty < self.limit;
         (self.thresholds, self.limit) = (thresholds, thresholds.dirty.max(1));
@@ -203,15 +203,15 @@ impl Turns {
         self.refresh();
     }
 
-    /// The counts of a device have changed.
+    /// Updates the counts of a device.
     pub(crate) fn set_counts(&mut self, bdi: BdiId, counts: Counts) {
         let device = &mut self.devices[bdi.index()];
         self.used = self.used + counts.total() - device.counts.total();
         device.counts = counts;
     }
 
-    /// Credit of a writer on a device; some is asked for if it has none. With none at all it is in
-    /// the queue.
+    /// The credit of a writer on a device. A writer without credit asks for some; if it gets none,
+    /// it is queued.
     pub(crate) fn credit(&mut self, now: Time, writer: WriterId, bdi: BdiId) -> u64 {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -241,7 +241,7 @@ impl Turns {
         self.writers[writer.index()].credit
     }
 
-    /// A writer made clean pages dirty. More than its credit is set against its next turns.
+    /// Deducts dirtied pages from a writer's credit. Pages beyond it count against its next turns.
     pub(crate) fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -258,13 +258,13 @@ impl Turns {
         }
     }
 
-    /// A writer without credit sleeps: until it is woken, or then.
+    /// Puts a writer without credit to sleep. Returns the latest time at which it wakes up.
     pub(crate) fn sleep(&mut self, now: Time, writer: WriterId) -> Time {
         self.writers[writer.index()].asleep = true;
         now + LOOK_AGAIN
     }
 
-    /// Writes of pages are done; the counts have been set.
+    /// Handles completed writes, after the counts were updated.
     pub(crate) fn completed(&mut self, now: Time, bdi: BdiId, inode: InodeId, pages: &Range<u64>) {
         self.now = self.now.max(now);
         let device = &mut self.devices[bdi.index()];
@@ -273,7 +273,7 @@ impl Turns {
         self.refresh();
     }
 
-    /// Room may have come: gives it to whoever is next, on every device where somebody waits.
+    /// Hands out room on every device on which a writer waits.
     pub(crate) fn refresh(&mut self) {
         for at in 0..self.devices.len() {
             if self.devices[at].is_wanted(&self.writers) {
@@ -282,16 +282,17 @@ impl Turns {
         }
     }
 
-    /// The next writer that has credit again.
+    /// Next writer to wake, which has credit again.
     pub(crate) fn woken(&mut self) -> Option<WriterId> {
         self.woken.pop_front()
     }
 
-    /// Whether a flusher has to write.
+    /// Whether the device's flusher must write.
     pub(crate) fn wants_flush(&self, bdi: BdiId) -> bool {
         let device = &self.devices[bdi.index()];
         let background = self.thresholds.background;
-        // What a device that asks for nothing may gather: its part by speed among those in use.
+        // Dirty pages that may gather on a device without waiting writers: its part by bandwidth
+        // among the devices in use.
         let (mut all, mut speeds) = (0, 0);
         for other in self.devices.iter().filter(|other| other.counts.total() > 0) {
             all += other.counts.dirty;
@@ -302,27 +303,27 @@ impl Turns {
         pressed || all > background || device.counts.dirty > own
     }
 
-    /// Whether a flusher that sleeps has to come.
+    /// Whether a sleeping flusher must be woken.
     pub(crate) fn calls_flusher(&self, bdi: BdiId) -> bool {
         self.wants_flush(bdi) && !self.is_held(bdi)
     }
 
-    /// Whether a flusher, which has work, had better wait until more is dirty or less is in flight.
+    /// Whether a flusher with work should wait until more is dirty or less is in flight.
     pub(crate) fn holds_flusher(&mut self, bdi: BdiId) -> bool {
         let held = self.is_held(bdi);
         self.devices[bdi.index()].flusher_held = held;
         held
     }
 
-    /// Whether a flusher that was held may go on now.
+    /// Whether a flusher that was held may continue now.
     pub(crate) fn lets_flusher_go(&mut self, bdi: BdiId) -> bool {
         let goes = self.devices[bdi.index()].flusher_held && !self.is_held(bdi);
         self.devices[bdi.index()].flusher_held &= !goes;
         goes
     }
 
-    /// Pages of one file that a flusher writes before the next file's turn, at least: nobody waits
-    /// for that, so they are more than in a writer's turn.
+    /// Smallest number of pages of one file that a flusher writes before the next file's turn. No
+    /// writer waits for these pages, so they are more than a writer's turn.
     pub(crate) fn chunk(&self, bdi: BdiId) -> u64 {
         let device = &self.devices[bdi.index()];
         let long = (device.speed.switch_pages() * CHUNK_WORTH).min(device.share / 2);
@@ -337,12 +338,12 @@ impl Turns {
         dirty > 0 && writeback > 0 && (writeback >= enough || gathers)
     }
 
-    /// Whether somebody waits, or will soon.
+    /// Whether a writer waits, or will soon.
     fn is_pressed(&self, device: &Device) -> bool {
         device.is_wanted(&self.writers) || self.used > self.thresholds.free_run()
     }
 
-    /// Gives room of a device to whoever's turn it is.
+    /// Hands out room of a device to the writer that has the turn.
     fn admit(&mut self, bdi: BdiId) {
         let at = bdi.index();
         if self.now.since(self.shares_at) >= SHARES {
@@ -358,7 +359,8 @@ impl Turns {
             let device = &self.devices[at];
             let account = &self.writers[writer.index()];
             let most = account.left.min(device.lump() * 2 - account.credit);
-            // Not a page at a time, unless nothing else is going on.
+            // Credit is granted in lumps rather than single pages, unless the device may become
+            // idle.
             let least = if device.is_starving() { 1 } else { device.lump().min(most) };
             if room < least {
                 return;
@@ -367,8 +369,8 @@ impl Turns {
         }
     }
 
-    /// The writer that gets the next pages of a device: the owner of the turn, or the next one.
-    /// None if nobody waits, or the owner has enough.
+    /// The writer that gets the next pages of a device: the one that has the turn, or the next one.
+    /// `None` if no writer waits, or if the one that has the turn has enough.
     fn next_in_turn(&mut self, at: usize, room: u64) -> Option<WriterId> {
         let now = self.now;
         let device = &mut self.devices[at];
@@ -391,7 +393,8 @@ impl Turns {
         let device = &mut self.devices[at];
         let engaged = device.engaged(&self.writers);
         let quantum = device.quantum(engaged);
-        // Whoever asks first must not be next before there is something to get.
+        // No turn begins before there is room for it; otherwise the first writer to ask would be
+        // next.
         if room < quantum.min(device.lump()) && !device.is_starving() {
             return None;
         }
@@ -404,8 +407,9 @@ impl Turns {
         Some(writer)
     }
 
-    /// Puts a writer in the queue of a device. What it has got more than others counts for two
-    /// turns at most, else who filled the pool before anybody waited would now wait for long.
+    /// Queues a writer on a device. Pages that it received in excess of others count for at most
+    /// two turns; otherwise a writer that filled the pool before others came would now wait for
+    /// long.
     fn enqueue(&mut self, at: usize, writer: WriterId) {
         let device = &mut self.devices[at];
         let behind = device.speed.pages_in(BEHIND);
@@ -447,13 +451,13 @@ impl Turns {
 
     /// Pages that may be granted on all devices together.
     fn room_of_all(&self) -> u64 {
-        // A writer that comes without credit takes a page before it waits.
+        // A writer that comes without credit dirties a page before it waits.
         let kept = (self.writers.len() as u64).min(self.limit / 8);
         (self.limit - kept).saturating_sub(self.used)
     }
 
-    /// Takes credit back that is not being spent while others wait: on their device, and where no
-    /// room is left in the pool, on those on which no writer waits.
+    /// Revokes credit that is not being spent while others wait: on their device and, if the pool
+    /// has no room left, on devices on which no writer waits.
     fn reclaim(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if !device.is_wanted(&self.writers) || self.now < device.next_reclaim {
@@ -471,7 +475,7 @@ impl Turns {
         }
     }
 
-    /// Takes back the credit on a device of writers that have not used it for so long.
+    /// Revokes the credit on a device of writers that have not used it for this long.
     fn take_back_idle(&mut self, at: usize, patience: Span) {
         let device = &mut self.devices[at];
         let (now, writers) = (self.now, &self.writers);
@@ -492,7 +496,7 @@ impl Turns {
         self.used -= credit;
     }
 
-    /// A writer goes to another device.
+    /// Removes a writer from its device.
     fn leave(&mut self, writer: WriterId) {
         let at = self.writers[writer.index()].bdi.index();
         if at >= self.devices.len() {
@@ -509,8 +513,8 @@ impl Turns {
         (account.left, account.got, account.waits, account.asleep) = (0, 0, false, false);
     }
 
-    /// Shares of the limit: a reserve for each device; what devices that do not ask for more leave
-    /// goes to the others, by speed.
+    /// Computes shares of the limit: a reserve for each device, and the rest by bandwidth among the
+    /// devices that ask for more than they use.
     fn share_out(&mut self) {
         self.shares_at = self.now;
         let reserve_max = self.limit / (4 * self.devices.len().max(1) as u64);
@@ -550,8 +554,8 @@ impl Turns {
 }
 
 impl Device {
-    /// Takes the next one from the queue: who has got least, unless another has waited for four
-    /// rounds of all.
+    /// Takes the next writer from the queue: the one that has received least, unless another one
+    /// has waited for four rounds of all writers.
     fn take_next(&mut self, now: Time, engaged: u64, quantum: u64) -> Option<WriterId> {
         let round = engaged * quantum * 1_000_000_000 / self.speed.bandwidth();
         let (&asks, &(since, got)) = self.asked.first_key_value()?;
@@ -575,18 +579,18 @@ impl Device {
         !self.waiting.is_empty() || self.owner.is_some_and(|owner| writers[owner.index()].waits)
     }
 
-    /// Number of writers that are at it.
+    /// Number of writers that are active on the device.
     fn engaged(&self, writers: &[Account]) -> u64 {
         let owner = self.owner.is_some_and(|owner| writers[owner.index()].waits);
         ((self.waiting.len() + self.holders.len()) as u64 + u64::from(owner)).max(1)
     }
 
-    /// Whether so little is left to write that it may soon be idle.
+    /// Whether so few pages are left to write that the device may soon be idle.
     const fn is_starving(&self) -> bool {
         self.counts.total() <= self.share / 16
     }
 
-    /// Pages of credit that are given at once.
+    /// Pages of credit that are granted at once.
     fn lump(&self) -> u64 {
         (self.share / 4).min(self.speed.pages_in(LUMP)).max(1)
     }
@@ -596,7 +600,7 @@ impl Device {
         self.speed.pages_in(IN_FLIGHT).max(2 * REQUEST_PAGES).min(self.share * 3 / 4).max(1)
     }
 
-    /// Pages of a run that is worth the switch.
+    /// Pages of a run that outweighs the cost of the switch to it.
     fn burst(&self, engaged: u64) -> u64 {
         let switch = self.speed.switch_pages();
         let each = self.speed.run_in(Span(WAIT.0 / engaged));
@@ -617,55 +621,55 @@ impl Device {
         }
     }
 
-    /// Time after which a turn ends though it had fewer pages.
+    /// Time after which a turn ends even if it had fewer pages.
     fn turn_limit(&self, engaged: u64) -> Span {
         Span(2 * (WAIT.0 / engaged + self.speed.switch().0) + IDLE.0)
     }
 }
 
-/// Everyone's wait for a turn, if all the others take theirs.
+/// Wait of each writer for its turn, if all others use theirs fully.
 const WAIT: Span = Span::millis(800);
 
-/// The same where no turn is needed to keep runs long.
+/// Wait of each writer where runs are long without turns.
 const SMOOTH: Span = Span::millis(20);
 
-/// Pages that are worth waking a writer for.
+/// Smallest number of pages for which waking a writer pays.
 const SMOOTH_PAGES_MIN: u64 = 8;
 
-/// Runs are this many times as long as a switch, if they may: 3 % are lost.
+/// Length of a run relative to a switch, if possible: 3 % are lost.
 const SWITCH_WORTH: u64 = 32;
 
-/// The same of a flusher's run: 1 % is lost.
+/// Length of a flusher's run relative to a switch: 1 % is lost.
 const CHUNK_WORTH: u64 = 128;
 
-/// What a device writes while its writer is woken and its flusher comes: a few milliseconds, and
-/// many times that.
+/// Reserve of a device, in device time: it must last while a writer is woken and the flusher comes,
+/// which takes a few milliseconds; this is a multiple of that.
 const RESERVE: Span = Span::millis(20);
 
-/// A writer may have so little less than others, in time of the device, and get it later.
+/// Largest deficit against other writers that is made up later, in device time.
 const BEHIND: Span = Span::millis(100);
 
-/// Credit that is given at once, in time of the device.
+/// Credit that is granted at once, in device time.
 const LUMP: Span = Span::millis(10);
 
-/// Work that is handed to a device, in time: enough that its own queue does not run dry before the
+/// Work handed to a device, in device time: enough that its own queue does not run dry before the
 /// flusher is woken again.
 const IN_FLIGHT: Span = Span::millis(40);
 
-/// 512 KiB, a usual largest request.
+/// 512 KiB, a common largest request.
 const REQUEST_PAGES: u64 = 128;
 
-/// Credit unused for so long is taken back while others wait, and ends a turn.
+/// Time after which unused credit is revoked while others wait, and a turn ends.
 const IDLE: Span = Span::millis(10);
 
-/// The same where the device is about to be idle.
+/// Time after which unused credit is revoked if the device may soon be idle.
 const IDLE_STARVING: Span = Span::millis(1);
 
-/// A device whose writers had to wait so lately wants more than it has.
+/// Time after a writer had to wait during which its device asks for a larger share.
 const ASKED: Span = Span::millis(200);
 
-/// Shares are for so long.
+/// Interval at which shares are computed.
 const SHARES: Span = Span::millis(10);
 
-/// A writer that was forgotten would look again by then.
+/// Longest sleep of a waiting writer, in case its wake-up was lost.
 const LOOK_AGAIN: Span = Span::millis(200);

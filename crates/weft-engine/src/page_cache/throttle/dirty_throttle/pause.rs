@@ -1,28 +1,29 @@
-//! Pause of a writer, in ticks, and after how many pages it is looked at again.
+//! Pause of a writer, in ticks, and the number of pages until its next check.
 //!
-//! A pause is the time that the writer's pages take at its rate; later kernels subtract the time
-//! that it took to dirty them and carry what is too short to sleep for. How many pages it may dirty
-//! until the next look aims at pauses of 10 ms or more for few writers and up to 200 ms for many.
+//! A pause is the time that the writer's pages take at its rate. Later kernels subtract the time
+//! that dirtying them took, and carry over a remainder too short to sleep. The number of pages that
+//! the writer may dirty until the next check aims at pauses from 10 ms for few writers to 200 ms
+//! for many.
 //!
 //! Source   writeback.md §2.4
 
 use super::super::Pace;
 use super::Rules;
 
-/// What a pause follows from.
+/// Facts that determine a pause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
     pub(super) hz: u64,
     pub(super) tick: u64,
-    /// The device's average write bandwidth, pages per second.
+    /// Average write bandwidth of the device, in pages per second.
     pub(super) bandwidth: u64,
-    /// `dirty_ratelimit`, pages per second.
+    /// `dirty_ratelimit`, in pages per second.
     pub(super) ratelimit: u64,
-    /// The same times the position ratio.
+    /// `ratelimit` times the position ratio.
     pub(super) task_ratelimit: u64,
-    /// Pages of the device.
+    /// Dirty pages of the device.
     pub(super) bdi_dirty: u64,
-    /// Pages that the writer has dirtied since it was looked at.
+    /// Pages that the writer has dirtied since its last check.
     pub(super) dirtied: u64,
     pub(super) pace: Pace,
 }
@@ -30,15 +31,15 @@ pub(super) struct Judged {
 /// A pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleep {
-    /// The writer goes on.
+    /// The writer continues at once.
     None,
-    /// It sleeps so many ticks.
+    /// The writer sleeps this many ticks.
     Ticks(u64),
 }
 
 impl Judged {
-    /// The pause, and the writer's counters from then on. Who is `held` at the hard limit sleeps
-    /// the longest pause, and is judged again after it.
+    /// The pause and the new counters of the writer. A writer that is `held` at the hard limit
+    /// sleeps for the longest pause, and is checked again after it.
     pub(super) fn decide(&self, rules: &Rules, held: bool) -> (Sleep, Pace) {
         if rules.think_time { self.decide_by_think_time(held) } else { self.decide_v12(held) }
     }
@@ -66,7 +67,8 @@ impl Judged {
         most.clamp(4, max_pause(hz).max(4))
     }
 
-    /// Larger when pauses are short, smaller when they are as long as they may be.
+    /// Number of pages until the next check: larger if pauses are short, smaller if they have the
+    /// maximum length.
     fn next_size_v12(&self, pause: u64, max: u64) -> u64 {
         let (dirtied, size) = (self.dirtied, self.pace.nr_dirtied_pause);
         let aim = self.ratelimit * (max / 2) / self.hz;
@@ -92,7 +94,7 @@ impl Judged {
         }
         let period = self.hz * self.dirtied / self.task_ratelimit;
         let since = self.pace.paused_when.unwrap_or(tick);
-        // What it slept too little or too much is carried.
+        // A pause that was too short or too long is carried over.
         let due = since.saturating_add(period);
         if due < tick + min {
             let mut pace = self.pace;
@@ -114,7 +116,7 @@ impl Judged {
         (1 + self.bdi_dirty / (1 + per_eighth)).min(max_pause(self.hz))
     }
 
-    /// The shortest pause that is worth it, and after how many pages the next look comes.
+    /// The shortest useful pause, and the number of pages until the next check.
     fn min_pause(&self, max: u64) -> (u64, u64) {
         let hz = self.hz;
         let second = hz.next_power_of_two();
@@ -136,14 +138,14 @@ impl Judged {
         (if pages >= DIRTY_POLL_THRESH { 1 + ticks / 2 } else { ticks }, pages)
     }
 
-    /// log₂ of how many writers the device seems to have.
+    /// Base-2 logarithm of the estimated number of writers of the device.
     fn writers_log2(&self) -> u64 {
         let log2 = |rate: u64| u64::from(rate.max(1).ilog2());
         log2(self.bandwidth).saturating_sub(log2(self.ratelimit))
     }
 }
 
-/// After how many pages a writer looks again whom nothing holds back: the root of what is left.
+/// Pages until the next check of a writer in free run: the square root of the pages left.
 pub(super) fn poll_interval(dirty: u64, thresh: u64) -> u64 {
     match thresh.checked_sub(dirty) {
         None | Some(0) => 1,
@@ -151,12 +153,12 @@ pub(super) fn poll_interval(dirty: u64, thresh: u64) -> u64 {
     }
 }
 
-/// 200 ms.
+/// 200 ms in ticks.
 fn max_pause(hz: u64) -> u64 {
     (hz / 5).max(1)
 }
 
-/// 128 KiB: below it looking is not worth it.
+/// 128 KiB, below which a check does not pay.
 const DIRTY_POLL_THRESH: u64 = 32;
 
 #[cfg(test)]
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn time_spent_dirtying_shortens_a_pause_and_what_is_left_is_carried() {
-        // 32 pages at 1,485 are 21 ticks; the shortest pause is 20.
+        // 32 pages at 1,485 pages/s are 21 ticks; the shortest pause is 20.
         let at = |paused_when| {
             let pace = Pace { paused_when, ..judged(0, 0).pace };
             Judged { pace, ..judged(1485, 22_400) }.decide(Mainline6_12.rules(), false)
@@ -253,14 +255,14 @@ mod tests {
         assert_eq!(at(Some(4999)), (Sleep::Ticks(20), Pace { paused_when: Some(5020), ..slept }));
         let carried = Pace { nr_dirtied: 0, nr_dirtied_pause: 32, paused_when: Some(5019) };
         assert_eq!(at(Some(4998)), (Sleep::None, carried));
-        // More than a second late is forgiven.
+        // A delay of more than a second is not carried over.
         assert_eq!(at(Some(3000)), (Sleep::None, Pace { paused_when: Some(5000), ..carried }));
         assert_eq!(at(None), (Sleep::Ticks(21), slept), "a writer that never paused");
     }
 
     #[test]
     fn a_pause_cut_short_is_carried_up_to_as_much_again() {
-        // 32 pages at 50 are 640 ticks, of which 192 are slept and 192 carried.
+        // 32 pages at 50 pages/s are 640 ticks, of which 192 are slept and 192 carried over.
         let slow = Judged { task_ratelimit: 50, ..judged(148, 22_400) };
         let (sleep, pace) = slow.decide(Mainline6_12.rules(), false);
         assert_eq!((sleep, pace.paused_when), (Sleep::Ticks(192), Some(5000 + 2 * 192)));
@@ -272,7 +274,7 @@ mod tests {
         let (sleep, pace) = fast.decide(Mainline6_12.rules(), false);
         assert_eq!((sleep, pace), (Sleep::None, Pace { nr_dirtied_pause: 64, ..fast.pace }));
         let early = Judged { pace: Pace { nr_dirtied_pause: 64, ..fast.pace }, ..fast };
-        assert_eq!(early.decide(Mainline6_12.rules(), false).1, early.pace, "a CPU's look");
+        assert_eq!(early.decide(Mainline6_12.rules(), false).1, early.pace, "triggered by a CPU");
     }
 
     #[test]

@@ -1,38 +1,38 @@
-//! Position of a device between its limits, and the ratio by which its writers' rate follows.
+//! Position of a device between its limits, and the position ratio that scales its writers' rate.
 //!
-//! The ratio is a product of three: a cubic of all dirty pages around the setpoint, a line of the
-//! device's around its part of it, and a boost in the device's reserve. Fixed point with 10 bits
-//! after the point.
+//! The ratio is a product of three factors: a cubic function of all dirty pages around the
+//! setpoint, a linear function of the device's dirty pages around its part of the setpoint, and a
+//! boost within the device's reserve. Values are fixed-point numbers with 10 fractional bits.
 //!
 //! Source   writeback.md §2.1, §2.2
 
 use super::super::{Facts, Thresholds};
 use super::{Reserve, Rules};
 
-/// What is dirty, and what may be, at one moment.
+/// Dirty pages and limits at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) thresholds: Thresholds,
-    /// The slow follower of the dirty threshold, pages.
+    /// The slow follower of the dirty threshold, in pages.
     pub(crate) limit: u64,
     /// Pages of all devices, dirty or under writeback.
     pub(crate) dirty: u64,
-    /// The device's share of the dirty threshold, pages.
+    /// The device's share of the dirty threshold, in pages.
     pub(crate) bdi_thresh: u64,
-    /// The device's share of the background threshold, pages.
+    /// The device's share of the background threshold, in pages.
     pub(crate) bdi_background: u64,
-    /// Whether the device's own limits hold, too.
+    /// Whether the device's own limits apply in addition.
     pub(crate) strictlimit: bool,
     /// Pages of the device, dirty or under writeback.
     pub(crate) bdi_dirty: u64,
-    /// The device's average write bandwidth, pages per second.
+    /// Average write bandwidth of the device, in pages per second.
     pub(crate) bandwidth: u64,
 }
 
-/// 1.0.
+/// The ratio 1.0.
 pub(super) const ONE: u64 = 1 << RATELIMIT_CALC_SHIFT;
 
-/// Bits after the point.
+/// Fractional bits.
 pub(super) const RATELIMIT_CALC_SHIFT: u32 = 10;
 
 impl Position {
@@ -49,27 +49,27 @@ impl Position {
         }
     }
 
-    /// Where nobody may dirty a page.
+    /// Number of dirty pages from which no writer may dirty a page.
     pub(crate) fn hard_limit(&self) -> u64 {
         self.limit.max(self.thresholds.dirty)
     }
 
-    /// What the ratio steers to, pages.
+    /// Number of dirty pages that the ratio steers to.
     pub(crate) fn setpoint(&self) -> u64 {
         u64::midpoint(self.thresholds.free_run(), self.hard_limit())
     }
 
-    /// Whether the device's own limits are what counts: a rule of 3.12 and later.
+    /// Whether the device's own limits apply: a rule of 3.12 and later.
     pub(crate) fn is_strict(&self, rules: &Rules) -> bool {
         self.strictlimit && rules.think_time
     }
 
-    /// Half-way between the device's own limits, pages.
+    /// Half-way between the device's own limits, in pages.
     pub(crate) fn bdi_free_run(&self) -> u64 {
         u64::midpoint(self.bdi_background, self.bdi_thresh)
     }
 
-    /// The ratio, 1.0 = 1024.
+    /// The position ratio; 1.0 is 1024.
     pub(crate) fn ratio(&self, rules: &Rules) -> u64 {
         let limit = self.hard_limit();
         if self.dirty >= limit {
@@ -93,8 +93,9 @@ impl Position {
         }
     }
 
-    /// The lower one of the ratios by all pages and by the device's own, whose setpoint is half-way
-    /// between its limits. A device with next to nothing dirty gets twice the first.
+    /// The lower of the ratios by all pages and by the device's own pages; the setpoint of the
+    /// latter is half-way between the device's limits. A device with very few dirty pages gets
+    /// twice the ratio by all pages.
     fn strict_ratio(&self, rules: &Rules) -> u64 {
         let all = self.cubic(rules);
         if self.bdi_dirty < STRICT_FREE_PAGES {
@@ -111,15 +112,16 @@ impl Position {
         cubic(rules, self.setpoint(), self.dirty, self.hard_limit())
     }
 
-    /// The device's share as the line and the reserve take it.
+    /// The device's share as used for the line and the reserve.
     fn share(&self, rules: &Rules) -> u64 {
         let share = self.bdi_thresh.min(self.thresholds.dirty);
         let floor = self.hard_limit().saturating_sub(self.dirty) / 8;
         if rules.share_floor { share.max(floor) } else { share }
     }
 
-    /// `ratio` times the line through 1.0 at the device's part of the setpoint. It is gentle for a
-    /// sole device (eight seconds of its speed wide), steep for one of many (as wide as its share).
+    /// `ratio` times the line through 1.0 at the device's part of the setpoint. The line is flat
+    /// for a sole device (eight seconds of its bandwidth wide) and steep for one of many (as wide
+    /// as its share).
     fn line(&self, rules: &Rules, share: u64, ratio: u64) -> u64 {
         let thresh = self.thresholds.dirty;
         let part = (share << 16) / divisor(rules, thresh);
@@ -145,13 +147,13 @@ impl Position {
     }
 }
 
-/// Pages of a device with its own limits that are next to nothing.
+/// Dirty pages of a device with its own limits up to which they do not matter.
 const STRICT_FREE_PAGES: u64 = 8;
 
-/// 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
+/// The cubic: 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
 fn cubic(rules: &Rules, setpoint: u64, dirty: u64, limit: u64) -> u64 {
     let [from, to] = [setpoint, dirty].map(i128::from);
-    // Towards zero, as division does; the shifts below round down.
+    // Division rounds towards zero; the shifts below round down.
     let x = ((from - to) << RATELIMIT_CALC_SHIFT)
         / i128::from(divisor(rules, limit.saturating_sub(setpoint)));
     let one = i128::from(ONE);
@@ -161,7 +163,7 @@ fn cubic(rules: &Rules, setpoint: u64, dirty: u64, limit: u64) -> u64 {
     u64::try_from(ratio.clamp(0, most)).expect("clamped to be one")
 }
 
-/// A divisor that is not 0.
+/// A divisor that is never 0.
 const fn divisor(rules: &Rules, pages: u64) -> u64 {
     if rules.think_time { pages | 1 } else { pages + 1 }
 }
@@ -208,7 +210,7 @@ mod tests {
         assert!(strict(256, V11.rules()) > ONE, "before 3.12 there is no such rule");
     }
 
-    /// The same at 100 MiB.
+    /// The same disk with a limit of 100 MiB.
     fn at(dirty: u64) -> Position {
         one_disk(25_600, 12_800, dirty)
     }
@@ -225,7 +227,8 @@ mod tests {
     #[test]
     fn writeback_statement_1_free_run_and_setpoint_of_100_mib() {
         assert_eq!((at(0).thresholds.free_run(), at(0).setpoint()), (19_200, 22_400));
-        // While the limit follows memory that shrank, all moves up.
+        // While `limit` is still above a threshold that fell with memory, hard limit and setpoint
+        // are higher.
         let shrank = Position { limit: 30_000, ..at(0) };
         assert_eq!((shrank.hard_limit(), shrank.setpoint()), (30_000, 24_600));
     }
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn writeback_statements_18_to_23_ratio_of_one_of_ten_disks() {
-        // (device's pages, 3.2, patch 001).
+        // Pages of the device, ratio in 3.2, ratio with patch 001.
         let table = [
             (2240, 1023, 1052),
             (1280, 1102, 1983),
@@ -335,14 +338,15 @@ mod tests {
 
     #[test]
     fn the_second_line_of_v11_goes_from_a_half_to_the_limit() {
-        // One of ten: the device's part of the setpoint is 2,239, a half is reached at 9,662, and
-        // the first line would end at 17,085. The reserve is put out of the way.
+        // One of ten disks: the device's part of the setpoint is 2,239, a ratio of 1/2 is reached
+        // at 9,662, and the first line would end at 17,085. The reserve is small enough not to
+        // matter.
         let rules = Rules { reserve: Reserve::HalfShare { plus: 0 }, ..*V11.rules() };
         let ratio = |bdi_dirty| one_of_ten(2560, bdi_dirty).ratio(&rules);
         assert_eq!(ratio(9_662), 511);
         assert!(ratio(17_630).abs_diff(256) <= 1, "half-way to the limit: {}", ratio(17_630));
         assert_eq!(ratio(25_600), 0);
-        // A sole disk's first line ends beyond the limit.
+        // The first line of a sole disk ends beyond the limit.
         assert!(at(25_500).ratio(&rules) > 0);
     }
 

@@ -1,9 +1,9 @@
-//! Rate of a device's writers, `dirty_ratelimit`: how fast each may dirty pages at the setpoint.
+//! Rate limit of a device's writers, `dirty_ratelimit`: the dirty rate of each at the setpoint.
 //!
-//! N writers that each dirty at a known rate dirty N times as much, so the device's speed divided
-//! by what was dirtied in 200 ms, times that rate, is the speed divided by N, without N being
-//! known. The rate follows this *balanced* rate in small steps, and only where the position asks
-//! for the same direction.
+//! N writers with the same known rate together dirty N times as much. The device's bandwidth
+//! divided by the rate of dirtying over 200 ms, times the known rate, is therefore the bandwidth
+//! divided by N, without N being known. The rate limit follows this *balanced* rate in small steps,
+//! and only if the position calls for the same direction.
 //!
 //! Source   writeback.md §2.3
 
@@ -19,30 +19,30 @@ pub(crate) struct Ratelimit {
     pub(crate) balanced: u64,
 }
 
-/// What was seen in an interval of 200 ms or more, and at its end.
+/// Observations of an interval of at least 200 ms, and of its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Pages.
+    /// Setpoint, in pages.
     pub(crate) setpoint: u64,
-    /// Pages of all devices.
+    /// Dirty pages of all devices.
     pub(crate) dirty: u64,
-    /// Position ratio, 1.0 = 1024.
+    /// Position ratio; 1.0 is 1024.
     pub(crate) ratio: u64,
-    /// Average write bandwidth, pages per second.
+    /// Average write bandwidth, in pages per second.
     pub(crate) bandwidth: u64,
-    /// Pages that became dirty in the interval.
+    /// Pages dirtied in the interval.
     pub(crate) dirtied: u64,
-    /// Ticks.
+    /// Length of the interval, in ticks.
     pub(crate) elapsed: u64,
     /// Ticks per second.
     pub(crate) hz: u64,
 }
 
 impl Ratelimit {
-    /// 100 MiB/s until something is known.
+    /// Rate limit of 100 MiB/s, used before the first measurement.
     pub(crate) const INITIAL: Self = Self { rate: 25_600, balanced: 25_600 };
 
-    /// Follows what was seen.
+    /// Adjusts the rate limit after an interval.
     pub(crate) fn step(&mut self, rules: &Rules, window: &Window) {
         let dirty_rate = window.dirtied * window.hz / window.elapsed.max(1);
         let task = times(self.rate, window.ratio).saturating_add(1);
@@ -67,7 +67,7 @@ impl Ratelimit {
     }
 }
 
-/// A rate times a ratio of the position.
+/// A rate times a position ratio.
 pub(super) fn times(rate: u64, ratio: u64) -> u64 {
     let product = (u128::from(rate) * u128::from(ratio)) >> RATELIMIT_CALC_SHIFT;
     u64::try_from(product).unwrap_or(u64::MAX)
@@ -85,7 +85,8 @@ mod tests {
     use super::*;
     use crate::page_cache::pool::Thresholds;
 
-    /// A step of one disk of 58 MiB/s at 100 MiB after 200 ms: the rates before, what was dirtied.
+    /// One step for a disk of 58 MiB/s with a limit of 100 MiB after 200 ms, from the rates
+    /// `before` and `dirtied` pages. Returns the rate of a task and the new rate limit.
     fn stepped(rules: &Rules, dirty: u64, before: (u64, u64), dirtied: u64) -> (u64, Ratelimit) {
         let position = Position {
             thresholds: Thresholds { background: 12_800, dirty: 25_600 },
@@ -108,7 +109,8 @@ mod tests {
     #[test]
     fn writeback_statements_36_to_40_steps_of_the_rate() {
         let (old, new) = (Mainline3_2.rules(), Mainline6_12.rules());
-        // (rules, dirty, before, dirtied) → (rate of a task, balanced, rate).
+        // Rules, dirty pages, rates before, dirtied pages; expected rate of a task, balanced rate,
+        // rate.
         let table = [
             (old, 22_400, (14_848, 14_848), 2970, (14_834, 14_831, 14_848)),
             (old, 24_000, (14_848, 14_848), 2970, (12_804, 12_801, 14_848)),

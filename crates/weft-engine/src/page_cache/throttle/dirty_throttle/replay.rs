@@ -1,10 +1,10 @@
-//! Replay of what Linux 6.12 decided, number by number (`fixtures/writeback`).
+//! Replay of the throttling decisions of Linux 6.12, number by number (`fixtures/writeback`).
 //!
-//! Every look at the limits goes through an episode of the policy, every step of a rate or of a
-//! bandwidth through the estimate of a device, each with the numbers that Linux had before.
+//! Every check of the limits is replayed as an episode of the policy, and every step of a rate
+//! limit or a bandwidth by the estimate of a device, each with the numbers that Linux had before.
 //!
-//! These inputs do not reach the floor of a device's share, the flat quarter behind its line and
-//! the clamp of the cubic, nor do they tell `|1` from `+1` in a divisor.
+//! The inputs do not exercise the floor of a device's share, the flat quarter behind its line, or
+//! the clamp of the cubic, and cannot distinguish `|1` from `+1` in a divisor.
 
 use super::super::tests::facts;
 use super::DirtyThrottle::{Mainline6_12, Patch001};
@@ -14,7 +14,7 @@ use crate::page_cache::pool::{Counts, Kernel, Thresholds};
 use crate::page_cache::proportion::Fraction;
 use crate::page_cache::ticks::TickRate;
 
-/// How many numbers were compared, and how many were equal.
+/// Number of values compared, and of those that are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     compared: usize,
@@ -41,13 +41,13 @@ struct Tallies {
     next_size: Tally,
     rate: Tally,
     bandwidth: Tally,
-    /// Pauses that are equal when a tick less has passed.
+    /// Pauses that are equal if one tick less has passed.
     a_tick_earlier: usize,
-    /// Check sizes of looks in free run that came between two of the traced ones.
+    /// Check sizes from checks in free run between two traced ones.
     from_free_run: usize,
 }
 
-/// The tick of every look: think times are counted back from it.
+/// Tick of every check; think times are counted back from it.
 const TICK: u64 = 1_000_000;
 
 fn ticks() -> TickRate {
@@ -77,7 +77,7 @@ fn look(rules: &Rules, thresholds: Thresholds, row: &[i64], tallies: &mut Tallie
     tallies.ratio.count(ratio == number(4));
     tallies.setpoint.count(position.setpoint() == number(6));
     tallies.task_ratelimit.count(ratelimit::times(facts.ratelimit, ratio) == number(8));
-    // (pause, next size) if so many ticks passed between the decision and the trace.
+    // Pause and next check size, if `late` ticks passed between the decision and the trace.
     let judged = |late: u64| {
         let paused_when = Some(TICK.checked_add_signed(-row[13]).unwrap() + late);
         let pace = Pace { nr_dirtied: number(9), nr_dirtied_pause: number(10), paused_when };
@@ -157,12 +157,12 @@ fn replay(text: &str, rules: &Rules) -> Tallies {
 
 const TRACE: &str = include_str!("../../../../../../fixtures/writeback/kernel-6.12.csv");
 
-/// In all but three numbers:
+/// All numbers but three are equal:
 ///
-/// - a ratio of 837 where 836 is computed, in a step of the rate that came a tick after the one
-///   before: a counter moved between the kernel's own reading and the trace's;
-/// - a pause of 14 ticks where 13 are computed, and with it its next check size: of one of four
-///   disks, whose average bandwidth another CPU moved after the ratio was taken (any of 1,536 to
+/// - a ratio of 837 where 836 is computed, in a step of the rate that came a tick after the
+///   previous one: a counter changed between the kernel's reading and the trace's;
+/// - a pause of 14 ticks where 13 are computed, and its next check size: on one of four disks, of
+///   which another CPU changed the average bandwidth after the ratio was computed (any of 1,536 to
 ///   1,567 pages/s gives 14; 1,578 is in the trace).
 #[test]
 fn writeback_statement_11_the_numbers_of_linux_are_recomputed_to_the_last_integer() {
@@ -182,7 +182,7 @@ fn writeback_statement_11_the_numbers_of_linux_are_recomputed_to_the_last_intege
     assert_eq!(tallies, expected);
 }
 
-/// The twin: rules that are not those of 6.12 are seen, and a number that is off by one.
+/// Control: rules other than those of 6.12 are detected, and numbers that are off by one.
 #[test]
 fn a_replay_by_other_rules_or_of_other_numbers_is_seen() {
     let today = *Mainline6_12.rules();

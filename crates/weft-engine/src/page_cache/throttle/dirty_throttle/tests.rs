@@ -1,4 +1,4 @@
-//! Tests of episodes of a writer that only sleeps.
+//! Tests of throttle episodes with IO-less throttling.
 
 use super::super::tests::{episode, facts, sleep_ms};
 use super::DirtyThrottle::{Mainline3_2, Mainline6_12, Patch001, V11};
@@ -41,7 +41,7 @@ fn a_writer_above_sleeps_at_most_200_ms_and_never_writes_back() {
                 let slept = sleep_ms(answer).map(|until| until - 5000);
                 assert!(slept.is_none_or(|ms| (1..=200).contains(&ms)), "{variant:?}: {answer:?}");
                 assert!(!matches!(answer.step, ThrottleStep::WriteBack { .. }));
-                assert!(answer.wake_flusher, "who writes back is asked to");
+                assert!(answer.wake_flusher, "the flusher is woken");
             }
         }
     }
@@ -95,7 +95,7 @@ fn from_3_2_on_a_writer_of_an_empty_device_passes_after_a_pause() {
 
 #[test]
 fn the_mark_is_set_by_either_limit_and_today_by_both() {
-    // (of all, of the device; its share is a tenth) → whether exceeded in 3.2, in 6.12.
+    // Total, pages of the device with a share of a tenth; whether exceeded in 3.2, in 6.12.
     for (all, bdi, old, new) in [
         (22_400, 2560, false, false),
         (22_400, 2561, true, false),

@@ -1,29 +1,30 @@
-//! Speed of a device and the cost of a switch, from completions alone.
+//! Bandwidth of a device and cost of a switch between runs, from completions alone.
 //!
-//! Completions come in two groups: those that follow the one before in the same file, and those
-//! that begin a run. The first group's pages by its time is the rate; what the second group took
-//! longer than its pages would at that rate is the cost of switches. A regression of time over
-//! length of runs would say the same, but nothing while all runs are of one length. Only busy time
-//! counts: the time since the completion before, if the device had more to do after that.
+//! Completions form two groups: those that follow the previous one in the same file, and those that
+//! begin a run. The rate is the pages of the first group divided by its time. The cost of switches
+//! is the time by which the second group took longer than its pages would at that rate. A
+//! regression of time over the length of runs would yield the same, but fails while all runs have
+//! the same length. Only busy time counts: the time since the previous completion, if the device
+//! had more to do after it.
 //!
-//! A device of flash has a cost near 0 here, and so has a disk that hides its seeks.
+//! A flash device has a cost near 0 here, and so has a disk that hides its seeks.
 
 use super::super::super::id::InodeId;
 use std::ops::Range;
 use weft_units::{Span, Time};
 
-/// What is known of a device.
+/// Measurements of one device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speed {
-    /// The last completion, if the device was busy after it.
+    /// Time of the last completion, if the device was busy after it.
     last: Option<Time>,
-    /// Where the next page of the run would be.
+    /// Expected next page of the run.
     next: Option<(InodeId, u64)>,
     in_row: Group,
     first: Group,
 }
 
-/// Completions of one group, the last seconds of them.
+/// Sums over recent completions of one group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: u64,
@@ -45,7 +46,7 @@ impl Group {
 }
 
 impl Speed {
-    /// A write is done. `goes_on`: the device has more to do.
+    /// Adds a completed write. `goes_on`: the device has more to do.
     pub(super) fn completed(
         &mut self,
         now: Time,
@@ -64,25 +65,25 @@ impl Speed {
         self.last = goes_on.then_some(now);
     }
 
-    /// Pages per second of busy time without switches.
+    /// Pages per second of busy time, without switches.
     const fn rate(&self) -> u64 {
         if self.knows_rate() { rate(self.in_row.pages, self.in_row.nanos) } else { INITIAL }
     }
 
-    /// Pages per second of busy time, switches and all.
+    /// Pages per second of busy time, including switches.
     pub(super) const fn bandwidth(&self) -> u64 {
         let nanos = self.in_row.nanos + self.first.nanos;
         if nanos < ENOUGH.0 { INITIAL } else { rate(self.in_row.pages + self.first.pages, nanos) }
     }
 
-    /// Pages that could be written in the time of a switch.
+    /// Pages that could be written in the time of one switch.
     pub(super) const fn switch_pages(&self) -> u64 {
         let Group { count, pages, nanos } = self.first;
         if count < SWITCHES_MIN {
             return 0;
         }
         if !self.knows_rate() {
-            // All of a run's time may be the switch.
+            // The switch may account for the whole time of a run.
             return pages / count;
         }
         let could = pages_in(self.rate(), Span(nanos));
@@ -91,17 +92,17 @@ impl Speed {
         if lost < most { lost } else { most }
     }
 
-    /// Time of a switch.
+    /// Time of one switch.
     pub(super) const fn switch(&self) -> Span {
         Span(self.switch_pages() * SECOND / self.rate())
     }
 
-    /// Pages that are written in that time without a switch, one at least.
+    /// Pages written in a time without switches, at least one.
     pub(super) const fn run_in(&self, span: Span) -> u64 {
         pages_in(self.rate(), span) + 1
     }
 
-    /// Pages that are written in that time, one at least.
+    /// Pages written in a time, at least one.
     pub(super) const fn pages_in(&self, span: Span) -> u64 {
         pages_in(self.bandwidth(), span) + 1
     }
@@ -111,7 +112,7 @@ impl Speed {
     }
 }
 
-/// Pages per second, one at least.
+/// Pages per second, at least one.
 const fn rate(pages: u64, nanos: u64) -> u64 {
     let rate = pages as u128 * SECOND as u128 / nanos as u128;
     if rate == 0 { 1 } else { rate as u64 }
@@ -121,22 +122,23 @@ const fn pages_in(rate: u64, span: Span) -> u64 {
     (rate as u128 * span.0 as u128 / SECOND as u128) as u64
 }
 
-/// Completions are forgotten by halves when they are of more busy time than this.
+/// Busy time in a group from which its sums are halved, so that old completions fade.
 const MEMORY: Span = Span::secs(2);
 
-/// A group of less says nothing.
+/// Busy time below which a group is not meaningful.
 const ENOUGH: Span = Span::millis(5);
 
-/// Fewer switches say nothing.
+/// Number of switches below which the cost of a switch is not meaningful.
 const SWITCHES_MIN: u64 = 4;
 
-/// A switch that takes longer is something else: a cache that is emptied, a disk that spins up.
+/// Longest plausible switch. A longer delay has another cause: a cache that is emptied, a disk that
+/// spins up.
 const SWITCH_MAX: Span = Span::millis(50);
 
-/// 4 MiB: completions may be out of order by that and are still one run.
+/// 4 MiB: completions may be out of order by this much and still count as one run.
 const NEAR_PAGES: u64 = 1024;
 
-/// 100 MiB/s in pages, as the kernel begins with.
+/// 100 MiB/s in pages, the initial value of the kernel.
 const INITIAL: u64 = 25_600;
 
 const SECOND: u64 = 1_000_000_000;
@@ -145,7 +147,7 @@ const SECOND: u64 = 1_000_000_000;
 mod tests {
     use super::*;
 
-    /// Runs of `requests` requests of 64 pages, at 100 µs a page and `switch` for each run.
+    /// Runs of `requests` requests of 64 pages, at 100 µs per page and `switch` per run.
     fn device(requests: u64, switch: Span) -> Speed {
         let (mut speed, mut now) = (Speed::default(), Time(0));
         for run in 0..100 {
