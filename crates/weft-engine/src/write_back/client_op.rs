@@ -1,4 +1,4 @@
-//! Requests of clients in the write-back cache: room, frames, what is here and what is below.
+//! Client requests in the write-back cache: room, frames, resident pages and reads of the volume.
 
 use std::ops::Range;
 
@@ -16,7 +16,8 @@ use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// A request that touches pages: behind those that wait for room, if it must not pass them.
+    /// Handles a request that touches pages. It queues behind requests that wait for room if it
+    /// must not overtake them.
     pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -30,7 +31,7 @@ impl WriteBack {
         if behind || no_room || self.is_behind_flush(id) {
             let arrived = |id: OpId| match &self.op(id).work {
                 OpWork::Client(op) => op.arrived,
-                _ => unreachable!("a client asked for it"),
+                _ => unreachable!("it is a client request"),
             };
             let place = self.waiting.partition_point(|other| arrived(*other) < arrived(id));
             self.waiting.insert(place, id);
@@ -39,7 +40,7 @@ impl WriteBack {
         }
     }
 
-    /// Whether an operation touches pages of another one that came before it.
+    /// Whether an operation touches pages of another one that arrived before it.
     fn is_behind(&self, id: OpId, other: OpId) -> bool {
         let (one, other) = (self.op(id), self.op(other));
         let apart = other.pages.end <= one.pages.start || one.pages.end <= other.pages.start;
@@ -50,7 +51,8 @@ impl WriteBack {
         before && one.volume == other.volume && !apart
     }
 
-    /// The same of one whose flush comes first, and that has no lock yet.
+    /// Whether an operation must wait behind a request with a pending preflush that has no lock
+    /// yet.
     fn is_behind_flush(&self, id: OpId) -> bool {
         let flushes = &self.volumes[self.op(id).volume.index()].flushes;
         let is_to_come = |flush: OpId| match &self.op(flush).work {
@@ -60,7 +62,7 @@ impl WriteBack {
         flushes.iter().any(|(flush, _)| is_to_come(*flush) && self.is_behind(id, *flush))
     }
 
-    /// Whether the pages of a write stay here: whole ones, that nobody wants durable at once.
+    /// Whether a write stays in the cache: whole pages, without FUA or preflush.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
         let (range, limit) = (request.range, self.room_max());
@@ -71,9 +73,9 @@ impl WriteBack {
         request.op == RequestOp::Write && whole && few && plain
     }
 
-    /// Pages that write-back can make room for: the dirty limit without the pages of volumes whose
-    /// write-back fails. A write of more pages does not wait until another volume's member is
-    /// mended.
+    /// Pages that write-back can make room for: the dirty limit minus the pages of volumes with
+    /// failing write-back. A write of more pages goes through, and does not wait for the repair of
+    /// another volume's member.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
         let stuck: u64 = failing.map(|cached| self.cache.inode_counts(cached.inode).total()).sum();
@@ -99,7 +101,7 @@ impl WriteBack {
         self.lock_above(id, writes, volumes, out);
     }
 
-    /// Lets requests in that waited for room, in order, as long as there is some.
+    /// Starts requests that wait for room, in order, as long as there is room.
     pub(super) fn let_in(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         while let Some(id) = self.waiting.front().copied() {
             let pages = self.op(id).pages.clone();
@@ -112,7 +114,8 @@ impl WriteBack {
         }
     }
 
-    /// Writes of a volume whose write-back fails do not wait for room, which will not come.
+    /// Fails writes that wait for room on a volume with failing write-back, since no room will
+    /// come.
     pub(super) fn refuse_waiting(
         &mut self,
         index: usize,
@@ -147,7 +150,7 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// A write is in the cache.
+    /// Handles a write after its data is in the cache.
     pub(super) fn kept(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -159,7 +162,7 @@ impl WriteBack {
         let charge = self.cache.dirty(out.now, dirties, inode, pages.clone());
         cached.resident.filled(pages.clone());
         if mutant::is(out.planted, Mutant::RedirtiedPageLost) {
-            // As if what is being written were what is here.
+            // Planted bug: what is being written is taken for the current data.
             for page in cached.resident.being_written(pages.clone()) {
                 self.cache.discard(cached.inode, page..page + 1);
                 cached.resident.undirtied(page);
@@ -174,7 +177,7 @@ impl WriteBack {
         self.let_in(volumes, out);
     }
 
-    /// A read: what is here is kept until it is over.
+    /// Starts a read, and pins the resident pages until it ends.
     pub(super) fn start_read(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -192,7 +195,7 @@ impl WriteBack {
         }
     }
 
-    /// Copies the pages that are here over what a read has of them.
+    /// Copies the resident pages over the data that a read got from the volume.
     fn copy_over(&mut self, id: OpId, out: &mut Outbox) {
         let op = self.client_op(id);
         let (range, frames) = (op.request.range, op.request.frames);
@@ -207,7 +210,7 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// The volume has answered a read.
+    /// Handles the volume's answer to a read.
     pub(super) fn read_below(
         &mut self,
         id: OpId,
@@ -241,8 +244,8 @@ impl WriteBack {
         self.let_in(volumes, out);
     }
 
-    /// The volume has answered a change: pages that it covers are of no use any more, and those
-    /// that it covers in part change as well.
+    /// Handles the volume's answer to a change: drops the pages that the change covers, and changes
+    /// those that it covers in part.
     pub(super) fn changed_below(
         &mut self,
         id: OpId,
@@ -290,7 +293,7 @@ impl WriteBack {
         self.through_over(id, result, volumes, out);
     }
 
-    /// A flush, or a request with one before it: what is dirty now is written first.
+    /// Starts a flush or preflush: pages that are dirty now are written first.
     pub(super) fn begin_flush(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let cached = &mut self.volumes[index];
@@ -300,11 +303,11 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
     }
 
-    /// Goes on with flushes whose pages are written.
+    /// Continues flushes that have all their pages written.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {
-            // One after the other: requests wait for those whose flush comes first.
+            // One at a time, as requests wait for those that have a preflush.
             loop {
                 let Cached { resident, flushes, .. } = &mut self.volumes[index];
                 let written = |epoch| resident.is_written(epoch);
@@ -329,7 +332,7 @@ impl WriteBack {
         self.let_in(volumes, out);
     }
 
-    /// Answers a client, whose frames and credit come back.
+    /// Answers a client, and returns its frames and credit.
     pub(super) fn answer(&mut self, id: OpId, result: Result<(), ReplyError>, out: &mut Outbox) {
         let index = self.op(id).volume.index();
         self.volumes[index].clients -= 1;
@@ -357,7 +360,7 @@ pub(super) fn page_len(page: u64, size: u64) -> u64 {
     FRAME_BYTES.min(size - page * FRAME_BYTES)
 }
 
-/// Pages that a range covers, up to the end of the volume.
+/// Pages that a range covers completely; the last page ends with the volume.
 pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     let start = range.start.0.div_ceil(FRAME_BYTES);
     let end = if range.end().0 == size {
@@ -368,8 +371,8 @@ pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// The bytes of a page that a range has, within the page; and the place of the first one in the
-/// frames of the range.
+/// The bytes of a page that belong to a range, within the page, and the offset of the first one in
+/// the frames of the range.
 pub(super) fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
     let first = page * FRAME_BYTES;
     let start = range.start.0.max(first);
@@ -378,7 +381,7 @@ pub(super) fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
     (ByteRange::new(start - first, end - start), start - frames)
 }
 
-/// Adds a copy, as a part of the last one if it goes on in both places.
+/// Adds a copy, merged into the last one if it continues that in both source and target.
 pub(super) fn push_copy(ops: &mut Vec<ComputeOp>, from: Segment, to: Segment) {
     if let Some(ComputeOp::Copy { from: last_from, to: last_to }) = ops.last_mut()
         && last_from.slab_end() == from.slab_start()

@@ -1,14 +1,16 @@
-//! Edges of writes that go through: parts of pages that are newer here than on the members.
+//! Edges of writes that go through: partly covered pages that are newer in the cache than on
+//! members.
 //!
-//! A write of parts of pages goes to the volume. But where such a page is dirty here, the members
-//! have an older one: the part would be written into that, and a crash could show a page, or a
-//! sector, that never was. So the part is changed here, in the page that will be written anyway,
-//! and the volume is asked for the rest; with FUA everything is flushed before the answer. A page
-//! that is in a buffer already needs none of it: the write below comes after that of the buffer.
+//! A write of parts of pages goes to the volume. If such a page is dirty in the cache, members have
+//! an older version of it: the part would be written into that, and a crash could expose a page or
+//! a sector that never existed. The part is therefore changed in the cached page, which will be
+//! written anyway, and the volume is asked for the rest. With FUA everything is flushed before the
+//! reply. A page that is already in a buffer needs none of this: the write to the volume comes
+//! after that of the buffer.
 //!
 //! ```text
-//! range above ─▶ parts of dirty pages changed here ─▶ rest below ─▶ answered
-//!       └ preflush ─▶ flush below ─┘                          └ FUA ─▶ flush ─▶ answered
+//! lock above ─▶ parts of dirty pages changed here ─▶ rest to volume ─▶ answered
+//!       └ preflush ─▶ flush of volume ─┘                          └ FUA ─▶ flush ─▶ answered
 //! ```
 
 use smallvec::SmallVec;
@@ -27,27 +29,27 @@ use crate::volume::Volume;
 /// Progress of a write that goes through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Edges {
-    /// All of it is for the volume.
+    /// The whole range goes to the volume.
     #[default]
     Below,
-    /// The volume flushes before pages are changed here.
+    /// The volume flushes before pages are changed in the cache.
     FlushesFirst,
-    /// Pages are being changed here.
+    /// Pages are being changed in the cache.
     Changing,
-    /// They have been.
+    /// Pages have been changed in the cache.
     Here,
-    /// All of it is done, and a flush makes it durable.
+    /// The write is done, and a flush makes it durable.
     Flushed,
 }
 
 impl Edges {
-    /// Whether the volume is asked for a flush, and not for the request.
+    /// Whether the volume is asked for a flush rather than for the request.
     pub(super) const fn is_flush(self) -> bool {
         matches!(self, Self::FlushesFirst | Self::Flushed)
     }
 }
 
-/// Pages that a range has a part of.
+/// Pages that a range covers in part.
 pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     let (pages, whole) = (pages_of(range), covered(range, size));
     let mut edges: SmallVec<[u64; 2]> = SmallVec::from([pages.start, pages.end - 1]);
@@ -56,7 +58,7 @@ pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     edges
 }
 
-/// The change of one page by a request that has `range` of what it names.
+/// The change of one page by the part `range` of a request.
 pub(super) fn change(
     request: &ClientRequest,
     range: ByteRange,
@@ -74,7 +76,7 @@ pub(super) fn change(
 }
 
 impl ClientOp {
-    /// What the volume is asked for.
+    /// The request that the volume gets.
     pub(super) fn below(&self) -> ClientRequest {
         if self.edges.is_flush() {
             let (op, range) = (RequestOp::Flush, ByteRange::new(0, 0));
@@ -89,7 +91,7 @@ impl ClientOp {
         ClientRequest { range: self.asked, frames: self.frames_below(), ..self.request }
     }
 
-    /// The frames of that.
+    /// Frames of the request that the volume gets.
     pub(super) fn frames_below(&self) -> Run {
         let Run { first, count } = self.request.frames;
         if count == 0 || self.asked == self.request.range {
@@ -105,7 +107,7 @@ impl ClientOp {
 }
 
 impl WriteBack {
-    /// A request that goes through has the lock above.
+    /// Starts a request that goes through and has the lock above.
     pub(super) fn start_through(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let request = self.client_op(id).request;
@@ -145,7 +147,7 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// The volume has flushed before pages are changed here.
+    /// Continues after the volume's flush that precedes changes of pages.
     pub(super) fn flushed_first(
         &mut self,
         id: OpId,
@@ -162,7 +164,7 @@ impl WriteBack {
         }
     }
 
-    /// A computation of a request that goes through is done.
+    /// Handles the completed computation of a request that goes through.
     pub(super) fn through_computed(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.client_op(id);
         if op.edges != Edges::Changing {
@@ -177,7 +179,7 @@ impl WriteBack {
         }
     }
 
-    /// A request that goes through has no lock below any more.
+    /// Ends a request that goes through and no longer has a lock below.
     pub(super) fn through_over(
         &mut self,
         id: OpId,

@@ -1,10 +1,10 @@
-//! Memory of the write-back cache: a frame for each page, and buffers for what is being written.
+//! Memory of the write-back cache: a frame for each page, and buffers for runs being written.
 //!
-//! What is written back is copied first, into frames side by side of a *buffer*: so a run of pages
-//! is one request whatever frames its pages have, and a page can be written to again at once while
-//! the members still read the copy (the kernel's stable pages, without the wait). A long run fills
-//! a buffer alone; short ones share it, one behind the other, until it is full, and it is free when
-//! all of them are. So what is scattered keeps as many requests under way as disks can sort.
+//! A run that is written back is first copied into adjacent frames of a *buffer*. A run is thus one
+//! request whatever frames its pages have, and a page can be written to again while members still
+//! read the copy (the kernel's stable pages, without the wait). A long run fills a buffer alone.
+//! Short runs share it, one behind the other, until it is full, and it becomes free when all of
+//! them are done. Scattered pages thus keep as many requests in flight as disks can sort.
 
 use crate::config::{BUFFERS, WriteBackConfig};
 use crate::contract::frame::{Frame, Run};
@@ -12,25 +12,25 @@ use crate::contract::frame::{Frame, Run};
 /// Frames of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    /// Free frames of pages; the last one is next.
+    /// Free frames of pages; the last one is used next.
     free: Vec<Frame>,
-    /// The first frame of the buffers.
+    /// First frame of the buffers.
     first: u32,
     buffer_pages: u32,
     buffers: [Buffer; BUFFERS as usize],
-    /// The buffer that the next run goes into if it has room.
+    /// Index of the buffer that takes the next run if it has room.
     filling: usize,
-    /// Runs in all buffers.
+    /// Number of runs in all buffers.
     runs: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    /// Frames from its start that were given out since it was free.
+    /// Frames from the start of the buffer that were allocated since it was free.
     used: u32,
-    /// Runs in it that are not over.
+    /// Runs in the buffer that are not yet over.
     runs: u32,
-    /// Parts of them that the volume has not given back.
+    /// Parts of runs on loan to a volume.
     lent: u32,
 }
 
@@ -46,12 +46,12 @@ impl Buffer {
     }
 }
 
-/// Runs under way at one time: what a disk's queue holds. More would only keep reads of clients
-/// waiting.
+/// Runs in flight at a time: as many as a disk's queue holds. More would only delay reads of
+/// clients.
 const RUNS_MAX: u32 = 64;
 
 impl Memory {
-    /// Memory of a cache from this frame on.
+    /// Memory of a cache in the frames from `first` on.
     pub(super) fn new(first: Frame, config: &WriteBackConfig) -> Self {
         let pages = config.pages;
         Self {
@@ -64,23 +64,23 @@ impl Memory {
         }
     }
 
-    /// Frames of pages that are free.
+    /// Number of free frames for pages.
     pub(super) fn free(&self) -> u64 {
         self.free.len() as u64
     }
 
-    /// A frame for a page.
+    /// Allocates a frame for a page.
     pub(super) fn take(&mut self) -> Frame {
         self.free.pop().expect("a frame was reserved")
     }
 
-    /// Frames come back.
+    /// Frees frames.
     pub(super) fn give_back(&mut self, frames: &mut Vec<Frame>) {
-        // The last one is next, so that pages side by side get frames side by side again.
+        // The last one is used next, so adjacent pages get adjacent frames again.
         self.free.extend(frames.drain(..).rev());
     }
 
-    /// Pages of the longest run.
+    /// Largest number of pages in a run.
     pub(super) const fn buffer_pages(&self) -> u64 {
         self.buffer_pages as u64
     }
@@ -90,7 +90,7 @@ impl Memory {
         self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
 
-    /// Room for a run of so many pages, if there is a buffer for the longest.
+    /// Allocates room for a run of this length. `None` unless a run of any length would fit.
     pub(super) fn take_buffer(&mut self, pages: u64) -> Option<Frame> {
         assert!(pages <= self.buffer_pages(), "a run fits into a buffer");
         if !self.has_buffer() {
@@ -107,12 +107,12 @@ impl Memory {
         Some(frame)
     }
 
-    /// A part of a run goes to a volume.
+    /// Counts a part of a run that is lent to a volume.
     pub(super) fn lend(&mut self, frame: Frame) {
-        self.buffer_mut(frame).expect("it is of a buffer").lent += 1;
+        self.buffer_mut(frame).expect("the frame is in a buffer").lent += 1;
     }
 
-    /// A part of a run comes back. Whether it is one.
+    /// Takes back a part of a run from a volume. Returns `false` if the frames belong to no buffer.
     pub(super) fn comes_back(&mut self, run: Run) -> bool {
         let Some(buffer) = self.buffer_mut(run.first) else { return false };
         assert!(buffer.lent > 0, "a part of a buffer comes back once");
@@ -121,17 +121,16 @@ impl Memory {
         true
     }
 
-    /// The write of a run is over. Its buffer is free when all of them are and all parts have come
-    /// back.
+    /// Ends the write of a run. Its buffer is free when all runs are done and all parts are back.
     pub(super) fn give_back_buffer(&mut self, frame: Frame) {
-        let buffer = self.buffer_mut(frame).expect("it is of a buffer");
-        assert!(buffer.runs > 0, "a run was put into it");
+        let buffer = self.buffer_mut(frame).expect("the frame is in a buffer");
+        assert!(buffer.runs > 0, "the buffer has a run");
         buffer.runs -= 1;
         buffer.leave();
         self.runs -= 1;
     }
 
-    /// Whether a volume has a part of a buffer.
+    /// Whether a part of a buffer is on loan to a volume.
     #[cfg(test)]
     pub(super) fn lent(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.lent > 0)
@@ -181,7 +180,7 @@ mod tests {
         assert_eq!(memory.take_buffer(30), Some(Frame(first.0 + 64)), "a member reads the first");
         assert!(memory.comes_back(Run::new(first.0 + 25, 1)));
         assert_eq!(memory.take_buffer(32), Some(first));
-        // A disk's queue is filled, and no more.
+        // Runs fill a disk's queue, and no more.
         let short = std::iter::from_fn(|| memory.take_buffer(1)).count() as u32;
         assert_eq!(short, RUNS_MAX - 3);
         assert!(!memory.has_buffer());

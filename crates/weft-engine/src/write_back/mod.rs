@@ -1,35 +1,37 @@
-//! Write-back cache: the floor above volumes that keeps what clients write, and writes it later.
+//! Write-back cache: the layer above volumes that keeps what clients write, and writes it later.
 //!
-//! One pool of dirty pages of 4 KiB serves all volumes of an engine. Which pages are dirty, when
-//! they are written and in which runs decides [`crate::page_cache`], the same code that the
-//! simulator's processes write into: a volume is one device with one file there. This floor has
-//! what the pages need on the way of a client: their frames ([`memory`]), reads, and the order of
+//! One pool of dirty pages of 4 KiB serves all volumes of an engine. [`crate::page_cache`] decides
+//! which pages are dirty, when they are written, and in which runs. The simulator's processes write
+//! into the same code; here, a volume is one device with one file on it. This layer adds what pages
+//! need in the path of client requests: their frames ([`memory`]), reads, and the order of
 //! requests.
 //!
-//! - A **write** of whole pages is copied into frames of the cache and answered, as soon as the
-//!   throttle lets its client go on ([`writer`]). It waits for room first: pages that are dirty or
-//!   being written never exceed the limit, and whoever would exceed it waits, in order of arrival.
-//!   The throttle keeps clients so slow that this is rare.
+//! - A **write** of whole pages is copied into frames of the cache, and answered as soon as the
+//!   throttle lets its client continue ([`writer`]). It first waits for room: pages that are dirty
+//!   or under writeback never exceed the limit, and a write that would exceed it waits, in order of
+//!   arrival. The throttle slows clients down so that this is rare.
 //! - All other changes go **through** to the volume before they are answered: writes with FUA or a
-//!   flush before them, of parts of pages, of more than half of the limit, zeroes and trims. Pages
-//!   that they cover are dropped afterwards, those covered in part are changed.
-//! - A **read** has pages that are here from here, and the rest from the volume: if it has both,
-//!   all of it is read below, and the pages are copied over that.
-//! - A **flush** waits until the pages are written that were dirty when it came, and goes below.
-//! - **Write-back** takes runs in ascending order: marked ones for a flush, what the flusher says,
-//!   and anything while a writer waits for room. A run is copied first ([`memory`]), so a page that
-//!   is written to meanwhile is dirty again, and is not written a second time before the first is
-//!   done.
+//!   preflush, writes of parts of pages or of more than half of the limit, zeroes, and trims. Pages
+//!   that they cover are dropped afterwards; pages that they cover in part are changed.
+//! - A **read** takes pages that are resident from the cache, and the rest from the volume. If it
+//!   needs both, all of it is read from the volume, and the resident pages are copied over that.
+//! - A **flush** waits until the pages that were dirty on its arrival are written, and then goes to
+//!   the volume.
+//! - **Write-back** takes runs in ascending order: marked pages for a flush, pages that the flusher
+//!   selects, and any pages while a write waits for room. A run is copied first ([`memory`]). A
+//!   page that is written to meanwhile is dirty again, and is not written a second time before the
+//!   first write completes.
 //!
-//! Two locks keep the order, which a bare member does not. `above`: requests of clients from their
-//! start to their answer, and write-back while it copies. `below`: what writes to the volume. Who
-//! has one above may wait for one below, never the other way round; and nobody waits for room with
-//! a lock, since room comes from write-back, which needs locks.
+//! Two range locks per volume keep the order, which a bare member does not. Client requests hold
+//! `above` from start to reply, and write-back holds it while it copies. Writes to the volume hold
+//! `below`. A holder of a lock above may wait for a lock below, never the other way round. No
+//! operation waits for room while it holds a lock, since room comes from write-back, which needs
+//! locks.
 //!
-//! What fails below stays dirty and is tried again a second later; flushes that it concerns, and
-//! writers that wait for room, get the error at once. A drain tries every page once and names those
-//! that could not be written; a stop does so too, and gives them up (`trying.rs`). A crash loses
-//! what was not flushed, and nothing else.
+//! Pages that could not be written to the volume stay dirty, and are tried again a second later.
+//! Flushes that cover them, and writes that wait for room, get the error at once. A drain tries
+//! every page once and reports those that could not be written. A stop does so too, and gives them
+//! up (`trying.rs`). A crash loses only data that was not flushed.
 //!
 //! Source   writeback.md §3; NBD protocol, "Ordering of messages and writes"
 
@@ -70,34 +72,34 @@ use crate::page_cache::{BdiId, BdiRatios, InodeId, PageCache, Wake, WriterId};
 use crate::volume::Volume;
 use crate::volume::ranges::Ranges;
 
-/// The cache of an engine.
+/// The write-back cache of an engine.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBack {
     cache: PageCache,
     memory: Memory,
     volumes: Vec<Cached>,
-    /// Clients as writers of the page cache; none without a throttle.
+    /// Clients as writers of the page cache; empty without a throttle.
     writers: Writers,
     knobs: PoolKnobs,
-    /// Pages that there is memory for.
+    /// Pages that the cache has memory for.
     pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
-    /// Requests that wait for room, and those that came later and must not pass them.
+    /// Requests that wait for room, and later ones that must not overtake them.
     waiting: VecDeque<OpId>,
-    /// Pages of writes that have room and are not dirty yet.
+    /// Pages of writes that have room but are not dirty yet.
     reserved: u64,
-    /// What goes to volumes at the begin of the next turn.
+    /// Requests to send to volumes at the start of the next turn.
     issues: Vec<Issue>,
-    /// Requests of clients that have come.
+    /// Number of client requests that have arrived.
     arrivals: u64,
-    /// Clients that are gone and have operations under way.
+    /// Clients that are gone but still have operations in progress.
     leaving: Vec<ClientId>,
-    /// The volume that writes back first.
+    /// Index of the volume that writes back next.
     first: usize,
 }
 
-/// Names an operation.
+/// Index of an operation.
 type OpId = u32;
 
 /// State of one volume.
@@ -105,46 +107,48 @@ type OpId = u32;
 struct Cached {
     bdi: BdiId,
     inode: InodeId,
-    /// Stands for whoever is not throttled: a failed write-back, clients without a throttle.
+    /// Page cache writer for unthrottled changes: failed write-backs, and clients without a
+    /// throttle.
     writer: WriterId,
     size: u64,
     resident: Resident,
     above: Ranges,
     below: Ranges,
-    /// Flushes that wait for pages, with their epoch.
+    /// Flushes that wait for pages, with their epochs.
     flushes: Vec<(OpId, u64)>,
-    /// Where the last run ended that a flush or a writer wanted.
+    /// Page at which the last run for a flush or for room ended.
     cursor: u64,
-    /// When the flusher is to be asked.
+    /// Time at which the flusher is called next.
     flusher_at: Option<Time>,
-    /// The last write-back failed so; no other before that time, unless one has begun since.
+    /// Error of the last write-back, if it failed, and the time before which no other starts;
+    /// `None` once one has started.
     failing: Option<(ReplyError, Option<Time>)>,
-    /// The next failure of a write-back is news.
+    /// Whether the next failure of a write-back must be reported.
     tells_of_failure: bool,
-    /// Its part in the limits.
+    /// The volume's share of the limits.
     ratios: BdiRatios,
-    /// Requests of clients under way.
+    /// Client requests in progress.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
-    /// Everything dirty is being tried once, for a drain or a stop.
+    /// An attempt to write all dirty pages, for a drain or a stop.
     trying: Option<Trying>,
     /// Pages that a stop could not write and gave up.
     lost: Option<Box<Unwritten>>,
     written: u64,
 }
 
-/// What a stop waits for.
+/// The step that a stop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopStage {
-    /// Requests of clients.
+    /// Client requests end.
     Requests,
-    /// Dirty pages.
+    /// Dirty pages are written or given up.
     Pages,
-    /// The volume.
+    /// The volume stops.
     Volume,
 }
 
-/// Something for a volume.
+/// A request or command for a volume.
 #[derive(Clone, Debug)]
 enum Issue {
     Request(OpId, ClientRequest),
@@ -152,8 +156,8 @@ enum Issue {
 }
 
 impl WriteBack {
-    /// An empty cache, whose memory begins at that frame. Its knobs are those of the first volume,
-    /// and of all from then on.
+    /// Creates an empty cache in the frames from `first` on. Its knobs are those of the first
+    /// volume, and apply to all volumes from then on.
     pub(crate) fn new(
         config: &WriteBackConfig,
         first: Frame,
@@ -209,7 +213,7 @@ impl WriteBack {
         Ok(this)
     }
 
-    /// A request of a client arrives.
+    /// Handles the arrival of a client request.
     pub(crate) fn request(
         &mut self,
         request: &ClientRequest,
@@ -238,8 +242,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// All that is dirty of a volume is to be written, while it goes on. The answer names what
-    /// could not be written, which stays dirty.
+    /// Writes all dirty pages of a volume while it stays in service. The reply lists the pages that
+    /// could not be written, which stay dirty.
     pub(crate) fn drain(&mut self, command: &Command) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
@@ -255,7 +259,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// A volume is to be stopped: all that is dirty is written first. What cannot be is given up.
+    /// Stops a volume after writing all its dirty pages. Pages that cannot be written are given up.
     pub(crate) fn stop(&mut self, command: &Command, out: &mut Outbox) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
@@ -271,7 +275,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// A client is gone. Whether volumes may be told so now; else [`turn`](Self::turn) says when.
+    /// Handles the end of a client. Returns whether volumes may be informed now; otherwise
+    /// [`turn`](Self::turn) returns the client later.
     pub(crate) fn client_gone(&mut self, client: ClientId, out: &mut Outbox) -> bool {
         let mut is_there = false;
         for op in self.ops.iter_mut().flatten() {
@@ -288,7 +293,8 @@ impl WriteBack {
         !is_there
     }
 
-    /// Goes on: write-back, then what volumes are asked for. Clients whose last operation is over.
+    /// Runs write-back, then sends requests to volumes. Returns the clients that have ended and
+    /// have no operation left.
     pub(crate) fn turn(&mut self, volumes: &mut [Volume], out: &mut Outbox) -> Vec<ClientId> {
         self.write_back(volumes, out);
         self.go_on_trying(out);
@@ -309,7 +315,7 @@ impl WriteBack {
         left
     }
 
-    /// Takes what volumes have given back: frames first, as an answer may end an operation.
+    /// Handles what volumes have returned: frames first, as a reply may end an operation.
     pub(crate) fn collect(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let mut answers = Vec::new();
         for returned in out.take_returned() {
@@ -326,7 +332,7 @@ impl WriteBack {
         self.go_on_stopping(volumes, out);
     }
 
-    /// A volume has no use any more for frames of an operation, which may be answered already.
+    /// Handles frames returned by a volume; their operation may already be answered.
     fn frames_returned(&mut self, id: OpId, frames: Run, out: &mut Outbox) {
         if self.memory.comes_back(frames) {
             return;
@@ -338,12 +344,12 @@ impl WriteBack {
                 self.forget(id);
             }
             OpWork::Drain(_) | OpWork::Stop(_) | OpWork::WriteOut(_) => {
-                unreachable!("it lends no frames of a client")
+                unreachable!("it holds no client frames")
             }
         }
     }
 
-    /// A computation is done.
+    /// Handles a completed computation.
     pub(crate) fn computed(&mut self, job: JobId, volumes: &mut [Volume], out: &mut Outbox) {
         let id = job.0;
         match &self.op(id).work {
@@ -360,12 +366,12 @@ impl WriteBack {
         }
     }
 
-    /// Whether volumes are to be asked for something at once.
+    /// Whether the cache has work for the next turn.
     pub(crate) fn has_work(&self) -> bool {
         !self.issues.is_empty() || self.writers.has_due(self.memory.has_buffer())
     }
 
-    /// When a pause ends, or write-back is due, though nothing else happens.
+    /// Next time at which a pause ends or write-back is due, without any other event.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         if !self.memory.has_buffer() {
             return self.writers.next_wake();
@@ -379,7 +385,7 @@ impl WriteBack {
         self.volumes.iter().filter_map(due).chain(self.writers.next_wake()).min()
     }
 
-    /// Frames of clients, whether volumes have them or not.
+    /// Frames of clients, whether or not on loan to volumes.
     pub(crate) fn frames_held(&self) -> u32 {
         let ops = self.ops.iter().flatten();
         let held = ops.map(|op| match &op.work {
@@ -390,12 +396,12 @@ impl WriteBack {
         held.sum()
     }
 
-    /// Pages that are dirty or being written.
+    /// Pages that are dirty or under writeback.
     pub(crate) fn pages(&self) -> u64 {
         self.cache.pool().counts().total()
     }
 
-    /// Counters for people and tests.
+    /// Counters for statistics and tests.
     pub(crate) fn snapshot(&self) -> WriteBackSnapshot {
         let pool = self.cache.pool();
         let (thresholds, counts) = (pool.thresholds(), pool.counts());
@@ -421,7 +427,7 @@ impl WriteBack {
         }
     }
 
-    /// Whether nothing is dirty and nothing under way. For tests.
+    /// Whether no page is dirty and no operation is in progress. For tests.
     #[cfg(test)]
     fn is_at_rest(&self) -> bool {
         self.ops.iter().all(Option::is_none)
@@ -435,7 +441,8 @@ impl WriteBack {
             Issue::Request(id, request) => {
                 let volume = &mut volumes[request.volume.index()];
                 if let OpWork::Client(op) = &mut self.op_mut(*id).work {
-                    // Zeroes change what they cover, a trim what it is taken for.
+                    // Zeroes change the whole range, a trim only the range that is really
+                    // discarded.
                     op.changes = match request.op {
                         RequestOp::Write | RequestOp::WriteZeroes => Some(request.range),
                         RequestOp::Trim => volume.to_discard(request),
@@ -475,7 +482,7 @@ impl WriteBack {
         match &mut self.op_mut(id).work {
             OpWork::Client(op) => match op.way {
                 Way::Flush => self.answer(id, result, out),
-                Way::Keep => unreachable!("a write that is kept asks no volume"),
+                Way::Keep => unreachable!("a kept write sends no request to a volume"),
                 Way::Read => self.read_below(id, result, volumes, out),
                 Way::Through if op.edges == Edges::FlushesFirst => {
                     self.flushed_first(id, result, volumes, out);
@@ -527,7 +534,7 @@ impl WriteBack {
         out.compute(OF_CACHE, JobId(id), ops);
     }
 
-    /// Takes the lock above for an operation: it starts now, or when those before it are over.
+    /// Takes the lock above for an operation, which starts now or when earlier holders release it.
     fn lock_above(&mut self, id: OpId, writes: bool, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, range) = (op.volume.index(), locked(&op.pages));
@@ -544,7 +551,7 @@ impl WriteBack {
         }
     }
 
-    /// An operation has the lock above.
+    /// Starts an operation that has the lock above.
     fn start(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         match &self.op(id).work {
             OpWork::Client(op) => match op.way {
@@ -576,7 +583,7 @@ impl WriteBack {
         }
     }
 
-    /// Asks the volume for an operation.
+    /// Sends an operation to its volume.
     fn ask(&mut self, id: OpId) {
         match &self.op(id).work {
             OpWork::Client(op) => {
@@ -589,7 +596,7 @@ impl WriteBack {
         }
     }
 
-    /// Looks at who is woken by what the page cache was told.
+    /// Handles the wake-ups of the page cache.
     fn take_wakes(&mut self, now: Time) {
         while let Some(wake) = self.cache.wake() {
             match wake {
@@ -606,18 +613,18 @@ impl WriteBack {
     }
 }
 
-/// The bytes that lock pages, without regard to the end of the volume.
+/// Range that locks pages, regardless of the end of the volume.
 fn locked(pages: &std::ops::Range<u64>) -> weft_units::ByteRange {
     op::bytes_of(pages, u64::MAX)
 }
 
-/// Stands for a volume in the tokens of computations.
+/// Volume identifier of the cache in tokens of computations.
 const OF_CACHE: VolumeId = VolumeId(u16::MAX);
 
-/// Time until what failed is tried again.
+/// Time until a failed write-back is tried again.
 const RETRY: Span = Span::secs(1);
 
-/// A run of the frames of a buffer.
+/// A run of frames of a buffer.
 fn part_of(buffer: Frame, first: u64, count: u64) -> Run {
     Run::new(buffer.0 + first as u32, count as u32)
 }

@@ -1,13 +1,12 @@
-//! Operations of the write-back cache that are under way: requests of clients, and writes of its
-//! own.
+//! Operations in progress in the write-back cache: client requests, and the cache's own writes.
 //!
 //! ```text
-//! write kept       room ─▶ range ─▶ copied ─▶ answered
-//! write through    range ─▶ edges.rs ─▶ writes below ─▶ volume ─▶ pages patched ─▶ answered
-//! read             range ─▶ volume, unless all is here ─▶ copied over ─▶ answered
+//! write kept       room ─▶ lock above ─▶ copied ─▶ answered
+//! write through    lock above ─▶ edges.rs ─▶ lock below ─▶ volume ─▶ pages changed ─▶ answered
+//! read             lock above ─▶ volume, unless all is resident ─▶ copied over ─▶ answered
 //! flush            pages of its epoch ─▶ volume ─▶ answered
-//! write-back       range ─▶ copied ─▶ writes below ─▶ volume ─▶ pages clean
-//! drain            all pages that are dirty when it comes ─▶ answered
+//! write-back       lock above ─▶ copied ─▶ lock below ─▶ volume ─▶ pages clean
+//! drain            all pages that are dirty when it arrives ─▶ answered
 //! stop             requests ─▶ all pages ─▶ volume ─▶ answered
 //! ```
 
@@ -29,62 +28,62 @@ pub(super) struct Op {
     pub(super) work: OpWork,
 }
 
-/// What an operation is, with what it waits for.
+/// The kind of an operation, with its state.
 #[derive(Clone, Debug)]
 pub(super) enum OpWork {
     Client(ClientOp),
-    /// All that is dirty is to be written, and the volume goes on.
+    /// Writes all dirty pages while the volume stays in service.
     Drain(Command),
-    /// The frames of a request of a client that is answered: the volume has a part of them, or all,
-    /// and they go back to the client together.
+    /// Frames of a client request that is already answered. The volume still has all or some of
+    /// them; they go back to the client together.
     Lent(Run),
     Stop(Command),
     WriteOut(WriteOut),
 }
 
-/// A request of a client.
+/// A client request.
 #[derive(Clone, Debug)]
 pub(super) struct ClientOp {
     pub(super) request: ClientRequest,
     pub(super) way: Way,
-    /// The client is there no more.
+    /// Whether the client is gone.
     pub(super) gone: bool,
-    /// Bytes of its client's credit, which go back with the answer.
+    /// Bytes of the client's credit, which are returned with the reply.
     pub(super) credit: u64,
-    /// The volume has frames of it.
+    /// Whether the volume has frames of the request.
     pub(super) lent: bool,
     /// Pages that a read uses, with their frames.
     pub(super) pinned: Pinned,
-    /// Bytes that hold something else once the volume has carried it out.
+    /// Range that has new contents once the volume has executed the request.
     pub(super) changes: Option<ByteRange>,
-    /// What the volume is asked for, of a request that goes through.
+    /// Range that the volume is asked for, if the request goes through.
     pub(super) asked: ByteRange,
     pub(super) edges: Edges,
-    /// Its place among all requests of clients, in order of arrival.
+    /// Sequence number among all client requests, in order of arrival.
     pub(super) arrived: u64,
 }
 
-/// Way of a request.
+/// Path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A flush, or what a request has before it.
+    /// A flush, or the preflush of a request.
     Flush,
-    /// A write whose pages stay here.
+    /// A write that stays in the cache.
     Keep,
     Read,
-    /// Whatever goes to the volume, before it is answered.
+    /// Any other request, which goes to the volume before it is answered.
     Through,
 }
 
-/// A run of pages that is being written back.
+/// A run of pages under writeback.
 #[derive(Clone, Debug)]
 pub(super) struct WriteOut {
     pub(super) buffer: Frame,
-    /// Somebody waits for it.
+    /// Whether a flush, or a write waiting for room, waits for the run.
     pub(super) sync: bool,
-    /// Parts that go to the volume.
+    /// Parts of the run that go to the volume.
     pub(super) parts: Vec<Range<u64>>,
-    /// Those that are not answered.
+    /// Number of parts that are not yet answered.
     pub(super) pending: usize,
     pub(super) error: Option<ReplyError>,
 }
@@ -111,7 +110,7 @@ impl ClientOp {
     }
 }
 
-/// Pages whose frames a read uses: one, for most.
+/// Pages with the frames that a read uses; mostly a single one.
 pub(super) type Pinned = SmallVec<[(u64, Frame); 1]>;
 
 /// Pages that a range touches.
@@ -119,13 +118,13 @@ pub(super) fn pages_of(range: ByteRange) -> Range<u64> {
     range.start.0 / FRAME_BYTES..range.end().0.div_ceil(FRAME_BYTES)
 }
 
-/// Bytes of pages in a volume of this size.
+/// Byte range of pages in a volume of this size.
 pub(super) fn bytes_of(pages: &Range<u64>, size: u64) -> ByteRange {
     let start = pages.start * FRAME_BYTES;
     ByteRange::new(start, (pages.end * FRAME_BYTES).min(size) - start)
 }
 
-/// Runs of numbers that follow each other.
+/// Groups ascending numbers into runs.
 pub(super) fn runs_of(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in numbers {

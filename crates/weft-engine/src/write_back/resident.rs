@@ -1,12 +1,12 @@
-//! Resident pages of a volume: the frame of each dirty page, and since which flush it is dirty.
+//! Resident pages of a volume: frame and epoch of each page that is dirty or in use.
 //!
-//! A page is here from the first write of it until it is clean and no read uses its frame. Whether
-//! it is dirty or under write-back says the index of [`crate::page_cache`].
+//! A page is resident from its first write until it is clean and no read uses its frame. Whether it
+//! is dirty or under writeback is recorded in the index of [`crate::page_cache`].
 //!
-//! *Epochs* count the flushes of a volume. A page has the epoch in which it became dirty; when it
-//! is taken to be written, that of what is being written is set aside, so that a page that is
-//! dirtied again counts in two. A flush is served once no page of its epoch or an earlier one is
-//! left: pages that were dirtied after it arrived never hold it up.
+//! *Epochs* count the flushes of a volume. A page has the epoch in which it became dirty. When it
+//! is taken for writing, the epoch of the data being written is stored separately, so a page that
+//! is dirtied again counts in two epochs. A flush is complete once no page of its epoch or an
+//! earlier one is left: pages dirtied after its arrival never delay it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,19 +14,19 @@ use std::ops::Range;
 use super::op::Pinned;
 use crate::contract::frame::Frame;
 
-/// A page that is newer here than on the members, or was so until just now.
+/// A page that is newer in the cache than on members, or was until just now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) frame: Frame,
-    /// Epoch in which it became dirty, if it is dirty.
+    /// Epoch in which the page became dirty, if it is dirty.
     pub(super) dirty: Option<u64>,
-    /// The same of what is being written.
+    /// Epoch of the data that is being written.
     pub(super) written: Option<u64>,
-    /// That is in a buffer: what comes to its frame now is not written with it.
+    /// Whether that data is in a buffer, so later changes of the frame are not written with it.
     pub(super) copied: bool,
-    /// Reads and writes of clients that use its frame.
+    /// Reads and writes of clients that use the frame.
     pub(super) pins: u32,
-    /// Replaced below while a write of it was waiting, which leaves it out.
+    /// Whether the page was replaced on the volume while a write of it waited; that write skips it.
     pub(super) gone: bool,
 }
 
@@ -36,7 +36,7 @@ impl Page {
     }
 }
 
-/// Goes over the pages of a range that are here. Most ranges are one page.
+/// Visits the resident pages of a range. Most ranges are one page.
 fn each_mut(
     here: &mut BTreeMap<u64, Page>,
     pages: Range<u64>,
@@ -53,18 +53,18 @@ fn each_mut(
     }
 }
 
-/// Pages of a volume, by their number.
+/// Resident pages of a volume, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resident {
     pages: BTreeMap<u64, Page>,
     epochs: Epochs,
 }
 
-/// How many pages are not yet written of each epoch that has any.
+/// Number of unwritten pages in each epoch that has any.
 #[derive(Clone, Debug, Default)]
 struct Epochs {
     now: u64,
-    /// Of the epochs that end with `now`.
+    /// Counts of the epochs up to `now`.
     counts: VecDeque<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Epochs {
         if self.counts.is_empty() {
             self.counts.push_back(0);
         }
-        *self.counts.back_mut().expect("it has one at least") += 1;
+        *self.counts.back_mut().expect("there is at least one epoch") += 1;
         self.now
     }
 
@@ -99,19 +99,19 @@ impl Epochs {
 }
 
 impl Resident {
-    /// The page, unless it was replaced below.
+    /// The page, unless it was replaced on the volume.
     pub(super) fn get(&self, page: u64) -> Option<&Page> {
         self.pages.get(&page).filter(|page| !page.gone)
     }
 
-    /// Pages of a range that are here, in ascending order.
+    /// Resident pages of a range, in ascending order.
     pub(super) fn within(&self, pages: &Range<u64>) -> impl Iterator<Item = (u64, &Page)> {
         let here = self.pages.range(pages.clone()).filter(|(_, page)| !page.gone);
         here.map(|(number, page)| (*number, page))
     }
 
-    /// The frame that a page is written to: its own, or a new one. It is kept until the page is
-    /// filled, though what the page had is written meanwhile.
+    /// The frame for a write to a page: its own, or a new one. It stays allocated until the page is
+    /// filled, even if the earlier data of the page is written meanwhile.
     pub(super) fn fill(&mut self, page: u64, new: impl FnOnce() -> Frame) -> Frame {
         let fresh = || Page {
             frame: new(),
@@ -127,7 +127,7 @@ impl Resident {
         page.frame
     }
 
-    /// Pages were written to.
+    /// Records that pages were written to.
     pub(super) fn filled(&mut self, pages: Range<u64>) {
         let Self { pages: here, epochs } = self;
         each_mut(here, pages, |_, page| {
@@ -138,7 +138,7 @@ impl Resident {
         });
     }
 
-    /// Pages are taken to be written.
+    /// Takes pages for writing.
     pub(super) fn taken(&mut self, pages: Range<u64>) {
         for (_, page) in self.pages.range_mut(pages) {
             assert!(page.written.is_none(), "one write of a page is under way at a time");
@@ -146,36 +146,36 @@ impl Resident {
         }
     }
 
-    /// What is being written is in a buffer.
+    /// Records that the data being written is in a buffer.
     pub(super) fn copied(&mut self, pages: Range<u64>) {
         each_mut(&mut self.pages, pages, |_, page| page.copied = true);
     }
 
-    /// The frame of a page that is still to be copied to be written: the members have an older one.
+    /// The frame of a page that is not yet copied for writing, so members have an older version.
     pub(super) fn newer(&self, page: u64) -> Option<Frame> {
         let is_newer =
             |page: &&Page| page.dirty.is_some() || page.written.is_some() && !page.copied;
         self.get(page).filter(is_newer).map(|page| page.frame)
     }
 
-    /// Pages have been written. Frames that nobody uses any more.
+    /// Ends the write of pages. Adds frames no longer in use to `freed`.
     pub(super) fn written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
         for (_, page) in self.pages.range_mut(pages.clone()) {
-            self.epochs.remove(page.written.take().expect("it was taken"));
+            self.epochs.remove(page.written.take().expect("the page was taken"));
         }
         self.free(pages, freed);
     }
 
-    /// Pages could not be written. Those that are to be dirty again.
+    /// Ends a failed write of pages. Returns the pages that become dirty again.
     pub(super) fn not_written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) -> Vec<u64> {
         let mut again = Vec::new();
         for (number, page) in self.pages.range_mut(pages.clone()) {
-            let epoch = page.written.take().expect("it was taken");
+            let epoch = page.written.take().expect("the page was taken");
             if page.gone {
                 self.epochs.remove(epoch);
                 continue;
             }
-            // The older of the two.
+            // The older of the two epochs.
             if let Some(newer) = page.dirty.replace(epoch) {
                 self.epochs.remove(newer);
             }
@@ -185,7 +185,7 @@ impl Resident {
         again
     }
 
-    /// Pages were replaced below, or are given up.
+    /// Drops pages that were replaced on the volume or given up.
     pub(super) fn replaced(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
         for (_, page) in self.pages.range_mut(pages.clone()) {
             if let Some(epoch) = page.dirty.take() {
@@ -196,7 +196,7 @@ impl Resident {
         self.free(pages, freed);
     }
 
-    /// A read uses the frames of those pages of a range that are here.
+    /// Pins the resident pages of a range for a read.
     pub(super) fn pin(&mut self, pages: &Range<u64>) -> Pinned {
         let mut pinned = Pinned::new();
         each_mut(&mut self.pages, pages.clone(), |number, page| {
@@ -208,10 +208,10 @@ impl Resident {
         pinned
     }
 
-    /// A read uses these frames no more.
+    /// Unpins the pages of a read.
     pub(super) fn unpin(&mut self, pinned: &Pinned, freed: &mut Vec<Frame>) {
         for (number, frame) in pinned {
-            let page = self.pages.get_mut(number).expect("it was pinned");
+            let page = self.pages.get_mut(number).expect("the page was pinned");
             page.pins -= 1;
             if page.is_unused() {
                 self.pages.remove(number);
@@ -220,23 +220,23 @@ impl Resident {
         }
     }
 
-    /// Begins a new epoch. The one that ended.
+    /// Begins a new epoch. Returns the one that ended.
     pub(super) fn close_epoch(&mut self) -> u64 {
         self.epochs.close()
     }
 
-    /// Whether all pages of an epoch and of those before it are written.
+    /// Whether all pages of an epoch and of earlier ones are written.
     pub(super) fn is_written(&self, epoch: u64) -> bool {
         self.epochs.counts.is_empty() || self.epochs.first() > epoch
     }
 
-    /// Pages that are being written.
+    /// Pages of a range that are being written.
     pub(super) fn being_written(&self, pages: Range<u64>) -> Vec<u64> {
         let here = self.pages.range(pages).filter(|(_, page)| page.written.is_some());
         here.map(|(number, _)| *number).collect()
     }
 
-    /// A page is taken not to be dirty.
+    /// Marks a page as not dirty.
     pub(super) fn undirtied(&mut self, page: u64) {
         let page = self.pages.get_mut(&page).expect("it is here");
         if let Some(epoch) = page.dirty.take() {
@@ -244,7 +244,7 @@ impl Resident {
         }
     }
 
-    /// Whether no page of an epoch or of one before it is left that nobody writes.
+    /// Whether every page of an epoch and of earlier ones is written or being written.
     pub(super) fn is_taken(&self, epoch: u64) -> bool {
         self.pages.values().all(|page| page.dirty.is_none_or(|dirty| dirty > epoch))
     }
@@ -254,7 +254,7 @@ impl Resident {
         self.pages.range(pages).filter_map(|(_, page)| page.written).min()
     }
 
-    /// Pages of an epoch, and of those before it, that are dirty or being written.
+    /// Pages of an epoch and of earlier ones that are dirty or being written.
     pub(super) fn of_epoch(&self, epoch: u64) -> impl Iterator<Item = (&u64, &Page)> + Clone {
         let of = move |page: &Page| {
             [page.dirty, page.written].into_iter().flatten().any(|its| its <= epoch)
@@ -274,7 +274,7 @@ impl Resident {
         let here = self.pages.range(pages);
         let numbers: Vec<u64> = here.filter(|it| it.1.is_unused()).map(|it| *it.0).collect();
         for number in numbers {
-            let page = self.pages.remove(&number).expect("it was there a line above");
+            let page = self.pages.remove(&number).expect("the page is resident");
             freed.push(page.frame);
         }
     }
@@ -304,7 +304,7 @@ mod tests {
         resident.taken(3..4);
         resident.fill(3, || unreachable!("it has a frame"));
         resident.written(3..4, &mut freed);
-        assert!(freed.is_empty(), "somebody writes to it");
+        assert!(freed.is_empty(), "a write fills it");
         resident.filled(3..4);
         let epoch = resident.close_epoch();
         assert!(!resident.is_written(epoch));
@@ -319,7 +319,7 @@ mod tests {
         let second = resident.close_epoch();
         assert!(!resident.is_written(first) && !resident.is_written(second));
         resident.taken(0..2);
-        // Dirtied again while it is written: of a later flush.
+        // Dirtied again while being written: belongs to a later flush.
         again(&mut resident, 1);
         assert!(!resident.is_written(first));
         resident.written(0..2, &mut freed);

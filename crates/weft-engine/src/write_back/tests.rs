@@ -1,8 +1,8 @@
 //! Tests of the write-back cache on bare members: a model of every sector, and power cuts.
 //!
-//! The world completes what the engine asked for in any order, in one of many; memory is a number
-//! per sector. A write of a member reads memory when it is sent and when it is done, which must
-//! agree. Requests of one volume take effect in order of arrival.
+//! The rig completes requests of the engine in a random order. Memory is one number per sector. A
+//! member write reads memory when it is sent and when it completes, and both must agree. Requests
+//! of one volume take effect in order of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +26,7 @@ use unwritten::named;
 const CLIENT: ClientId = ClientId(7);
 const SECTORS: u64 = FRAME_BYTES / SECTOR_BYTES;
 
-/// A sector of a member: number of the write, and content.
+/// A sector of a member: number of the write, and contents.
 type Stored = (u64, u64);
 
 #[derive(Clone)]
@@ -43,19 +43,19 @@ enum Work {
 
 struct Asked {
     request: ClientRequest,
-    /// What a read has to give, by sector.
+    /// Contents that a read must return, by sector.
     expected: Vec<u64>,
-    /// Of a flush: what has to be durable, by sector.
+    /// For a flush: arrival number that must be durable, by sector.
     covers: Vec<u64>,
     arrived: u64,
 }
 
-/// An engine with a cache over two bare members, and everything around it.
+/// An engine with a cache over two bare members, and its environment.
 struct Rig {
     engine: Engine,
     now: Time,
     rng: Rng,
-    /// Who asks.
+    /// The client that issues requests.
     client: ClientId,
     memory: Vec<u64>,
     free: Vec<u32>,
@@ -66,15 +66,15 @@ struct Rig {
     tag: u64,
     asked: BTreeMap<u64, Asked>,
     replies: BTreeMap<u64, Result<(), ReplyError>>,
-    /// By volume and sector: arrival and content of each write.
+    /// Arrival and contents of each write, by volume and sector.
     history: [Vec<Vec<(u64, u64)>>; 2],
-    /// By volume and sector: arrival of the last write that was answered, or is durable.
+    /// Arrival of the last write that was answered, or that must be durable, by volume and sector.
     answered: [Vec<u64>; 2],
     must: [Vec<u64>; 2],
     notices: Vec<Notice>,
-    /// Members that refuse writes.
+    /// Whether members fail writes.
     broken: bool,
-    /// Sectors of every member that it refuses writes to.
+    /// Sectors of every member to which writes fail.
     bad: Vec<u64>,
     limit: u64,
     credit: u64,
@@ -133,7 +133,7 @@ impl Rig {
         (part.slab_start() / SECTOR_BYTES) as usize..(part.slab_end() / SECTOR_BYTES) as usize
     }
 
-    /// Frames side by side: runs are never shorter than asked for, as the list is sorted.
+    /// Takes adjacent frames. The list is sorted, so a run is found if there is one.
     fn take_frames(&mut self, count: u32) -> Option<Run> {
         self.free.sort_unstable();
         let count = count as usize;
@@ -255,7 +255,8 @@ impl Rig {
         self.replies.insert(tag, result);
     }
 
-    /// Completes one of what is outstanding, and gives the engine its turns. Whether there was any.
+    /// Completes one outstanding job, and gives the engine its turns. Returns whether there was
+    /// any.
     fn step(&mut self, pick: usize) -> bool {
         if self.jobs.is_empty() {
             return false;
@@ -265,7 +266,7 @@ impl Rig {
         true
     }
 
-    /// Completes one of what is outstanding.
+    /// Completes one outstanding job.
     fn complete(&mut self, pick: usize) {
         let pick = pick % self.jobs.len();
         let Job { token, work } = self.jobs.remove(pick);
@@ -338,7 +339,7 @@ impl Rig {
         }
     }
 
-    /// Completes everything, and lets time pass where the engine waits for it.
+    /// Completes all jobs, and advances time if the engine waits for it.
     fn finish(&mut self) {
         let mut wakes = 0;
         while !self.asked.is_empty() || !self.jobs.is_empty() {
@@ -353,12 +354,12 @@ impl Rig {
 
     fn wake(&mut self) {
         let at = self.engine.next_wake();
-        self.now = at.expect("nobody is forgotten").max(self.now);
+        self.now = at.expect("a wake-up is due").max(self.now);
         self.engine.handle(self.now, Input::Wake);
         self.run();
     }
 
-    /// The power fails now: what had to be durable is.
+    /// Checks that, if the power fails now, all data that had to be durable is.
     fn check_durable(&self) {
         for volume in 0..2 {
             for (sector, (_, content)) in self.durable[volume].iter().enumerate() {
@@ -374,7 +375,7 @@ impl Rig {
         }
     }
 
-    /// Sends a command. Its tag.
+    /// Sends a command. Returns its tag.
     fn command(&mut self, volume: u16, verb: Verb) -> u64 {
         self.tag += 1;
         let (tag, volume) = (Tag(self.tag), VolumeId(volume));
@@ -422,14 +423,14 @@ fn fua() -> Flags {
     Flags { fua: true, ..Flags::NONE }
 }
 
-/// Every throttle in turn, and none.
+/// Each throttle in turn, and none.
 fn throttle_of(seed: u64) -> Option<Kernel> {
     let names = Kernel::NAMES.len() as u64 + 1;
     Kernel::NAMES.get((seed / 4 % names) as usize).map(|(_, kernel)| *kernel)
 }
 
-/// A course of random requests of three clients, and everything checked at each step. Flushes,
-/// reads, moments in which somebody waits for room, pauses.
+/// Runs random requests of three clients with all checks at each step. Returns the numbers of
+/// flushes, of reads, of moments in which a request waits for room, and of pauses.
 fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 4] {
     let sectors = 40 * SECTORS + seed % SECTORS;
     let pages = [8, 16, 48, 96][(seed % 4) as usize];
@@ -468,7 +469,7 @@ fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 4] {
                 let flags = Flags { preflush: true, ..Flags::NONE };
                 let at = rig.below(sectors / SECTORS) * SECTORS;
                 rig.ask(volume, RequestOp::Write, at, SECTORS.min(sectors - at), flags);
-                // Its place among others that overlap is where its flush ends.
+                // Its position among overlapping requests is determined by the end of its preflush.
                 rig.finish();
             }
             10 => {
@@ -505,8 +506,8 @@ fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 4] {
     seen
 }
 
-/// Stops the volumes, some of which have sectors that cannot be written: but for those that are
-/// named, everything must be durable.
+/// Stops the volumes, some with sectors that cannot be written. All data must be durable except for
+/// the ranges that the reply lists.
 fn stop_all(rig: &mut Rig, sectors: u64) {
     for volume in 0..2 {
         if rig.below(2) == 0 {
@@ -609,7 +610,8 @@ fn a_page_written_to_while_it_is_written_back_is_written_again() {
     rig.check_durable();
 }
 
-/// Writes of four pages, without progress of members, until an answer is delayed. Its tag.
+/// Writes runs of four pages, without progress of members, until a reply is delayed. Returns its
+/// tag.
 fn until_a_pause(rig: &mut Rig) -> u64 {
     for page in (0..rig.limit / 4).map(|run| 4 * run) {
         let write = rig.ask(0, RequestOp::Write, page * SECTORS, 4 * SECTORS, Flags::NONE);
@@ -620,7 +622,7 @@ fn until_a_pause(rig: &mut Rig) -> u64 {
             return write;
         }
     }
-    panic!("nobody pauses");
+    panic!("no writer pauses");
 }
 
 /// Completes all computations.
@@ -677,11 +679,11 @@ fn a_client_that_leaves_while_it_pauses_is_forgotten_and_its_writer_serves_the_n
         while rig.step(0) {}
         let cache = rig.engine.write_back.as_ref().unwrap();
         assert!(cache.is_at_rest() || rig.dirty().0 > 0);
-        assert_eq!(cache.writers.next_wake(), None, "nobody pauses");
+        assert_eq!(cache.writers.next_wake(), None, "no writer pauses");
         let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
         rig.ok(flush);
     }
-    // Two volumes' own, and one of clients at a time.
+    // Two writers belong to the volumes, and clients use one at a time.
     let writer = rig.engine.write_back.as_mut().unwrap().writer_of(CLIENT, VolumeId(1));
     assert_eq!(writer, WriterId(2));
 }
@@ -808,9 +810,9 @@ fn without_periodic_work_nothing_is_written_below_the_background_threshold() {
     assert_eq!(rig.dirty(), (0, 0));
 }
 
-/// Four pages, which are one run, on their way to the member in two parts: the page between them
-/// was replaced below while the run waited. The flush that asked for it, and the places of the
-/// parts among what is outstanding.
+/// A run of four pages, of which two parts are in flight: the page between them was replaced on the
+/// volume while the run waited. Returns the flush that requested it, and the indexes of the parts
+/// among the outstanding jobs.
 fn in_two_parts(rig: &mut Rig) -> (u64, [usize; 2]) {
     let computed = |rig: &mut Rig| {
         while let Some(at) = rig.jobs.iter().position(|it| matches!(it.work, Work::Compute(_))) {
@@ -893,7 +895,7 @@ fn a_client_that_leaves_gets_no_answer_and_its_frames_come_back() {
     assert!(rig.replies.is_empty(), "{:?}", rig.replies);
     assert_eq!(rig.free.len(), 256);
     assert_eq!(rig.engine.snapshot().clients, []);
-    // The next of that name is served.
+    // The next client with that identifier is served.
     let read = rig.ask(0, RequestOp::Read, 0, 32, Flags::NONE);
     rig.ok(read);
 }

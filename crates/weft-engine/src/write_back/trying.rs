@@ -1,8 +1,8 @@
-//! Drains and stops: every dirty page is tried, and those are named that could not be written.
+//! Drains and stops: try to write every dirty page, and report the pages that could not be written.
 //!
-//! A run that fails is tried again in shorter ones, down to single pages, so that one page that no
-//! member takes costs no other. After a drain such pages stay dirty, and the volume goes on; a stop
-//! gives them up.
+//! A run that fails is tried again in shorter runs, down to single pages, so a page that no member
+//! accepts affects no other page. After a drain such pages stay dirty, and the volume stays in
+//! service; a stop gives them up.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,24 +13,23 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::{ReplyError, Unwritten};
 use crate::mutant::{self, Mutant};
 
-/// A course over all pages that were dirty at its beginning: each is tried, also when others fail.
+/// An attempt to write all pages that were dirty at its start; failed pages do not end it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trying {
-    /// Their epoch, and those before.
+    /// Epoch of the pages; earlier epochs are included.
     pub(super) epoch: u64,
-    /// Runs that failed and are tried again in shorter ones, and the most pages of those: one page
-    /// that cannot be written costs no other.
+    /// Runs that failed and are tried again in shorter runs, with the largest length of those.
     pub(super) again: Vec<(Range<u64>, u64)>,
-    /// Pages that failed alone.
+    /// Pages that failed in a run of their own.
     pub(super) failed: BTreeSet<u64>,
-    /// The last failure.
+    /// The last error.
     pub(super) error: Option<ReplyError>,
-    /// The drain that waits; none for a stop.
+    /// The drain that waits for the attempt; `None` for a stop.
     pub(super) drain: Option<OpId>,
 }
 
 impl WriteBack {
-    /// Begins to try all that is dirty: for a drain, or for a stop.
+    /// Starts an attempt to write all dirty pages, for a drain or a stop.
     pub(super) fn try_all(&mut self, index: usize, drain: Option<OpId>) {
         let cached = &mut self.volumes[index];
         cached.failing = None;
@@ -39,10 +38,10 @@ impl WriteBack {
         cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
     }
 
-    /// The next run to be tried, under write-back from now on.
+    /// The next run of the attempt, which is now under writeback.
     pub(super) fn next_tried(&mut self, index: usize, pages_max: u64) -> Option<Range<u64>> {
         let cached = &mut self.volumes[index];
-        let trying = cached.trying.as_mut().expect("the caller looked");
+        let trying = cached.trying.as_mut().expect("an attempt is in progress");
         while let Some((within, most)) = trying.again.last() {
             let most = (*most).min(pages_max);
             if let Some(run) = self.cache.take_marked(cached.inode, within.clone(), most) {
@@ -53,12 +52,12 @@ impl WriteBack {
         self.cache.take_marked(cached.inode, 0..u64::MAX, pages_max)
     }
 
-    /// Ends what has tried everything.
+    /// Ends attempts that have tried every page.
     pub(super) fn go_on_trying(&mut self, out: &mut Outbox) {
         for index in 0..self.volumes.len() {
             let Some(failed) = self.tried(index, out.planted) else { continue };
             let cached = &mut self.volumes[index];
-            let trying = cached.trying.take().expect("it has tried everything");
+            let trying = cached.trying.take().expect("an attempt has ended");
             let unwritten = (!failed.is_empty()).then(|| {
                 let error = trying.error.unwrap_or(ReplyError::Io);
                 Box::new(unwritten(error, &failed, cached.size, trying.drain.is_none()))
@@ -73,10 +72,10 @@ impl WriteBack {
         }
     }
 
-    /// Pages that could not be written, once all have been tried.
+    /// Pages that could not be written, or `None` while some were not yet tried.
     ///
-    /// Flushes go on beside a drain, and mark and write again what has failed: that is not waited
-    /// for. A stop gives up nothing that is being written.
+    /// Flushes that run beside a drain mark and write failed pages again; the drain does not wait
+    /// for that. A stop gives up no page that is under writeback.
     fn tried(&self, index: usize, planted: Option<Mutant>) -> Option<Vec<u64>> {
         let Cached { trying, resident, inode, .. } = &self.volumes[index];
         let trying = trying.as_ref()?;
@@ -94,7 +93,7 @@ impl WriteBack {
         (!is_left && !waits).then(|| of_epoch.map(|(number, _)| *number).collect())
     }
 
-    /// A stop gives up what is still dirty.
+    /// Gives up the pages that are still dirty, for a stop.
     fn give_up(&mut self, index: usize, unwritten: Option<Box<Unwritten>>, out: &mut Outbox) {
         let cached = &mut self.volumes[index];
         let mut freed = Vec::new();
@@ -117,7 +116,7 @@ impl WriteBack {
     }
 }
 
-/// What is told of pages in ascending order.
+/// Describes failed pages, which are in ascending order.
 fn unwritten(error: ReplyError, pages: &[u64], size: u64, lost: bool) -> Unwritten {
     let runs = runs_of(pages.iter().copied());
     let ranges = runs.iter().map(|run| bytes_of(run, size));

@@ -1,12 +1,12 @@
-//! Knobs of the write-back cache at run time: limits and rules of its pool, and a volume's part.
+//! Runtime knobs of the write-back cache: limits and rules of its pool, and each volume's ratios.
 //!
-//! A new value holds at once. Who waits or pauses by the old ones is looked at again: a write that
-//! would have found room goes on, one that is too long for a smaller pool goes through to the
-//! volume. A pool that has more dirty pages than its new limit is written until it has not; nobody
-//! is let in meanwhile.
+//! A new value applies at once. Operations that wait or pause under the old values are checked
+//! again: a write that now has room continues, and one that is too long for a smaller pool goes
+//! through to the volume. If a pool has more dirty pages than its new limit, write-back reduces
+//! them, and no write gets room meanwhile.
 //!
-//! Refused are limits beyond the memory of the cache, and parts of volumes that leave nothing for
-//! all.
+//! Limits beyond the memory of the cache are refused, and so are reserves of volumes that leave
+//! nothing for the others.
 //!
 //! Source   writeback.md §1.1, §1.4, §2.6
 
@@ -21,7 +21,7 @@ use crate::page_cache::{Amount, BdiRatios};
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Puts one knob's new value in.
+    /// Sets one knob to a new value.
     pub(crate) fn set(
         &mut self,
         volume: VolumeId,
@@ -38,7 +38,7 @@ impl WriteBack {
         self.knobs = knobs.pool;
         self.volumes[index].ratios = knobs.ratios;
         self.apply();
-        // Who waits was judged by other limits.
+        // Waiting operations were checked against the old limits.
         for id in std::mem::take(&mut self.waiting) {
             self.arrive(id, volumes, out);
         }
@@ -46,7 +46,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Tells the page cache what the knobs say.
+    /// Passes the knobs on to the page cache.
     pub(super) fn apply(&mut self) {
         let PoolKnobs { dirty, background, expire_centisecs, writeback_centisecs, .. } = self.knobs;
         let kernel = self.knobs.kernel();
@@ -58,7 +58,8 @@ impl WriteBack {
         self.cache.wake_flushers();
     }
 
-    /// A write that was to be kept is not any more, or the other way round.
+    /// Updates the path of a write that no longer stays in the cache, or now does. Returns whether
+    /// it newly stays.
     pub(super) fn way_of_write(&mut self, id: super::OpId, keeps: bool) -> bool {
         let op = self.client_op(id);
         let was_kept = op.way == Way::Keep;
@@ -71,7 +72,7 @@ impl WriteBack {
     }
 }
 
-/// Whether a cache of so many pages can have these knobs; else the reason why not.
+/// Checks that a cache of this many pages can have these knobs. An error states the reason.
 pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
     let size = pages * FRAME_BYTES;
     match knobs.dirty {
@@ -83,7 +84,7 @@ pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
     }
 }
 
-/// Whether a volume can have this part beside the others; else the reason why not.
+/// Checks that a volume can have these ratios beside the others. An error states the reason.
 pub(crate) fn check_ratios(ratios: BdiRatios, others: &[BdiRatios]) -> Result<(), String> {
     let BdiRatios { min, max, .. } = ratios;
     if min > max {
@@ -103,14 +104,14 @@ pub(crate) fn check_ratios(ratios: BdiRatios, others: &[BdiRatios]) -> Result<()
     Ok(())
 }
 
-/// All but one.
+/// The ratios of all volumes but one.
 fn others(ratios: &[BdiRatios], index: usize) -> Vec<BdiRatios> {
     let but = ratios.iter().zip(0..).filter(|(_, place)| *place != index);
     but.map(|(ratios, _)| *ratios).collect()
 }
 
-/// Whether volumes can share a cache of so many pages with these knobs at the start; else the
-/// reason why not.
+/// Checks that volumes can share a cache of this many pages with these knobs at startup. An error
+/// states the reason.
 pub(crate) fn check_start(volumes: &[Knobs], pages: u64) -> Result<(), String> {
     let Some(first) = volumes.first() else { return Ok(()) };
     check_pool(&first.pool, pages)?;

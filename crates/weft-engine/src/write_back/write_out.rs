@@ -1,4 +1,4 @@
-//! Write-back: which run of pages is next, its way to the volume, and what follows of its end.
+//! Write-back: selection of the next run of pages, its write to the volume, and its completion.
 
 use std::ops::Range;
 
@@ -18,8 +18,7 @@ use crate::page_cache::Flush;
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Begins writes of pages as long as there are buffers and pages to write, of each volume in
-    /// turn.
+    /// Starts writes of runs while there are buffers and pages to write, from each volume in turn.
     pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.go_on_pausing(volumes, out);
         let count = self.volumes.len();
@@ -36,7 +35,8 @@ impl WriteBack {
         }
     }
 
-    /// The next run of a volume, under write-back from now on, and whether somebody waits for it.
+    /// The next run of a volume, which is now under writeback, and whether an operation waits for
+    /// it.
     fn next_run(&mut self, index: usize, now: Time) -> Option<(Range<u64>, bool)> {
         let pages_max = self.memory.buffer_pages();
         let wants_room = self.waits_for_room();
@@ -52,7 +52,7 @@ impl WriteBack {
                 return None;
             }
             *again = None;
-            // What could not be written was replaced below meanwhile.
+            // The pages that could not be written were replaced on the volume meanwhile.
             if self.cache.pool().bdi_counts(cached.bdi).total() == 0 {
                 cached.failing = None;
             }
@@ -89,7 +89,7 @@ impl WriteBack {
         volumes: &mut [Volume],
         out: &mut Outbox,
     ) {
-        let buffer = self.memory.take_buffer(pages.end - pages.start).expect("one is free");
+        let buffer = self.memory.take_buffer(pages.end - pages.start).expect("a buffer is free");
         self.volumes[index].resident.taken(pages.clone());
         let write = WriteOut { buffer, sync, parts: Vec::new(), pending: 0, error: None };
         let volume = VolumeId(index as u16);
@@ -101,11 +101,12 @@ impl WriteBack {
     fn write_out(&mut self, id: OpId) -> &mut WriteOut {
         match &mut self.op_mut(id).work {
             OpWork::WriteOut(write) => write,
-            _ => unreachable!("the cache writes it"),
+            _ => unreachable!("it is a write-back"),
         }
     }
 
-    /// Copies a run into its buffer, without what was replaced below while the run waited.
+    /// Copies a run into its buffer, without pages that were replaced on the volume while it
+    /// waited.
     pub(super) fn copy(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -128,7 +129,7 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// A run is in its buffer: its pages may be written to again.
+    /// Handles a run that is in its buffer: its pages may be written to again.
     pub(super) fn copied(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -165,7 +166,7 @@ impl WriteBack {
         }
     }
 
-    /// The volume has answered a part of a run.
+    /// Handles the volume's answer to a part of a run.
     pub(super) fn part_written(
         &mut self,
         id: OpId,
@@ -182,10 +183,10 @@ impl WriteBack {
         }
     }
 
-    /// A run is written, or could not be.
+    /// Ends a run that was written or could not be.
     fn over(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let Op { volume, pages, work } = self.forget(id);
-        let OpWork::WriteOut(write) = work else { unreachable!("the cache writes it") };
+        let OpWork::WriteOut(write) = work else { unreachable!("it is a write-back") };
         self.memory.give_back_buffer(write.buffer);
         let index = volume.index();
         let cached = &mut self.volumes[index];
@@ -239,7 +240,7 @@ impl WriteBack {
         }
     }
 
-    /// Goes on with volumes that are to be stopped: their requests, their pages, themselves.
+    /// Advances volumes that are being stopped: requests, then pages, then the volume.
     pub(super) fn go_on_stopping(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         for index in 0..self.volumes.len() {
             let cached = &mut self.volumes[index];
@@ -252,7 +253,7 @@ impl WriteBack {
             }
             let cached = &mut self.volumes[index];
             if cached.stopping == Some((id, StopStage::Pages)) && cached.trying.is_none() {
-                assert!(cached.resident.is_empty(), "what could not be written is given up");
+                assert!(cached.resident.is_empty(), "unwritten pages are given up");
                 cached.stopping = Some((id, StopStage::Volume));
                 self.ask(id);
             }

@@ -1,22 +1,22 @@
-//! Writers before the throttle: pauses of clients, carried by delaying the answers of their writes.
+//! Writers in the write-back cache: pauses of throttled clients, realized as delayed replies.
 //!
-//! Each client of a volume is one writer of the page cache. A write that is kept changes its pages
-//! at once, so reads see them and flushes cover them; its answer is *owed* until the throttle has
-//! let the writer go on for all of these pages. Answers of one writer leave in order of arrival,
-//! and each pause counts for one: a client with many requests under way is as fast as one with a
-//! single request. Only answers of writes that are kept are delayed; reads, flushes and what goes
-//! through to the volume are not. No lock is held during a pause, and no frame of the client.
+//! Each client of a volume is one writer of the page cache. A kept write changes its pages at once,
+//! so reads see them and flushes cover them. Its reply is *owed* until the throttle has let the
+//! writer continue for all of these pages. Replies of one writer leave in order of arrival, and
+//! each pause counts for one reply: a client with many requests outstanding is as fast as one with
+//! a single request. Only replies of kept writes are delayed, not those of reads, flushes and
+//! requests that go through to the volume. No lock and no client frame is held during a pause.
 //!
 //! ```text
 //! kept ─▶ charged ─▶ Continue ─▶ answered, or charged for the rest
 //!            ▲  └──▶ Sleep ─▶ time or a wake ──┐
-//!            │  └──▶ Write ─▶ begun at once ───┤  a kernel before patch 001
-//!            │  └──▶ no free buffer ─▶ one is ─┤  the same
+//!            │  └──▶ Write ─▶ started at once ─┤  a kernel before patch 001
+//!            │  └──▶ no free buffer ─▶ one is ─┤  a kernel before patch 001
 //!            └─────────────────────────────────┘
 //! ```
 //!
-//! While the write-back of a volume fails nobody pauses before it: what is dirty there does not
-//! become less. A pause is 200 ms at most, whatever the throttle says: then it is asked again.
+//! No writer pauses for a volume with failing write-back, since its dirty pages do not decrease. A
+//! pause lasts at most 200 ms, whatever the throttle says; then the throttle is asked again.
 //!
 //! Source   writeback.md §2.4
 
@@ -31,16 +31,16 @@ use crate::mutant::{self, Mutant};
 use crate::page_cache::{Balance, WriterId};
 use crate::volume::Volume;
 
-/// Writers of a cache. One stays until its client is gone.
+/// Writers of a cache. A writer exists until its client is gone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writers {
     of_client: BTreeMap<(ClientId, VolumeId), WriterId>,
     states: BTreeMap<WriterId, Writer>,
     /// Ends of pauses.
     pauses: BTreeSet<(Time, WriterId)>,
-    /// Writers that are to be looked at in any case.
+    /// Writers that must be handled in any case.
     due: Vec<WriterId>,
-    /// Writers that have to write back and found no free buffer.
+    /// Writers that must write back but found no free buffer.
     want_buffer: Vec<WriterId>,
     count: u64,
 }
@@ -48,35 +48,35 @@ pub(super) struct Writers {
 #[derive(Clone, Debug)]
 struct Writer {
     volume: VolumeId,
-    /// Writes whose answers are owed, and how many of their pages are not charged.
+    /// Writes with owed replies, and the number of their pages that are not yet charged.
     owed: VecDeque<(OpId, u64)>,
-    /// The throttle is to be asked before more is charged.
+    /// Whether the throttle must be asked before more pages are charged.
     balances: bool,
     paused_until: Option<Time>,
 }
 
 impl Writers {
-    /// Answers that are delayed.
+    /// Number of delayed replies.
     pub(super) fn answers_owed(&self) -> usize {
         self.states.values().map(|writer| writer.owed.len()).sum()
     }
 
-    /// Pauses so far.
+    /// Number of pauses so far.
     pub(super) fn pauses_begun(&self) -> u64 {
         self.count
     }
 
-    /// The end of the next pause.
+    /// End of the next pause.
     pub(super) fn next_wake(&self) -> Option<Time> {
         self.pauses.first().map(|pause| pause.0)
     }
 
-    /// Whether a writer may go on without a further event.
+    /// Whether a writer can continue without a further event.
     pub(super) fn has_due(&self, has_buffer: bool) -> bool {
         !self.due.is_empty() || (has_buffer && !self.want_buffer.is_empty())
     }
 
-    /// The throttle may say something else to a writer now.
+    /// Ends the pause of a writer, because the throttle may decide differently now.
     pub(super) fn wake(&mut self, writer: WriterId) {
         if let Some(state) = self.states.get_mut(&writer) {
             if let Some(until) = state.paused_until.take() {
@@ -86,14 +86,14 @@ impl Writers {
         }
     }
 
-    /// All writers of a volume are to be looked at.
+    /// Ends the pauses of all writers of a volume.
     pub(super) fn wake_all(&mut self, volume: VolumeId) {
         let of_volume = self.of_client.iter().filter(|(name, _)| name.1 == volume);
         let writers: Vec<_> = of_volume.map(|(_, writer)| *writer).collect();
         writers.into_iter().for_each(|writer| self.wake(writer));
     }
 
-    /// Writers that go on now.
+    /// Writers that continue now.
     fn take_due(&mut self, now: Time, has_buffer: bool) -> Vec<WriterId> {
         while let Some((until, writer)) = self.pauses.first().copied().filter(|it| it.0 <= now) {
             self.pauses.remove(&(until, writer));
@@ -116,14 +116,15 @@ impl Writers {
         self.states.get_mut(&writer).expect("a writer stays until its client is gone")
     }
 
-    /// Forgets the writers of a client. Their names, and the answers that they were owed.
+    /// Removes the writers of a client. Returns them with the writes that they were owed replies
+    /// for.
     fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
         let first = (client, VolumeId(0));
         let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
         let names: Vec<_> = of_client.map(|(name, writer)| (*name, *writer)).collect();
         let forget = |(name, writer)| {
             self.of_client.remove(&name);
-            let state = self.states.remove(&writer).expect("it has a name");
+            let state = self.states.remove(&writer).expect("the writer has a state");
             if let Some(until) = state.paused_until {
                 self.pauses.remove(&(until, writer));
             }
@@ -136,7 +137,7 @@ impl Writers {
 }
 
 impl WriteBack {
-    /// The writer that a client of a volume is.
+    /// The writer that represents a client on a volume.
     pub(super) fn writer_of(&mut self, client: ClientId, volume: VolumeId) -> WriterId {
         let (writers, cache) = (&mut self.writers, &mut self.cache);
         *writers.of_client.entry((client, volume)).or_insert_with(|| {
@@ -148,7 +149,7 @@ impl WriteBack {
         })
     }
 
-    /// A write of a writer is kept: its answer is due when so many pages are charged.
+    /// Handles a kept write of a writer: its reply is due when this many pages are charged.
     pub(super) fn owe(
         &mut self,
         writer: WriterId,
@@ -163,7 +164,7 @@ impl WriteBack {
             self.go_on_writing(writer, volumes, out);
         }
         if self.writers.states.get(&writer).is_some_and(|state| !state.owed.is_empty()) {
-            // The pages are copied: a client that pauses holds no memory.
+            // The pages are copied, so a paused client holds no memory.
             let frames = std::mem::take(&mut self.client_op(id).request.frames);
             if frames.count > 0 {
                 out.push(Output::Release(frames));
@@ -171,7 +172,7 @@ impl WriteBack {
         }
     }
 
-    /// Goes on with writers whose pauses are over, and with those that were woken.
+    /// Continues writers that have ended their pause or were woken.
     pub(super) fn go_on_pausing(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.take_wakes(out.now);
         for writer in self.writers.take_due(out.now, self.memory.has_buffer()) {
@@ -181,7 +182,7 @@ impl WriteBack {
         }
     }
 
-    /// Charges a writer for the writes that it is owed answers of, until it has to pause.
+    /// Charges a writer for its writes with owed replies until it must pause.
     fn go_on_writing(&mut self, writer: WriterId, volumes: &mut [Volume], out: &mut Outbox) {
         let now = out.now;
         let state = self.writers.state(writer);
@@ -215,7 +216,7 @@ impl WriteBack {
                 let written = self.cache.charge(now, writer, inode, left);
                 let state = self.writers.state(writer);
                 state.balances = written.balance;
-                state.owed.front_mut().expect("it was there above").1 -= written.pages;
+                state.owed.front_mut().expect("a reply is owed").1 -= written.pages;
             }
         }
     }
@@ -228,7 +229,7 @@ impl WriteBack {
         }
     }
 
-    /// A client is gone: nobody is owed an answer by it any more.
+    /// Removes the writers of a client that is gone. The owed replies are dropped.
     pub(super) fn remove_writers(&mut self, client: ClientId, out: &mut Outbox) {
         for (writer, owed) in self.writers.remove(client) {
             owed.into_iter().for_each(|id| self.answer(id, Ok(()), out));
@@ -237,5 +238,5 @@ impl WriteBack {
     }
 }
 
-/// `MAX_PAUSE`.
+/// `MAX_PAUSE` of the kernel.
 const PAUSE_MAX: Span = Span::millis(200);

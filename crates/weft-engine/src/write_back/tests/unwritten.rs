@@ -1,5 +1,5 @@
-//! Tests of pages that cannot be written: what flushes, writers, drains and stops are told of them,
-//! and that they cost no other page.
+//! Tests of pages that cannot be written: the errors of flushes, writers, drains and stops, and
+//! that other pages are not affected.
 
 use super::*;
 
@@ -60,14 +60,15 @@ fn a_stop_writes_everything_or_says_that_it_could_not() {
     assert_eq!(rig.replies.remove(&late), Some(Err(ReplyError::Stopping)));
 }
 
-/// Bytes that an answer says cannot be written, their ranges, and whether they are lost.
+/// Bytes that a reply reports as unwritten, their ranges, and whether they are lost.
 pub(super) fn named(result: &Result<(), ReplyError>) -> (u64, Vec<(u64, u64)>, bool) {
     let Err(ReplyError::Unwritten(it)) = result else { panic!("{result:?}") };
     let ranges = it.ranges.iter().map(|range| (range.start.0, range.len.0));
     (it.bytes, ranges.collect(), it.lost)
 }
 
-/// Everything dirty of a volume went for one page that could not be written.
+/// Regression: a stop once gave up all dirty pages of a volume because of one that could not be
+/// written.
 #[test]
 fn one_page_that_cannot_be_written_costs_a_stop_no_other() {
     let mut rig = Rig::new(1, 256, 1024);
@@ -96,7 +97,7 @@ fn a_drain_names_what_cannot_be_written_and_the_volume_goes_on() {
     let result = rig.drain(0);
     assert_eq!(named(&result), (FRAME_BYTES, vec![(20 * FRAME_BYTES, FRAME_BYTES)], false));
     assert_eq!(rig.dirty(), (1, 0));
-    // Clients are served, and what could not be written is read.
+    // Clients are served, and can read data that could not be written.
     let read = rig.ask(0, RequestOp::Read, 16 * SECTORS, 64, Flags::NONE);
     rig.ok(read);
     let write = rig.ask(0, RequestOp::Write, 8, 8, Flags::NONE);
@@ -109,7 +110,7 @@ fn a_drain_names_what_cannot_be_written_and_the_volume_goes_on() {
     assert_eq!(rig.stop(0), Ok(()));
 }
 
-/// A flush marks what is dirty, what has failed too: a drain does not wait for that.
+/// A flush marks all dirty pages, including those that failed; a drain does not wait for these.
 #[test]
 fn a_drain_ends_beside_a_client_that_writes_and_flushes_without_a_pause() {
     let mut rig = Rig::new(1, 256, 1024);
