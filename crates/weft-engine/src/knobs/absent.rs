@@ -1,10 +1,11 @@
-//! Attributes of Linux's block queues that are no knobs here, with the reason of each.
+//! Linux block queue attributes that are not knobs of weft, with reasons.
 //!
-//! Who sets one of them by habit is told why there is none, and what there is in its place.
+//! An administrator who sets one of them out of habit gets the reason for its absence, and the
+//! alternative.
 //!
 //! Source   io-schedulers.md §7; Documentation/ABI/stable/sysfs-block
 
-/// The reason why there is no knob of this name, if Linux has one.
+/// Reason for which a knob of Linux with this name does not exist here.
 pub(super) fn reason(name: &str) -> Option<&'static str> {
     ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
 }
@@ -62,9 +63,9 @@ mod tests {
 
     const INT_MAX: i64 = i32::MAX as i64;
 
-    /// What Linux has of a name, and what it is here.
+    /// Values that Linux accepts for an attribute, or that it is absent here.
     enum Kernel {
-        /// Whole numbers, from the first to the last; other values that are taken too.
+        /// Whole numbers from the first to the last, and further values that weft accepts.
         Range(i64, i64, &'static [i64]),
         /// Words.
         Words(&'static [&'static str]),
@@ -74,8 +75,8 @@ mod tests {
 
     use Kernel::{Absent, Range, Words};
 
-    /// All of io-schedulers.md §7, in its order. `writes_starved` below zero and a `async_depth` of
-    /// zero are the differences: the one has no sense, the other is "all".
+    /// All attributes of io-schedulers.md §7, in its order. The differences are negative values of
+    /// `writes_starved`, which make no sense, and zero for `async_depth`, which means no limit.
     const LINUX: &[(&str, Kernel)] = &[
         ("read_expire", Range(0, INT_MAX, &[])),
         ("write_expire", Range(0, INT_MAX, &[])),
@@ -155,7 +156,7 @@ mod tests {
             }
         }
         assert_eq!((here, absent), (22, 23));
-        // No name is both, and what the table says is of the block layer is in the list.
+        // No name is in both tables, and the list has all rows that originate in the block layer.
         for row in TABLE {
             assert_eq!(reason(row.name), None, "{}", row.name);
             let of_linux = row.origin.starts_with("block queue");

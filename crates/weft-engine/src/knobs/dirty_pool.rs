@@ -1,8 +1,9 @@
 //! Knobs of the write-back cache: limits of its pool, which all volumes share, and its throttle.
 //!
-//! Names, units and defaults are those of `vm.dirty_*`, but that ratios are of the cache's size and
-//! not of memory: the pool may be full of dirty pages, since it holds nothing else. As there, a
-//! limit is bytes or a ratio, whichever was set last, and the other one reads as 0.
+//! Names, units and defaults are those of `vm.dirty_*`, except that ratios refer to the size of the
+//! cache and not of memory: the pool may be full of dirty pages, since it holds nothing else. As in
+//! Linux, a limit is set in bytes or as a ratio; the last setting applies, and the other one reads
+//! as 0.
 //!
 //! Source   writeback.md §1.1, §2.6
 
@@ -14,21 +15,21 @@ use crate::page_cache::{Amount, DirtyThrottle, Kernel, PAGE_BYTES};
 /// Knobs of the pool of a write-back cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKnobs {
-    /// Most that is dirty or being written.
+    /// Limit on the pages that are dirty or under writeback.
     pub dirty: Amount,
-    /// Dirty pages above which they are written at once.
+    /// Dirty pages above which write-back starts at once.
     pub background: Amount,
-    /// Age in 1/100 s at which pages are written though nothing asks for room.
+    /// Age of dirty pages, in 1/100 s, from which they are written in any case.
     pub expire_centisecs: u32,
-    /// Time in 1/100 s between two looks for such pages. Zero: nobody looks.
+    /// Interval of the search for such pages, in 1/100 s. Zero disables it.
     pub writeback_centisecs: u32,
-    /// Rule by which clients that write faster than members are made to pause. Without one they
-    /// write at the speed of memory up to the limit, and then wait for room.
+    /// Throttling of clients that write faster than the members. `None`: clients write at the speed
+    /// of memory up to the limit, and then wait for room.
     pub throttle: Option<Kernel>,
 }
 
 impl Default for PoolKnobs {
-    /// All of the cache may be dirty, and is written from half of it on, or after 30 s.
+    /// The whole cache may be dirty; write-back starts above one half, or after 30 s.
     fn default() -> Self {
         Self {
             dirty: Amount::Percent(100),
@@ -41,7 +42,7 @@ impl Default for PoolKnobs {
 }
 
 impl PoolKnobs {
-    /// Puts one knob's new value in. Others than those of the pool change nothing.
+    /// Sets one knob of the pool. Other knobs are ignored.
     pub fn set(&mut self, knob: Knob) {
         match knob {
             Knob::Dirty(amount) => self.dirty = amount,
@@ -53,20 +54,20 @@ impl PoolKnobs {
         }
     }
 
-    /// The rules of the pool: flushers have some also where nobody is throttled.
+    /// Rules of the pool; flushers need rules even if no client is throttled.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
         self.throttle.unwrap_or(UNTHROTTLED)
     }
 }
 
-/// Throttle of a cache that nobody has tuned.
+/// Default throttle.
 const THROTTLE: Kernel = Kernel::Weft;
 
-/// Rules of flushers where nobody is throttled: those of turns look at who waits.
+/// Rules of flushers without a throttle. Those of turns would depend on waiting writers.
 const UNTHROTTLED: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
-/// A limit in bytes. Zero is what it reads as while a ratio holds, and no new value.
+/// Parses a limit in bytes. Zero leaves a limit unchanged that is a ratio, since it reads so.
 pub(super) fn bytes(text: &str, least: u64, present: Amount) -> Option<Amount> {
     match (text.parse().ok()?, present) {
         (0, Amount::Percent(_)) => Some(present),
@@ -75,7 +76,7 @@ pub(super) fn bytes(text: &str, least: u64, present: Amount) -> Option<Amount> {
     }
 }
 
-/// A limit in percent. Zero is what it reads as while bytes hold, and no new value.
+/// Parses a limit in percent. Zero leaves a limit unchanged that is in bytes, since it reads so.
 pub(super) fn percent(text: &str, present: Amount) -> Option<Amount> {
     match (text.parse().ok()?, present) {
         (0, Amount::Bytes(_)) => Some(present),
@@ -98,18 +99,18 @@ pub(super) fn show_percent(amount: Amount) -> String {
     }
 }
 
-/// The name of a throttle in texts.
+/// Text form of a throttle.
 #[must_use]
 pub fn throttle_name(throttle: Option<Kernel>) -> &'static str {
     throttle.map_or("none", Kernel::name)
 }
 
-/// A throttle by its name.
+/// Parses a throttle.
 pub(super) fn throttle(text: &str) -> Option<Option<Kernel>> {
     if text == "none" { Some(None) } else { Kernel::named(text).map(Some) }
 }
 
-/// The smallest `dirty_bytes`, as Linux': two pages.
+/// The smallest `dirty_bytes`, as in Linux: two pages.
 pub(super) const DIRTY_BYTES_MIN: Bytes = Bytes(2 * PAGE_BYTES);
 
 #[cfg(test)]

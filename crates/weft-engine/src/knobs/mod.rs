@@ -1,6 +1,6 @@
-//! Knobs: everything that can be tuned, as values that a volume has and as texts that people write.
+//! Knobs: everything that can be tuned, as values of a volume and in their text form.
 //!
-//! [`TABLE`] has a row for each.
+//! [`TABLE`] has a row for each knob.
 
 mod absent;
 mod dirty_pool;
@@ -20,65 +20,65 @@ pub use self::value::{
     RmwLevel, SchedulerKind, StripeSize, SyncPace, Writes,
 };
 
-/// Every knob's present value.
+/// The values of all knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
     /// Moment at which delayed stripes become held ones (patch 000).
     pub activation: Activation,
-    /// The knobs of the scheduler of that name.
+    /// Knobs of the scheduler BFQ.
     pub bfq: BfqKnobs,
-    /// Whether a check reads stripes again that are in the cache.
+    /// Whether a check reads stripes from members even if they are cached.
     pub check_reads: CheckReads,
     /// Member flushes that serve a flush request (patch 002).
     pub flush_batch: FlushRule,
-    /// Largest member request that merging makes. Zero merges nothing.
+    /// Largest member request that merging produces. Zero disables merging.
     pub max_sectors: Bytes,
     /// Longest stall of a member before it is failed. Zero: never.
     pub member_timeout: Span,
-    /// The knobs of the scheduler of that name.
+    /// Knobs of the scheduler mq-deadline.
     pub mq_deadline: MqDeadlineKnobs,
-    /// Longest time without space on a member before it is failed, if the others suffice. Zero:
-    /// never.
+    /// Longest time that a member may be without space before it is failed, if the other members
+    /// suffice. Zero: never.
     pub no_space_wait: Span,
     /// Merging of the requests of a member.
     pub nomerges: NoMerges,
-    /// Requests in a member's scheduler and at the member at once; what is beyond waits in order of
-    /// arrival. Zero: twice the member's depth, at most 256, with mq-deadline; no bound with bfq;
-    /// without a scheduler its depth.
+    /// Requests in a member's scheduler and in flight at the member; further requests wait in order
+    /// of arrival. Zero: with mq-deadline twice the member's depth, at most 256; with BFQ no limit;
+    /// without a scheduler the member's depth.
     pub nr_requests: u32,
-    /// The write-back cache, if there is one: the same of all volumes of an engine.
+    /// Knobs of the write-back cache, if there is one; common to all volumes of an engine.
     pub pool: PoolKnobs,
-    /// The volume's part in the limits of that.
+    /// The volume's share of the limits of the write-back cache.
     pub ratios: BdiRatios,
-    /// Rule by which a stripe gets the strips that it needs: rmw, rcw, or the fewest reads.
+    /// Rule by which a stripe obtains the strips that it needs: rmw, rcw, or the fewest reads.
     pub plan_rule: PlanRule,
     /// Number of ready stripes that may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
-    /// Longest wait of a stripe to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is
-    /// md's: for as long as other stripes are preread, or filled stripes are written.
+    /// Longest time that a stripe waits to be filled, under any rule. [`WAITS_WITHOUT_BOUND`] is
+    /// md's rule: wait for as long as other stripes are preread, or filled stripes are written.
     pub preread_wait_max: Span,
     /// Rule that picks the next stripe (patch 000).
     pub priority: PriorityRule,
-    /// Longest stall of a read before it is answered from the other members, where their parity is
-    /// to be trusted. Zero: never.
+    /// Longest stall of a read before it is answered from the other members, if their parity can be
+    /// trusted. Zero: never.
     pub read_around: Span,
-    /// Requests that a member has at once. Zero: as many as its device takes.
+    /// Commands in flight at a member. Zero: as many as its device accepts.
     pub queue_depth: u32,
-    /// Rule by which read-modify-write may be chosen.
+    /// Preference for read-modify-write.
     pub rmw_level: RmwLevel,
-    /// Whether members are disks that turn. `None`: what their devices say.
+    /// Whether members are rotational. `None`: as their devices report.
     pub rotational: Option<bool>,
     /// Time that an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
-    /// Scheduler of the requests that wait for a member.
+    /// I/O scheduler of members.
     pub scheduler: SchedulerKind,
-    /// Whether a strip that is written from end to end is written from the client's memory, and not
-    /// kept in the cache.
+    /// Whether a strip that is overwritten completely is written from the client's memory instead
+    /// of being copied to the cache.
     pub skip_copy: bool,
-    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size`
-    /// stripes.
+    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero: the memory of
+    /// `stripe_cache_size` stripes.
     pub stripe_cache_bytes: Bytes,
-    /// Form of the stripe cache around the policies: md's of 2008 or of today.
+    /// Form of the stripe cache: md's of 2008 or of today.
     pub stripe_cache_form: CacheForm,
     /// Stripes in the stripe cache.
     pub stripe_cache_size: u32,
@@ -86,11 +86,11 @@ pub struct Knobs {
     pub stripe_size: StripeSize,
     /// Pace of a resync beside clients.
     pub sync_pace: SyncPace,
-    /// Bytes a second that a resync may have at most.
+    /// Upper bound of the speed of a resync, in bytes per second.
     pub sync_speed_max: Bytes,
-    /// Bytes a second that a resync has also beside clients.
+    /// Speed of a resync that is kept beside client requests, in bytes per second.
     pub sync_speed_min: Bytes,
-    /// Client writes that wait for more of their stripe.
+    /// Which client writes wait for more data of their stripe.
     pub writes: Writes,
 }
 
@@ -220,7 +220,7 @@ pub enum Knob {
 }
 
 impl Knob {
-    /// Whether it is one of the pool of the write-back cache, which all volumes of an engine share.
+    /// Whether the knob belongs to the pool of the write-back cache, which all volumes share.
     #[must_use]
     pub const fn is_of_pool(self) -> bool {
         matches!(
@@ -233,14 +233,14 @@ impl Knob {
         )
     }
 
-    /// Whether it is one of the write-back cache: of its pool, or of a volume's part in it.
+    /// Whether the knob belongs to the write-back cache: to its pool, or to a volume's share of it.
     #[must_use]
     pub const fn is_of_cache(self) -> bool {
         self.is_of_pool()
             || matches!(self, Self::MaxRatio(_) | Self::MinRatio(_) | Self::StrictLimit(_))
     }
 
-    /// Whether it is one of the queues of members, which every volume has.
+    /// Whether the knob belongs to member queues, which every volume has.
     #[must_use]
     pub const fn is_of_queues(self) -> bool {
         matches!(
@@ -280,7 +280,7 @@ impl Knob {
     }
 }
 
-/// Reasons why a knob was not set.
+/// Reasons for which a knob was not set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KnobError {
@@ -294,21 +294,21 @@ pub enum KnobError {
         /// Values that are allowed.
         expected: String,
     },
-    /// Linux's block layer has it, and weft does not.
+    /// The knob exists in Linux's block layer, but not in weft.
     #[error("{name}: no knob of weft: {reason}")]
     Absent {
         /// Name that was given.
         name: String,
-        /// Why there is none, and what there is in its place.
+        /// Reason for its absence, and what to use instead.
         reason: &'static str,
     },
-    /// There is no such knob.
+    /// No knob has this name.
     #[error("{0}: no such knob; expected one of {list}", list = names())]
     Unknown(String),
 }
 
 impl Knobs {
-    /// Puts one knob's new value in. The value was checked when it was parsed.
+    /// Sets one knob. The value was checked when it was parsed.
     pub fn set(&mut self, knob: Knob) {
         match knob {
             Knob::Activation(activation) => self.activation = activation,
@@ -381,16 +381,16 @@ impl Knobs {
         }
     }
 
-    /// A knob's present value, as [`Knobs::parse`] takes it.
+    /// The value of a knob, in the form that [`Knobs::parse`] accepts.
     #[must_use]
     pub fn show(&self, name: &str) -> Option<String> {
         TABLE.iter().find(|row| row.name == name).map(|row| (row.show)(self))
     }
 
-    /// Reads a knob's new value.
+    /// Parses a new value of a knob.
     ///
     /// # Errors
-    /// The knob is unknown, or the value is outside its range; the text names both.
+    /// The knob is unknown, or the value is out of range; the message names both.
     pub fn parse(&self, name: &str, value: &str) -> Result<Knob, KnobError> {
         let unknown = || match absent::reason(name) {
             Some(reason) => KnobError::Absent { name: name.to_owned(), reason },
@@ -404,7 +404,7 @@ impl Knobs {
         })
     }
 
-    /// Stripes of a stripe cache whose stripes have so many frames.
+    /// Number of stripes in a stripe cache with this many frames per stripe.
     #[must_use]
     pub fn cache_stripes(&self, stripe_frames: u32) -> u32 {
         if self.stripe_size != StripeSize::AUTO || self.stripe_cache_bytes == Bytes::ZERO {
@@ -417,7 +417,7 @@ impl Knobs {
 }
 
 impl Knobs {
-    /// Knobs of an untuned md, for the same requests as the kernel's.
+    /// Knobs of an untuned md, so that requests are the same as the kernel's.
     #[must_use]
     pub fn md() -> Self {
         Self {
@@ -457,7 +457,7 @@ impl Knobs {
 }
 
 impl Default for Knobs {
-    /// Weft's own choices, for volumes that nobody has tuned.
+    /// Weft's defaults.
     fn default() -> Self {
         Self {
             plan_rule: PlanRule::Least,
@@ -473,15 +473,15 @@ impl Default for Knobs {
     }
 }
 
-/// [`Knobs::preread_wait_max`] of md: its stripes wait for others without a bound.
+/// [`Knobs::preread_wait_max`] of md: stripes wait for others without limit.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
-/// With another [`Knobs::preread_wait_max`] no stripe waits while more is written than fills the
-/// stripe cache this many times. On disks the bound in time comes first; stripes of the fastest
-/// drives would let gigabytes pass in a second.
+/// Limit on waiting with any other [`Knobs::preread_wait_max`]: a stripe waits no longer than it
+/// takes to write data of this many times the size of the stripe cache. On disks the time limit is
+/// reached first; on the fastest drives, gigabytes would pass a waiting stripe within a second.
 pub const CACHES_PASSED_MAX: u64 = 64;
 
-/// md's `speed_limit_min` and `speed_limit_max` of a system that nobody has tuned, each second.
+/// md's default `speed_limit_min` and `speed_limit_max`, per second.
 const SYNC_SPEED_MIN: Bytes = Bytes::kib(1000);
 const SYNC_SPEED_MAX: Bytes = Bytes::kib(200_000);
 
@@ -540,7 +540,7 @@ mod tests {
         assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
     }
 
-    /// Those that the block layer has, weft's own of a scheduler, and the depth of a member.
+    /// Knobs of the block layer, weft's own for a scheduler, and the depth of a member.
     #[test]
     fn knobs_of_queues_are_known_as_such() {
         let knobs = Knobs::default();
@@ -553,7 +553,7 @@ mod tests {
         }
     }
 
-    /// Those that Linux has in `vm` and `bdi`, and the throttle.
+    /// Knobs that Linux has in `vm` and `bdi`, and the throttle.
     #[test]
     fn knobs_of_the_write_back_cache_are_known_as_such() {
         let knobs = Knobs::default();

@@ -1,7 +1,7 @@
-//! Rows of the table of knobs: name, unit, range, default and meaning of each, with its text form.
+//! Table of knobs: name, unit, range, default and meaning of each, with its text form.
 //!
 //! Names, units and ranges are those of `/sys/block/mdX/md/`, `/sys/block/X/queue/`,
-//! `/proc/sys/vm/` and `/sys/class/bdi/` where the kernel has the knob; the others are weft's own
+//! `/proc/sys/vm/` and `/sys/class/bdi/` if the kernel has the knob; the other knobs are weft's own
 //! and say so.
 //!
 //! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
@@ -17,16 +17,15 @@ use super::{
 };
 use crate::page_cache::PAGE_BYTES;
 
-/// A knob's row in the table: what people need to know.
+/// Row of a knob in the table, for users.
 pub struct KnobRow {
-    /// Name of the knob, that of md where md has it.
+    /// Name of the knob, as in md if md has it.
     pub name: &'static str,
-    /// Unit of the knob's values, or the words that it takes.
+    /// Unit of the knob's values, or the words that it accepts.
     pub unit: &'static str,
-    /// Range that is allowed, as text.
+    /// Range of allowed values, as text.
     pub range: &'static str,
-    /// Origin of the name: md's, the block layer's, that of `vm` or `bdi`, which the write-back
-    /// cache has, or weft's.
+    /// Origin of the name: md, the block layer, `vm` or `bdi` (for the write-back cache), or weft.
     pub origin: &'static str,
     /// Effect of the knob.
     pub doc: &'static str,
@@ -860,7 +859,7 @@ pub const TABLE: &[KnobRow] = &[
     },
 ];
 
-/// The largest value that the kernel takes for most knobs of a scheduler.
+/// The largest value that the kernel accepts for most scheduler knobs.
 const INT_MAX: u32 = i32::MAX as u32;
 
 fn number(text: &str, min: u32, max: u32) -> Option<u32> {
@@ -875,7 +874,7 @@ fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// KiB a second, as md's `sync_speed_min`.
+/// Parses KiB per second, as md's `sync_speed_min`.
 fn speed(text: &str, system: Bytes) -> Option<Bytes> {
     if text == "system" {
         return Some(system);
@@ -883,7 +882,7 @@ fn speed(text: &str, system: Bytes) -> Option<Bytes> {
     number(text, 1, INT_MAX).map(|rate| Bytes::kib(rate.into()))
 }
 
-/// Seconds with up to three decimals, as md's `safe_mode_delay`.
+/// Parses seconds with up to three decimals, as md's `safe_mode_delay`.
 fn seconds(text: &str) -> Option<Span> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

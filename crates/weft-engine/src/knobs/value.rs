@@ -1,6 +1,6 @@
-//! Values of knobs that are words, and the size of a stripe.
+//! Values of knobs: enumerations, scheduler settings, and the stripe size.
 //!
-//! Each policy says in its own file what follows from its values.
+//! The file of each policy explains the effects of its values.
 
 use weft_units::{Bytes, FRAME_BYTES, Group, Sectors, Span};
 
@@ -9,31 +9,31 @@ use super::KnobError;
 /// Moment at which delayed stripes become held ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// At the end of the plug, 3 ms after its begin, as in 2008.
+    /// At the end of the plug, 3 ms after its start, as in 2008.
     AtUnplug,
-    /// At the next turn, as md does today.
+    /// At the next turn, as in md today.
     #[default]
     EachTurn,
 }
 
-/// Source of a check's or repair's strips for a stripe that is in the cache.
+/// Where a check or repair gets the strips of a cached stripe from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckReads {
-    /// The cache, as md.
+    /// The stripe cache, as in md.
     Cache,
-    /// Only the members.
+    /// The members.
     #[default]
     Media,
 }
 
-/// The stripe cache around the policies (md-raid.md §1.10).
+/// Form of the stripe cache (md-raid.md §1.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheForm {
-    /// As in 2.6.25: the stripes of a full stripe are written one by one, and inactive stripes are
-    /// one list.
+    /// As in 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in one
+    /// list.
     Of2008,
     /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
-    /// eight classes.
+    /// eight lists.
     #[default]
     Today,
 }
@@ -41,48 +41,50 @@ pub enum CacheForm {
 /// Member flushes that serve a flush request (patch 002).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlushRule {
-    /// One round of the array at a time, for every request that waits (Linux 5.2 to 6.11).
+    /// One round of member flushes at a time, for all waiting requests (Linux 5.2 to 6.11).
     #[default]
     Batch,
-    /// One flush of each member at a time, for every request that waits (Linux since 6.12).
+    /// One flush per member at a time, for all waiting requests (Linux since 6.12).
     Md612,
-    /// As [`Self::Md612`], and none of a member whose writes are durable.
+    /// Like [`Self::Md612`], without flushes of members with durable writes.
     Needed,
-    /// A round for each request, several at a time (Linux 4.18 to 5.1).
+    /// One round per request, several at a time (Linux 4.18 to 5.1).
     Parallel,
-    /// A round for each request, one at a time (Linux before).
+    /// One round per request, one at a time (Linux before 4.18).
     Serial,
 }
 
-/// How the queues of BFQ share a member.
+/// Method by which BFQ queues share a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fairness {
-    /// Each request is a turn, and none is ahead of a queue that keeps asking (weft's own).
+    /// Each request is scheduled on its own, and no queue overtakes one that stays active (weft's
+    /// own).
     Requests,
-    /// One queue at a time has the member, which is kept for it when its share depends on that.
+    /// One queue at a time is in service, and the member is kept idle for it if its share depends
+    /// on it.
     #[default]
     Slots,
 }
 
-/// Rule by which a stripe gets the strips that it needs.
+/// Rule by which a stripe obtains the strips that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlanRule {
-    /// With the fewest reads.
+    /// The fewest reads.
     Least,
     /// md's choice of rmw or rcw, with the same reads.
     #[default]
     Md,
 }
 
-/// The two rules of patch 000, and weft's own.
+/// Rule that picks the next stripe: the two rules of patch 000, and weft's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PriorityRule {
     /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
     #[default]
     Bypass,
-    /// Held stripes go first come, first served (Linux before).
+    /// Held stripes are first in, first out (Linux before 2.6.26).
     Fifo,
-    /// Each stripe waits for as long as it pays, and `preread_wait_max` at most (weft's own).
+    /// Each stripe waits for as long as waiting pays, at most `preread_wait_max` (weft's own).
     Stream,
 }
 
@@ -91,31 +93,31 @@ pub enum PriorityRule {
 pub enum RmwLevel {
     /// Always reconstruct-write.
     Never,
-    /// Read-modify-write when it needs strictly fewer reads.
+    /// Read-modify-write if it needs strictly fewer reads.
     #[default]
     Fewer,
-    /// Read-modify-write also when both need as many reads.
+    /// Read-modify-write also if both need equally many reads.
     Tie,
 }
 
-/// Pace of a resync beside clients that work.
+/// Pace of a resync beside client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncPace {
-    /// Its floor, and the pauses of clients.
+    /// The lower bound of its speed, and more in pauses of clients (weft's own).
     Idle,
-    /// A step at a time, and its floor at least (Linux since 4.1).
+    /// One step at a time, and at least the lower bound (Linux since 4.1).
     Md,
 }
 
-/// Client writes that wait for more of their stripe.
+/// Which client writes wait for more data of their stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Writes {
-    /// A write waits when something else was recorded for its stripe in the same turn.
+    /// Writes with other writes recorded for their stripe in the same turn.
     #[default]
     Auto,
     /// Every write without the `sync` flag.
     Gather,
-    /// None.
+    /// No write.
     Sync,
 }
 
@@ -133,7 +135,7 @@ impl StripeSize {
     /// Checks a size.
     ///
     /// # Errors
-    /// Not a power of two in 4096..=65536.
+    /// The size is not a power of two in 4096..=65536.
     pub fn new(bytes: u64) -> Result<Self, KnobError> {
         match u32::try_from(bytes) {
             Ok(bytes) if (MIN..=MAX).contains(&bytes) && bytes.is_power_of_two() => {
@@ -147,8 +149,8 @@ impl StripeSize {
         }
     }
 
-    /// Size of a stripe-cache entry's strip in bytes: the unit of look-ups, and the least that is
-    /// moved.
+    /// Size of a stripe-cache entry's strip in bytes: the unit of lookups, and the smallest unit of
+    /// I/O.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.bytes as u64)
@@ -166,13 +168,13 @@ impl StripeSize {
         self.bytes / FRAME_BYTES as u32
     }
 
-    /// Frames of a whole stripe of an array, parity included.
+    /// Frames of a whole stripe of an array, including parity.
     #[must_use]
     pub fn stripe_frames(self, members: u16, chunk: Bytes) -> u32 {
         u32::from(members) * self.at_most(chunk).frames()
     }
 
-    /// The largest size not above this one that divides a chunk.
+    /// The largest size, up to this one, that divides a chunk.
     #[must_use]
     pub fn at_most(self, chunk: Bytes) -> Self {
         let mut bytes = self.bytes;
@@ -216,15 +218,15 @@ mod tests {
     }
 }
 
-/// Names a scheduler.
+/// Name of an I/O scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SchedulerKind {
-    /// Shares by weight among those who ask: budget fair queueing.
+    /// Budget fair queueing: shares by weight among active clients.
     Bfq,
-    /// First come, first served.
+    /// First in, first out.
     #[default]
     None,
-    /// Sorted by place, with a bound on the wait.
+    /// Sorted by sector, with a deadline for each request.
     MqDeadline,
 }
 
@@ -232,7 +234,7 @@ impl SchedulerKind {
     /// Every scheduler, by name.
     pub const ALL: [Self; 3] = [Self::Bfq, Self::MqDeadline, Self::None];
 
-    /// Its name, as in `/sys/block/X/queue/scheduler`.
+    /// Name of the scheduler, as in `/sys/block/X/queue/scheduler`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -242,7 +244,7 @@ impl SchedulerKind {
         }
     }
 
-    /// Scheduler of a name.
+    /// The scheduler with a name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -252,33 +254,33 @@ impl SchedulerKind {
 /// Knobs of BFQ, named as in `/sys/block/X/queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BfqKnobs {
-    /// How queues share a member.
+    /// Method by which queues share a member.
     pub fairness: Fairness,
-    /// Time for which a member is kept for a queue that may soon have more. Zero: never.
+    /// Time for which a member is kept idle for a queue that may soon have a request. Zero: never.
     pub slice_idle: Span,
-    /// Whether a member gets one request at a time, and is kept for whoever is in service.
+    /// Whether a member gets one request at a time, and is kept idle for the queue in service.
     pub strict_guarantees: bool,
-    /// Whether queues that look interactive or like players get more weight for a while.
+    /// Whether weights of interactive and soft real-time queues are raised.
     pub low_latency: bool,
-    /// Whether a member is kept for queues of the smallest weight too, as before Linux 5.2.
+    /// Whether a member is kept idle for queues of the smallest weight too, as before Linux 5.2.
     pub idle_lowest: bool,
-    /// Longest time that a queue is in service.
+    /// Longest time in service.
     pub timeout_sync: Span,
-    /// Largest budget in sectors. Zero: what the member moves in `timeout_sync`.
+    /// Largest budget in sectors. Zero: the sectors that the member transfers in `timeout_sync`.
     pub max_budget: u32,
-    /// Time from the arrival of a request that somebody waits for to its deadline.
+    /// Time from the arrival of a sync request to its deadline.
     pub fifo_expire_sync: Span,
     /// Time from the arrival of a background write to its deadline.
     pub fifo_expire_async: Span,
-    /// Longest way back to a request of the same queue, in KiB.
+    /// Longest backward seek to a request of the same queue, in KiB.
     pub back_seek_max: u32,
-    /// Cost of a way back, as a multiple of the same way forward.
+    /// Cost of a backward seek, as a multiple of the same distance forward.
     pub back_seek_penalty: u32,
-    /// Merging of queues.
+    /// Knobs of queue merging.
     pub merge: MergeKnobs,
     /// Weights of groups of clients.
     pub groups: GroupWeights,
-    /// Whether queues that wait for one another are looked for, as Linux does since 2019.
+    /// Whether wakers of queues are detected, as in Linux since 2019.
     pub waker: bool,
 }
 
@@ -308,10 +310,10 @@ impl Default for BfqKnobs {
 pub struct GroupWeights([u16; Group::MAX as usize]);
 
 impl GroupWeights {
-    /// None given: each group has the kernel's default of 100.
+    /// No weights given: each group has the kernel's default of 100.
     pub const NONE: Self = Self([0; Group::MAX as usize]);
 
-    /// Those of the first groups, 1 to 1000 each, in order.
+    /// Weights of the first groups, 1 to 1000 each, in order.
     #[must_use]
     pub fn of(weights: &[u16]) -> Option<Self> {
         let mut of = Self::NONE;
@@ -322,14 +324,17 @@ impl GroupWeights {
         })
     }
 
-    /// Those that are given, in order.
+    /// The given weights, in order.
     #[must_use]
     pub fn given(&self) -> &[u16] {
         let count = self.0.iter().position(|weight| *weight == 0);
         &self.0[..count.unwrap_or(self.0.len())]
     }
 
-    /// Weight of a group; that of the root is not asked for.
+    /// Weight of a group.
+    ///
+    /// # Panics
+    /// Panics for the root group.
     #[must_use]
     pub fn weight(&self, group: Group) -> u32 {
         assert!(group != Group::ROOT, "a group with a number");
@@ -340,65 +345,66 @@ impl GroupWeights {
     }
 }
 
-/// `io.bfq.weight` of a cgroup that nobody has set.
+/// Default of `io.bfq.weight` for a cgroup.
 const GROUP_WEIGHT_DEFAULT: u32 = 100;
 
-/// Knobs of bfq's queue merging (patch 003).
+/// Knobs of BFQ's queue merging (patch 003).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MergeKnobs {
     /// Members on which queues are merged.
     pub queues: MergeRule,
-    /// Position of a queue in service from which nothing was dispatched yet.
+    /// Position of a queue in service before its first dispatch.
     pub position: MergePosition,
-    /// Weight of a queue into which another one was merged.
+    /// Weight of a queue after another one was merged into it.
     pub weight: MergeWeight,
-    /// Whether queues that were created together are merged for good, as Linux does since 2021.
+    /// Whether queues created together are merged permanently, as in Linux since 2021.
     pub stable: bool,
 }
 
-/// Members on which bfq merges queues (patch 003).
+/// Members on which BFQ merges queues (patch 003).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MergeRule {
-    /// All (Linux before 5.2).
+    /// All members (Linux before 5.2).
     Always,
-    /// Those where processes go on where others have just ended (weft's own).
+    /// Members on which processes continue where others have just ended (weft's own).
     Gain,
-    /// None.
+    /// No members.
     Never,
-    /// Those that rotate or do not queue internally (Linux since 5.2).
+    /// Members that are rotational or do not queue internally (Linux since 5.2).
     #[default]
     Patch,
 }
 
-/// Position of a queue in service from which nothing was dispatched yet.
+/// Position of a queue in service before its first dispatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MergePosition {
-    /// None.
+    /// No position.
     #[default]
     Own,
-    /// That of the queue before it, which merges queues that are far apart (Linux until 2021).
+    /// Position of the previous queue, which merges queues that are far apart (Linux until 2021).
     Stale,
 }
 
-/// Weight of a queue into which another one was merged.
+/// Weight of a queue after another one was merged into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MergeWeight {
-    /// The larger one of both.
+    /// The larger weight of both queues.
     Max,
-    /// Its own, as in Linux.
+    /// The weight of the target, as in Linux.
     #[default]
     Target,
 }
 
-/// Merging of the requests of a member, as `/sys/block/X/queue/nomerges` has it.
+/// Merging of member requests, as in `/sys/block/X/queue/nomerges`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NoMerges {
     /// 0: all merging.
     #[default]
     Allowed,
-    /// 1: within a turn, and with the request that was inserted or merged into last. No look-up.
+    /// 1: within a turn, and with the request that was last inserted or merged into, without a
+    /// lookup.
     LastOnly,
-    /// 2: none.
+    /// 2: no merging.
     Never,
 }
 
@@ -409,15 +415,15 @@ pub struct MqDeadlineKnobs {
     pub read_expire: Span,
     /// Time from the arrival of a write to its deadline.
     pub write_expire: Span,
-    /// Batches of reads that go before a batch of writes that waits.
+    /// Batches of reads that may precede a waiting batch of writes.
     pub writes_starved: u32,
     /// Requests in a batch.
     pub fifo_batch: u32,
-    /// Whether a request is looked for that begins where the new one ends.
+    /// Whether a new request may be merged in front of a queued one.
     pub front_merges: bool,
-    /// After which time a lower class goes before a higher one.
+    /// Time after which a request of a lower class overtakes higher classes.
     pub prio_aging_expire: Span,
-    /// Requests in the scheduler and at the member that are no reads. Zero: as many as
+    /// Requests other than reads in the scheduler and in flight. Zero: as many as
     /// [`Knobs::nr_requests`](super::Knobs::nr_requests).
     pub async_depth: u32,
 }
