@@ -90,7 +90,7 @@ pub struct Knobs {
     pub sync_speed_max: Bytes,
     /// Speed of a resync that is kept beside client requests, in bytes per second.
     pub sync_speed_min: Bytes,
-    /// Which client writes wait for more data of their stripe.
+    /// Selection of the client writes that wait for more data of their stripe.
     pub writes: Writes,
 }
 

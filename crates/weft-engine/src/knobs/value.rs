@@ -16,7 +16,7 @@ pub enum Activation {
     EachTurn,
 }
 
-/// Where a check or repair gets the strips of a cached stripe from.
+/// Source of the strips of a cached stripe for a check or repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckReads {
     /// The stripe cache, as in md.
@@ -109,7 +109,7 @@ pub enum SyncPace {
     Md,
 }
 
-/// Which client writes wait for more data of their stripe.
+/// Selection of the client writes that wait for more data of their stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Writes {
     /// Writes with other writes recorded for their stripe in the same turn.
@@ -337,7 +337,7 @@ impl GroupWeights {
     /// Panics for the root group.
     #[must_use]
     pub fn weight(&self, group: Group) -> u32 {
-        assert!(group != Group::ROOT, "a group with a number");
+        assert!(group != Group::ROOT, "the root group has no weight");
         match self.0[usize::from(group.number()) - 1] {
             0 => GROUP_WEIGHT_DEFAULT,
             weight => weight.into(),

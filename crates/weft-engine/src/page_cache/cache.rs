@@ -268,7 +268,7 @@ impl PageCache {
         inode: InodeId,
         pages: Range<u64>,
     ) -> Written {
-        assert!(pages.start < pages.end, "a write of no page");
+        assert!(pages.start < pages.end, "a write has pages");
         if self.pool.config().kernel == Kernel::Weft {
             return self.write_by_turn(now, writer, inode, pages);
         }
@@ -295,7 +295,7 @@ impl PageCache {
     /// # Panics
     /// Panics if there is no page, or if the writer must call [`balance`](Self::balance) first.
     pub fn charge(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: u64) -> Written {
-        assert!(pages > 0, "a charge of no page");
+        assert!(pages > 0, "a charge has pages");
         if self.pool.config().kernel == Kernel::Weft {
             return self.charge_by_turn(now, writer, inode, pages);
         }

@@ -28,7 +28,7 @@ pub enum Flush {
     /// Submit these pages, then call again. Submission may take as long as the device's queue is
     /// full.
     Write(WriteOut),
-    /// Sleep.
+    /// The flusher sleeps.
     Sleep {
         /// Latest time at which to wake up; `None` if nothing is dirty.
         until: Option<Time>,

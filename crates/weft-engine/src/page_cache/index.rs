@@ -142,7 +142,7 @@ impl Pages {
     /// # Panics
     /// Panics if a page was not under writeback: the completion is unexpected.
     pub fn written(&mut self, pages: Range<u64>) {
-        assert!(pages.start < pages.end, "a completion of no page");
+        assert!(pages.start < pages.end, "a completion has pages");
         for (number, bits) in words_of(pages) {
             let word = self.words.get_mut(&number).expect("a page under writeback has its word");
             assert!(word.writeback & bits == bits, "pages that are not under writeback are done");

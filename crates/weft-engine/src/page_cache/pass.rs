@@ -79,7 +79,6 @@ impl<'a> WritebackControl<'a> {
     }
 }
 
-/// One pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Pass {
     reason: Reason,

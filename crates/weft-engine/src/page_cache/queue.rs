@@ -14,7 +14,7 @@ use super::id::{BdiId, InodeId};
 use super::index::Pages;
 use std::collections::BTreeMap;
 
-/// One file.
+/// A file with its dirty pages, and its position on a list.
 #[derive(Clone, Debug)]
 pub(crate) struct Inode {
     pub bdi: BdiId,
@@ -277,10 +277,10 @@ mod tests {
         inodes.of_mut(a).removed = true;
         queues.remove(a, inodes.of_mut(a));
         inodes.free_if_over(a);
-        assert!(inodes.of(a).removed, "a write is on its way");
+        assert!(inodes.of(a).removed, "a write is in flight");
         inodes.of_mut(a).pages.written(0..1);
         inodes.free_if_over(a);
         assert_eq!(inodes.iter().count(), 2);
-        assert_eq!(inodes.add(BdiId(0)), a, "its name is used again");
+        assert_eq!(inodes.add(BdiId(0)), a, "its identifier is reused");
     }
 }

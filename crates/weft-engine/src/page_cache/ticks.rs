@@ -22,7 +22,7 @@ impl TickRate {
     /// Panics if a tick is not a whole number of nanoseconds, as with 300 Hz.
     #[must_use]
     pub fn new(hz: u32) -> Self {
-        assert!(hz >= 10 && 1_000_000_000 % hz == 0, "ticks of whole nanoseconds, 10 Hz or more");
+        assert!(hz >= 10 && 1_000_000_000 % hz == 0, "whole nanoseconds per tick, 10 Hz or more");
         Self { hz, tick_ns: 1_000_000_000 / u64::from(hz) }
     }
 

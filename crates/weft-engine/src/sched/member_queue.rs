@@ -112,7 +112,7 @@ pub(crate) struct MemberQueue<T> {
     flushing: bool,
     tokens: Tokens,
     scheduler: Scheduler,
-    /// End of the plug.
+    /// Time at which the plug ends.
     plugged: Option<Time>,
     /// The plug list: requests that turns staged, in order.
     staged: Vec<u32>,
@@ -263,7 +263,7 @@ impl<T> MemberQueue<T> {
         if none && nr_requests > 0 {
             self.depth = self.depth.min(nr_requests);
         }
-        assert!(self.depth > 0, "a queue sends something");
+        assert!(self.depth > 0, "a queue has a depth");
         self.tokens.all = match nr_requests {
             _ if none => u32::MAX,
             // A client that asks for much would take all tokens and leave no share to distribute.
@@ -432,7 +432,7 @@ impl<T> MemberQueue<T> {
             command
         };
         self.in_flight += 1;
-        assert!(self.in_flight <= self.depth, "a member gets no more than its depth");
+        assert!(self.in_flight <= self.depth, "a member gets no more commands than its depth");
         Some(command)
     }
 
@@ -487,7 +487,7 @@ impl<T> MemberQueue<T> {
     #[inline(never)]
     fn makes_room(&mut self, scheduled: Option<Receipt>, write: bool, now: Time) {
         self.plugged = None;
-        assert!(self.in_flight > 0, "a command ends once");
+        assert!(self.in_flight > 0, "a command completes once");
         self.in_flight -= 1;
         self.flushing &= self.in_flight > 0;
         if let Some(receipt) = scheduled {
@@ -567,7 +567,7 @@ fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
             (Direction::Write, *at, len, false)
         }
         MemberOp::Discard { at, len, .. } => (Direction::Write, *at, *len, false),
-        MemberOp::Flush => unreachable!("a flush passes the scheduler by"),
+        MemberOp::Flush => unreachable!("a flush bypasses the scheduler"),
     };
     assert!(len > Sectors::ZERO, "a request has a length");
     QueuedRequest { id: u64::from(place), direction, attr, first, len, merges }

@@ -57,7 +57,7 @@ pub struct MqDeadline {
 /// The requests of one I/O priority class.
 #[derive(Clone, Debug, Default)]
 struct Queues {
-    /// By direction.
+    /// Queues by direction.
     of: [Queue; 2],
     /// Requests inserted and not yet completed.
     queued: u64,

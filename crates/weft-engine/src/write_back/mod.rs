@@ -496,7 +496,7 @@ impl WriteBack {
                 self.forget(id);
                 out.reply(client, tag, result);
             }
-            OpWork::Drain(_) | OpWork::Lent(_) => unreachable!("it asks no volume"),
+            OpWork::Drain(_) | OpWork::Lent(_) => unreachable!("it has no request below"),
             OpWork::WriteOut(_) => self.part_written(id, result, volumes, out),
         }
     }
@@ -521,7 +521,7 @@ impl WriteBack {
     fn client_op(&mut self, id: OpId) -> &mut ClientOp {
         match &mut self.op_mut(id).work {
             OpWork::Client(op) => op,
-            _ => unreachable!("a client asked for it"),
+            _ => unreachable!("it is a client request"),
         }
     }
 
@@ -590,7 +590,7 @@ impl WriteBack {
                 let request = op.below();
                 self.issues.push(Issue::Request(id, request));
             }
-            OpWork::Drain(_) | OpWork::Lent(_) => unreachable!("it asks no volume"),
+            OpWork::Drain(_) | OpWork::Lent(_) => unreachable!("it has no request below"),
             OpWork::Stop(_) => self.issues.push(Issue::Stop(id)),
             OpWork::WriteOut(_) => self.ask_parts(id),
         }

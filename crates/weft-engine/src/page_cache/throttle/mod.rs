@@ -72,7 +72,7 @@ impl Default for Pace {
 pub enum ThrottleStep {
     /// The writer may continue.
     Continue,
-    /// Sleep.
+    /// The writer must sleep.
     Sleep {
         /// Latest time at which to wake up.
         until: Time,

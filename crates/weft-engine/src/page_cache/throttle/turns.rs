@@ -74,7 +74,7 @@ pub(crate) struct Turns {
     woken: VecDeque<WriterId>,
 }
 
-/// One device.
+/// Turns and credit of one device.
 #[derive(Clone, Debug)]
 struct Device {
     counts: Counts,
@@ -393,8 +393,8 @@ impl Turns {
         let device = &mut self.devices[at];
         let engaged = device.engaged(&self.writers);
         let quantum = device.quantum(engaged);
-        // No turn begins before there is room for it; otherwise the first writer to ask would be
-        // next.
+        // No turn begins before there is room for it; otherwise the first writer to ask would get
+        // the turn rather than the one that has received least.
         if room < quantum.min(device.lump()) && !device.is_starving() {
             return None;
         }

@@ -55,7 +55,6 @@ impl Budgets {
         }
     }
 
-    /// Largest budget.
     pub(super) fn max(&self) -> u64 {
         if self.known() { self.max } else { DEFAULT }
     }

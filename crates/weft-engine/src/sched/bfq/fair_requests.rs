@@ -98,7 +98,7 @@ impl FairRequests {
             turns: ClassTurns::default(),
             known: 0,
             groups: std::array::from_fn(|at| {
-                groups.weight(Group::new(at as u8 + 1).expect("the number of a group"))
+                groups.weight(Group::new(at as u8 + 1).expect("group numbers are valid"))
             }),
             weights: [0; Group::MAX as usize],
             thinking: VecDeque::new(),

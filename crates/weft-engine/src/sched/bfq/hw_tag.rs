@@ -93,7 +93,7 @@ mod tests {
         let idle = Sample { queued: 2, ..BUSY };
         assert_eq!(decided([idle; 100]), None, "three pending");
         let few = Sample { in_service_has_few: true, in_driver: 2, queued: 9 };
-        assert_eq!(decided([few; 100]), None, "who is in service did not want more");
+        assert_eq!(decided([few; 100]), None, "the queue in service had too few requests");
         assert_eq!(decided([Sample { in_driver: 3, ..few }; 33]), Some((33, false)));
         let deep_and_idle = Sample { in_driver: 3, queued: 0, in_service_has_few: false };
         let mut samples = vec![deep_and_idle; 50];

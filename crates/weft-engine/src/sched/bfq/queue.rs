@@ -234,7 +234,7 @@ impl Queues {
             self.all.push(new);
             trees.add()
         };
-        assert!((queue.0 as usize) < self.all.len(), "a queue and an entity for each number");
+        assert!((queue.0 as usize) < self.all.len(), "each number has a queue and an entity");
         if self.all.len() * 2 > self.by_key.len() {
             self.by_key = vec![None; 2 * self.by_key.len()];
             for queue in self.ids() {

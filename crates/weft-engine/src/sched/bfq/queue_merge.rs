@@ -336,7 +336,7 @@ mod tests {
                 Sectors(32 * u64::from(n + 1)),
             );
         });
-        assert!(!patch.on(), "others do not look");
+        assert!(!patch.on(), "other rules ignore the gain");
     }
 
     #[test]
@@ -420,7 +420,7 @@ mod tests {
             merging.cooperator(&party(ONE), mib(100), Some(in_service), of, at(0))
         };
         assert_eq!(find(TWO, false), Some((TWO, FoundBy::InService)));
-        assert_eq!(find(ONE, false), Some((near, FoundBy::Position)), "in service oneself");
+        assert_eq!(find(ONE, false), Some((near, FoundBy::Position)), "in service itself");
         assert_eq!(find(TWO, true), Some((near, FoundBy::Position)));
     }
 }

@@ -199,7 +199,7 @@ impl Bfq {
 
     /// Redirects new requests of one queue's process to another queue.
     fn merge(&mut self, id: QueueId, target: QueueId, now: Time) {
-        assert!(id != target && self.queues.end_of(target) == target, "a merge is into an end");
+        assert!(id != target && self.queues.end_of(target) == target, "a target is not merged");
         let (one, other) = (self.queues.at(id), self.queues.at(target));
         assert!(one.sync && other.sync, "only queues that somebody waits for are merged");
         assert!(
@@ -565,7 +565,7 @@ mod tests {
         rig.run(1_000);
         rig.readers[two].next = rig.readers[one].next + LEN;
         rig.run(200);
-        assert_ne!(rig.queue(one), rig.queue(two), "backlogged since the begin");
+        assert_ne!(rig.queue(one), rig.queue(two), "backlogged since the start");
         let out = std::mem::take(&mut rig.readers[two].out);
         rig.run(300);
         assert!(!rig.at(two).busy, "a pause");
@@ -641,7 +641,7 @@ mod tests {
         let knobs = MergeKnobs { weight: MergeWeight::Max, ..always };
         let mut rig = merged(knobs, [40, 50]);
         assert_eq!(rig.at(1).base_weight, 50);
-        let learned = rig.at(1).sharing.saved.expect("put by at the merge");
+        let learned = rig.at(1).sharing.saved.expect("the merge saved it");
         rig.readers[1].step = 200 * MIB;
         rig.readers[2].step = 300 * MIB;
         while rig.bfq.stats().splits == 0 {
@@ -655,7 +655,7 @@ mod tests {
         assert_eq!(one.raising, learned.raising);
         assert!(one.sharing.saved.is_none() && !one.sharing.is_shared());
         rig.run(500);
-        assert!(rig.bfq.queues.at(QueueId(2)).sharing.into.is_none(), "it has gone home");
+        assert!(rig.bfq.queues.at(QueueId(2)).sharing.into.is_none(), "back to its home queue");
         assert_ne!(rig.queue(1), rig.queue(2), "seeky as both are");
     }
 

@@ -80,7 +80,7 @@ impl Bfq {
     /// Activates a queue that was empty and has a request.
     pub(super) fn on_busy(&mut self, id: QueueId, now: Time) {
         self.on_wake(id, now);
-        let charge = self.charge_of_head(id).expect("it has a request");
+        let charge = self.charge_of_head(id).expect("the queue has a request");
         let left = self.trees.budget_left(id);
         let queue = self.queues.at_mut(id);
         let in_time = now <= queue.ended + Span(3 * self.knobs.slice_idle.0);
@@ -273,7 +273,6 @@ impl Bfq {
         }
     }
 
-    /// Ends the slot.
     pub(super) fn expire(&mut self, reason: ExpireReason, now: Time) {
         let idled_since = self.slot.as_ref().and_then(|slot| slot.idle).map(|idle| idle.since);
         self.stop_idling(now);

@@ -114,7 +114,7 @@ impl<M: Member> Treaps<M> {
     /// changed since.
     pub(super) fn insert_at(&mut self, set: &mut Set, place: u32, spot: Spot) {
         let node = &mut self.nodes[place as usize];
-        assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "in one set only");
+        assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "one set at a time");
         (node.parent, node.low) = (spot.parent, node.member.low());
         let (rank, low) = (node.rank, node.low);
         if spot.parent == NIL {

@@ -42,7 +42,6 @@ pub(super) struct WakerSearch {
 }
 
 impl WakerSearch {
-    /// The waker.
     pub(super) fn waker(&self) -> Option<QueueId> {
         self.found
     }
@@ -167,7 +166,7 @@ mod tests {
         let three = [(5, 0), (5, 20), (5, 40)];
         assert_eq!(waker(&three, 4, false), None, "4 ms are too late");
         assert_eq!(waker(&three, 3, true), None, "a shared queue belongs to no process");
-        assert_eq!(waker(&[(0, 0), (0, 20), (0, 40)], 3, false), None, "oneself");
+        assert_eq!(waker(&[(0, 0), (0, 20), (0, 40)], 3, false), None, "its own completions");
         let mut search = WakerSearch::default();
         search.woke(ME, None, SLICE_IDLE, at(0));
         assert_eq!(search, WakerSearch::default());
@@ -182,7 +181,7 @@ mod tests {
     #[test]
     fn another_queue_takes_the_wakers_place_and_a_gone_one_leaves_it() {
         let other = [(5, 0), (5, 20), (5, 40), (6, 60), (6, 80), (5, 90), (6, 100)];
-        assert_eq!(waker(&other, 1, false), Some(QueueId(6)), "the present waker is no rival");
+        assert_eq!(waker(&other, 1, false), Some(QueueId(6)), "the current waker is no candidate");
         let mut search = WakerSearch::default();
         let last = LastCompletion { queue: QueueId(5), shared: false, at: at(0) };
         (0..3).for_each(|_| search.woke(ME, Some(last), SLICE_IDLE, at(1)));

@@ -28,7 +28,7 @@ pub(super) struct Judged {
     pub(super) pace: Pace,
 }
 
-/// A pause.
+/// Decision about a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleep {
     /// The writer continues at once.
