@@ -21,8 +21,8 @@
 //!
 //! With the scheduler `none` and no limit on the depth nothing ever waits, and requests bypass this
 //! queue: they are sent as they are staged ([`MemberQueue::passes`]). Otherwise a command is formed
-//! from one or more requests at dispatch, when the member has room for it, and gets its member
-//! token then.
+//! from one or more requests at dispatch, when the member has room for it, and its `Token` is
+//! allocated then.
 //!
 //! Flushes, superblock writes, and FUA writes to a member with a write cache bypass the scheduler,
 //! as in the kernel, and do not push queued requests ahead: the sender has already waited for all

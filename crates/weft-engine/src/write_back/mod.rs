@@ -23,7 +23,7 @@
 //!   first write completes.
 //!
 //! Two range locks per volume keep the order, which a bare member does not. Client requests hold
-//! `above` from start to reply, and write-back holds it while it copies. Writes to the volume hold
+//! `above` while they execute, and write-back holds it while it copies. Writes to the volume hold
 //! `below`. A holder of a lock above may wait for a lock below, never the other way round. No
 //! operation waits for room while it holds a lock, since room comes from write-back, which needs
 //! locks.

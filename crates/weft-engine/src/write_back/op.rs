@@ -79,7 +79,7 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct WriteOut {
     pub(super) buffer: Frame,
-    /// Whether a flush, or a write waiting for room, waits for the run.
+    /// Whether an operation waits for the run.
     pub(super) sync: bool,
     /// Parts of the run that go to the volume.
     pub(super) parts: Vec<Range<u64>>,

@@ -1,9 +1,9 @@
 //! Queues of BFQ: one for each source of sync requests, and shared ones for background writes.
 //!
 //! A source is a client, a resync, or the array's own metadata, with its class and its level or
-//! weight. Background writes, which no process waits for, share one queue for each class
-//! and level of a group, whatever their source. A queue unused for a minute is reused for a new
-//! source. The number of a group's entity has a queue too, which never has a request.
+//! weight. Background writes, which no process waits for, share one queue for each class and level
+//! of a group, whatever their source. A queue unused for a minute is reused for a new source. The
+//! number of a group's entity has a queue too, which never has a request.
 //!
 //! Source   io-schedulers.md §2.0, §2.1, §5.3
 

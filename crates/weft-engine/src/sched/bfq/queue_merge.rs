@@ -2,10 +2,10 @@
 //!
 //! Each process has a queue of its own, and the member serves one queue at a time. Several
 //! processes may read one file in turn: each queue alone has gaps, but together they form one
-//! sequential stream. A queue with a request within 4 MiB of where another queue reads is
-//! therefore *merged* into that one: from then on, requests of its process go to the other queue,
-//! where they are sorted by sector. A shared queue that turns out to be seeky is *split* again, and
-//! each process gets back the state that its own queue had learned.
+//! sequential stream. A queue with a request within 4 MiB of where another queue reads is therefore
+//! *merged* into that one: from then on, requests of its process go to the other queue, where they
+//! are sorted by sector. A shared queue that turns out to be seeky is *split* again, and each
+//! process gets back the state that its own queue had learned.
 //!
 //! Finding such queues takes a position index: every queue is kept in order of the first sector of
 //! its next request, updated at each request. This was about 10 % of BFQ's time per request in

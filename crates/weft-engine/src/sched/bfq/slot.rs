@@ -1,6 +1,5 @@
 //! Slot of the queue in service: how it begins, what it is charged, and how it ends.
 //!
-//! A slot ends when its budget is used up, its time (`timeout_sync`) is, its queue runs empty and
 //! A slot ends when its budget or its time (`timeout_sync`) is used up, when its queue runs empty
 //! and the member is not kept idle for it or was in vain, or when another queue preempts it.
 //! Sequential queues pay for sectors. A slow queue pays for time, so that shares among slow queues

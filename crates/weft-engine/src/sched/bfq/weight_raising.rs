@@ -13,8 +13,8 @@
 //! interactive.
 //!
 //! What may fail here: a queue that is wrongly taken for interactive gets 97 % of a member against
-//! another one of the default weight, for up to 25 s. For a volume with clients of equal rank,
-//! set `low_latency=0` or give them weights. With `fairness=requests` no queue is raised.
+//! another one of the default weight, for up to 25 s. For a volume with clients of equal rank, set
+//! `low_latency=0` or give them weights. With `fairness=requests` no queue is raised.
 //!
 //! Inputs   the history of a queue that becomes busy ([`Activation`]), the time, its service
 //! Answer   [`Raising::coefficient`], the factor of its weight
