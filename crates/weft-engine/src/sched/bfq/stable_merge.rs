@@ -102,8 +102,7 @@ impl Bfq {
     }
 }
 
-/// Age of a queue after which a delayed stable merge is performed
-/// (`bfq_late_stable_merging`).
+/// Age of a queue after which a delayed stable merge is performed (`bfq_late_stable_merging`).
 pub(super) const MERGE_AFTER: Span = Span::millis(600);
 /// Longest time between the creation of two queues that are merged.
 const TOGETHER: Span = Span::millis(180);
