@@ -1,11 +1,11 @@
 //! Allocation status of a volume: the ranges that are holes.
 //!
-//! A bare member has the holes of its file. An array has those rows that are a hole in every member
-//! that is in sync. A row is a range of the array that lies on one range of each of its members: a
-//! full stripe with parity, of which data, P and Q of zeroes are zeroes; chunks with all of their
-//! copies; a chunk of each member of RAID 0. An answer covers acknowledged writes, which are on the
-//! members. What cannot be asked counts as data: overlays, block devices, members that were added
-//! later, a volume that has no space.
+//! A bare member has the holes of its file. An array has as holes those rows that are a hole in
+//! every member that is in sync. A row is a range of the array that lies on one range of each of
+//! its members: a full stripe with parity, where data, P and Q of zeroes are zeroes; chunks with
+//! all of their copies; a chunk of each member of RAID 0. An answer covers acknowledged writes,
+//! which are on the members. Everything that cannot be queried counts as data: overlays, block
+//! devices, members that were added later, a volume that has no space.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
 use crate::looks::LOOKS_MAX;
 
-/// Way in which a volume finds its holes.
+/// Source of the holes of a volume.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// Holes of an array: stretches of rows that are holes in all members' files.
@@ -34,16 +34,16 @@ pub(crate) enum Allocation {
     },
 }
 
-/// Rows of an array, and where they begin on its members.
+/// Rows of an array, and their start on its members.
 #[derive(Debug)]
 pub(crate) struct ArrayRows {
     layout: Layout,
     rows: Vec<Rows>,
-    /// First byte of the data on each member that was there at the start.
+    /// First byte of the data on each member that was present at the start.
     starts: BTreeMap<MemberIndex, u64>,
 }
 
-/// A range of a row's members that is looked at: the file, and the first byte of the first row.
+/// A member on which rows lie: its file, and the offset of their first row.
 type Place<'d> = (&'d OpenMember, u64);
 
 impl Allocation {
@@ -58,13 +58,13 @@ impl Allocation {
         })
     }
 
-    /// The same behind a write-back cache: members do not have yet what that has, so a hole of
-    /// theirs may be data.
+    /// Allocation of the same volume behind a write-back cache: the members lack the cached data,
+    /// so a hole of theirs may be data.
     pub(crate) fn behind_cache(self) -> Self {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
     }
 
-    /// Bytes of a full stripe, where one is discarded as a whole.
+    /// Bytes of a full stripe, where discards should cover whole full stripes; 1 elsewhere.
     pub(crate) fn full_stripe_bytes(&self) -> u64 {
         match self {
             Self::Array(ArrayRows { layout: Layout::Parity(geometry), .. }) => {
@@ -75,7 +75,7 @@ impl Allocation {
         }
     }
 
-    /// Extents from `offset` on: at least one, about `most`, of `len` bytes in all at most.
+    /// Extents of at most `len` bytes from `offset`: at least one and about `most`.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,
@@ -122,7 +122,8 @@ impl Allocation {
         told
     }
 
-    /// Whether a whole range is a hole, where that is worth to be asked before it is read.
+    /// Whether a whole range is a hole. False for short reads, where the query is not worth its
+    /// cost.
     pub(crate) fn is_hole(
         &self,
         driver: &mut Driver,
@@ -160,8 +161,8 @@ impl Allocation {
 }
 
 impl ArrayRows {
-    /// The members that are in sync, and where their data begins. `None` when one of them cannot be
-    /// asked.
+    /// The members that are in sync, with the start of their data. `None` when one of them cannot
+    /// be queried.
     fn in_sync<'d>(
         &self,
         driver: &'d Driver,
@@ -185,14 +186,14 @@ impl ArrayRows {
         members.filter(|members| self.layout.suffices(members.keys().copied().collect::<SlotSet>()))
     }
 
-    /// The rows that a byte of the array is in.
+    /// The rows that contain a byte of the array.
     fn rows_at(&self, at: u64) -> &Rows {
         let index = self.rows.partition_point(|rows| bytes(rows).1 <= at);
         &self.rows[index.min(self.rows.len() - 1)]
     }
 }
 
-/// First byte of the array that rows cover, and the first behind them.
+/// First byte of the array that rows cover, and the first byte behind them.
 fn bytes(rows: &Rows) -> (u64, u64) {
     (rows.first.bytes().0, rows.end.bytes().0)
 }
@@ -205,7 +206,7 @@ fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>
     here.collect()
 }
 
-/// Whether a range of rows is a hole in all of the places.
+/// Whether a range of rows is a hole on all members.
 fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
@@ -216,13 +217,14 @@ fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     places.iter().all(hole)
 }
 
-/// Whether a hole begins at a byte of the array, and up to where this is so at least.
+/// Whether a hole begins at a byte of the array, and the end up to which the answer certainly
+/// holds.
 fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
     let row = (at - first) / row_bytes;
     let count = (end - first).div_ceil(row_bytes) - row;
-    // Rows that are a hole in all, and rows that have data in at least one.
+    // Rows from `at` that are a hole on all members, and rows with data on at least one.
     let (mut holes, mut data) = (count, 0);
     for (member, start) in places {
         let (from, len) = (start + row * member_bytes, count * member_bytes);
@@ -235,25 +237,27 @@ fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) 
         }
     }
     let hole = holes > 0;
-    // A hole that ends within its first row is no hole of the array.
+    // A hole that ends within its first row is not a hole of the array.
     let count = if hole { holes } else { data.max(1) };
     (hole, (first + (row + count) * row_bytes).min(end))
 }
 
-/// Reads from this length on are looked up: a system call costs less than to read and send zeroes.
+/// Shortest read for which holes are looked up: a system call costs less than reading and sending
+/// zeroes.
 const BARE_BYTES_MIN: u64 = 32 << 10;
-/// The same for arrays, whose members have to be known first.
+/// Shortest such read of an array, where the members have to be determined first.
 const ARRAY_BYTES_MIN: u64 = 256 << 10;
 
-/// A range of a volume, one after the other.
+/// A range of a volume; extents follow each other without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) len: u64,
-    /// No storage is allocated for it, and it reads as zeroes; else it is data, as far as is known.
+    /// Whether no storage is allocated for it, so that it reads as zeroes. Otherwise it is data, as
+    /// far as is known.
     pub(crate) hole: bool,
 }
 
-/// Extents, neighbours of one kind joined.
+/// Extents found so far; neighbours of one kind are merged.
 pub(crate) struct Told {
     extents: Vec<Extent>,
     most: usize,
@@ -269,13 +273,14 @@ impl Told {
         &self.extents
     }
 
-    /// Number of times that a member was asked.
+    /// Number of queries to members.
     pub(crate) fn looks(&self) -> usize {
         self.looks
     }
 
-    /// Whether to look further. Rows with a little data each are one extent and a look at every
-    /// member each, and nobody else is served meanwhile: who wants to know more asks again.
+    /// Whether to search on. Rows with a little data each cost one extent and one look at every
+    /// member, and no other client is served meanwhile: a client that wants to know more asks
+    /// again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most
     }

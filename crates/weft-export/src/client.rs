@@ -1,9 +1,9 @@
 //! Blocking NBD client: how weft itself uses a volume that it serves.
 //!
-//! Several requests may be in flight. `weft cat` reads through it, `weft demo` and `weft bench`
-//! write through it. It is the client half of `weft-nbd` on a socket, nothing more.
+//! Several requests may be in flight. `weft cat` reads through this client, `weft demo` and `weft
+//! bench` write through it. It adds a socket to the client half of `weft-nbd`, nothing more.
 //!
-//! Bound    the caller's: a request is sent when asked for, and its buffer lives until it is
+//! Bound    left to the caller: each request is sent at once, and its buffer lives until it is
 //!          answered. Do not mix many large reads and writes on one connection: neither side may
 //!          stop receiving while the other is sending.
 
@@ -20,18 +20,18 @@ use weft_nbd::{
 pub struct NbdClient {
     stream: UnixStream,
     connection: ClientConnection,
-    /// Received and not yet understood.
+    /// Bytes that were received and not parsed yet.
     received: Vec<u8>,
     next: u64,
-    /// Room for the data of reads, with their first byte in the export.
+    /// Buffers for the data of reads by cookie, each with its offset in the export.
     rooms: BTreeMap<u64, (u64, Vec<u8>)>,
 }
 
-/// A request that was answered.
+/// Answer to a request.
 pub struct Answer {
-    /// As [`NbdClient::read`] and its likes returned it.
+    /// Cookie that [`NbdClient::read`], `write` or `flush` returned.
     pub cookie: u64,
-    /// The data of a read, nothing for others.
+    /// Data of a read; empty for other requests.
     pub result: Result<Vec<u8>, NbdError>,
 }
 
@@ -39,8 +39,8 @@ impl NbdClient {
     /// Connects to a server on a unix socket and opens an export.
     ///
     /// # Errors
-    /// `uri` names no unix socket, nobody listens there, or the server refuses: with `uri`, in a
-    /// sentence.
+    /// Fails when `uri` names no unix socket, no server listens there, or the server refuses. The
+    /// text contains `uri`.
     pub fn connect(uri: &str) -> Result<Self, String> {
         let parsed: NbdUri = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
         let NbdAddress::Unix { socket } = &parsed.address else {
@@ -57,41 +57,41 @@ impl NbdClient {
         Ok(Self { stream, connection, received, next: 0, rooms: BTreeMap::new() })
     }
 
-    /// Bytes of the export.
+    /// Size of the export in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.connection.export().size()
     }
 
-    /// Requests that are not answered yet.
+    /// Number of requests that are not answered yet.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.connection.open_count()
     }
 
-    /// Asks for `len` bytes at byte `offset`; the cookie of the request.
+    /// Reads `len` bytes at `offset`. Returns the cookie of the request.
     ///
     /// # Errors
-    /// The session is over, or the export does not take the request.
+    /// Fails when the session is over, or the export does not take the request.
     pub fn read(&mut self, offset: u64, len: u32) -> Result<u64, String> {
         let cookie = self.send(Op::Read { offset, len, df: false }, &[])?;
         self.rooms.insert(cookie, (offset, vec![0; len as usize]));
         Ok(cookie)
     }
 
-    /// Sends data for byte `offset`; the cookie of the request.
+    /// Writes data at `offset`. Returns the cookie of the request.
     ///
     /// # Errors
-    /// As [`NbdClient::read`].
+    /// The errors of [`NbdClient::read`].
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<u64, String> {
         let len = u32::try_from(data.len()).map_err(|_| "a write is too long".to_owned())?;
         self.send(Op::Write { offset, len, fua: false }, data)
     }
 
-    /// Asks for what was acknowledged to be durable; the cookie of the request.
+    /// Flushes acknowledged writes to stable storage. Returns the cookie of the request.
     ///
     /// # Errors
-    /// As [`NbdClient::read`].
+    /// The errors of [`NbdClient::read`].
     pub fn flush(&mut self) -> Result<u64, String> {
         self.send(Op::Flush, &[])
     }
@@ -116,7 +116,7 @@ impl NbdClient {
     /// Waits for the next answer, in the server's order.
     ///
     /// # Errors
-    /// The session is over. That the server could not do something is an [`Answer`].
+    /// Fails when the session is over. An error that the server reports is part of the [`Answer`].
     pub fn answer(&mut self) -> Result<Answer, String> {
         if self.open_count() == 0 {
             return Err("no request is open".into());
@@ -136,7 +136,7 @@ impl NbdClient {
                 Some(ClientEvent::Extents { .. }) => {
                     return Err("extents that were not asked for".into());
                 }
-                // The room is zeroes already.
+                // The buffer is zeroes already.
                 Some(ClientEvent::Hole { .. }) => {}
                 Some(ClientEvent::Data { cookie, offset, len }) => {
                     self.fill(cookie, offset, len)?;
@@ -147,7 +147,7 @@ impl NbdClient {
         }
     }
 
-    /// Takes the payload that follows: first what has come, then straight from the socket.
+    /// Takes the payload that follows: first bytes received before, then straight from the socket.
     fn fill(&mut self, cookie: u64, offset: u64, len: u32) -> Result<(), String> {
         let lost = || "data for a read that was not asked for".to_owned();
         let (start, data) = self.rooms.get_mut(&cookie).ok_or_else(lost)?;
@@ -165,7 +165,7 @@ impl NbdClient {
     /// Waits for the answer to one request, and returns its data.
     ///
     /// # Errors
-    /// The session is over, or the server could not do it.
+    /// Fails when the session is over, or when the server reports an error.
     pub fn finish(&mut self, cookie: u64) -> Result<Vec<u8>, String> {
         loop {
             let answer = self.answer()?;
@@ -185,10 +185,10 @@ impl Drop for NbdClient {
     }
 }
 
-/// Opens an export: the connection, and what was received after the handshake.
+/// Opens an export. Returns the connection, and the bytes received after the handshake.
 ///
 /// # Errors
-/// The server refuses, or the connection breaks, in a sentence.
+/// Fails when the server refuses or the connection breaks; the text is a sentence.
 pub fn shake_hands(
     stream: &mut UnixStream,
     mut handshake: ClientHandshake,
@@ -216,7 +216,7 @@ fn broken(error: std::io::Error) -> String {
     format!("connection: {error}")
 }
 
-/// Some bytes more, as many as have come.
+/// Receives the bytes that are there, waiting for at least one.
 fn receive(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<(), String> {
     let old = received.len();
     received.resize(old + RECEIVE_BYTES, 0);

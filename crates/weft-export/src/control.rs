@@ -1,9 +1,10 @@
 //! Control protocol: commands to a running volume and their answers, one JSON object a line.
 //!
 //! The socket is a unix socket of mode 0600; answers come in the order of the requests. A request
-//! names its version and command, `{"v":2,"cmd":"status"}`; the answer says `"ok":true` with what
-//! was asked for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and
-//! [`Response`] are the whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
+//! names its version and command, `{"v":2,"cmd":"status"}`. The answer says `"ok":true` with the
+//! data that was asked for, or `"ok":false` with a sentence and the kind of failure.
+//! [`ControlRequest`] and [`Response`] are the whole protocol, [`Client`] is the client side, and
+//! [`crate::serve()`] the server side.
 //!
 //! Source   serve.md; reference.md (exit status)
 
@@ -15,18 +16,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The version of the language spoken here.
+/// Version of the protocol.
 pub const VERSION: u32 = 2;
 
-/// The longest line either side takes.
+/// Longest line that either side accepts.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// One line to the server.
+/// A request: one line to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// Version of the language, [`VERSION`].
+    /// Version of the protocol, [`VERSION`].
     pub v: u32,
-    /// Name of the volume; the only one when absent.
+    /// Name of the volume; may be absent if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// The command.
@@ -34,15 +35,15 @@ pub struct ControlRequest {
     pub command: Command,
 }
 
-/// Commands to a running volume. Names are those of the command line.
+/// Commands to a running volume, named as on the command line.
 ///
 /// Members are named by label (the path they were opened by) or by index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "snake_case")]
 pub enum Command {
-    /// Open members and take them in as spares.
+    /// Open members and add them as spares.
     Add {
-        /// Paths, as for `serve`.
+        /// Names of members, in the form that `serve` takes.
         members: Vec<String>,
     },
     /// Declare members failed: all of them, or none.
@@ -52,14 +53,14 @@ pub enum Command {
     },
     /// Show knobs; all when none is named.
     Get {
-        /// Their names.
+        /// Names of the knobs.
         #[serde(default)]
         knobs: Vec<String>,
     },
-    /// Open former members and take them back into their slots, to be given what the write-intent
-    /// bitmap says.
+    /// Open former members and return them to their slots; they get the writes that the
+    /// write-intent bitmap records.
     ReAdd {
-        /// Paths, as for `serve`.
+        /// Names of members, in the form that `serve` takes.
         members: Vec<String>,
     },
     /// Forget failed members and spares, and close them.
@@ -67,40 +68,41 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
-    /// Change knobs, one after the other; stops at the first that is refused.
+    /// Change knobs, one after the other, up to the first that is refused.
     Set {
-        /// Name and value.
+        /// Name and value of each knob.
         knobs: Vec<(String, String)>,
     },
     /// Change knobs of the queues of some members, one knob after the other.
     SetQueues {
         /// Labels or indices of the members.
         members: Vec<String>,
-        /// Name and value.
+        /// Name and value of each knob.
         knobs: Vec<(String, String)>,
     },
-    /// Everything there is to know.
+    /// Return the state of the server and of all volumes.
     Status,
-    /// Finish, flush, mark clean and end the server. Answered when that is done. If the write-back
-    /// cache cannot be written it fails and names what, and the server goes on.
+    /// Finish all requests, flush, mark the array clean and end the server. The answer comes when
+    /// that is done. If the write-back cache cannot be written, the command fails with the cause,
+    /// and the server goes on.
     Stop {
-        /// Give up what cannot be written, and end.
+        /// Whether to give up data that cannot be written, and end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         discard: bool,
     },
-    /// `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
+    /// Set md's `sync_action`: `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
     SyncAction {
-        /// Action: one of these words.
+        /// One of these words.
         action: String,
     },
 }
 
-/// One line from the server.
+/// A response: one line from the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// Version of the language, [`VERSION`].
+    /// Version of the protocol, [`VERSION`].
     pub v: u32,
-    /// Whether it was done.
+    /// Whether the command was carried out.
     pub ok: bool,
     /// Reason of a refusal, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,13 +110,13 @@ pub struct Response {
     /// Reason of a refusal, for programs; see [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FailureKind>,
-    /// Circumstances of what was done that people should know.
+    /// Remarks about a command that was carried out, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Names and values of knobs, answer to `get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<(String, String)>,
-    /// Members whose queues have other values than the volume, answer to `get`.
+    /// Members with queues that have other values than the volume, answer to `get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueKnobs>,
     /// State of the server, answer to `status`.
@@ -122,7 +124,7 @@ pub struct Response {
     pub status: Option<Status>,
 }
 
-/// Knobs of the queue of a member that are not those of the volume.
+/// Knobs of a member's queue that differ from those of the volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueKnobs {
     /// Number of the member within the server.
@@ -133,15 +135,15 @@ pub struct QueueKnobs {
     pub knobs: Vec<(String, String)>,
 }
 
-/// Reasons why a command was not done.
+/// Reasons why a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The command was tried and failed.
     Failed,
-    /// Not done for safety; nothing was written.
+    /// The command was refused for safety; nothing was written.
     Refused,
-    /// The request makes no sense.
+    /// The request is invalid.
     Usage,
 }
 
@@ -150,19 +152,19 @@ pub enum FailureKind {
 pub struct Status {
     /// Process id of the server.
     pub pid: u32,
-    /// Since its start.
+    /// Time since the start of the server, in milliseconds.
     pub uptime_ms: u64,
-    /// `io_uring` or `threads`.
+    /// I/O backend: `io_uring` or `threads`.
     pub backend: String,
     /// Whether a panic has stopped all acknowledgement.
     pub poisoned: bool,
     /// Addresses that clients connect to.
     pub listen: Vec<String>,
-    /// Number of clients that are connected.
+    /// Number of connected clients.
     pub clients: usize,
-    /// Frames lent to requests and replies.
+    /// Frames on loan to requests and replies.
     pub frames_held: u32,
-    /// `Submit`s and `Compute`s without an answer.
+    /// `Submit` and `Compute` outputs without an answer.
     pub tokens_outstanding: usize,
     /// Every volume of the server.
     pub volumes: Vec<VolumeStatus>,
@@ -175,13 +177,13 @@ pub struct VolumeStatus {
     pub name: String,
     /// State of the array, md's `array_state`.
     pub array_state: String,
-    /// `raid5` and the like, or `bare`.
+    /// Level of the array, such as `raid5`, or `bare`.
     pub level: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Number of slots, if it is an array.
     pub slots: usize,
-    /// Facts of the superblocks that do not change while it runs, if it is an array.
+    /// Facts of the superblocks that do not change while the array runs, if it is an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayStatus>,
     /// Slots without a member that is in sync.
@@ -194,12 +196,12 @@ pub struct VolumeStatus {
     /// The write-intent bitmap, if the array has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bitmap: Option<BitmapStatus>,
-    /// Resync, recovery, check or repair that runs, md's `sync_action`.
+    /// Running resync, recovery, check or repair: md's `sync_action`.
     pub sync_action: String,
-    /// Sectors of each member that the resync or check has passed, and of how many.
+    /// Sectors of each member that the resync or check has passed, and their total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
-    /// Stripes of the cache that the running or last resync or check has looked at.
+    /// Stripes that the running or last resync or check has handled.
     #[serde(default)]
     pub sync_stripes: u64,
     /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
@@ -207,59 +209,60 @@ pub struct VolumeStatus {
     /// Places of the mismatches and the members that explain them, if a check has found any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
-    /// Sector of each member from which parity may be wrong; absent when it is right everywhere.
+    /// Sector of each member from which parity may be wrong; absent when all parity is right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
-    /// Whether writes are refused for want of space behind a member.
+    /// Whether writes are refused because a member has no space left.
     #[serde(default)]
     pub no_space: bool,
     /// Stripes of the stripe cache that are in use.
     pub stripe_cache_active: u32,
     /// Requests not answered yet.
     pub requests_active: usize,
-    /// Every member, failed ones included until they are removed.
+    /// Every member; failed ones stay until they are removed.
     pub members: Vec<MemberStatus>,
-    /// Whom members work for: clients, resync, the array itself.
+    /// Members' work by the party that it is for: clients, resync, the array itself.
     #[serde(default)]
     pub shares: Vec<ShareStatus>,
-    /// What the write-back cache has of it, if there is one.
+    /// State of the volume in the write-back cache, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackStatus>,
 }
 
-/// What the write-back cache of a server has of a volume, in bytes; see
+/// State of a volume in the write-back cache of a server, in bytes; see
 /// [`weft_engine::WriteBackSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteBackStatus {
-    /// Rule by which clients are slowed down: `dirty_throttle`.
+    /// Rule by which writers are throttled: `dirty_throttle`.
     #[serde(default)]
     pub throttle: String,
-    /// Writes of all volumes whose answers are delayed by it now.
+    /// Writes of all volumes with answers that the throttle delays now.
     #[serde(default)]
     pub answers_delayed: u64,
-    /// Pauses of clients of all volumes since the start.
+    /// Throttling pauses of clients of all volumes since the start.
     #[serde(default)]
     pub pauses: u64,
-    /// Most that is dirty or being written, of all volumes of the server: `dirty_bytes`.
+    /// Limit of dirty pages and pages under write-back, of all volumes of the server:
+    /// `dirty_bytes`.
     pub dirty_bytes: u64,
-    /// What is written at once above that: `dirty_background_bytes`.
+    /// Dirty limit from which on write-back runs in the background: `dirty_background_bytes`.
     pub dirty_background_bytes: u64,
-    /// Dirty: lost if the server dies now.
+    /// Dirty bytes, which are lost if the server dies now.
     pub dirty: u64,
-    /// Being written.
+    /// Bytes under write-back.
     pub writeback: u64,
-    /// Written since the start.
+    /// Bytes written back since the start.
     pub written: u64,
-    /// Error of the last write, if that failed: what is dirty stays so and is tried again.
+    /// Error of the last write-back, if it failed. The data stays dirty and is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What was asked on one behalf and what members moved for it; see
-/// [`weft_engine::AccountSnapshot`].
+/// Requests of one party, and the work of members for it; see [`weft_engine::AccountSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareStatus {
-    /// `client`, `resync`, `metadata`, or `others`: clients that are not counted one by one.
+    /// Party: `client`, `resync`, `metadata`, or `others` for clients that are not counted
+    /// individually.
     pub who: String,
     /// Number of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,31 +270,31 @@ pub struct ShareStatus {
     /// Export that the client has chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
-    /// Whether the client is there no more.
+    /// Whether the client has disconnected.
     #[serde(default)]
     pub gone: bool,
-    /// I/O class, as `weft serve --class` takes it.
+    /// I/O class, in the form that `weft serve --class` takes.
     pub class: String,
-    /// Weight.
+    /// Weight within the class.
     pub weight: u16,
     /// Group of the client, if it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Reads of the volume.
+    /// Reads from the volume.
     pub reads: u64,
-    /// Other requests of the volume.
+    /// Other requests to the volume.
     pub writes: u64,
-    /// Bytes of these requests.
+    /// Bytes of the reads.
     pub bytes_read: u64,
-    /// Bytes of these requests.
+    /// Bytes of the other requests.
     pub bytes_written: u64,
     /// Sectors that members read and wrote for it.
     pub sectors: u64,
-    /// Its part of the sectors of all, in thousandths.
+    /// Its part of the sectors of all parties, in thousandths.
     pub share_permille: u32,
-    /// The same of the last seconds in which the volume did anything.
+    /// The same part over the last seconds in which the volume was active.
     pub share_recently_permille: u32,
-    /// The sectors by what they are for.
+    /// The sectors by purpose.
     pub purposes: Vec<PurposeStatus>,
 }
 
@@ -309,17 +312,17 @@ pub struct PurposeStatus {
 /// A write-intent bitmap; see [`weft_engine::BitmapSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BitmapStatus {
-    /// Bytes of a chunk.
+    /// Chunk size in bytes.
     pub chunk: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Chunks whose bit is set.
+    /// Chunks with their bit set.
     pub dirty: u64,
-    /// Pages of memory that md would have for it, at 2,048 chunks.
+    /// Pages that md would allocate for the bitmap, at 2,048 chunks per page.
     pub pages: u64,
-    /// Those with a chunk whose bit is set.
+    /// Pages with a chunk that has its bit set.
     pub pages_dirty: u64,
-    /// Event count that a former member must have to be taken back.
+    /// Event count that a former member must have to be re-added.
     pub events_cleared: u64,
 }
 
@@ -327,29 +330,30 @@ pub struct BitmapStatus {
 /// [`weft_engine::Mismatches`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MismatchesStatus {
-    /// Members that alone explain some of them.
+    /// Members that alone explain some of these mismatches.
     pub members: Vec<WrongMember>,
-    /// Stripes that no member alone explains, or with one parity, which cannot say.
+    /// Stripes that no single member explains, including all stripes with a single parity, which
+    /// cannot locate the error.
     pub not_located: u64,
-    /// The first of them.
+    /// The first mismatches.
     pub first: Vec<MismatchStatus>,
 }
 
-/// A member whose strips are wrong.
+/// A member with wrong strips.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrongMember {
     /// The path it was opened by.
     pub label: String,
-    /// In how many stripes.
+    /// Number of stripes with a wrong strip of this member.
     pub stripes: u64,
 }
 
 /// A stripe in which data and parity disagree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MismatchStatus {
-    /// Data sector of each member at which it begins.
+    /// Data sector of each member at which the stripe begins.
     pub sector: u64,
-    /// The member whose strip alone explains it.
+    /// The member with the strip that alone explains the mismatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// Slot of the member.
@@ -363,21 +367,21 @@ pub struct MismatchStatus {
 /// Identity and geometry of an array, from its superblocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayStatus {
-    /// uuid of the array, as md prints it.
+    /// UUID of the array, as md prints it.
     pub uuid: String,
-    /// Name of the array, with that of its host.
+    /// Name of the array, including that of its host.
     pub name: String,
-    /// `1.0`, `1.1` or `1.2`.
+    /// Version of the superblock: `1.0`, `1.1` or `1.2`.
     pub metadata: String,
     /// md's number of the level.
     pub level: i32,
     /// md's number of the layout.
     pub layout: u32,
-    /// Bytes.
+    /// Chunk size in bytes.
     pub chunk: u64,
-    /// Bytes that are used of each member.
+    /// Bytes of each member that the array uses.
     pub member_size: u64,
-    /// Time at which the array was made, seconds since 1970.
+    /// Creation time of the array, in seconds since 1970.
     pub created_secs: u64,
 }
 
@@ -388,17 +392,17 @@ pub struct MemberStatus {
     pub index: u16,
     /// The path it was opened by.
     pub label: String,
-    /// Major and minor number of its device; a file has none.
+    /// Major and minor number of its device; absent for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<(u32, u32)>,
     /// Slot of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
-    /// Entry of `dev_roles` that is its own.
+    /// Entry of the member in `dev_roles`.
     pub dev_number: u32,
     /// `in_sync`, `rebuilding`, `spare` or `faulty`.
     pub state: String,
-    /// Whether a mirror reads it only when no other can be read.
+    /// Whether a mirror reads from it only when no other member can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub write_mostly: bool,
     /// First sector of its data, and how many the array may use; a bare member has none.
@@ -407,62 +411,61 @@ pub struct MemberStatus {
     /// See [`MemberStatus::data_offset`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sectors: Option<u64>,
-    /// Of one that is rebuilding: data sectors that are good.
+    /// Data sectors already recovered, for a member that is rebuilding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_offset: Option<u64>,
-    /// `direct` or `buffered`.
+    /// I/O mode: `direct` or `buffered`.
     pub mode: String,
-    /// Requests of this kind since the start.
+    /// Reads since the start.
     pub reads: u64,
-    /// Requests of this kind since the start.
+    /// Writes since the start.
     pub writes: u64,
-    /// Requests of this kind since the start.
+    /// Flushes since the start.
     pub flushes: u64,
-    /// Sectors moved by these requests since the start.
+    /// Sectors read since the start.
     pub sectors_read: u64,
-    /// Sectors moved by these requests since the start.
+    /// Sectors written since the start.
     pub sectors_written: u64,
-    /// Sectors of clients among them, of resync, and of the array itself.
+    /// Sectors moved for clients.
     #[serde(default)]
     pub sectors_clients: u64,
-    /// See [`MemberStatus::sectors_clients`].
+    /// Sectors moved for resync, beside [`MemberStatus::sectors_clients`].
     #[serde(default)]
     pub sectors_resync: u64,
-    /// See [`MemberStatus::sectors_clients`].
+    /// Sectors moved for the array itself, beside [`MemberStatus::sectors_clients`].
     #[serde(default)]
     pub sectors_metadata: u64,
-    /// Sectors that could not be read and were written again.
+    /// Sectors with a read error that were corrected by a write.
     pub corrected: u64,
     /// Requests that the member has not answered yet.
     pub in_flight: u32,
-    /// What its queue goes by.
+    /// Parameters of its queue.
     #[serde(default)]
     pub queue: QueueStatus,
 }
 
-/// What the queue of a member goes by, and where that is from: `knob`, `device` (sysfs has it of
-/// the block device), or `assumed`.
+/// Parameters of a member's queue, and their origin: `knob`, `device` (from sysfs), or `assumed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
     /// Name of its scheduler.
     pub scheduler: String,
-    /// Most requests that the member has at once; absent: all that there are.
+    /// Most requests that the member gets at once; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
     /// Origin of the depth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_from: Option<String>,
-    /// Whether it is taken for a disk that turns.
+    /// Whether the member is treated as a rotational disk.
     pub rotational: bool,
-    /// Origin of that.
+    /// Origin of `rotational`.
     pub rotational_from: String,
 }
 
-/// Why a server could not be asked, or did not answer.
+/// Reasons why a server could not be asked, or did not answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The socket.
+    /// Connecting to the socket failed.
     #[error("{path}: {source}; is the volume running?")]
     Connect {
         /// Path of the socket.
@@ -473,10 +476,10 @@ pub enum ControlError {
     /// The connection broke.
     #[error("control socket: {0}")]
     Io(#[from] std::io::Error),
-    /// The other side ended without an answer.
+    /// The server closed the connection without an answer.
     #[error("control socket: closed without an answer")]
     Closed,
-    /// The answer was not one.
+    /// The answer could not be parsed.
     #[error("control socket: {0}")]
     Malformed(#[from] serde_json::Error),
 }
@@ -488,7 +491,7 @@ pub struct Client {
 }
 
 impl ControlRequest {
-    /// For the only volume.
+    /// Creates a request to the only volume.
     #[must_use]
     pub fn new(command: Command) -> Self {
         Self { v: VERSION, volume: None, command }
@@ -496,19 +499,19 @@ impl ControlRequest {
 }
 
 impl Response {
-    /// Answer to a command that was done.
+    /// Answer to a command that was carried out.
     #[must_use]
     pub fn done() -> Self {
         Self { v: VERSION, ok: true, ..Self::default() }
     }
 
-    /// Answer to a command that was not done, with its reason.
+    /// Answer to a command that was not carried out, with the reason.
     #[must_use]
     pub fn error(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }
     }
 
-    /// Exit status of `weft` for it.
+    /// Exit status of `weft` for the response.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.ok { 0 } else { self.kind.unwrap_or(FailureKind::Failed).exit_code() }
@@ -516,7 +519,7 @@ impl Response {
 }
 
 impl FailureKind {
-    /// Exit status of `weft` for it.
+    /// Exit status of `weft` for the failure.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -531,14 +534,15 @@ impl Client {
     /// Connects to a server's control socket.
     ///
     /// # Errors
-    /// [`ControlError::Connect`] when nobody listens there.
+    /// [`ControlError::Connect`] when no server listens there.
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
         let stream = UnixStream::connect(path)
             .map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
         Ok(Self { reader: BufReader::new(stream) })
     }
 
-    /// Gives up on an answer after this long; never by default, since `stop` may take its time.
+    /// Sets a limit for the wait for an answer. There is none by default, because `stop` may take
+    /// long.
     ///
     /// # Errors
     /// [`ControlError::Io`] for a duration of zero.
@@ -546,10 +550,10 @@ impl Client {
         Ok(self.reader.get_ref().set_read_timeout(timeout)?)
     }
 
-    /// Asks, and waits for the answer. A refusal is an answer, not an error.
+    /// Sends a request and waits for the answer. A refusal is an answer, not an error.
     ///
     /// # Errors
-    /// The connection broke or the answer was not one.
+    /// Fails when the connection breaks or the answer cannot be parsed.
     pub fn ask(&mut self, request: &ControlRequest) -> Result<Response, ControlError> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
@@ -561,10 +565,10 @@ impl Client {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// Asks for the only volume.
+    /// Sends a command to the only volume.
     ///
     /// # Errors
-    /// As [`Client::ask`].
+    /// The errors of [`Client::ask`].
     pub fn command(&mut self, command: Command) -> Result<Response, ControlError> {
         self.ask(&ControlRequest::new(command))
     }

@@ -1,4 +1,4 @@
-//! Places of clients: how many there are, and how long a client may take one up.
+//! Places of clients: their number, and how long a client may occupy one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,14 +7,14 @@ use weft_units::Span;
 /// Time limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
-    /// Longest handshake, until a client has chosen an export. 10 s: a client that is there takes
-    /// milliseconds, one that is not holds a place.
+    /// Limit of a handshake, until the client has chosen an export. 10 s: a live client takes
+    /// milliseconds, and a dead one holds a place.
     pub handshake: Span,
-    /// Longest handshake while another client waits for a place. 1 s: three round trips around the
-    /// earth.
+    /// Limit of a handshake while another client waits for a place. 1 s: three round trips around
+    /// the earth.
     pub handshake_wanted: Span,
-    /// Longest wait for a place. 5 s: a place becomes free when a client leaves, or a handshake
-    /// takes too long, and one that is told of nothing may wait for ever.
+    /// Limit of the wait for a place. 5 s: a place becomes free when a client leaves or a handshake
+    /// exceeds its limit, and a client without an answer may wait for ever.
     pub place: Span,
 }
 
@@ -25,17 +25,17 @@ impl Default for TimeLimits {
     }
 }
 
-/// Number of clients, of all workers.
+/// Number of clients over all workers.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     of_workers: Box<[AtomicUsize]>,
     pub(crate) max: usize,
-    /// Somebody waits for a place.
+    /// Set while a client waits for a place.
     pub(crate) wanted: AtomicBool,
 }
 
 impl Crowd {
-    /// A count of zero clients, for this many workers and at most `max` clients.
+    /// Creates a count of zero clients, for this many workers and at most `max` clients.
     pub(crate) fn new(workers: usize, max: usize) -> Self {
         let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let max = max.clamp(1, PLACES_MAX as usize);
@@ -55,7 +55,7 @@ impl Crowd {
         self.count() >= self.max
     }
 
-    /// A place in the worker with the fewest clients.
+    /// Takes a place in the worker with the fewest clients.
     pub(crate) fn enter(&self) -> usize {
         let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
         let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
@@ -69,5 +69,5 @@ impl Crowd {
     }
 }
 
-/// Names of clients: 4,096 places, each used 4,096 times before a name returns.
+/// Places of clients: 4,096, each used 4,096 times before a client number is reused.
 pub(crate) const PLACES_MAX: u32 = 1 << 12;

@@ -1,24 +1,24 @@
-//! Errors of a server that does not begin.
+//! Errors of a server that does not start.
 
 use thiserror::Error;
 use weft_engine::ConfigError;
 use weft_runtime::RuntimeError;
 use weft_runtime::devices::DeviceError;
 
-/// Reasons why nothing was served.
+/// Reasons why a server did not start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The configuration.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// A member.
+    /// A member cannot be opened.
     #[error("{0}")]
     Device(#[from] DeviceError),
     /// An export cannot be described by the protocol.
     #[error("{0}")]
     Export(#[from] weft_nbd::ExportError),
-    /// A listener or the control socket.
+    /// A listener or the control socket cannot be opened.
     #[error("{at}: {source}{hint}")]
     Listen {
         /// Address that failed.
@@ -28,10 +28,10 @@ pub enum ServeError {
         /// Advice.
         hint: &'static str,
     },
-    /// The runtime.
+    /// The runtime failed.
     #[error("{0}")]
     Runtime(#[from] RuntimeError),
-    /// Not done for safety.
+    /// Serving was refused for safety.
     #[error("{0}")]
     Refused(String),
 }

@@ -1,6 +1,6 @@
 //! Servers that export weft volumes, and the socket by which they are administered.
 //!
-//! [`serve()`] is the whole of it: memory, members, engine, listeners, loop, and a good end.
+//! [`serve()`] does all of it: memory, members, engine, listeners, loop, and an orderly stop.
 //!
 //! | Part | File |
 //! |---|---|

@@ -1,14 +1,14 @@
-//! Looks at members: how many a worker's round may take for block status, and for which client.
+//! Looks at members: their number per round of a worker, and the client that may take them.
 //!
 //! A request for block status is answered on the thread that serves the clients of a worker, by
-//! asking the members where their holes are, and no other client is served meanwhile. So all
-//! clients of a worker together have [`LOOKS_MAX`] looks a round, however many of them ask, and a
-//! last request may take as many again. A client that finds none left stands in line; the looks of
-//! a round go to the first in line, until it asks for nothing more or has used them up, and then it
-//! stands at the end.
+//! asking the members where their holes are; no other client is served meanwhile. All clients of a
+//! worker together therefore have [`LOOKS_MAX`] looks per round, however many of them ask; the last
+//! request of a round may take as many again. A client that finds none left stands in line. The
+//! looks of a round go to the first client in line, until it has no more requests or has used them
+//! up; it stands at the end then.
 //!
-//! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so that the
-//! time of a worker's round has to be bounded, and not what is under way.
+//! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so the limit
+//! has to be on the time of a worker's round and not on requests in flight.
 
 use std::collections::VecDeque;
 
@@ -18,19 +18,19 @@ use weft_units::ClientId;
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     left: usize,
-    /// Client whose turn it is in this round.
+    /// Client that has the turn in this round.
     turn: Option<ClientId>,
     line: VecDeque<ClientId>,
 }
 
 impl Looks {
-    /// A round begins.
+    /// Begins a round.
     pub(crate) fn begin_round(&mut self) {
         self.left = LOOKS_MAX;
         self.turn = None;
     }
 
-    /// Whether a request of this client may look at members now. Else the client stands in line.
+    /// Whether a request of this client may look at members now. If not, the client stands in line.
     pub(crate) fn may_look(&mut self, client: ClientId) -> bool {
         let is_next = self.line.front().is_none_or(|next| *next == client);
         if self.left > 0 && (is_next || self.turn == Some(client)) {
@@ -46,26 +46,27 @@ impl Looks {
         false
     }
 
-    /// So many looks were taken.
+    /// Subtracts looks that were taken.
     pub(crate) fn take(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
     }
 
-    /// Forgets a client that is gone.
+    /// Removes a client that has disconnected.
     pub(crate) fn leave(&mut self, client: ClientId) {
         self.line.retain(|other| *other != client);
     }
 }
 
-/// Looks at members before others are served: some 0.2 ms.
+/// Looks per round, before other requests are served: some 0.2 ms.
 pub(crate) const LOOKS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Clients that ask without end, in the same order every round, and one that asks now and then:
-    /// rounds have a bound, and nobody waits longer than for one round of each other.
+    /// Clients that ask all the time, in the same order every round, and one that asks
+    /// occasionally: rounds are bounded, and no client waits for more than one round of each other
+    /// client.
     #[test]
     fn clients_that_ask_without_end_take_turns() {
         let mut looks = Looks::default();
@@ -83,10 +84,10 @@ mod tests {
             }
             assert_eq!(taken, 300, "round {round}");
         }
-        // The first had a turn before the line was there, and the last one has none yet.
+        // The first client had a turn before the line existed, and the last one has had none yet.
         let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
         assert!(*least >= 27 && most - least <= 6, "{had:?}");
-        // One that comes now is behind each of the others once, and then has a round.
+        // A client that comes now waits for one round of each other client, and then has a round.
         let late = ClientId(99);
         let mut rounds = 0;
         loop {
@@ -113,10 +114,10 @@ mod tests {
         looks.take(LOOKS_MAX + 50);
         assert!(!looks.may_look(b) && !looks.may_look(c) && !looks.may_look(a));
         looks.begin_round();
-        assert!(!looks.may_look(a) && !looks.may_look(c), "b is before them");
+        assert!(!looks.may_look(a) && !looks.may_look(c), "b is ahead of them");
         looks.leave(b);
-        assert!(looks.may_look(c) && looks.may_look(c), "as much as there is");
-        assert!(looks.may_look(a), "c asks for nothing more");
+        assert!(looks.may_look(c) && looks.may_look(c), "until no looks are left");
+        assert!(looks.may_look(a), "c has no more requests");
         looks.take(LOOKS_MAX);
         assert!(!looks.may_look(a));
     }

@@ -1,11 +1,11 @@
 //! Rate-limited log lines: lines that a client can cause at will.
 //!
-//! A log line costs space on a disk. A line that a client can cause again and again says how many
-//! like it were left out since the last one.
+//! A log line costs disk space. A line that a client can cause repeatedly is rate-limited, and says
+//! how many like it were left out since the last one.
 
 use weft_units::{Span, Time};
 
-/// One kind of line.
+/// One kind of log line.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
     again: Option<Time>,
@@ -13,7 +13,7 @@ pub(crate) struct Rare {
 }
 
 impl Rare {
-    /// Whether the line may be written now; then how many were left out before it.
+    /// Whether the line may be written now. Returns the number of lines left out before it.
     pub(crate) fn now(&mut self, now: Time) -> Option<u64> {
         if self.again.is_some_and(|again| now < again) {
             self.left_out += 1;
@@ -24,7 +24,7 @@ impl Rare {
     }
 }
 
-/// Between two lines of one kind: 8,640 a day.
+/// Pause between two lines of one kind: 8,640 a day.
 const PAUSE: Span = Span::secs(10);
 
 #[cfg(test)]

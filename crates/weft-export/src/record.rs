@@ -1,14 +1,14 @@
 //! Recording of client requests with their times, without delay for the clients.
 //!
-//! A [`Recorder`] takes down every request to read, write, trim, zero or flush as it arrives,
-//! before the volume has decided anything. Another thread takes and keeps them. Questions for
-//! holes, hints and what the protocol refuses are no requests to the volume and are left out.
+//! A [`Recorder`] notes every request to read, write, trim, zero or flush as it arrives, before the
+//! volume has acted on it. Another thread takes and stores the notes. Queries for holes, hints, and
+//! requests that the protocol layer refuses do not reach the volume and are left out.
 //!
 //! # Bounds
 //!
-//! Clients never wait for the recording: one that slows its volume down records something else. At
-//! most [`ARRIVALS_MAX`] wait to be taken; what comes then is counted, and the next that fits says
-//! how many are missing before it.
+//! Clients never wait for the recording, which would otherwise change the workload it records. At
+//! most [`ARRIVALS_MAX`] requests wait to be taken. Further ones are only counted, and the next
+//! that fits tells how many are missing before it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,18 +17,18 @@ use weft_engine::RequestOp;
 use weft_runtime::clock::Clock;
 use weft_units::Time;
 
-/// A request to a volume, of whatever protocol.
+/// A request to a volume, independent of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Operation.
     pub op: RequestOp,
     /// First byte; 0 for a flush.
     pub start: u64,
-    /// Bytes; 0 for a flush.
+    /// Length in bytes; 0 for a flush.
     pub len: u64,
-    /// Durable before the reply.
+    /// Whether the data must be durable before the reply.
     pub fua: bool,
-    /// Zeroes that need not be stored.
+    /// Whether the zeroes need not be allocated.
     pub discard: bool,
 }
 
@@ -39,36 +39,35 @@ pub struct Arrival {
     pub time: Time,
     /// Operation and range.
     pub asked: Asked,
-    /// Requests that arrived before this one, after the one that was taken down before, and were
-    /// not.
+    /// Requests that arrived between the previous recorded one and this one and were not recorded.
     pub lost: u64,
 }
 
-/// Takes down what clients ask for.
+/// Recorder of client requests.
 #[derive(Debug)]
 pub struct Recorder {
     state: Mutex<State>,
-    /// Told when many wait to be taken, and at the end.
+    /// Signalled when many requests wait to be taken, and at the end.
     many: Condvar,
     max: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Runs since the first arrival.
+    /// Clock that starts at the first arrival.
     clock: Option<Clock>,
     arrivals: Vec<Arrival>,
     lost: u64,
     ended: bool,
 }
 
-/// Requests that [`Recorder::take`] found.
+/// Result of [`Recorder::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {
-    /// Requests that arrived after all that were taken, and were not taken down.
+    /// Requests that arrived after all that were taken, and were not recorded.
     pub lost: u64,
-    /// No further request will be recorded.
+    /// Whether the record has ended, so that no further request will be recorded.
     pub ended: bool,
 }
 
@@ -79,20 +78,20 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// One that lets so many wait to be taken.
+    /// Creates a recorder in which at most `max` requests wait to be taken.
     #[must_use]
     pub fn with_room(max: usize) -> Self {
         Self { state: Mutex::default(), many: Condvar::new(), max }
     }
 
-    /// Takes a request down, if there is room.
+    /// Records a request, if there is room.
     pub(crate) fn note(&self, asked: Asked) {
         let mut state = self.lock();
         if state.arrivals.len() >= self.max {
             state.lost += 1;
             return;
         }
-        // Looked at under the lock, so that times never go back.
+        // The clock is read under the lock, so that times never go back.
         let time = state.clock.get_or_insert_with(Clock::start).now();
         let lost = std::mem::take(&mut state.lost);
         state.arrivals.push(Arrival { time, asked, lost });
@@ -101,33 +100,34 @@ impl Recorder {
         }
     }
 
-    /// Ends the record: whoever waits in [`Self::take`] goes on.
+    /// Ends the record and wakes a thread that waits in [`Self::take`].
     pub fn end(&self) {
         self.lock().ended = true;
         self.many.notify_one();
     }
 
-    /// Takes what has arrived, in order, into `arrivals`, which is emptied first; its memory is
-    /// used for those to come. Waits until there are many, or for `patience`, or until the end.
+    /// Moves the requests that have arrived into `arrivals`, in order. `arrivals` is emptied first,
+    /// and its memory is used for requests to come. Waits until there are many, for at most
+    /// `patience`, or until the end.
     pub fn take(&self, arrivals: &mut Vec<Arrival>, patience: Duration) -> Taken {
         arrivals.clear();
         let few = |state: &mut State| !state.ended && state.arrivals.len() < self.max.div_ceil(2);
         let waited = self.many.wait_timeout_while(self.lock(), patience, few);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut state.arrivals, arrivals);
-        // What was lost before the end has no request behind it that could tell.
+        // After the end no further request follows that could report the losses.
         let lost = if state.ended { std::mem::take(&mut state.lost) } else { 0 };
         Taken { lost, ended: state.ended }
     }
 
-    /// The state is whole after every statement, so that a panic leaves it usable.
+    /// Locks the state. It is consistent after every statement, so a panic leaves it usable.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A quarter of a million requests, 13 MB: what the fastest volume is asked in half a second or
-/// more.
+/// Most requests that wait to be taken: a quarter of a million, 13 MB, which the fastest volume
+/// receives in half a second or more.
 const ARRIVALS_MAX: usize = 1 << 18;
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 0, ended: true });
     }
 
-    /// Nothing is counted twice or not at all, however many threads ask and however slow the taker
+    /// Every request is counted exactly once, however many threads ask and however slow the taker
     /// is.
     #[test]
     fn every_request_is_taken_or_counted() {

@@ -1,8 +1,8 @@
 //! Server of a volume from start to end: memory, members, engine, listeners, loop, clean stop.
 //!
 //! [`serve`] calls `on_ready` once clients may connect, and runs the loop of the runtime until a
-//! signal or an administrator stops it. A failure before `on_ready` is an error, and nothing was
-//! served.
+//! signal or an administrator stops it. A failure before `on_ready` is returned as an error, and no
+//! client was served.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -38,17 +38,17 @@ use crate::socket::{Listen, Listener};
 /// Name and limits of an export, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Name to ask for. The first volume also answers to the empty name.
+    /// Name of the export. The first volume also answers to the empty name.
     pub name: String,
-    /// Size; `None` for what the engine says.
+    /// Size; `None` for that of the engine's volume.
     pub size: Option<Bytes>,
-    /// Refuse writes before they reach the engine.
+    /// Whether writes are refused before they reach the engine.
     pub read_only: bool,
     /// Description of the export, for people.
     pub description: String,
-    /// Share of its clients, unless their socket says otherwise.
+    /// Share of its clients, unless their socket has one.
     pub share: ClientShare,
-    /// Other names of the same volume, with the share of those who ask for them.
+    /// Other names of the same volume, with the share of clients that choose that name.
     pub also: Vec<(String, ClientShare)>,
 }
 
@@ -58,7 +58,7 @@ pub enum Source {
     Arrays {
         /// Configuration of the engine.
         config: Box<Config>,
-        /// Every member the configuration names, by its index.
+        /// All members that the configuration names, by index.
         members: Vec<OpenMember>,
     },
     /// One member as it is, without metadata (`--bare`).
@@ -67,24 +67,24 @@ pub enum Source {
         member: Box<OpenMember>,
         /// Whether writes are refused.
         read_only: bool,
-        /// Its knobs at the start: those of its queue.
+        /// Initial knobs: those of its queue.
         knobs: Box<Knobs>,
         /// Write-back cache in front of it.
         write_back: Option<WriteBackConfig>,
     },
-    /// Anything that behaves like an engine: for tests and experiments.
+    /// A stand-in for the engine, for tests and experiments.
     Core {
-        /// It.
+        /// The core that is driven.
         core: Box<dyn Core>,
         /// Open members of the volume.
         members: Vec<OpenMember>,
-        /// Frames that are its own.
+        /// Frames that belong to the core.
         cache_frames: u32,
-        /// Frames for payload.
+        /// Frames for clients' payload.
         client_frames: u32,
         /// Bytes that a client may have outstanding.
         client_credit: Bytes,
-        /// Unit of requests that it takes.
+        /// Smallest unit of requests.
         block: u32,
     },
 }
@@ -101,18 +101,19 @@ pub struct ServeOptions {
     pub control: Option<PathBuf>,
     /// Way in which members are read and written.
     pub backend: Backend,
-    /// Most clients at one time; more wait to be accepted.
+    /// Limit of connected clients; more wait to be accepted.
     pub clients_max: usize,
     /// Time limits of clients.
     pub limits: TimeLimits,
-    /// Share of clients that connect to a socket, by its path or its address and port: before that
-    /// of their export.
+    /// Shares of clients by the socket that they connect to, named by its path or its address and
+    /// port. These take precedence over the share of the export.
     pub sockets: Vec<(String, ClientShare)>,
     /// Names of the groups of clients, from group 1 on.
     pub groups: Vec<String>,
-    /// Says to the next server whether this one ended with acknowledged writes in memory only.
+    /// Mark that tells the next server whether this one ended with acknowledged writes in memory
+    /// only.
     pub mark: Option<UnwrittenMark>,
-    /// Takes down what clients ask for, of all volumes.
+    /// Recorder of client requests, for all volumes.
     pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
     pub shutdown: OwnedFd,
@@ -125,29 +126,30 @@ pub struct ServeOptions {
 pub struct Ready {
     /// An NBD URI per listener and volume.
     pub uris: Vec<String>,
-    /// `io_uring` or `threads`, with the reason if it is not what was preferred.
+    /// Description of the I/O backend: `io_uring` or `threads`, with details.
     pub backend: String,
 }
 
-/// End of a server.
+/// Outcome of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExitState {
     /// Everything was finished, flushed and marked clean.
     Clean,
-    /// The engine or a worker panicked. Nothing was acknowledged after; arrays stay marked dirty.
+    /// The engine or a worker panicked. Nothing was acknowledged afterwards, and arrays stay marked
+    /// dirty.
     Poisoned(String),
     /// A volume did not stop in good order; its array may stay marked dirty.
     StopFailed(String),
 }
 
-/// Serves until told to stop.
+/// Serves until it is told to stop.
 ///
-/// Runs on the calling thread. Sockets are gone when it returns; members are closed,
-/// but for those that do not answer.
+/// Runs on the calling thread. When it returns, sockets are removed and members are closed, except
+/// those that do not answer.
 ///
 /// # Errors
-/// Nothing was served; [`ServeError`] says why.
+/// Returns a [`ServeError`] with the cause if no client was served.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let limits = options.limits;
@@ -220,29 +222,30 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     }
     let on_ready = options.on_ready;
     Ok(match reactor.run(|| on_ready(&Ready { uris, backend }))? {
-        // The log has it.
+        // The log has the members that hang.
         Exit::Clean | Exit::Hanging(_) => ExitState::Clean,
         Exit::Poisoned(text) => ExitState::Poisoned(text),
         Exit::StopFailed(text) => ExitState::StopFailed(text),
     })
 }
 
-/// Clients that there are descriptors for, beside administrators and what the server opens later.
+/// Number of clients for which there are descriptors, beside administrators and files that the
+/// server opens later.
 fn room_for_clients(workers: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    // The client that waits for a place is one of the rest.
+    // The client that waits for a place counts as one of those kept.
     let room = limit.saturating_sub(open + workers * DESCRIPTORS_OF_WORKER + DESCRIPTORS_KEPT);
     room.max(1)
 }
 
 /// Descriptors that a worker opens when it starts.
 const DESCRIPTORS_OF_WORKER: usize = 2;
-/// Descriptors that clients leave: for administrators, and for members that are added.
+/// Descriptors kept free of clients: for administrators, and for members that are added.
 const DESCRIPTORS_KEPT: usize = 16;
 
-/// What clients are told of each export, and then of each by its other names.
+/// Descriptions of all exports for clients: first under their main names, then under their others.
 fn describe_all(
     exports: &[ExportOptions],
     volumes: &[VolumeSnapshot],
@@ -261,7 +264,7 @@ fn describe_all(
     all.map(|(place, export)| describe(&export, &volumes[place], &shapes[place], trims)).collect()
 }
 
-/// What is served by the first name of each export, and then what is by the others.
+/// Volumes by export: first those of the main names, then those of the other names.
 fn with_other_names(served: Vec<Served>, exports: &[ExportOptions]) -> Vec<Served> {
     let others = served.iter().zip(exports).flat_map(|(main, export)| {
         let other = |(name, share): &(String, ClientShare)| Served {
@@ -286,14 +289,14 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
     )))
 }
 
-/// A source, made ready.
+/// A source, made ready to be served.
 struct Made {
-    /// One, or one for each worker.
+    /// One crew, or one for each worker.
     crews: Vec<Crew>,
     credit: Bytes,
     shapes: Vec<Shape>,
     allocations: Vec<Allocation>,
-    /// Holes can be made.
+    /// Whether discards are offered to clients.
     trims: bool,
 }
 
@@ -301,10 +304,10 @@ struct Made {
 struct Crew {
     core: Box<dyn Core>,
     members: Vec<OpenMember>,
-    /// Those of stripe caches; a write-back cache has more.
+    /// Frames of the stripe caches; the write-back cache has its own.
     cache_frames: u32,
     write_back_frames: u32,
-    /// Those of them that no member sees.
+    /// Frames that no member reads or writes.
     private_frames: Range<u32>,
     client_frames: u32,
 }
@@ -329,7 +332,7 @@ impl Crew {
         let first = frames - client_frames;
         let slab = Slab::with_private(frames, private_frames);
         let slab = slab.map_err(io("mapping payload memory (mmap)"))?;
-        // No member can be added to one that is bare.
+        // A member without a stripe cache is bare, and no member can be added to it.
         let is_memory = cache_frames == 0 && members.iter().all(OpenMember::is_memory);
         let ring: Box<dyn Ring> = if is_memory {
             Box::new(NoRing::new().map_err(io("eventfd"))?)
@@ -364,7 +367,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             let read_only = read_only || member.access() == Access::ReadOnly;
             let block = member.info().logical_block;
             let trims = !read_only && member.info().discards;
-            // Requests can be scheduled, or kept, only where all of them are.
+            // Scheduling and caching need all requests in one engine.
             let alone = *knobs == Knobs::default() && write_back.is_none();
             let workers = if alone { workers } else { 1 };
             let mut members: Vec<OpenMember> =
@@ -436,8 +439,9 @@ fn describe(
         .with_allocation())
 }
 
-/// The preferred block of a volume: NBD has powers of two only, so the largest that divides its
-/// `io_opt` (64 KiB of 192 KiB), which no payload may exceed; a block of the cache at least.
+/// Preferred block size of a volume. NBD allows only powers of two, so it is the largest one that
+/// divides its `io_opt` (64 KiB for 192 KiB), at most the largest payload and at least a page of
+/// the cache.
 fn preferred(io_opt: Option<Bytes>) -> u32 {
     let divides = |bytes: &u32| io_opt.is_some_and(|row| row.0.is_multiple_of((*bytes).into()));
     let powers = std::iter::successors(Some(PAYLOAD_BYTES_MAX), |bytes| Some(bytes / 2));
@@ -445,11 +449,12 @@ fn preferred(io_opt: Option<Bytes>) -> u32 {
     powers.find(divides).unwrap_or(PREFERRED_BYTES)
 }
 
-/// Threads that serve clients: what they have in common is done by one at a time.
+/// Limit of threads that serve clients: work on their shared state is done by one at a time.
 const WORKERS_MAX: usize = 4;
-/// A block of the cache.
+/// Smallest preferred block: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;
-/// What clients may assume when nothing is said; more is cut into sub-requests anyhow.
+/// Largest payload: what clients may assume when a server announces no limit. Longer requests are
+/// cut into sub-requests in any case.
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_engine::Class;
 use weft_units::{ClientId, Group};
 
-/// Class and weight of clients, which their requests carry to the schedulers of members.
+/// Class and weight of clients. Their requests carry both to the schedulers of members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientShare {
     /// I/O class.
     pub class: Class,
     /// Weight, 1 to 1000; 0 for the default of 100.
     pub weight: u16,
-    /// Group, of those that [`crate::ServeOptions::groups`] names.
+    /// Group, one of those that [`crate::ServeOptions::groups`] names.
     pub group: Group,
 }
 
@@ -35,7 +35,7 @@ impl Roll {
     }
 
     fn names(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<str>>> {
-        // A panic elsewhere leaves a map that is whole.
+        // A panic elsewhere leaves the map consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,9 +13,9 @@ use crate::share::Roll;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
-    /// Engines that serve them side by side.
+    /// Number of engines that serve the volumes side by side.
     pub(crate) engines: usize,
-    /// Of each volume.
+    /// Fixed facts of each volume.
     pub(crate) shapes: Vec<Shape>,
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
@@ -37,7 +37,7 @@ pub(crate) struct Shape {
     pub(crate) level: String,
     pub(crate) slots: usize,
     pub(crate) array: Option<ArrayStatus>,
-    /// Unit of requests where the engine does not know it.
+    /// Smallest unit of requests, where the engine does not know it.
     pub(crate) block: u32,
     /// See [`weft_engine::layout::Layout::io_opt`].
     pub(crate) io_opt: Option<Bytes>,

@@ -1,10 +1,12 @@
-//! Listening sockets: made or taken over, with their modes and their removal.
+//! Listening sockets: created or inherited, with their modes and their removal.
 //!
-//! A unix socket is made with mode 0600 and removed when its [`Listener`] is dropped. One that a
-//! dead server left behind is found by connecting to it, and replaced; one that answers, and
-//! anything that is not a socket, is left alone. TCP is for loopback unless the caller consents.
+//! A unix socket is created with mode 0600 and removed when its [`Listener`] is dropped. A socket
+//! that a dead server left behind is recognised by connecting to it, and replaced. A socket that
+//! answers, and any file that is not a socket, is left alone. TCP is for loopback unless the caller
+//! consents.
 //!
-//! A socket that was passed to this process is used as it is; its maker removes it.
+//! A socket that was passed to this process is used as it is; the process that created it removes
+//! it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +25,8 @@ use crate::error::ServeError;
 /// Address that clients connect to.
 #[derive(Debug)]
 pub enum Listen {
-    /// A stream socket that listens already: whoever started this process has passed it. Its path,
-    /// if it has one, stays. Refused unless it is a unix socket, on loopback, or `insecure` is set.
+    /// A listening stream socket that was passed to this process. Its path, if it has one, is not
+    /// removed. Refused unless it is a unix socket, on loopback, or `insecure` is set.
     Passed {
         /// The socket.
         socket: OwnedFd,
@@ -33,12 +35,12 @@ pub enum Listen {
     },
     /// A TCP address. Refused unless it is on loopback or `insecure` is set.
     Tcp {
-        /// Address that could not be parsed.
+        /// Address to listen on.
         address: SocketAddr,
         /// Consent to plain text on a network.
         insecure: bool,
     },
-    /// A unix socket, made with mode 0600 and removed at the end.
+    /// A unix socket, created with mode 0600 and removed at the end.
     Unix {
         /// Path of the socket.
         path: PathBuf,
@@ -50,7 +52,7 @@ pub enum Listen {
 pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
-    /// The path was made here, and is removed at the end.
+    /// Whether this process created the socket and removes its path at the end.
     is_ours: bool,
 }
 
@@ -61,7 +63,7 @@ enum Address {
 }
 
 impl Listener {
-    /// Opens what was asked for.
+    /// Opens a listener.
     pub(crate) fn open(at: Listen) -> Result<Self, ServeError> {
         match at {
             Listen::Passed { socket, insecure } => Self::passed(socket, insecure),
@@ -116,7 +118,7 @@ impl Listener {
         };
         let address = SocketAddrUnix::new(path).map_err(failed("; a shorter path"))?;
         let fd = new_socket(AddressFamily::UNIX).map_err(failed(""))?;
-        // Between `bind` and `chmod` others could connect; a mask leaves no such time.
+        // Between `bind` and `chmod` others could connect; with a mask there is no such window.
         let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
         let mut bound = bind(&fd, &address);
         if bound == Err(Errno::ADDRINUSE) && is_stale(path, &address) {
@@ -146,18 +148,18 @@ impl Listener {
         Ok(Self { fd, address: Address::Tcp(address), is_ours: true })
     }
 
-    /// The next client, nonblocking.
+    /// Accepts the next client, with a nonblocking socket.
     pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
         let fd = rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         if matches!(self.address, Address::Tcp(_)) {
-            // Replies are sent whole; waiting for more would only delay them.
+            // Replies are sent whole, so waiting for more data would only delay them.
             let _ = sockopt::set_tcp_nodelay(&fd, true);
             let _ = sockopt::set_socket_keepalive(&fd, true);
         }
         Ok(fd)
     }
 
-    /// The NBD URI of an export.
+    /// NBD URI of an export.
     pub(crate) fn uri(&self, export: &str) -> String {
         let export = escape(export, false);
         match &self.address {
@@ -169,7 +171,7 @@ impl Listener {
         }
     }
 
-    /// Address as it is printed.
+    /// Address of the listener in printed form.
     pub(crate) fn describe(&self) -> String {
         match &self.address {
             Address::Tcp(address) => address.to_string(),
@@ -178,7 +180,7 @@ impl Listener {
     }
 }
 
-/// Address of the listener that a client came by, as [`Listener::describe`] has it.
+/// Address of the listener that a client came through, in the form of [`Listener::describe`].
 pub(crate) fn local_address(client: &OwnedFd) -> Option<String> {
     let bound = rustix::net::getsockname(client).ok()?;
     if bound.address_family() == AddressFamily::UNIX {
@@ -219,7 +221,7 @@ fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, protocol)
 }
 
-/// Advice for a socket that cannot be made.
+/// Advice for a socket that cannot be created.
 fn bind_hint(path: &Path, errno: Errno) -> &'static str {
     match errno {
         Errno::ADDRINUSE if is_socket(path) => "; another server listens there: stop it first",
@@ -235,7 +237,7 @@ fn is_socket(path: &Path) -> bool {
     })
 }
 
-/// Whether a path is a socket that nobody listens on.
+/// Whether a path is a socket without a listener.
 fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
     let refused = || {
         let probe = new_socket(AddressFamily::UNIX)?;
@@ -244,7 +246,7 @@ fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
     is_socket(path) && refused() == Err(Errno::CONNREFUSED)
 }
 
-/// Percent-encodes what a URI cannot hold as it is.
+/// Percent-encodes the characters that a URI cannot contain.
 fn escape(text: &str, keep_slash: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -258,7 +260,7 @@ fn escape(text: &str, keep_slash: bool) -> String {
     escaped
 }
 
-/// Connections the kernel holds until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 128;
 
 #[cfg(test)]
@@ -305,9 +307,9 @@ mod tests {
         assert_eq!(listener.uri("v"), format!("nbd+unix:///v?socket={}", path.display()));
         let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
         listener.accept().unwrap();
-        assert_eq!(listener.accept().unwrap_err(), Errno::AGAIN, "it does not block");
+        assert_eq!(listener.accept().unwrap_err(), Errno::AGAIN, "accept does not block");
         drop(listener);
-        assert!(path.exists(), "whoever made it removes it");
+        assert!(path.exists(), "the creator of the socket removes it");
         let tcp = |address: &str| passed(std::net::TcpListener::bind(address).unwrap().into());
         assert!(tcp("127.0.0.1:0").unwrap().uri("v").starts_with("nbd://127.0.0.1:"));
         let datagram = std::os::unix::net::UnixDatagram::unbound().unwrap();

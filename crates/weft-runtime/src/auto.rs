@@ -1,10 +1,11 @@
-//! Ring of `--backend auto`: which operations io_uring carries out, which a thread, and which are
-//! done at once.
+//! Ring of `--backend auto`: which operations io_uring carries out, which go to threads, and which
+//! are done at once.
 //!
-//! io_uring begins an operation in the call that submits it. One that would wait, on a file that
-//! cannot begin it and be told later, goes to a worker of the kernel, and waking that worker costs
-//! more than the copy of a block. Files of tmpfs cannot say beforehand whether they would wait, and
-//! neither can writes to the page cache of ext4, so *each* of theirs goes there. Hence:
+//! io_uring begins an operation in the call that submits it. An operation that would block, on a
+//! file that cannot complete it asynchronously, goes to a kernel worker, and waking that
+//! worker costs more than copying a block. tmpfs cannot tell beforehand whether an operation would
+//! block, and neither can ext4 for writes to its page cache, so *every* such operation goes to a
+//! worker. Hence:
 //!
 //! | file | reads | writes | flushes and discards |
 //! |---|---|---|---|
@@ -13,18 +14,18 @@
 //! | in the page cache, written without waiting | io_uring | io_uring | io_uring |
 //! | in the page cache, otherwise | io_uring | the first io_uring, others threads | io_uring |
 //!
-//! *At once* is a copy between memory and memory, in the thread that submits; larger ones than
-//! `AT_ONCE_BYTES` go to threads, where two of them are copied at one time. Only what needs no
-//! device is done so: a flush of a disk, a write that waits for a journal, a read of a page that is
-//! not there would hold up all clients. (Memory that was swapped out does so too, as any of this
-//! process.)
+//! *At once* is a copy from memory to memory in the thread that submits. Copies larger than
+//! `AT_ONCE_BYTES` go to threads, so that two can run at the same time. Only operations that need
+//! no device are done at once: a flush of a disk, a write that waits for a journal or a read of a
+//! page that is not cached would hold up all clients. (Memory that was swapped out does so too,
+//! like any memory of this process.)
 //!
-//! Whether a file system writes to its page cache without waiting is found out by the first such
-//! write, which asks for it (`RWF_NOWAIT`). Where it does not, the kernel's worker does one write
-//! of a file after the other. It is woken sooner than a thread of this process, so that it has the
-//! write that is alone; threads have those that come while it is at it.
+//! The first write to a file finds out whether its file system writes to the page cache without
+//! waiting: it asks for that with `RWF_NOWAIT`. Where the file system does not, the kernel's worker
+//! does one write of a file after the other. It wakes faster than a thread of this process, so a
+//! write that is alone goes to it; threads carry out the writes that arrive while it is busy.
 //!
-//! Where io_uring is refused, threads do its part.
+//! Threads carry out the operations of io_uring where io_uring is refused.
 //!
 //! Measured   the loop of `weft bench member`, blocks of 4 KiB, nine rounds in turns on two busy
 //!            CPUs. On tmpfs, against io_uring alone and threads alone: reads 7.7 and 38 times as
@@ -43,46 +44,46 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
 use crate::threads::{Job, ThreadRing};
 
-/// A ring that looks at what a file waits for.
+/// A ring that chooses, for each file, where its operations are carried out.
 pub struct AutoRing {
-    /// io_uring, or threads.
+    /// io_uring, or a ring of threads.
     below: Box<dyn Ring>,
-    /// Number of threads to be started beside it when a file needs them.
+    /// Number of threads that are started beside `below` when a file needs them.
     threads_max: usize,
     threads: Option<ThreadRing>,
     files: Vec<Option<OfFile>>,
     at_once: VecDeque<Job>,
     done: Vec<RingDone>,
-    /// Readable when `below` or the threads have something.
+    /// epoll descriptor: readable when `below` or the threads have completions.
     both: OwnedFd,
 }
 
 struct OfFile {
     file: Arc<OwnedFd>,
     way: Way,
-    /// Writes that the ring below has.
+    /// Writes in flight in the ring below.
     writing: usize,
 }
 
-/// Way of the reads and writes of a file.
+/// Place where the reads and writes of a file are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Memory.
+    /// By a copy in the thread that submits: the file is memory.
     AtOnce,
-    /// As the ring below does it.
+    /// By the ring below.
     Below,
-    /// Writes by threads, but for one at a time.
+    /// Writes by threads, except one at a time; the rest by the ring below.
     Threads,
-    /// Writes as the first of them shows.
+    /// Not known yet: the first write finds out.
     Untried,
 }
 
 impl AutoRing {
-    /// Over io_uring, with so many threads beside it when a file needs them; or over threads, with
-    /// no others.
+    /// Creates the ring over io_uring, with up to `threads_max` threads beside it when a file needs
+    /// them, or over a ring of threads, with none beside it.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Fails when no descriptor is left.
     pub fn new(below: Box<dyn Ring>, threads_max: usize) -> std::io::Result<Self> {
         let both = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&both, below.wait_fd(), EventData::new_u64(0), EventFlags::IN)?;
@@ -91,7 +92,7 @@ impl AutoRing {
         Ok(Self { below, threads_max, threads, files, at_once, done, both })
     }
 
-    /// Lets threads have a file, the first of which starts them.
+    /// Lets the threads carry out operations on a file. The first such file starts them.
     fn give_to_threads(&mut self, index: u16, file: Arc<OwnedFd>) -> std::io::Result<()> {
         let threads = match &mut self.threads {
             Some(threads) => threads,
@@ -104,8 +105,8 @@ impl AutoRing {
         threads.set_file(index, Some(file))
     }
 
-    /// Writes a part of what a file has room for without waiting, or finds out that there is no
-    /// such thing as that.
+    /// Writes the part of an operation that the page cache takes without waiting, or finds out that
+    /// the file system cannot do that.
     fn try_write(&mut self, op: RingOp) {
         let file = self.files[usize::from(op.file)].as_mut().expect("the caller put the file in");
         let Action::Write { buffer, .. } = &op.action else { unreachable!("a write is tried") };
@@ -121,12 +122,12 @@ impl AutoRing {
             Ok(moved) if moved > 0 => {
                 self.done.push(RingDone { op, result: Ok(moved), panicked: false });
             }
-            // What went wrong shows again where it is not asked to make haste.
+            // An error shows again when the operation is repeated without `RWF_NOWAIT`.
             Ok(_) | Err(_) => self.push(op),
         }
     }
 
-    /// How many files have one of these ways.
+    /// Number of files that go one of these ways.
     fn count(&self, ways: &[Way]) -> usize {
         self.files.iter().flatten().filter(|file| ways.contains(&file.way)).count()
     }
@@ -200,7 +201,7 @@ impl Ring for AutoRing {
     }
 
     fn submit(&mut self) -> std::io::Result<()> {
-        // What waits for somebody else begins first.
+        // Operations that others carry out begin first.
         self.below.submit()?;
         if let Some(threads) = &mut self.threads {
             threads.submit()?;
@@ -223,7 +224,7 @@ impl Ring for AutoRing {
             if let Some(Some(file)) = self.files.get_mut(usize::from(op.file))
                 && matches!(op.action, Action::Write { .. })
             {
-                // One that comes late may have been of another file.
+                // A late completion may belong to a former file of this index.
                 file.writing = file.writing.saturating_sub(1);
             }
         }
@@ -274,9 +275,9 @@ impl Ring for AutoRing {
     }
 }
 
-/// The longest copy that is made at once.
+/// Longest copy that is made at once.
 const AT_ONCE_BYTES: usize = 64 << 10;
-/// Bytes that are copied before it is looked at what else there is to do.
+/// Bytes that are copied in one turn, before the caller looks for other work.
 const TURN_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
@@ -284,8 +285,8 @@ mod tests {
     use super::*;
     use crate::buffers::{AlignedBytes, Buffer};
 
-    /// Over threads, with as many others beside them: what is below and what is beside can be told
-    /// apart by what is outstanding there.
+    /// A ring over threads with as many other threads beside them. The counts of outstanding
+    /// operations tell which of the two has an operation.
     fn ring(kind: FileKind) -> AutoRing {
         let file = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4 << 20).unwrap();
@@ -311,7 +312,7 @@ mod tests {
         RingOp { id, file: 0, action: Action::Flush, offset: 0, skip: 0, limit: 0 }
     }
 
-    /// Operations below, beside, and with nobody else.
+    /// Operations outstanding below, beside, and in neither.
     fn places(ring: &AutoRing) -> [usize; 3] {
         let beside = ring.threads.as_ref().map_or(0, Ring::outstanding);
         let below = ring.below.outstanding();
@@ -339,10 +340,10 @@ mod tests {
         for (kind, expected) in [
             (FileKind::Device, [6, 0, 0]),
             (FileKind::Server, [6, 0, 0]),
-            // The flush; what is long; what is short.
+            // The flush; the long operations; the short ones.
             (FileKind::Memory, [1, 2, 3]),
-            // Reads, the flush and the first write; the others. What is tried is done, or not
-            // possible: tmpfs does not write without waiting.
+            // Reads, the flush and the first write; the other writes. The write that was tried is
+            // done, or is not possible: tmpfs does not write without waiting.
             (FileKind::PageCache, [4, 2, 0]),
         ] {
             let mut ring = ring(kind);
@@ -358,7 +359,7 @@ mod tests {
     fn the_first_write_shows_whether_a_file_system_writes_without_waiting() {
         let mut ring = ring(FileKind::PageCache);
         assert_eq!(ring.count(&[Way::Untried]), 1);
-        // Neither is tried: one waits by intent, the other is long.
+        // Neither write is tried: one has to wait (it is durable), the other is long.
         ring.push(write(0, 4096, true));
         ring.push(write(1, 1 << 20, false));
         assert_eq!(ring.count(&[Way::Untried]), 1);
@@ -367,12 +368,12 @@ mod tests {
         assert!(ring.describe().ends_with("; writes to the page cache of 1 members by threads"));
         assert_eq!(places(&ring), [1, 2, 0]);
         assert_eq!(finish(&mut ring).len(), 3);
-        // Alone again, and one beside it.
+        // A write alone again, and one beside it.
         ring.push(write(3, 4096, false));
         ring.push(write(4, 4096, false));
         assert_eq!(places(&ring), [1, 1, 0]);
         assert_eq!(finish(&mut ring).len(), 2);
-        // A file that comes after it under the same number is tried anew.
+        // A later file under the same index is tried anew.
         let file = rustix::fs::memfd_create("next", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         ring.set_file(0, Some(Arc::new(file))).unwrap();
         ring.set_kind(0, FileKind::PageCache);
@@ -386,7 +387,7 @@ mod tests {
         (0..count).for_each(|id| ring.push(write(id, AT_ONCE_BYTES, false)));
         ring.submit().unwrap();
         assert_eq!(ring.at_once.len(), 3);
-        assert!(ring.busy(), "nobody else will say that there is more");
+        assert!(ring.busy(), "copies that remain raise no event");
         ring.cancel(count - 1);
         ring.cancel(0);
         let done = finish(&mut ring);

@@ -7,23 +7,28 @@
 //!
 //! - A member request holds a [`Lease`] on its segments from before it is submitted until its last
 //!   completion is reaped. A shared lease says "will be read" (a member write), an exclusive one
-//!   "will be written" (a member read). The lease holds the mapping alive as well.
+//!   "will be written" (a member read). The lease also keeps the mapping alive.
 //! - References come from [`Slab::bytes`] (`&self`), [`Slab::bytes_mut`] and [`Frames::split`]
 //!   (`&mut self`). Taking an exclusive lease needs `&mut self` too.
 //!
 //! # Why the memory is valid for the whole operation
 //!
-//! 1. *It exists.* A lease owns a share of the mapping; a ring that gives an address of it to the
-//!    kernel keeps the lease in the table of what is outstanding, and waits for that table to empty
-//!    before it lets go (`uring.rs`, `Drop`).
-//! 2. *Nobody else changes it.* A shared lease makes `bytes_mut`, `split` and exclusive leases of
-//!    the same sectors panic; an exclusive one makes `bytes` and shared leases panic as well.
-//! 3. *No reference outlives a change of rules.* A reference borrows the slab; a lease that would
-//!    contradict it cannot be taken before it ends, by the borrow checker for exclusive leases, and
-//!    since `bytes_mut` needs `&mut Slab`, for shared ones too.
+//! 1. *The memory exists.* A lease owns a share of the mapping. A ring that gives an address of it
+//!    to the kernel keeps the lease in its table of outstanding operations, and waits for that
+//!    table
+//!    to become empty before it is dropped (`uring.rs`, `Drop`).
+//! 2. *Nothing else changes the memory.* A shared lease makes `bytes_mut`, `split` and exclusive
+//!    leases of the same sectors panic; an exclusive one makes `bytes` and shared leases panic as
+//!    well.
+//! 3. *No reference outlives a change of the leases.* A reference borrows the slab. The borrow
+//!    checker prevents that a lease which contradicts it is taken before it ends: an exclusive
+//!    lease
+//!    needs `&mut Slab`, and for a shared lease the contradicting reference, from `bytes_mut`,
+//!    holds
+//!    `&mut Slab`.
 //!
-//! These panics are assertions about the engine ("a frame is never changed while anyone holds it");
-//! no client and no member can reach them.
+//! These panics are assertions about the engine (a frame does not change while it is leased). No
+//! client and no member can trigger them.
 //!
 //! Source   CONTRIBUTING.md (unsafe code); `contract/frame.rs` of `weft-engine`
 
@@ -46,20 +51,20 @@ pub struct Slab {
     memory: Arc<Memory>,
 }
 
-/// The mapping, and who may touch it.
+/// The mapping, and the leases on each of its sectors.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    /// Bytes that no device reads or writes.
+    /// Bytes of the frames that no device reads or writes.
     private: Range<usize>,
     /// One word per frame, one byte of it per sector: 0 free, `EXCLUSIVE`, or the number of shared
     /// leases.
     states: Box<[AtomicU64]>,
 }
 
-// SAFETY: the mapping is plain memory that belongs to no thread; who may touch which byte is
-// decided by `states`, which is atomic.
+// SAFETY: the mapping is plain memory that belongs to no thread; `states`, which is atomic, decides
+// which bytes a thread may touch.
 unsafe impl Send for Memory {}
 // SAFETY: as above; no method gives out references without the checks described at the top.
 unsafe impl Sync for Memory {}
@@ -67,9 +72,9 @@ unsafe impl Sync for Memory {}
 /// Access that a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The holder reads the bytes; others may too.
+    /// The holder reads the bytes; others may read them too.
     Shared,
-    /// The holder writes the bytes; nobody else may touch them.
+    /// The holder writes the bytes; nothing else may touch them.
     Exclusive,
 }
 
@@ -87,7 +92,7 @@ pub struct Lease {
 pub enum Buffer {
     /// Parts of the slab.
     Frames(Lease),
-    /// Bytes of its own: metadata.
+    /// Bytes of the request itself, for metadata.
     Owned(AlignedBytes),
 }
 
@@ -99,11 +104,11 @@ pub struct AlignedBytes {
     len: usize,
 }
 
-/// A file of this process's own making, as memory: a member of RAM.
+/// Mapping of a file that this process made as memory: a member of RAM.
 ///
-/// There are no references into it, only copies in and out, so that the file may be read and
-/// written in other ways as well. It cannot become shorter, which would make its pages deadly: the
-/// file is sealed (`devices/open.rs`).
+/// There are no references into the mapping, only copies in and out, so the file may also be read
+/// and written in other ways. A shorter file would make accesses to the mapping fault (`SIGBUS`); a
+/// seal prevents that (`devices/open.rs`).
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -121,20 +126,20 @@ pub(crate) struct Address {
 }
 
 impl Slab {
-    /// Maps `frames` frames of zeros. The first cannot be written, by anyone.
+    /// Maps `frames` frames of zeros. The first one is read-only.
     ///
     /// # Errors
-    /// The kernel has no memory for it.
+    /// Fails when the kernel has no memory for the mapping.
     pub fn new(frames: u32) -> std::io::Result<Self> {
         Self::with_private(frames, 0..0)
     }
 
-    /// As [`Slab::new`], with frames that no device reads or writes: they are never registered with
-    /// the kernel, so they count towards no limit of locked memory and take none before they are
-    /// used.
+    /// Maps memory like [`Slab::new`], with a range of frames that no device reads or writes. Those
+    /// frames are never registered with the kernel, so they count towards no limit of locked memory
+    /// and take no memory before they are used.
     ///
     /// # Errors
-    /// As [`Slab::new`].
+    /// The errors of [`Slab::new`].
     pub fn with_private(frames: u32, private: Range<u32>) -> std::io::Result<Self> {
         assert!(frames > 0 && private.start <= private.end && private.end <= frames);
         let bytes = frames as usize * FRAME_LEN;
@@ -146,12 +151,12 @@ impl Slab {
         let states = (0..frames).map(|_| AtomicU64::new(0)).collect();
         let private = private.start as usize * FRAME_LEN..private.end as usize * FRAME_LEN;
         let slab = Self { memory: Arc::new(Memory { base, bytes, private, states }) };
-        // SAFETY: the first frame is ours, mapped just now, and nobody has a reference to it.
+        // SAFETY: the first frame is ours, mapped just now, and there is no reference to it.
         unsafe { mprotect(mapped, FRAME_LEN, MprotectFlags::READ) }?;
         Ok(slab)
     }
 
-    /// Frames in it.
+    /// Number of frames.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.memory.states.len()
@@ -160,7 +165,7 @@ impl Slab {
     /// The bytes of a segment, to read.
     ///
     /// # Panics
-    /// While somebody holds an exclusive lease on them.
+    /// Panics while an exclusive lease on them is held.
     #[must_use]
     pub fn bytes(&self, segment: Segment) -> &[u8] {
         let memory = &*self.memory;
@@ -175,29 +180,29 @@ impl Slab {
     /// The bytes of a segment, to write.
     ///
     /// # Panics
-    /// While somebody holds a lease on them, and for the frame of zeros.
+    /// Panics while a lease on them is held, and for the frame of zeros.
     #[must_use]
     pub fn bytes_mut(&mut self, segment: Segment) -> &mut [u8] {
         let memory = &*self.memory;
         memory.check(segment, Access::Exclusive);
         let start = memory.start(segment);
-        // SAFETY: in the mapping (`start`), initialised, and nobody else touches it while the
+        // SAFETY: in the mapping (`start`), initialised, and nothing else touches it while the
         // reference lives: no lease is held (`check`) and taking one borrows the slab.
         unsafe { std::slice::from_raw_parts_mut(start, segment.len as usize) }
     }
 
-    /// The right to read segments until the lease is dropped.
+    /// Leases segments for reading, until the lease is dropped.
     ///
     /// # Panics
-    /// While somebody holds an exclusive lease on them.
+    /// Panics while an exclusive lease on them is held.
     pub fn lease_shared(&self, segments: Segments) -> Lease {
         self.lease(segments, Access::Shared)
     }
 
-    /// The right to write segments until the lease is dropped.
+    /// Leases segments for writing, until the lease is dropped.
     ///
     /// # Panics
-    /// While somebody holds any lease on them, and for the frame of zeros.
+    /// Panics while any lease on them is held, and for the frame of zeros.
     pub fn lease_exclusive(&mut self, segments: Segments) -> Lease {
         self.lease(segments, Access::Exclusive)
     }
@@ -228,7 +233,7 @@ impl Slab {
 }
 
 impl Frames for Slab {
-    /// See [`Frames::split`]; somebody else uses bytes while he holds a lease that forbids it.
+    /// See [`Frames::split`]. A lease that forbids the access counts as use of the bytes.
     fn split(&mut self, shared: &[Segment], exclusive: &[Segment]) -> Split<'_> {
         let memory = &*self.memory;
         for (index, target) in exclusive.iter().enumerate() {
@@ -255,8 +260,8 @@ impl Frames for Slab {
 }
 
 impl Memory {
-    /// What devices read and write, in pieces of at most so many bytes: all but the zeros, which
-    /// cannot be written, and what is private.
+    /// Memory that devices read and write, in pieces of at most `piece` bytes: all of it except the
+    /// frame of zeros, which cannot be written, and the private frames.
     pub(crate) fn for_devices(&self, piece: usize) -> Vec<Address> {
         let mut pieces = Vec::new();
         for part in [FRAME_LEN..self.private.start, self.private.end.max(FRAME_LEN)..self.bytes] {
@@ -278,7 +283,7 @@ impl Memory {
         unsafe { self.base.as_ptr().add(start) }
     }
 
-    /// Whether a reference may be made now.
+    /// Asserts that a reference may be made now.
     fn check(&self, segment: Segment, access: Access) {
         assert!(segment.slab_end() <= self.bytes as u64, "{segment:?} is outside the slab");
         if segment.is_zero() {
@@ -344,7 +349,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` with this address and length. References borrow the
-        // slab and leases own a share of this value, so that nobody can touch it any more.
+        // slab and leases own a share of this value, so nothing can touch the mapping any more.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -355,7 +360,7 @@ impl Mapping {
     /// shorter.
     ///
     /// # Errors
-    /// The kernel has no room for it, or the file has no such seal.
+    /// Fails when the kernel has no room for the mapping, or the file is too short or not sealed.
     pub(crate) fn new(file: impl AsFd, bytes: u64) -> std::io::Result<Self> {
         let file = file.as_fd();
         let sealed = rustix::fs::fcntl_get_seals(file)?.contains(rustix::fs::SealFlags::SHRINK);
@@ -368,8 +373,8 @@ impl Mapping {
         let bytes = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let at = std::ptr::null_mut();
-        // Pages that are there are mapped at once, so that the first use of each costs no fault;
-        // holes stay holes.
+        // Allocated pages are mapped at once, so that the first use of each costs no fault; holes
+        // stay holes.
         let flags = if full { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let mapped = unsafe { mmap(at, bytes, protection, flags, file, 0) }?;
@@ -380,7 +385,7 @@ impl Mapping {
     /// Fills `into` from the bytes at `at`.
     ///
     /// # Panics
-    /// Outside the mapping.
+    /// Panics for a range outside the mapping.
     pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
         let from = self.start(at, into.len());
         // SAFETY: `into.len()` bytes from `from` are inside the mapping (`start`), which no
@@ -392,17 +397,17 @@ impl Mapping {
     /// Copies `from` to byte `at` of the mapping.
     ///
     /// # Panics
-    /// Outside the mapping.
+    /// Panics for a range outside the mapping.
     pub(crate) fn copy_in(&self, at: u64, from: &[u8]) {
         let into = self.start(at, from.len());
-        // SAFETY: as in `copy_out`; nobody has a reference to what is changed.
+        // SAFETY: as in `copy_out`; there is no reference to the bytes that change.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) }
     }
 
     /// Fills a range with zeros.
     ///
     /// # Panics
-    /// Outside the mapping.
+    /// Panics for a range outside the mapping.
     pub(crate) fn zero(&self, at: u64, len: u64) {
         let len = usize::try_from(len).expect("inside the mapping");
         let into = self.start(at, len);
@@ -420,7 +425,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made in `new` with this address and length; nobody has a reference into it.
+        // SAFETY: made in `new` with this address and length; there is no reference into it.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -435,13 +440,13 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Bytes in all segments.
+    /// Length of all segments, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.iter().map(|segment| segment.len as usize).sum()
     }
 
-    /// Whether there are none; a segment has at least one.
+    /// Whether the lease has no segments. A segment has at least one byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
@@ -449,7 +454,7 @@ impl Lease {
 }
 
 impl Buffer {
-    /// Bytes in it.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -458,20 +463,21 @@ impl Buffer {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the buffer has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Up to `limit` bytes after the first `skip`, as addresses for the kernel. Good while this
-    /// buffer lives, wherever it is moved.
+    /// Up to `limit` bytes after the first `skip`, as addresses for the kernel. The addresses are
+    /// valid while this buffer lives, even when it is moved.
     pub(crate) fn addresses(&self, skip: usize, limit: usize) -> SmallVec<[Address; 4]> {
         let mut window = Window { skip, limit };
         let mut addresses = SmallVec::new();
         match self {
             Self::Frames(lease) => {
-                // More segments than the kernel takes make a short request, which goes on.
+                // More segments than the kernel takes make a short request; the rest is submitted
+                // again.
                 for segment in &lease.segments {
                     if addresses.len() == IOV_MAX {
                         break;
@@ -498,8 +504,9 @@ impl Buffer {
     #[must_use]
     pub fn slices(&self, skip: usize, limit: usize) -> SmallVec<[IoSlice<'_>; 4]> {
         let slice = |address: &Address| {
-            // SAFETY: the bytes are inside a buffer that lives as long as `self`, and nobody writes
-            // them: the lease is ours, and an exclusive one is written only through `&mut self`.
+            // SAFETY: the bytes are inside a buffer that lives as long as `self`, and nothing
+            // writes them: the lease is ours, and an exclusive one is written only through `&mut
+            // self`.
             let bytes = unsafe { std::slice::from_raw_parts(address.start, address.len) };
             IoSlice::new(bytes)
         };
@@ -509,7 +516,7 @@ impl Buffer {
     /// Up to `limit` bytes after the first `skip`, to be filled from a member.
     ///
     /// # Panics
-    /// For a shared lease.
+    /// Panics for a shared lease.
     #[must_use]
     pub fn slices_mut(&mut self, skip: usize, limit: usize) -> SmallVec<[IoSliceMut<'_>; 4]> {
         match self {
@@ -574,14 +581,14 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
-/// Bytes of a list of segments that are still to be moved.
+/// Window on the bytes of a list of segments: those that are still to be moved.
 struct Window {
     skip: usize,
     limit: usize,
 }
 
 impl Window {
-    /// Offset and length of what is to be moved of the next `len` bytes.
+    /// Offset and length of the bytes to move among the next `len` bytes.
     fn take(&mut self, len: usize) -> Option<(usize, usize)> {
         let offset = self.skip.min(len);
         self.skip -= offset;
@@ -591,7 +598,7 @@ impl Window {
     }
 }
 
-/// The frames a segment touches, each with ones in the bytes of the sectors touched.
+/// The frames that a segment touches, each with a mask of the sectors touched, 0xff for each.
 fn masks(segment: Segment) -> impl Iterator<Item = (usize, u64)> {
     let first = segment.slab_start() / SECTOR_BYTES;
     let last = (segment.slab_end() - 1) / SECTOR_BYTES;
@@ -720,9 +727,9 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("weft-test", flags).unwrap();
         ftruncate(&file, 8192).unwrap();
-        assert!(Mapping::new(&file, 8192).is_err(), "it could become shorter");
+        assert!(Mapping::new(&file, 8192).is_err(), "the file is not sealed");
         fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
-        assert!(Mapping::new(&file, 8193).is_err(), "it is not as long");
+        assert!(Mapping::new(&file, 8193).is_err(), "the file is too short");
         let mapping = Mapping::new(&file, 8192).unwrap();
         mapping.copy_in(8190, &[1, 2]);
         let mut bytes = [0; 4];

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Something else uses the device: a file system, an array, swap.
+    /// Something else uses the device: a file system, an array or swap.
     #[error("{label}: in use: found {by}, expected none; stop that first")]
     Claimed {
         /// Name of the member.
@@ -15,7 +15,7 @@ pub enum DeviceError {
         /// Program or device that uses it.
         by: String,
     },
-    /// The same device was given twice.
+    /// Two members are on the same device.
     #[error("{label}: found the device of {other} again, expected each device once; leave one out")]
     Duplicate {
         /// Name of the member.
@@ -33,7 +33,7 @@ pub enum DeviceError {
         /// Name of the other member.
         other: String,
     },
-    /// The kernel said no.
+    /// A system call failed.
     #[error("{label}: {what}: {source}")]
     Io {
         /// Name of the member.
@@ -43,7 +43,7 @@ pub enum DeviceError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Something else than a file or block device.
+    /// The file is neither a regular file nor a block device.
     #[error("{label}: file type: found {found}, expected a regular file or a block device")]
     Kind {
         /// Name of the member.
@@ -51,7 +51,7 @@ pub enum DeviceError {
         /// Kind of file that was found.
         found: &'static str,
     },
-    /// Another process has it.
+    /// Another process has locked the member.
     #[error(
         "{label}: lock: found it held by another process, expected it free; stop that process, \
          or wait until its last I/O has ended"
@@ -74,7 +74,7 @@ pub enum DeviceError {
         /// Reason, with the line and field, and the way out.
         why: String,
     },
-    /// Its map of ddrescue says that some of it was not read, and it was to be written.
+    /// A member that is to be written was not rescued completely, says its map of ddrescue.
     #[error("{label}: {why}")]
     NotRescued {
         /// Name of the member.
@@ -98,7 +98,7 @@ pub enum DeviceError {
         /// Reason, with the partitions that are there.
         why: String,
     },
-    /// The size or place of the member does not fit.
+    /// The size or the start of the member does not fit.
     #[error("{label}: {what}: found {found}, expected {expected}")]
     Size {
         /// Name of the member.
@@ -120,7 +120,7 @@ pub enum DeviceError {
     },
 }
 
-/// The error of a system call about a member.
+/// Converts the error of a system call on a member.
 pub(crate) fn error_of(label: &str, what: &'static str, errno: Errno) -> DeviceError {
     let label = label.to_owned();
     match errno {

@@ -1,7 +1,7 @@
 //! Driver of the real world: inputs to the engine, outputs carried out, one pass at a time.
 //!
-//! [`Driver`] owns the engine, the memory and the members. Inputs are recorded as they come;
-//! `settle` lets the engine decide, carries out what it says and starts every member request of the
+//! [`Driver`] owns the engine, the memory and the members. It records inputs as they arrive.
+//! `settle` lets the engine decide, carries out its outputs and starts all member requests of the
 //! pass with one submission. Replies, frames and credit become [`Event`]s for the ports (see
 //! `reactor.rs`).
 
@@ -26,10 +26,10 @@ use crate::ring::Ring;
 use crate::turns::Turns;
 use crate::unwritten::UnwrittenMark;
 
-/// The engine, its memory, its members.
+/// The engine with its memory and its members.
 pub struct Driver {
     core: Guarded,
-    /// Before the slab, so that requests end before their memory does.
+    /// Declared before the slab, so that requests end before their memory is unmapped.
     io: MemberIo<Box<dyn Ring>>,
     slab: Slab,
     pool: Pool,
@@ -37,14 +37,14 @@ pub struct Driver {
     parity: Parity,
     clock: Clock,
     now: Time,
-    /// Something was recorded since the last turn, or the last turn left something.
+    /// An input was recorded since the last turn, or the last turn left work.
     unsettled: bool,
     /// Outputs of a turn, while they are carried out.
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
     stalls: Stalls,
     mark: Option<UnwrittenMark>,
-    /// Counters and states since the engine last heard of anything.
+    /// Snapshot of the engine, valid until its next input.
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -54,7 +54,7 @@ pub struct Driver {
 struct Stalls(Vec<(MemberIndex, Time, u64)>);
 
 impl Stalls {
-    /// Whether it is to be said again, and how often it was not.
+    /// Whether the stall is logged again. Returns the number of lines left out since the last one.
     fn tell(&mut self, member: MemberIndex, now: Time) -> Option<u64> {
         let Some(last) = self.0.iter_mut().find(|last| last.0 == member) else {
             self.0.push((member, now, 0));
@@ -70,7 +70,7 @@ impl Stalls {
     }
 }
 
-/// Something for a port.
+/// An event for a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A client may send more.
@@ -82,7 +82,7 @@ pub enum Event {
     },
     /// Frames have come back to the pool.
     Released {
-        /// Client that had them.
+        /// Client that the frames were on loan to.
         client: ClientId,
         /// Frames that came back.
         run: Run,
@@ -114,9 +114,9 @@ impl Event {
 pub struct DriverParts {
     /// The engine, or a stand-in for it.
     pub core: Box<dyn Core>,
-    /// All of the memory.
+    /// All payload memory.
     pub slab: Slab,
-    /// The driver's part of it.
+    /// Pool of the frames that clients get.
     pub pool: Pool,
     /// Ring that carries out member requests.
     pub ring: Box<dyn Ring>,
@@ -125,10 +125,10 @@ pub struct DriverParts {
 }
 
 impl Driver {
-    /// Puts the parts together; the engine is given its first turn at the first `settle`.
+    /// Puts the parts together. The engine gets its first turn at the first `settle`.
     ///
     /// # Errors
-    /// A member's file cannot be registered.
+    /// Fails when the file of a member cannot be registered.
     pub fn new(parts: DriverParts) -> Result<Self, RuntimeError> {
         let clock = Clock::start();
         let mut io = MemberIo::new(parts.ring).with_memory_inline();
@@ -154,15 +154,15 @@ impl Driver {
         })
     }
 
-    /// Marks from now on whether something acknowledged is in memory only.
+    /// Keeps `mark` up to date: it marks that acknowledged data is in memory only.
     #[must_use]
     pub fn with_mark(mut self, mark: Option<UnwrittenMark>) -> Self {
         self.mark = mark;
         self
     }
 
-    /// The name of a client: its port, and a number of the port's choice below [`CLIENTS_MAX`]. A
-    /// number is used again only when nothing of its former bearer is outstanding.
+    /// Identity of a client: its port, and a number below [`CLIENTS_MAX`] that the port chooses. A
+    /// port reuses a number only when its former client has nothing outstanding.
     #[must_use]
     pub fn client(port: u8, number: u32) -> ClientId {
         assert!(number < CLIENTS_MAX);
@@ -181,7 +181,7 @@ impl Driver {
         self.now
     }
 
-    /// Looks at the clock.
+    /// Reads the clock.
     pub fn tick(&mut self) {
         self.now = self.now.max(self.clock.now());
     }
@@ -196,12 +196,12 @@ impl Driver {
         self.handle(Input::Admin(Box::new(command)));
     }
 
-    /// Records that a client is gone.
+    /// Records that a client has disconnected.
     pub fn client_gone(&mut self, client: ClientId) {
         self.handle(Input::ClientGone(client));
     }
 
-    /// Frames side by side for a client's payload.
+    /// Takes `count` adjacent frames for a client's payload.
     pub fn take_frames(&mut self, client: ClientId, count: u32) -> Option<Run> {
         self.pool.take(client, count)
     }
@@ -219,7 +219,7 @@ impl Driver {
         &self.slab
     }
 
-    /// The memory, to fill frames that the engine does not hold.
+    /// Memory of all frames, to fill those that the engine does not hold.
     pub fn slab_mut(&mut self) -> &mut Slab {
         &mut self.slab
     }
@@ -230,7 +230,7 @@ impl Driver {
         &self.pool
     }
 
-    /// Pool of frames, to let clients join and leave.
+    /// Pool of the payload frames, to let clients join and leave.
     pub fn pool_mut(&mut self) -> &mut Pool {
         &mut self.pool
     }
@@ -240,8 +240,8 @@ impl Driver {
         &mut self.turns
     }
 
-    /// Counter of returned frames and ended turns: when it moves, clients that wait for either may
-    /// try again.
+    /// Counter of returned frames and ended turns. When it changes, clients that wait for either
+    /// may try again.
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.pool.returns() + self.turns.moves()
@@ -252,7 +252,7 @@ impl Driver {
         self.core.guard(|core| core.snapshot())
     }
 
-    /// Snapshot of the engine, made once for all who ask until the engine hears of something new.
+    /// Snapshot of the engine, shared by all callers until its next input.
     pub fn shared_snapshot(&mut self) -> Option<Arc<Snapshot>> {
         if self.snapshot.is_none() || self.poison().is_some() {
             self.snapshot = self.snapshot().map(Arc::new);
@@ -260,13 +260,13 @@ impl Driver {
         self.snapshot.clone()
     }
 
-    /// Message of the panic that stopped all acknowledgement, if there was one.
+    /// Message of the panic that stopped all acknowledgement, if any.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
         self.core.poison()
     }
 
-    /// Counts as a panic of the engine from here on.
+    /// Stops all acknowledgement, as a panic of the engine does.
     pub(crate) fn set_poison(&mut self, message: &str) {
         self.core.set_poison(message);
     }
@@ -280,7 +280,7 @@ impl Driver {
     /// Adds a member to the driver, before the engine is told of it.
     ///
     /// # Errors
-    /// Its file cannot be registered.
+    /// Fails when its file cannot be registered.
     pub fn add_member(&mut self, member: OpenMember) -> std::io::Result<()> {
         self.io.add(member)
     }
@@ -290,21 +290,22 @@ impl Driver {
         self.io.remove(index);
     }
 
-    /// Closes the members, after every volume has stopped; labels of those that hang. The mark
-    /// goes, if nothing is unwritten: the driver may never be dropped.
+    /// Closes the members after every volume has stopped, and returns the labels of those that
+    /// hang. The mark is removed here if nothing is unwritten, because the driver may never be
+    /// dropped.
     pub(crate) fn release_members(&mut self) -> Vec<String> {
         self.mark = None;
         self.io.release()
     }
 
-    /// Lets the engine decide and carries it out. Afterwards events may be waiting.
+    /// Lets the engine decide and carries out its outputs. Afterwards events may be waiting.
     pub fn settle(&mut self) {
         for _ in 0..PASSES_MAX {
             self.collect();
             if self.unsettled && self.poison().is_none() {
                 self.turn();
             } else if !self.io.wants_submit() {
-                // Else the next stage of a request: no input, but something to start.
+                // Otherwise a request has its next stage to start, without a new input.
                 break;
             }
             if let Err(error) = self.io.submit() {
@@ -313,25 +314,25 @@ impl Driver {
         }
     }
 
-    /// Whether there is something to do without waiting.
+    /// Whether there is work that can be done without waiting.
     #[must_use]
     pub fn busy(&self) -> bool {
         (self.unsettled && self.poison().is_none()) || self.io.busy() || !self.events.is_empty()
     }
 
-    /// The next thing for a port.
+    /// The next event for a port.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Tells the engine the time if it has asked for that.
+    /// Tells the engine the time if it asked to be woken by now.
     pub fn wake(&mut self) {
         if self.next_wake().is_some_and(|at| at <= self.now) {
             self.handle(Input::Wake);
         }
     }
 
-    /// Time at which the engine wants to be woken.
+    /// Time at which the engine asked to be woken.
     pub fn next_wake(&mut self) -> Option<Time> {
         self.core.guard(|core| core.next_wake()).flatten()
     }
@@ -343,7 +344,7 @@ impl Driver {
         self.core.guard(|core| core.handle(now, input));
     }
 
-    /// Reaps completions and tells the engine of them.
+    /// Reaps completions and hands them to the engine.
     fn collect(&mut self) {
         self.io.reap();
         if self.io.panicked() {
@@ -354,7 +355,7 @@ impl Driver {
         }
     }
 
-    /// Turns until there is no more work, then does what came out of it.
+    /// Runs the engine for up to `TURNS_MAX` turns, then carries out its outputs.
     fn turn(&mut self) {
         self.snapshot = None;
         let now = self.now;
@@ -362,7 +363,7 @@ impl Driver {
         let turns = self.core.guard(|core| core.run(now, TURNS_MAX, &mut outputs));
         self.unsettled = turns.is_some_and(|turns| turns.more);
         if turns.is_none() {
-            // A core that panicked gives no output.
+            // The outputs of a core that panicked are discarded.
             outputs.clear();
         }
         if let Some(mark) = &mut self.mark
@@ -411,7 +412,7 @@ impl Driver {
         }
     }
 
-    /// Tells the log what the engine thinks people should know.
+    /// Writes a notice of the engine to the log.
     fn trace(&mut self, notice: &Notice) {
         let label = |index: MemberIndex| self.io.label(index);
         match notice {
@@ -473,14 +474,15 @@ impl Driver {
     }
 }
 
-/// Numbers that a port can give its clients: 16 million connections before a name returns.
+/// Numbers that a port can give its clients: 16 million connections before one is reused.
 pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
 const CLIENT_BITS: u32 = 24;
-/// Turns before outputs are looked at: md's 8 stripes times 64 are more than the default cache.
+/// Turns before outputs are carried out: md's 8 stripes times 64 are more than the default cache.
 const TURNS_MAX: u32 = 64;
-/// Passes before sockets are looked at again, so that a resync from the page cache starves nobody.
+/// Passes before sockets are polled again, so that a resync from the page cache does not starve
+/// clients.
 const PASSES_MAX: u32 = 16;
-/// Shortest time between two log lines about one member that does not answer now and then.
+/// Shortest time between two log lines about one member that stalls from time to time.
 const STALL_PERIOD: Span = Span::secs(60);
 
 #[cfg(test)]

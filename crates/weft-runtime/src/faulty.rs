@@ -16,25 +16,25 @@ use crate::ring::{FileKind, Ring, RingDone, RingOp};
 /// Fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// The operation is not done, and ends with this error.
+    /// The operation is not carried out and ends with this error.
     Error(Errno),
-    /// The operation is done, and ends only at the n-th `reap` after.
+    /// The operation is carried out but its completion is held back for this many `reap` calls.
     Late(u32),
     /// At most this many bytes are moved.
     Short(usize),
 }
 
-/// Given the number of the operation and the operation, what goes wrong.
+/// Decides the fault of an operation, given its number and the operation.
 pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection> + Send>;
 
-/// A ring that misbehaves as told.
+/// A ring that injects the faults of a script.
 pub struct FaultyRing<R> {
     inner: R,
     script: Script,
     count: u64,
-    /// Handed back when the number has come down to zero.
+    /// Completions held back, each with the number of `reap` calls left.
     held: Vec<(u32, RingDone)>,
-    /// Delay of operations the inner ring has.
+    /// Operations to be completed late that the inner ring has: id and number of `reap` calls.
     late: Vec<(u32, u32)>,
     most_outstanding: usize,
 }
@@ -51,7 +51,7 @@ impl<R: Ring> FaultyRing<R> {
         self.count
     }
 
-    /// The most that were outstanding at one time.
+    /// Most operations that were outstanding at one time.
     pub fn most_outstanding(&self) -> usize {
         self.most_outstanding
     }

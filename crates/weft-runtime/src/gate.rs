@@ -1,10 +1,10 @@
 //! Fair lock: a mutex that a thread cannot take again and again while others wait.
 //!
-//! A plain mutex goes to the thread that asks first after a release, and that is mostly the thread
-//! that released it: it runs, and waiting threads have to be woken first. Here waiting threads
-//! stand in line. Once the first in line has waited for [`PATIENCE`], a thread that asks anew
-//! stands behind it. Until then a running thread may overtake: a change of threads each time would
-//! cost more than most of what is done under the lock.
+//! A plain mutex goes to the thread that asks first after a release. That is mostly the thread that
+//! released it, because it is running while the waiting threads have yet to be woken. Here waiting
+//! threads stand in line. Once the first in line has waited for [`PATIENCE`], a thread that arrives
+//! stands behind it. Until then a running thread may overtake: a context switch each time would
+//! cost more than most of the work done under the lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,19 +14,19 @@ use weft_units::Span;
 
 use crate::clock::Clock;
 
-/// A value that one thread has at a time.
+/// A value that one thread holds at a time.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     value: Mutex<T>,
     line: Mutex<Line>,
-    /// The line has moved.
+    /// Signalled when the line has moved.
     moved: Condvar,
-    /// Time at which the first in line began to wait, in nanoseconds; 0 with nobody in line.
+    /// Time at which the first in line began to wait, in nanoseconds; 0 while the line is empty.
     since: AtomicU64,
     clock: Clock,
 }
 
-/// Workers that wait, by number, with the time at which each began.
+/// Threads that wait, by number, with the time at which each began to wait.
 #[derive(Debug, Default)]
 struct Line {
     places: VecDeque<(u64, u64)>,
@@ -44,7 +44,8 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Waits for the value. An error if a thread has panicked while it had it, as [`Mutex::lock`].
+    /// Waits for the value. Fails if a thread has panicked while it held the value, like
+    /// [`Mutex::lock`].
     pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if !self.is_owed() {
             match self.value.try_lock() {
@@ -56,12 +57,12 @@ impl<T> Gate<T> {
         self.stand_in_line()
     }
 
-    /// Clears the poison of the lock inside, as [`Mutex::clear_poison`].
+    /// Clears the poison of the inner lock, like [`Mutex::clear_poison`].
     pub(crate) fn clear_poison(&self) {
         self.value.clear_poison();
     }
 
-    /// Whether the first in line has waited long enough to be the next.
+    /// Whether the first in line has waited long enough to be next.
     fn is_owed(&self) -> bool {
         let since = self.since.load(Ordering::Relaxed);
         since > 0 && self.now().saturating_sub(since) >= PATIENCE.0
@@ -95,18 +96,18 @@ impl<T> Gate<T> {
         self.since.store(since, Ordering::Relaxed);
     }
 
-    /// Nanoseconds; never 0.
+    /// Time in nanoseconds, never 0.
     fn now(&self) -> u64 {
         self.clock.now().0.max(1)
     }
 }
 
-/// The line is whole after every statement, so that a panic leaves it usable.
+/// Locks the line. The line is consistent after every statement, so a panic leaves it usable.
 fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Longest time that the first in line may be passed by: some 100 times the cost of waking a
+/// Longest time for which the first in line may be overtaken: some 100 times the cost of waking a
 /// thread.
 const PATIENCE: Span = Span::millis(1);
 
@@ -122,7 +123,8 @@ mod tests {
         }
     }
 
-    /// A thread that lets go and asks again at once does not pass who has waited.
+    /// A thread that releases the lock and asks again at once does not overtake a thread that has
+    /// waited.
     #[test]
     fn who_has_waited_is_the_next() {
         let gate = Gate::new(0);

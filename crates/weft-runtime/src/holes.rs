@@ -1,14 +1,14 @@
-//! Holes of a member: ranges of its file for which nothing is stored.
+//! Holes of a member: ranges of its file that have no storage.
 //!
-//! A hole of a file reads as zeroes and nothing is stored for it. Block devices have none that
-//! could be found, what an overlay holds is not looked at, and what ddrescue did not rescue cannot
-//! be read at all: such ranges count as data.
+//! A hole of a file reads as zeroes. Three kinds of range count as data: all of a block device,
+//! which cannot report its holes; all of a member with an overlay, which is not searched; and
+//! ranges that ddrescue did not rescue, which cannot be read at all.
 //!
-//! Holes are made by one call for files and devices (`punch`), because what was discarded has to
-//! read as zeroes: `BLKDISCARD` and a discard of an NVMe or SATA disk leave open what is read
-//! afterwards. The hole of a block device is a command that writes zeroes and may unmap; where the
-//! device has none, it is refused, and zeroes are stored (see `member_io/`). The device's discard
-//! granularity and alignment are advice: what is less than that is zeroed all the same.
+//! One call makes holes in files and in devices (`punch`), because a discarded range has to read as
+//! zeroes: `BLKDISCARD` and a discard of an NVMe or SATA disk leave open what is read afterwards.
+//! For a block device the call sends a command that writes zeroes and may unmap. A device without
+//! such a command refuses it, and zeroes are written (see `member_io/`). The device's discard
+//! granularity and alignment are advice: a smaller range is zeroed all the same.
 //!
 //! Source   lseek(2), `SEEK_DATA` and `SEEK_HOLE`; fallocate(2), `FALLOC_FL_PUNCH_HOLE`
 
@@ -32,7 +32,7 @@ pub struct Stretch {
 }
 
 impl OpenMember {
-    /// Bytes of hole from `at` on, `len` at most.
+    /// Length of the hole that begins at `at`, `len` at most; 0 without one.
     #[must_use]
     pub fn hole(&self, at: Bytes, len: Bytes) -> Bytes {
         let start = self.start().0 + at.0;
@@ -42,7 +42,7 @@ impl OpenMember {
         let known = self.rescued().map_or(u64::MAX, |map| map.rescued_from(at.0));
         let len = Bytes(len.0.min(known));
         match seek(self, SeekFrom::Data(start)) {
-            // The rest of the file is one, unless that was cut off.
+            // The rest of the file is a hole, unless the file was cut off.
             Err(Errno::NXIO) if !self.is_cut() => len,
             Err(_) => Bytes::ZERO,
             Ok(position) => Bytes(position.clamp(start, start + len.0) - start),
@@ -64,8 +64,9 @@ impl OpenMember {
         }
     }
 
-    /// Whether holes can be made in the member. Nothing of it is changed: a file is tried behind
-    /// its end, and a block device is believed its limits. Of an overlay it is asked of its file.
+    /// Whether holes can be made in the member, found out without changing it: a file is tried
+    /// behind its end, a block device is judged by its limits. For a member with an overlay the
+    /// answer is that of the overlay's file.
     #[must_use]
     pub fn can_discard(&self) -> bool {
         if self.access() != Access::ReadWrite {
@@ -92,7 +93,7 @@ pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     }
 }
 
-/// Data from byte `start` on, which is in no hole, up to the next hole.
+/// Stretch of data from byte `start`, which is in no hole, up to the next hole.
 fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     let position = match seek(file, SeekFrom::Hole(start)) {
         Ok(position) if position > start => position,
@@ -101,14 +102,14 @@ fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     Stretch { hole: false, len: Bytes(position.min(start + len.0) - start) }
 }
 
-/// Whether holes can be made in a file. Tried behind its end, where there is nothing to lose.
+/// Whether holes can be made in a file. The call is tried behind its end, where no data is lost.
 pub(crate) fn can_punch(file: impl AsFd) -> bool {
     let Ok(stat) = fstat(&file) else { return false };
     let Ok(end) = u64::try_from(stat.st_size) else { return false };
     let twin = file.as_fd().try_clone_to_owned().map(File::from);
     let before = twin.as_ref().ok().and_then(|twin| twin.metadata().ok()?.modified().ok());
     let tried = punch(&file, end.next_multiple_of(4096), 4096);
-    // Nothing was written, and the time of the last write is what overlays go by.
+    // Nothing was written, so the modification time is restored: overlays compare it.
     if let (Ok(twin), Some(before)) = (twin, before) {
         let _ = twin.set_modified(before);
     }

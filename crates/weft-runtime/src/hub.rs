@@ -1,18 +1,18 @@
-//! Hub: the threads that serve clients share one driver, by a lock and a mailbox for each.
+//! Hub: the threads that serve clients share one driver, through a lock and a mailbox for each.
 //!
 //! A *worker* is a thread with its own `epoll` and its own clients. Most of the cost of serving a
-//! client is moving bytes through its socket; that needs no engine, so a worker releases the driver
-//! for it ([`Held::unlocked`]) and others go on, the longest waiting first (`gate.rs`). Bytes on
-//! their way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
+//! client is moving bytes through its socket, which needs no engine. A worker therefore releases
+//! the driver for it ([`Held::unlocked`]) and other workers go on, the longest waiting first
+//! (`gate.rs`). A lease (`buffers.rs`), not the lock, protects bytes on their way from or to a
+//! socket.
 //!
-//! The worker that holds the driver lets the engine decide and carries out its outputs, for all
-//! workers. Events for clients of another worker go into that worker's mailbox, and its eventfd is
-//! written. A worker empties its mailbox before it takes new events from the driver, all under the
-//! lock, so that each client gets its events in the order in which they happened.
+//! The worker that holds the driver lets the engine decide and carries out its outputs for all
+//! workers. It puts events for clients of another worker into that worker's mailbox and writes to
+//! its eventfd. A worker empties its mailbox before it takes new events from the driver, all under
+//! the lock, so each client gets its events in the order in which they happened.
 //!
-//! Where volumes consist of nothing but memory, as a bare member of RAM, each worker has a driver
-//! of its own: the workers have nothing to agree on, and shared state would only travel from one
-//! CPU's cache to another's.
+//! If all volumes are memory (bare members of RAM), each worker has a driver of its own: the
+//! workers share no state, which would only move between the caches of CPUs.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,17 +25,17 @@ use crate::driver::{Driver, Event};
 use crate::gate::Gate;
 use crate::reactor::Exit;
 
-/// The driver, or one for each worker, and a mailbox for each worker.
+/// The driver, or one driver for each worker, and a mailbox for each worker.
 pub(crate) struct Hub {
     drivers: Box<[Gate<Driver>]>,
     mailboxes: Box<[Mailbox]>,
-    /// Time at which the first worker looks at the clock again; 0 while it is awake.
+    /// Time at which the first worker reads the clock again; 0 while it is awake.
     wake_at: AtomicU64,
-    /// Runs of frames that had come back when somebody last looked.
+    /// Count of returned frames at the last call of `offer_frames`.
     returns: AtomicU64,
-    /// Workers are asked whether they have sent all.
+    /// Workers report when they have sent everything.
     draining: AtomicBool,
-    /// A panic has stopped all acknowledgement, by any driver.
+    /// A panic of any driver has stopped all acknowledgement.
     poisoned: AtomicBool,
 }
 
@@ -43,20 +43,20 @@ pub(crate) struct Hub {
 struct Mailbox {
     messages: Mutex<Vec<Message>>,
     eventfd: OwnedFd,
-    /// Clients of the driver wait for frames that other drivers have.
+    /// Clients of the worker wait for frames that other workers' clients have.
     waits: AtomicBool,
-    /// Everything its clients are owed has been sent.
+    /// Everything that is due to its clients has been sent.
     drained: AtomicBool,
 }
 
-/// Something for a worker.
+/// A message for a worker.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Hang up on everybody and end.
+    /// Disconnect all clients and end.
     End,
-    /// For one of its clients.
+    /// An event for one of its clients.
     Event(Event),
-    /// A client of its own from now on.
+    /// The socket of a new client of the worker.
     Socket(OwnedFd),
     /// Refuse new work.
     Stop,
@@ -64,14 +64,14 @@ pub(crate) enum Message {
     Stopped(Exit),
 }
 
-/// The driver, while this thread has it.
+/// The driver, while this thread holds its lock.
 pub struct Held<'h> {
     driver: &'h Gate<Driver>,
     guard: Option<MutexGuard<'h, Driver>>,
 }
 
 impl Hub {
-    /// One driver, or one for each worker.
+    /// Creates a hub of one driver, or of one for each worker.
     pub(crate) fn new(drivers: Vec<Driver>, workers: usize) -> std::io::Result<Self> {
         assert!(drivers.len() == 1 || drivers.len() == workers);
         let mailbox = |_| {
@@ -101,7 +101,7 @@ impl Hub {
         self.drivers.len()
     }
 
-    /// Whether a worker looks after a driver: its ring, its clock.
+    /// Whether a worker runs a driver: its ring and its clock.
     pub(crate) fn looks_after(&self, worker: usize) -> bool {
         worker < self.drivers.len()
     }
@@ -112,13 +112,13 @@ impl Hub {
         Held { driver, guard: Some(lock_driver(driver)) }
     }
 
-    /// The other drivers, for the first worker, which has its own. Nobody waits for another driver
-    /// while it has one, except here.
+    /// The other drivers, for the first worker, which has one of its own. Only here does a worker
+    /// wait for another driver while it holds one.
     pub(crate) fn others(&self) -> impl Iterator<Item = Held<'_>> {
         (1..self.drivers.len()).map(|worker| self.hold(worker))
     }
 
-    /// Takes part in the poison of any driver. Whether there is some.
+    /// Spreads the poison of any driver to `driver`. Returns whether it is poisoned.
     pub(crate) fn share_poison(&self, driver: &mut Driver) -> bool {
         if driver.poison().is_some() {
             self.poisoned.store(true, Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Hub {
         self.mailboxes[worker].eventfd.as_fd()
     }
 
-    /// Wakes a worker.
+    /// Wakes a worker through its eventfd.
     pub(crate) fn ring(&self, worker: usize) {
         // Cannot fail: the counter is far from its limit.
         let _ = rustix::io::write(&self.mailboxes[worker].eventfd, &1_u64.to_ne_bytes());
@@ -144,12 +144,12 @@ impl Hub {
         (0..self.workers()).filter(|other| *other != worker).for_each(|other| self.ring(other));
     }
 
-    /// Silences the eventfd of a worker, which is awake.
+    /// Clears the eventfd of a worker that is awake.
     pub(crate) fn silence(&self, worker: usize) {
         let _ = rustix::io::read(&self.mailboxes[worker].eventfd, &mut [0; 8]);
     }
 
-    /// Puts messages into a mailbox; none are left.
+    /// Moves messages into a mailbox, so that `messages` is empty afterwards.
     pub(crate) fn tell(&self, worker: usize, messages: &mut Vec<Message>) {
         if messages.is_empty() {
             return;
@@ -168,12 +168,12 @@ impl Hub {
         std::mem::take(&mut *lock(&self.mailboxes[worker].messages))
     }
 
-    /// A worker says whether its clients wait for frames.
+    /// Records whether the clients of a worker wait for frames.
     pub(crate) fn report_waits(&self, worker: usize, waits: bool) {
         self.mailboxes[worker].waits.store(waits, Ordering::Relaxed);
     }
 
-    /// From now on workers say when their clients have been sent all.
+    /// From now on workers report when their clients have been sent everything.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -182,19 +182,19 @@ impl Hub {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The clients of a worker have been sent all.
+    /// Records that the clients of a worker have been sent everything.
     pub(crate) fn report_drained(&self, worker: usize) {
         if !self.mailboxes[worker].drained.swap(true, Ordering::Relaxed) && worker > 0 {
             self.ring(0);
         }
     }
 
-    /// Whether the clients of all other workers have been sent all.
+    /// Whether the clients of all other workers have been sent everything.
     pub(crate) fn others_drained(&self) -> bool {
         self.mailboxes[1..].iter().all(|mailbox| mailbox.drained.load(Ordering::Relaxed))
     }
 
-    /// Wakes who waits for frames, if frames have come back.
+    /// Wakes the workers with clients that wait for frames, if frames have come back.
     pub(crate) fn offer_frames(&self, worker: usize, returns: u64) {
         if self.returns.swap(returns, Ordering::Relaxed) == returns {
             return;
@@ -206,12 +206,12 @@ impl Hub {
         }
     }
 
-    /// The first worker says when it will wake by itself.
+    /// Records when the first worker wakes by itself.
     pub(crate) fn set_wake_at(&self, at: u64) {
         self.wake_at.store(at, Ordering::Relaxed);
     }
 
-    /// Another worker says when somebody has to be awake.
+    /// Wakes the first worker if it would wake later than `at`.
     pub(crate) fn want_wake_at(&self, at: u64) {
         if at < self.wake_at.load(Ordering::Relaxed) {
             self.ring(0);
@@ -220,7 +220,7 @@ impl Hub {
 }
 
 impl Held<'_> {
-    /// Lets go of the driver for the time of something that does not need it.
+    /// Releases the driver while `action`, which does not need it, runs.
     pub fn unlocked<T>(&mut self, action: impl FnOnce() -> T) -> T {
         self.guard = None;
         let value = action();
@@ -245,7 +245,7 @@ impl DerefMut for Held<'_> {
 
 fn lock_driver(driver: &Gate<Driver>) -> MutexGuard<'_, Driver> {
     driver.lock().unwrap_or_else(|poisoned| {
-        // A worker has panicked while it had the driver; what it left half done is not used.
+        // A worker panicked while it held the driver; what it left half done is not used.
         let mut guard = PoisonError::into_inner(poisoned);
         guard.set_poison("a thread that serves clients panicked");
         driver.clear_poison();
@@ -253,7 +253,8 @@ fn lock_driver(driver: &Gate<Driver>) -> MutexGuard<'_, Driver> {
     })
 }
 
-/// Messages are whole after every statement, so that a panic leaves them usable.
+/// Locks a mailbox. Its messages are consistent after every statement, so a panic leaves them
+/// usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

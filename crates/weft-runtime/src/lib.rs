@@ -73,13 +73,13 @@ use uring::UringRing;
 /// Way in which members are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// What is fast for each member, see `auto.rs`: io_uring where it is allowed, else threads; at
-    /// once what is in memory.
+    /// The fastest way for each member, see `auto.rs`: io_uring where it is allowed, threads
+    /// otherwise; members of memory are copied at once.
     #[default]
     Auto,
-    /// A pool of threads with `preadv` and `pwritev`.
+    /// A pool of threads that call `preadv` and `pwritev`.
     Threads,
-    /// io_uring or nothing.
+    /// io_uring; an error where it is refused.
     Uring,
 }
 
@@ -87,10 +87,10 @@ pub enum Backend {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The kernel said no.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// Doing what.
+        /// Operation that failed.
         what: &'static str,
         /// Error of the operating system.
         source: std::io::Error,
@@ -98,10 +98,10 @@ pub enum RuntimeError {
 }
 
 impl Backend {
-    /// As [`Backend::open`], for these members: with overlays if one of them has one.
+    /// Opens the backend like [`Backend::open`], with overlays if one of these members has one.
     ///
     /// # Errors
-    /// As [`Backend::open`].
+    /// The errors of [`Backend::open`].
     pub fn open_for(
         self,
         slab: &Slab,
@@ -115,10 +115,10 @@ impl Backend {
         Ok(Box::new(OverlayRing::new(ring).map_err(failed)?))
     }
 
-    /// Sets up the way to members that was asked for, and says what it is and why.
+    /// Sets up the backend that was asked for. A fall-back to threads is logged with its cause.
     ///
     /// # Errors
-    /// io_uring was demanded and is refused, or not even threads can be had.
+    /// Fails when io_uring was demanded and is refused, or when no thread can be started.
     pub fn open(self, slab: &Slab) -> Result<Box<dyn Ring>, RuntimeError> {
         let threads = || -> Result<Box<dyn Ring>, RuntimeError> {
             let failed = |source| RuntimeError::Io { what: "starting threads", source };
@@ -146,9 +146,9 @@ impl Backend {
     }
 }
 
-/// Requests in flight: more than the queues of today's disks, far less than an engine may want.
+/// Requests in flight: more than the queues of today's disks, far less than an engine may submit.
 const URING_CAPACITY: u16 = 512;
-/// Enough to keep a disk's queue busy.
+/// Threads: enough to keep the queue of a disk busy.
 const THREADS: usize = 8;
 /// Requests given to the threads at one time.
 const THREAD_CAPACITY: usize = 256;

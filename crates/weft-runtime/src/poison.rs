@@ -1,10 +1,10 @@
 //! Poisoning: after a panic in the engine or in a worker nothing more is acknowledged (F27). (F27)
 //!
-//! [`Guarded`] catches the panic, keeps its message, and from
-//! then on takes no input and gives no output: an engine whose state may be half changed is not
-//! asked again. Exports see it (`Port::on_poison`) and answer everything with an I/O error; member
-//! requests that are out still end, and their memory comes back; superblocks are not written, so
-//! that the arrays stay marked dirty and are resynced at the next start.
+//! [`Guarded`] catches the panic and keeps its message. From then on it takes no input and gives no
+//! output, because the state of the engine may be half changed. Exports learn of it
+//! (`Port::on_poison`) and answer every request with an I/O error. Member requests in flight still
+//! end, and their memory comes back. Superblocks are not written, so the arrays stay marked dirty
+//! and are resynced at the next start.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weft_engine::{ComputeOp, Engine, Input, Output, Snapshot, Turn};
 use weft_units::Time;
 
-/// Core of a driver: the engine, or a test's stand-in.
+/// Core of a driver: the engine, or a stand-in of a test.
 pub trait Core: Send {
     /// See [`Engine::handle`].
     fn handle(&mut self, now: Time, input: Input);
@@ -56,7 +56,7 @@ impl Core for Engine {
     }
 }
 
-/// A core that is not asked again after a panic.
+/// A core that is never called again after a panic.
 pub struct Guarded {
     core: Box<dyn Core>,
     poison: Option<String>,
@@ -75,7 +75,7 @@ impl Guarded {
         self.poison.as_deref()
     }
 
-    /// Counts as a panic from here on.
+    /// Poisons the core as a panic does, unless it is poisoned already.
     pub fn set_poison(&mut self, message: &str) {
         if self.poison.is_none() {
             tracing::error!(message, "poisoned: nothing is acknowledged any more");
@@ -83,13 +83,13 @@ impl Guarded {
         }
     }
 
-    /// Runs something that may panic, unless something did before.
+    /// Runs `action`, which may panic. Returns `None` if it panics or if the core is poisoned.
     pub fn guard<T>(&mut self, action: impl FnOnce(&mut dyn Core) -> T) -> Option<T> {
         if self.poison.is_some() {
             return None;
         }
         let core = &mut *self.core;
-        // Unwind safety: whatever the panic leaves half done is never looked at again.
+        // Unwind safety: state that a panic leaves half changed is never read again.
         match catch_unwind(AssertUnwindSafe(|| action(core))) {
             Ok(value) => Some(value),
             Err(panic) => {

@@ -1,17 +1,18 @@
-//! Pool of payload frames: allocation to requests, and each client's share.
+//! Pool of payload frames: allocation to requests, and the share of each client.
 //!
-//! First fit over a bitmap: runs of frames side by side, lowest first, so that small requests stay
-//! together at the bottom and long runs stay free above them. Each worker has a bottom of its own,
-//! its *home*, where it looks first: frames that it has used lately are in the cache of its CPU,
-//! and those of another worker in another's. `low` keeps the search short: no frame from home to
-//! there is free.
+//! Frames are allocated first fit over a bitmap, in runs of adjacent frames, lowest first. Small
+//! requests thus stay together at the bottom, and long runs stay free above them. Each worker has a
+//! bottom of its own, its *home*, where its search starts: the frames that it used lately are in
+//! the cache of its CPU, those of another worker in the cache of another. `low` keeps the search
+//! short: no frame between a home and its `low` is free.
 //!
 //! # Shares
 //!
-//! Half of the pool is *floors*: an equal part for each client that may ever be there, which no
-//! other can take, whether the client has come or not. The other half is shared: beyond its floor a
-//! client may have three quarters of what is free there and what it has of it. So n greedy clients
-//! that give nothing back leave (1/4)^n of the shared half, and every floor.
+//! Half of the pool is *floors*: an equal part for each client that may ever connect. No other
+//! client can take it, whether its client has come or not. The other half is shared: beyond its
+//! floor a client may hold three quarters of the sum of what is free in the shared half and what it
+//! holds of it. So n greedy clients that give nothing back leave (1/4)^n of the shared half, and
+//! every floor.
 //!
 //! Source   A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds", 1998 (the shared half)
 
@@ -23,29 +24,29 @@ use weft_units::ClientId;
 use crate::driver::Driver;
 use crate::worker::WORKER_PORTS;
 
-/// The driver's part of the slab.
+/// Pool of the frames for clients' payload.
 #[derive(Debug)]
 pub struct Pool {
     first: u32,
-    /// A set bit is a free frame.
+    /// Bitmap of frames; a set bit is a free frame.
     free: Vec<u64>,
     free_count: u32,
-    /// Runs given back so far.
+    /// Number of runs given back so far.
     returns: u64,
-    /// Of each home: the first word that may have a free frame, not below the home.
+    /// First word that may have a free frame, for each home; not below the home.
     low: [usize; HOMES],
-    /// Client that has each frame.
+    /// Client that holds each frame, or held it last.
     owners: Vec<ClientId>,
-    /// Frames for each client that nobody else can take.
+    /// Frames reserved for each client.
     floor: u32,
     /// Frames held by each client that has joined.
     shares: BTreeMap<ClientId, u32>,
-    /// Frames of all floors that are not taken.
+    /// Reserved frames that are not taken, over all floors.
     kept: u64,
 }
 
 impl Pool {
-    /// Frames `first .. first + count`, all free, without floors.
+    /// Creates a pool of the frames `first .. first + count`, all free, without floors.
     #[must_use]
     pub fn new(first: u32, count: u32) -> Self {
         let mut free = vec![u64::MAX; (count as usize).div_ceil(64)];
@@ -72,7 +73,7 @@ impl Pool {
     /// Adds a floor for each of at most `clients_max` clients: together half of all frames.
     ///
     /// # Panics
-    /// When a client has joined already, or with no clients.
+    /// Panics when a client has joined already, or when `clients_max` is 0.
     #[must_use]
     pub fn with_floors(mut self, clients_max: usize) -> Self {
         assert!(self.shares.is_empty() && clients_max > 0);
@@ -82,12 +83,12 @@ impl Pool {
         self
     }
 
-    /// A client has a floor from now on, one of those that were set aside.
+    /// Gives a client one of the floors that were set aside.
     pub fn join(&mut self, client: ClientId) {
         self.shares.entry(client).or_default();
     }
 
-    /// A client leaves its floor to the next. What it still holds comes back as before.
+    /// Returns the floor of a client that leaves. Frames that it still holds come back as before.
     pub fn leave(&mut self, client: ClientId) {
         if let Some(held) = self.shares.remove(&client) {
             self.kept += u64::from(held.min(self.floor));
@@ -95,7 +96,7 @@ impl Pool {
         }
     }
 
-    /// Whether a client may have `count` more frames, somewhere.
+    /// Whether a client may have `count` more frames. They need not be adjacent.
     #[must_use]
     pub fn may_take(&self, client: ClientId, count: u32) -> bool {
         let share = self.shares.get(&client).copied();
@@ -106,7 +107,7 @@ impl Pool {
         }
         let others = self.kept - u64::from(own);
         let (count, free) = (u64::from(count), u64::from(self.free_count).saturating_sub(others));
-        // Of the shared half, now and then.
+        // Frames that the client holds of the shared half, before and after.
         let before = u64::from(held.saturating_sub(self.floor));
         let after = (u64::from(held) + count).saturating_sub(u64::from(self.floor));
         let most = match share {
@@ -116,7 +117,7 @@ impl Pool {
         count <= free && after <= most
     }
 
-    /// Frames of a client have changed hands.
+    /// Changes the number of frames that a client holds.
     fn account(&mut self, client: ClientId, change: impl FnOnce(u32) -> u32) {
         if let Some(held) = self.shares.get_mut(&client) {
             let before = self.floor.saturating_sub(*held);
@@ -126,31 +127,33 @@ impl Pool {
         }
     }
 
-    /// Frames in it.
+    /// Number of frames in the pool.
     #[must_use]
     pub fn frames(&self) -> u32 {
         u32::try_from(self.owners.len()).expect("made from a u32")
     }
 
-    /// Frames that nobody has.
+    /// Number of free frames.
     #[must_use]
     pub fn free(&self) -> u32 {
         self.free_count
     }
 
-    /// Frames that somebody has.
+    /// Number of frames that clients hold.
     #[must_use]
     pub fn held(&self) -> u32 {
         self.frames() - self.free_count
     }
 
-    /// Runs given back so far; when it moves, who waits for frames may try again.
+    /// Number of runs given back so far. When it changes, clients that wait for frames may try
+    /// again.
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.returns
     }
 
-    /// Lends `count` frames side by side, or says that there is no such run now for this client.
+    /// Lends `count` adjacent frames to a client. Returns `None` if the client may not have that
+    /// many, or no such run is free.
     pub fn take(&mut self, owner: ClientId, count: u32) -> Option<Run> {
         if count == 0 {
             return Some(Run::EMPTY);
@@ -174,10 +177,10 @@ impl Pool {
         Some(Run::new(self.first + start, count))
     }
 
-    /// Takes a run back, or some of its frames. Says who had it.
+    /// Takes back a run, or a part of one. Returns the client that held it.
     ///
     /// # Panics
-    /// When it was not lent.
+    /// Panics when the frames are not on loan.
     pub fn give_back(&mut self, run: Run) -> ClientId {
         assert!(run.count > 0 && run.first.0 >= self.first, "{run:?} is not of the pool");
         let start = run.first.0 - self.first;
@@ -200,22 +203,23 @@ impl Pool {
         owner
     }
 
-    /// Takes a run back that was of no use, because there were no others beside it: nobody gains.
+    /// Takes back a run that was of no use because a further run was not to be had. `returns` does
+    /// not change, because no waiting client gains by it.
     ///
     /// # Panics
-    /// When it was not lent.
+    /// Panics when the frames are not on loan.
     pub fn undo_take(&mut self, run: Run) {
         self.give_back(run);
         self.returns -= 1;
     }
 
-    /// Client that has a frame.
+    /// Client that holds a frame.
     #[must_use]
     pub fn owner(&self, frame: Frame) -> ClientId {
         self.owners[(frame.0 - self.first) as usize]
     }
 
-    /// The first run at or above a word.
+    /// Start of the first free run of `count` frames at or above a word.
     fn find(&self, low: usize, count: u32) -> Option<u32> {
         let mut run = 0;
         let mut start = 0;
@@ -224,7 +228,7 @@ impl Pool {
             let mut word = *word;
             let mut bit = 0;
             while bit < 64 {
-                // `word` is the rest of the bits, shifted down.
+                // `word` holds the rest of the bits, shifted down.
                 let ones = word.trailing_ones().min(64 - bit);
                 if ones > 0 {
                     if run == 0 {
@@ -250,12 +254,12 @@ impl Pool {
     }
 }
 
-/// First frame that a client's worker looks at.
+/// Home in which the search starts for a client: that of its worker.
 fn home_of(client: ClientId) -> usize {
     usize::from(Driver::port_of(client) / WORKER_PORTS) % HOMES
 }
 
-/// Number of free lists: as many as there are workers, mostly.
+/// Number of homes: mostly as many as there are workers.
 const HOMES: usize = 4;
 
 #[cfg(test)]
@@ -320,7 +324,7 @@ mod tests {
         assert_eq!(pool.take(workers[0], 1), None);
     }
 
-    /// As many frames as a client can get, one by one.
+    /// Takes single frames for a client until it gets no more.
     fn greedy(pool: &mut Pool, client: ClientId) -> Vec<Run> {
         std::iter::from_fn(|| pool.take(client, 1)).collect()
     }
@@ -350,13 +354,13 @@ mod tests {
         let first = pool.take(b, 16).unwrap();
         let returns = pool.returns();
         pool.leave(b);
-        assert_ne!(pool.returns(), returns, "who waits may try again");
-        // The next has the same floor, as soon as the one before is rid of what it held.
+        assert_ne!(pool.returns(), returns, "clients that wait may try again");
+        // The next client has the same floor, as soon as the former one has given back its frames.
         pool.join(c);
         assert!(pool.may_take(c, 8) && !pool.may_take(c, 17));
         pool.give_back(first);
         assert!(pool.may_take(c, 16));
-        // What a gives back is its own again up to its floor.
+        // Frames that a client gives back are its own again up to its floor.
         for run in held.drain(..30) {
             pool.give_back(run);
         }

@@ -1,16 +1,15 @@
 //! Reactor: ports (NBD server, control socket), the passes that serve them, and their orderly end.
 //!
-//! A [`Port`] owns its descriptors, watches them
-//! through the [`Context`] and records inputs; replies come to it as events. In each pass all ports
-//! of a worker read first, then the engine decides, then all ports send: what arrived together is
-//! looked at together. Each port lives in one worker, which is a thread (`worker.rs`); all share
-//! one driver (`hub.rs`).
+//! A [`Port`] owns its descriptors, watches them through the [`Context`] and records inputs;
+//! replies reach it as events. In each pass all ports of a worker read first, then the engine
+//! decides, then all ports send, so that requests that arrived together are handled together. Each
+//! port lives in one worker, which is a thread (`worker.rs`); all share one driver (`hub.rs`).
 //!
-//! Stopping, in order: every volume gets `Drain`, and if one cannot write what is in its write-back
-//! cache, nothing stops ([`Port::on_stop_refused`]). Ports refuse new work; every volume gets
-//! `Stop`, which finishes, flushes and marks clean; ports send what they still have, for at most
-//! [`DRAIN_SPAN`]; the workers end. Being told again gives up what cannot be written
-//! ([`Ending::GiveUp`]), and once more ends it at once.
+//! Stopping proceeds in order. Every volume gets `Drain`; if one cannot write out its write-back
+//! cache, nothing stops ([`Port::on_stop_refused`]). Ports refuse new work. Every volume gets
+//! `Stop`, which finishes its requests, flushes and marks the array clean. Ports send their
+//! remaining replies, for at most [`DRAIN_SPAN`]. The workers end. A second request to stop gives
+//! up data that cannot be written ([`Ending::GiveUp`]), and a third ends the loop at once.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -26,46 +25,47 @@ use crate::worker::{WORKER_PORTS, WORKERS_MAX, Worker};
 pub use crate::hub::Held;
 pub use crate::worker::{DRAIN_SPAN, TOLD_LAST};
 
-/// A way in.
+/// An interface to the outside: a server or a control socket.
 pub trait Port {
     /// Called once, before anything else.
     ///
     /// # Errors
-    /// It cannot work; the reactor does not start.
+    /// Fails when the port cannot work; the reactor does not start then.
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()>;
     /// A descriptor is ready.
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, ready: EventFlags);
-    /// Something about one of its clients.
+    /// An event for one of its clients.
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event);
     /// A client that a port of another worker has accepted, see [`Context::hand_over`]. Only the
     /// first port of a worker is called.
     fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         let _ = (cx, socket);
     }
-    /// The end of a pass: send what is ready. May record inputs.
+    /// The end of a pass: the port sends what is ready. It may record inputs.
     fn on_pass(&mut self, cx: &mut Context<'_, '_>);
-    /// The engine or a worker has panicked: answer everything with an I/O error from here on.
+    /// The engine or a worker has panicked: the port answers everything with an I/O error from now
+    /// on.
     fn on_poison(&mut self, cx: &mut Context<'_, '_>);
-    /// Refuse new work.
+    /// The port refuses new work from now on.
     fn on_stop(&mut self, cx: &mut Context<'_, '_>);
-    /// A volume could not write what its clients wrote: nothing stops, and clients are served. Only
-    /// ports of the first worker are told.
+    /// A volume could not write its clients' data: nothing stops, and clients are served as before.
+    /// Only ports of the first worker are called.
     fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, text: &str) {
         let _ = (cx, text);
     }
-    /// The volumes have stopped; the last chance to say so.
+    /// The volumes have stopped. This is the last chance to tell clients so.
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
-    /// Whether everything it had to send has been sent.
+    /// Whether the port has sent everything that was due to its clients.
     fn drained(&self) -> bool;
-    /// Whether it wants a pass when frames have come back to the pool.
+    /// Whether the port needs a pass when frames have come back to the pool.
     fn is_waiting(&self) -> bool {
         false
     }
-    /// Time at which the port wants a pass though no event comes.
+    /// Time at which the port needs a pass even without an event.
     fn next_wake(&self) -> Option<Time>;
 }
 
-/// The driver and the loop, as a port may use them while it is called.
+/// The driver and the loop, for a port while it is called.
 pub struct Context<'a, 'h> {
     /// The engine and its memory.
     pub driver: &'a mut Held<'h>,
@@ -75,12 +75,12 @@ pub struct Context<'a, 'h> {
     pub(crate) stop: &'a mut Option<Ending>,
 }
 
-/// Ways to end the loop in good order.
+/// Ways of ending the loop in good order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
-    /// Not before everything is written that clients wrote.
+    /// Ends after everything that clients wrote has been written to the members.
     Write,
-    /// What cannot be written is given up, and counted.
+    /// Gives up data that cannot be written, and counts it.
     GiveUp,
 }
 
@@ -90,18 +90,18 @@ pub enum Ending {
 pub enum Exit {
     /// Every volume was stopped in good order.
     Clean,
-    /// As [`Exit::Clean`], but members have not answered requests that the volumes have given up;
-    /// a text for people says which. Memory and rings of the reactor are never freed then: the
-    /// kernel may still write to them, and to wait for it may take for ever. The process should
-    /// end.
+    /// Every volume was stopped like with [`Exit::Clean`], but members have not answered requests
+    /// that the volumes have given up; the text, for people, says which. Memory and rings of the
+    /// reactor are never freed in this case: the kernel may still write to them, and waiting for it
+    /// may take for ever. The process should end.
     Hanging(String),
-    /// A panic; see `poison.rs`.
+    /// A panic stopped all acknowledgement; see `poison.rs`.
     Poisoned(String),
     /// A volume did not stop in good order.
     StopFailed(String),
 }
 
-/// The loop, before it runs.
+/// The loop before it runs.
 pub struct Reactor {
     drivers: Vec<Driver>,
     volumes: u16,
@@ -110,42 +110,43 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A loop over a driver of `volumes` volumes, to be stopped when `shutdown` becomes readable.
-    /// It has one worker and no ports.
+    /// Creates a loop over a driver of `volumes` volumes, with one worker and no ports. It stops
+    /// when `shutdown` becomes readable.
     #[must_use]
     pub fn new(driver: Driver, volumes: u16, shutdown: OwnedFd) -> Self {
         Self { drivers: vec![driver], volumes, shutdown, workers: vec![Vec::new()] }
     }
 
-    /// A driver for the next worker, of the same volumes, which must consist of memory alone:
-    /// workers with drivers of their own agree on nothing. All workers have one, or only the first.
+    /// Adds a driver for the next worker, of the same volumes. These must consist of memory alone,
+    /// because workers with drivers of their own do not coordinate. Either all workers have a
+    /// driver, or only the first one.
     pub fn add_driver(&mut self, driver: Driver) {
         self.drivers.push(driver);
     }
 
-    /// Takes a port into the first worker.
+    /// Adds a port to the first worker.
     ///
     /// # Panics
-    /// With more than eight.
+    /// Panics if the worker has eight ports already.
     pub fn add_port(&mut self, port: Box<dyn Port + Send>) {
         assert!(self.workers[0].len() < usize::from(WORKER_PORTS));
         self.workers[0].push(port);
     }
 
-    /// Takes a port in with a worker of its own.
+    /// Adds a port with a worker of its own.
     ///
     /// # Panics
-    /// With more than 16 workers.
+    /// Panics if there are 16 workers already.
     pub fn add_worker(&mut self, port: Box<dyn Port + Send>) {
         assert!(self.workers.len() < WORKERS_MAX);
         self.workers.push(vec![port]);
     }
 
-    /// Runs until stopped, on this thread and one for each further worker. `on_ready` is called
-    /// when all ports have begun.
+    /// Runs until stopped, on this thread and one for each further worker. Calls `on_ready` once
+    /// all ports have started.
     ///
     /// # Errors
-    /// A port cannot begin, or no thread or descriptor is left.
+    /// Fails when a port cannot start, or no thread or descriptor is left.
     pub fn run(self, on_ready: impl FnOnce()) -> Result<Exit, RuntimeError> {
         let failed = |what| move |source| RuntimeError::Io { what, source };
         let Self { drivers, volumes, shutdown, workers } = self;
@@ -170,7 +171,7 @@ impl Reactor {
                 on_ready();
                 first.run()
             });
-            // Also when nothing has begun: the scope waits for the others.
+            // The workers are told to end even when starting failed: the scope waits for them.
             (1..hub.workers()).for_each(|worker| hub.tell(worker, &mut vec![Message::End]));
             exit
         });
@@ -182,7 +183,7 @@ impl Reactor {
 }
 
 impl Context<'_, '_> {
-    /// Counters and states of all drivers. `None` after a panic. Only for ports of the first
+    /// Counters and states of all drivers, `None` after a panic. Only for ports of the first
     /// worker.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         let mut whole = self.driver.snapshot()?;
@@ -192,41 +193,41 @@ impl Context<'_, '_> {
         Some(whole)
     }
 
-    /// Frames of the pools that somebody has. Only for ports of the first worker.
+    /// Number of frames that clients hold, over all pools. Only for ports of the first worker.
     #[must_use]
     pub fn frames_held(&self) -> u32 {
         let others: u32 = self.hub.others().map(|driver| driver.pool().held()).sum();
         self.driver.pool().held() + others
     }
 
-    /// The number of the port, for [`Driver::client`].
+    /// Number of the port, for [`Driver::client`].
     #[must_use]
     pub fn port(&self) -> u8 {
         self.port
     }
 
-    /// Gives a client to the first port of a worker.
+    /// Hands a client to the first port of a worker.
     pub fn hand_over(&self, worker: usize, socket: OwnedFd) {
         self.hub.tell(worker, &mut vec![Message::Socket(socket)]);
     }
 
-    /// Lets a worker have a pass soon.
+    /// Wakes a worker, which has a pass then.
     pub fn wake_worker(&self, worker: usize) {
         self.hub.ring(worker);
     }
 
-    /// Watches a descriptor; `key` comes back with `on_ready`.
+    /// Watches a descriptor. `on_ready` gets `key` when it is ready.
     ///
     /// # Errors
-    /// The kernel has no room for it.
+    /// Fails when the kernel has no room for it.
     pub fn watch(&self, fd: BorrowedFd<'_>, key: u32, flags: EventFlags) -> std::io::Result<()> {
         Ok(epoll::add(self.epoll, fd, data(self.port, key), flags)?)
     }
 
-    /// Watches it for something else.
+    /// Changes the events that a descriptor is watched for.
     ///
     /// # Errors
-    /// It was not watched.
+    /// Fails when the descriptor was not watched.
     pub fn rewatch(&self, fd: BorrowedFd<'_>, key: u32, flags: EventFlags) -> std::io::Result<()> {
         Ok(epoll::modify(self.epoll, fd, data(self.port, key), flags)?)
     }
@@ -237,7 +238,7 @@ impl Context<'_, '_> {
     }
 }
 
-/// Adds what another driver of the same volumes says of its part.
+/// Adds the snapshot of another driver of the same volumes.
 fn absorb(whole: &mut Snapshot, part: Snapshot) {
     for (volume, other) in whole.volumes.iter_mut().zip(part.volumes) {
         volume.requests_active += other.requests_active;

@@ -1,12 +1,13 @@
 //! Maps of GNU ddrescue: ranges of an image that were never read from its disk.
 //!
 //! Decides   which map belongs to an image: the one that was named for it, else `IMAGE.map`,
-//!           `IMAGE.mapfile`, `IMAGE.log`, or the same in the place of its extension, if it begins
-//!           as a map. Two of them are refused.
-//! Why       ddrescue leaves zeros, or what was there before, where a disk could not be read; taken
-//!           for data they come before the copy or the parity that has the bytes.
+//!           `IMAGE.mapfile`, `IMAGE.log`, or the same in place of its extension, if the file
+//!           begins
+//!           like a map. Two such maps are refused.
+//! Why       where a disk could not be read, ddrescue leaves zeros or the former content. Taken for
+//!           data, these bytes would be preferred to the copy or parity that has the right ones.
 //!
-//! Only `+` counts as read. Block devices have no map beside them: theirs is named.
+//! Only `+` counts as read. No map is looked for beside a block device: its map is named.
 //!
 //! Source   GNU ddrescue manual, "Mapfile structure"
 
@@ -18,22 +19,22 @@ use std::path::{Path, PathBuf};
 use weft_engine::assemble::Candidate;
 use weft_units::{Bytes, SectorRange, Sectors};
 
-/// What a map says of a member.
+/// Ranges of a member that were not rescued, by its map of ddrescue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
     /// The map.
     map: PathBuf,
-    /// Bytes of the member that were not read, in order and apart from each other.
+    /// Ranges of bytes of the member that were not read, in order and disjoint.
     unread: Vec<Range<u64>>,
 }
 
 impl Rescued {
-    /// The map of a member, which `bytes` of the file or device at `path` are: the one that was
-    /// `named`, or the one beside a file; `None` where there is no map.
+    /// Finds the map of a member, which is the range `bytes` of the file or device at `path`: the
+    /// map that was `named`, or the one beside the file; `None` where there is no map.
     ///
     /// # Errors
-    /// A map is damaged, or two are beside the file, or what was named is no map; the sentence does
-    /// not name the member.
+    /// Fails when a map is damaged, two are beside the file, or the named file is no map. The text
+    /// does not name the member.
     pub fn of(
         path: &Path,
         named: Option<&Path>,
@@ -47,7 +48,7 @@ impl Rescued {
         }
     }
 
-    /// The map that was named, which need not begin with the title that ddrescue gives it.
+    /// Reads the map that was named, which need not begin with ddrescue's title.
     fn named(map: &Path, bytes: &Range<u64>) -> Result<Self, String> {
         let name = map.display();
         let failed = |error| format!("{name}: {error}");
@@ -72,7 +73,7 @@ impl Rescued {
         Ok(Self { map: map.to_owned(), unread: unread(&read, bytes) })
     }
 
-    /// The map beside the image at `path`.
+    /// Reads the map beside the image at `path`.
     fn beside(path: &Path, bytes: &Range<u64>) -> Result<Option<Self>, String> {
         let mut found = names(path).into_iter().filter(|map| is_map(map));
         let Some(map) = found.next() else { return Ok(None) };
@@ -92,7 +93,7 @@ impl Rescued {
         Ok(Some(Self { map, unread }))
     }
 
-    /// Bytes of the member that were not read.
+    /// Number of bytes of the member that were not read.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         self.unread.iter().map(|range| range.end - range.start).sum()
@@ -111,8 +112,9 @@ impl Rescued {
         }
     }
 
-    /// Why the member is not opened for writing: the map would not know what is good from then on;
-    /// and the way out. `None` where all of it was rescued. The sentence does not name the member.
+    /// Why the member must not be opened for writing, and the way out: the map would not record
+    /// which bytes are good from then on. `None` where all of it was rescued. The text does not
+    /// name the member.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<String> {
         (self.unread_bytes() > 0).then(|| {
@@ -124,31 +126,31 @@ impl Rescued {
         })
     }
 
-    /// Whether any of these bytes of the member were not read.
+    /// Whether any byte of a range of the member was not read.
     #[must_use]
     pub fn misses(&self, bytes: &Range<u64>) -> bool {
         self.next(bytes.start).is_some_and(|range| range.start < bytes.end)
     }
 
-    /// Bytes of the member from `at` on that were read, up to the first that was not.
+    /// Number of bytes from `at` up to the first one that was not read.
     #[must_use]
     pub fn rescued_from(&self, at: u64) -> u64 {
         self.next(at).map_or(u64::MAX, |range| range.start.saturating_sub(at))
     }
 
-    /// Bytes of the member from `at` on that were not read, up to the first that was.
+    /// Number of bytes from `at` up to the first one that was read.
     #[must_use]
     pub fn unread_from(&self, at: u64) -> u64 {
         self.next(at).filter(|range| range.start <= at).map_or(0, |range| range.end - at)
     }
 
-    /// The first range that ends behind `at`.
+    /// First unread range that ends behind `at`.
     fn next(&self, at: u64) -> Option<&Range<u64>> {
         let before = self.unread.partition_point(|range| range.end <= at);
         self.unread.get(before)
     }
 
-    /// The same of a part of the member.
+    /// The map restricted to a part of the member.
     #[must_use]
     pub fn part(&self, bytes: &Range<u64>) -> Self {
         let within = self.unread.iter().filter_map(|range| {
@@ -158,9 +160,9 @@ impl Rescued {
         Self { map: self.map.clone(), unread: within.collect() }
     }
 
-    /// The member as an assembly takes it: for reading, what was not rescued counts as bad blocks,
-    /// which are computed from the others; for writing, it is left out, because what would be
-    /// written there is good in the image and not in its map.
+    /// Candidate for an assembly. For reading, the ranges that were not rescued count as bad
+    /// blocks, so that they are computed from the other members. For writing, the member is left
+    /// out: data written to these ranges would be good in the image and not in its map.
     #[must_use]
     pub fn apply(&self, mut candidate: Candidate, read_only: bool) -> Candidate {
         let Ok(superblock) = &candidate.superblock else { return candidate };
@@ -188,18 +190,18 @@ impl Rescued {
     }
 }
 
-/// The way out for a member of an array.
+/// Way out, in the message for a member of an array.
 const READS: &str = "weft cat and serve --read-only compute that from the others; for \
                                 writing, give the slot a new member";
 
 /// First bytes of a map of `weft cat --map`, which counts in bytes of an array.
 const TITLE_OF_ARRAYS: &str = "# Mapfile of weft cat";
 
-/// First bytes of a map of ddrescue or ddrescuelog, and of an older one.
+/// First bytes of a map of ddrescue or ddrescuelog, and of a map of an older version.
 const TITLES: [&str; 2] =
     ["# Mapfile. Created by GNU ddrescue", "# Rescue Logfile. Created by GNU ddrescue"];
 
-/// Names that a map beside an image may have.
+/// Possible names of a map beside an image.
 fn names(image: &Path) -> Vec<PathBuf> {
     let endings = ["map", "mapfile", "log"];
     let mut names: Vec<PathBuf> = Vec::new();
@@ -208,7 +210,7 @@ fn names(image: &Path) -> Vec<PathBuf> {
         whole.push(".");
         whole.push(ending);
         names.push(whole.into());
-        // Members that are told apart by their extension alone are not of one map.
+        // Members that differ in the extension alone (`a.1`, `a.2`) must not share a map.
         let extension = image.extension().and_then(|it| it.to_str()).unwrap_or_default();
         if ["bin", "dd", "image", "img", "raw"].contains(&extension) {
             names.push(image.with_extension(ending));
@@ -217,7 +219,7 @@ fn names(image: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Whether a file begins as a map does: a log of anything else may have that name too.
+/// Whether a file begins like a map: a log of another program may have the same name.
 fn is_map(path: &Path) -> bool {
     let is_file = path.metadata().is_ok_and(|found| found.is_file());
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
@@ -228,7 +230,8 @@ fn is_map(path: &Path) -> bool {
     TITLES.iter().any(|title| begin.starts_with(title.as_bytes()))
 }
 
-/// A line of a map, `None` at its end. What is no map may be a disk, without any line.
+/// Reads a line of a map; `None` at its end. The length is limited because the file may be a disk,
+/// without any line.
 fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, String> {
     let mut line = Vec::new();
     let mut limited = map.by_ref().take(LINE_MAX);
@@ -245,10 +248,11 @@ fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, Stri
     }
 }
 
-/// More than ddrescue writes in a line, the command line at the start of a map included.
+/// Longest line: longer than any that ddrescue writes, including the command line at the start of a
+/// map.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Ranges that were read.
+/// Reads the ranges that are marked as read.
 fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
     let mut read: Vec<Range<u64>> = Vec::new();
     let (mut seen_status, mut last, mut lines) = (false, 0, 0);
@@ -264,7 +268,7 @@ fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
             Err(format!("line {number}: {field}: found {found}, expected {expected}"))
         };
         if !seen_status {
-            // Position and status of the run, and in newer maps its pass.
+            // Current position and status of the run, and in newer maps its pass.
             if !(2..=3).contains(&fields.len()) || integer(fields[0]).is_none() {
                 return wrong("status line", text, "current_pos current_status [current_pass]");
             }
@@ -298,7 +302,7 @@ fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
     Ok(read)
 }
 
-/// A number in C's notation.
+/// Parses a number in C's notation.
 fn integer(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -307,7 +311,7 @@ fn integer(text: &str) -> Option<u64> {
     }
 }
 
-/// What is left of a member, in its own bytes, when what was read is taken away.
+/// Ranges of a member that were not read, counted from its start.
 fn unread(read: &[Range<u64>], member: &Range<u64>) -> Vec<Range<u64>> {
     let mut unread = Vec::new();
     let mut next = member.start;
@@ -348,7 +352,7 @@ mod tests {
         assert_eq!(pairs(&unread(&read, &(512..5120))), [(3584, 4608)]);
         assert_eq!(unread(&read, &(5120..6144)), []);
         assert_eq!(pairs(&unread(&[], &(10..20))), [(0, 10)]);
-        // No area says anything of the bytes between two.
+        // No line covers the bytes between the two areas.
         let gap = parsed("0 512 +\n1024 512 +\n").unwrap();
         assert_eq!(pairs(&unread(&gap, &(0..1536))), [(512, 1024)]);
     }
@@ -386,9 +390,9 @@ mod tests {
         let image = dir.path().join("disk.img");
         let beside = || Rescued::beside(&image, &(0..4096));
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-        // The log of a server is none.
+        // The log of a server is not a map.
         write("disk.log", "started\n");
-        // Nor is that of an array.
+        // Neither is the map of an array.
         write("disk.map", "# Mapfile of weft cat --skip-unreadable\n0 ? 1\n0 512 ?\n");
         assert_eq!(beside().unwrap(), None);
         std::fs::remove_file(dir.path().join("disk.map")).unwrap();

@@ -1,9 +1,9 @@
 //! Ring: reads, writes and flushes of files, started together and finished one by one.
 //!
-//! A [`Ring`] is given operations, starts everything it was given with one `submit`, and hands each
-//! back with the kernel's result: a count of bytes, possibly short, or an `errno`. Retries and the
-//! meaning of errors are `member_io/`. Rings are io_uring and, where that is forbidden, a pool of
-//! threads; `faulty.rs` wraps either for tests.
+//! A [`Ring`] takes operations, starts all of them with one `submit`, and hands each back with the
+//! kernel's result: a count of bytes, possibly short, or an `errno`. `member_io/` retries and
+//! interprets errors. The rings are io_uring and, where that is forbidden, a pool of threads;
+//! `faulty.rs` wraps either for tests.
 //!
 //! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.
 
@@ -15,55 +15,55 @@ use rustix::io::Errno;
 use crate::buffers::Buffer;
 use crate::overlay::Overlay;
 
-/// Something to be done to a file.
+/// An operation on a file.
 #[derive(Debug)]
 pub struct RingOp {
-    /// The caller's name for it; unique among those outstanding.
+    /// Number that the caller gives the operation, unique among those outstanding.
     pub id: u32,
     /// File, as given to [`Ring::set_file`].
     pub file: u16,
     /// Action on the file.
     pub action: Action,
-    /// Byte of the file at which the first byte that is moved (after `skip`) goes.
+    /// Offset in the file of the first byte moved (the one after `skip`).
     pub offset: u64,
-    /// Bytes of the buffer that were moved before.
+    /// Bytes of the buffer that are done already.
     pub skip: usize,
-    /// Most bytes to move.
+    /// Limit of the bytes to move.
     pub limit: usize,
 }
 
-/// Action of an operation.
+/// Kind of an operation.
 #[derive(Debug)]
 pub enum Action {
     /// `FALLOC_FL_PUNCH_HOLE`.
     Discard {
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
     /// `fdatasync`.
     Flush,
-    /// Fill the buffer.
+    /// Read from the file into the buffer.
     Read(Buffer),
-    /// Store the buffer.
+    /// Write the buffer to the file.
     Write {
-        /// Memory that is written.
+        /// Memory with the data.
         buffer: Buffer,
-        /// With `RWF_DSYNC`.
+        /// Whether to write with `RWF_DSYNC`.
         durable: bool,
     },
 }
 
-/// What reads and writes of a file wait for.
+/// Kind of a file: what its reads and writes may block on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A device, by `O_DIRECT`.
     Device,
-    /// Memory alone: a file of tmpfs.
+    /// Memory only: a file of tmpfs.
     Memory,
-    /// The page cache: pages that are there or not, write-back, the journal of a file system.
+    /// The page cache: pages that are cached or not, write-back, the journal of a file system.
     PageCache,
-    /// Another process or host (FUSE, network), for which the kernel may wait even to begin:
-    /// nobody but a thread of its own may begin an operation.
+    /// Another process or host (FUSE, network), for which the kernel may block even when an
+    /// operation begins. Only a thread of its own may begin one.
     Server,
 }
 
@@ -72,36 +72,36 @@ pub enum FileKind {
 pub struct RingDone {
     /// The operation, with its memory.
     pub op: RingOp,
-    /// Bytes moved, or why none were.
+    /// Number of bytes moved, or the error.
     pub result: Result<usize, Errno>,
     /// Whether the code that carried the operation out panicked.
     pub panicked: bool,
 }
 
-/// Places of `all` that one of `files` files may have: three eighths, so that two files that do not
-/// answer leave some to the others; all where it is alone.
+/// Operations out of `all` that one of `files` files may have: three eighths, so that two files
+/// that do not answer leave room for the others; all of them for a single file.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }
 
 /// A way to do I/O on many files at once.
 pub trait Ring: Send {
-    /// Puts a file in, or takes it out. Operations that are outstanding keep theirs.
+    /// Registers a file, or removes it. Outstanding operations keep their file.
     ///
     /// # Errors
-    /// The kernel has no room for it.
+    /// Fails when the kernel has no room for it.
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()>;
 
-    /// Lets the file at `index`, put in before, be written to an overlay only.
+    /// Sends writes to the registered file at `index` to an overlay only.
     ///
     /// # Errors
-    /// This ring knows no overlays, or no thread is left.
+    /// Fails when this ring has no overlays, or no thread is left.
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         let _ = (index, overlay);
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Tells what operations on the file at `index`, put in before, may wait for.
+    /// Sets the kind of the registered file at `index`.
     fn set_kind(&mut self, index: u16, kind: FileKind) {
         let _ = (index, kind);
     }
@@ -112,32 +112,33 @@ pub trait Ring: Send {
     /// Takes an operation. The caller keeps `outstanding < capacity`.
     fn push(&mut self, op: RingOp);
 
-    /// Starts everything that was pushed.
+    /// Starts all operations that were pushed.
     ///
     /// # Errors
-    /// Nothing can be started any more, ever. A passing shortage is no error: see `busy`.
+    /// Fails when no operation can be started ever again. A temporary shortage is not an error: see
+    /// `busy`.
     fn submit(&mut self) -> std::io::Result<()>;
 
-    /// Hands back what has ended.
+    /// Hands back the operations that have ended.
     fn reap(&mut self, done: &mut Vec<RingDone>);
 
-    /// Asks to give up on an operation, which is then handed back with `ECANCELED` or as it ended.
+    /// Cancels an operation, which is then handed back with `ECANCELED` or with its own result.
     fn cancel(&mut self, id: u32);
 
-    /// Readable when something has ended.
+    /// Descriptor that is readable when an operation has ended.
     fn wait_fd(&self) -> BorrowedFd<'_>;
 
-    /// Pushed and not handed back.
+    /// Number of operations pushed and not handed back.
     fn outstanding(&self) -> usize;
 
-    /// Whether `submit` or `reap` has something to do already, so that waiting would be wrong.
+    /// Whether `submit` or `reap` has work already, so that the caller must not wait.
     fn busy(&self) -> bool;
 
-    /// For people: `io_uring` or `threads`, with particulars.
+    /// Description for people: `io_uring` or `threads`, with details.
     fn describe(&self) -> String;
 }
 
-/// For members of memory, which need no ring.
+/// Ring for drivers with members of memory only, which need no ring.
 #[derive(Debug)]
 pub struct NoRing {
     /// Never readable.
@@ -145,10 +146,10 @@ pub struct NoRing {
 }
 
 impl NoRing {
-    /// Something to wait for in vain.
+    /// Creates a ring that never has anything to do.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Fails when no descriptor is left.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self { event: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)? })
     }

@@ -7,8 +7,8 @@
 //! | `PATH#N` | partition N, as the kernel numbers it |
 //! | `ram:SIZE` | fresh memory |
 //!
-//! A path that exists exactly as it stands means that file, whatever characters it has. So a name
-//! can be told, stored and read again: the same text means the same bytes everywhere in weft.
+//! A path that exists exactly as written means that file, whatever characters it has. A name can
+//! thus be printed, stored and read again: the same text means the same bytes everywhere in weft.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,13 +23,13 @@ use weft_units::SECTOR_BYTES;
 use crate::device_error::DeviceError;
 use crate::partition::{self, TableError};
 
-/// Meaning of a member's name.
+/// A member as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
     /// Name as it was given, which labels the member in messages.
     pub label: String,
     pub(crate) place: Place,
-    /// Map of ddrescue that was named for its file or device.
+    /// Map of ddrescue that was named for the file or device.
     map: Option<PathBuf>,
 }
 
@@ -52,15 +52,16 @@ pub(crate) enum Window {
 pub struct Located {
     /// Byte range of the member, whole sectors.
     pub bytes: Range<u64>,
-    /// Sentences for people about oddities on the way to the member.
+    /// Sentences for people about oddities found while locating the member.
     pub notices: Vec<String>,
 }
 
 impl MemberSpec {
-    /// Reads what people write. Sizes take K, M, G, T (binary), `s` for sectors, or are bytes.
+    /// Parses a name. Sizes take K, M, G, T (binary) or `s` for sectors; without a unit they are
+    /// bytes.
     ///
     /// # Errors
-    /// [`DeviceError::Spec`] for a size that is none.
+    /// [`DeviceError::Spec`] for `ram:` with an invalid size.
     pub fn parse(text: &str) -> Result<Self, DeviceError> {
         if let Some(size) = text.strip_prefix("ram:") {
             let found = || "a size that is none".to_owned();
@@ -71,7 +72,8 @@ impl MemberSpec {
         Ok(Self::path(Path::new(text)))
     }
 
-    /// As [`MemberSpec::parse`], for what is a file or device, also with a name that is no UTF-8.
+    /// Parses a name like [`MemberSpec::parse`], but only as that of a file or device; the name
+    /// need not be UTF-8.
     #[must_use]
     pub fn path(name: &Path) -> Self {
         let label = name.display().to_string();
@@ -82,13 +84,13 @@ impl MemberSpec {
         Self { label, place: Place::File { path: path.to_owned(), window }, map: None }
     }
 
-    /// The same member, with a map of ddrescue for its file or device in place of one beside it.
+    /// Sets a map of ddrescue for the file or device, in place of one beside it.
     #[must_use]
     pub fn with_map(self, map: &Path) -> Self {
         Self { map: Some(map.to_owned()), ..self }
     }
 
-    /// The file or device it is in.
+    /// Path of the file or device that the member is in.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match &self.place {
@@ -97,19 +99,19 @@ impl MemberSpec {
         }
     }
 
-    /// Map of ddrescue that was named for its file or device.
+    /// Map of ddrescue that was named for the file or device.
     #[must_use]
     pub fn map(&self) -> Option<&Path> {
         self.map.as_deref()
     }
 
-    /// Whether it is a part of a file or device.
+    /// Whether the member is a part of a file or device.
     #[must_use]
     pub fn is_part(&self) -> bool {
         matches!(&self.place, Place::File { window, .. } if *window != Window::Whole)
     }
 
-    /// Number of the partition that is named.
+    /// Number of the partition, if the name has one.
     pub(crate) fn partition_number(&self) -> Option<u32> {
         match &self.place {
             Place::File { window: Window::Partition(number), .. } => Some(*number),
@@ -117,17 +119,18 @@ impl MemberSpec {
         }
     }
 
-    /// The same member as all of another file.
+    /// Returns the same member, as all of another file.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
         let place = Place::File { path: path.to_owned(), window: Window::Whole };
         Self { label: self.label.clone(), place, map: None }
     }
 
-    /// Finds its bytes in its file, of which `end` is the size and `block` the logical block if it
-    /// is a device. Reads the partition table if one is named.
+    /// Locates the member in its file. `end` is the size of the file and `block` the logical block
+    /// size of a device. Reads the partition table if a partition is named.
     ///
     /// # Errors
-    /// They are not within the file, or no whole sectors; there is no such partition.
+    /// Fails when the bytes are not within the file or are not whole sectors, or when there is no
+    /// such partition.
     pub fn locate<F: AsFd>(
         &self,
         file: F,
@@ -194,7 +197,7 @@ impl MemberSpec {
     }
 }
 
-/// A name that looks like part of something: what, and which part.
+/// Splits a name that has the form of a part into path and part.
 fn split(name: &Path) -> Option<(&Path, Window)> {
     let bytes = name.as_os_str().as_bytes();
     let at = bytes.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
@@ -217,8 +220,7 @@ fn split(name: &Path) -> Option<(&Path, Window)> {
     Some((path, window))
 }
 
-/// A size as people write it: a number with K, M, G, T (binary), `s` for sectors, or none for
-/// bytes.
+/// Parses a size: a number with K, M, G, T (binary), `s` for sectors, or no unit for bytes.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|unit: char| !unit.is_ascii_digit());
@@ -232,11 +234,11 @@ pub fn parse_size(text: &str) -> Option<u64> {
         _ => return None,
     };
     let bytes = digits.parse::<u64>().ok()?.checked_mul(unit)?;
-    // Offsets of files are signed.
+    // Offsets in files are signed.
     (bytes <= i64::MAX.unsigned_abs()).then_some(bytes)
 }
 
-/// Bytes of the window, whole sectors.
+/// Byte range of a window, in whole sectors.
 pub(crate) fn window_within(
     label: &str,
     end: u64,
@@ -268,10 +270,10 @@ pub(crate) fn window_within(
     Ok(offset..offset + len / SECTOR_BYTES * SECTOR_BYTES)
 }
 
-/// Reads bytes from `at` on until `into` is full.
+/// Reads from offset `at` until `into` is full.
 ///
 /// # Errors
-/// The file does not answer, or ends before.
+/// Fails when reading fails, or when the file ends first.
 pub(crate) fn read_exact_at<F: AsFd>(file: F, into: &mut [u8], at: u64) -> io::Result<()> {
     let mut filled = 0;
     while filled < into.len() {

@@ -1,9 +1,10 @@
 //! Thread pool for file operations, where io_uring is forbidden.
 //!
-//! A few threads take operations, of the files in turn, and do `preadv`, `pwritev2` and
-//! `fdatasync`. A file has at most three of eight threads, so that two that do not answer leave
-//! some to the others. Containers often forbid io_uring (seccomp, `kernel.io_uring_disabled`); the
-//! semantics are the same, only slower. A thread that panics hands its operation back marked so.
+//! The threads take operations, of the files in turn, and call `preadv`, `pwritev2` and
+//! `fdatasync`. A file has at most three of eight threads, so that two files that do not answer
+//! leave threads to the others. Containers often forbid io_uring (seccomp,
+//! `kernel.io_uring_disabled`); the pool has the same semantics and is slower. The operation of a
+//! thread that panics is handed back marked as such.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +18,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 
-/// A pool of threads behind the interface of a ring.
+/// A pool of threads with the interface of a ring.
 #[derive(Debug)]
 pub struct ThreadRing {
     shared: Arc<Shared>,
@@ -38,11 +39,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// By the number of the file.
+    /// Indexed by the number of the file.
     files: Vec<OfFile>,
-    /// The file that is looked at first.
+    /// File that was served last.
     turn: usize,
-    /// Threads that one file may have.
+    /// Limit of threads for one file.
     share: usize,
     idle: usize,
     closed: bool,
@@ -52,11 +53,11 @@ struct Queue {
 #[derive(Debug, Default)]
 struct OfFile {
     jobs: VecDeque<Job>,
-    /// Threads that it has.
+    /// Threads that work on the file.
     running: usize,
 }
 
-/// An operation, and the file that it keeps open.
+/// An operation with its file, which stays open until the operation has ended.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) op: RingOp,
@@ -64,7 +65,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Carries the operation out, here and now.
+    /// Carries out the operation in this thread.
     pub(crate) fn carry_out(mut self) -> RingDone {
         let Self { op, file } = &mut self;
         let performed = catch_unwind(AssertUnwindSafe(|| perform(op, file)));
@@ -77,7 +78,7 @@ impl ThreadRing {
     /// Starts the threads.
     ///
     /// # Errors
-    /// No thread or descriptor is left.
+    /// Fails when no thread or descriptor is left.
     pub fn new(workers: usize, capacity: usize) -> std::io::Result<Self> {
         assert!(workers > 0 && capacity > 0);
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -148,7 +149,8 @@ impl Ring for ThreadRing {
         if ended.is_empty() {
             return;
         }
-        // Before the list is left: what is added after raises it again.
+        // The event is cleared while the list is locked, so that a later completion raises it
+        // again.
         let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         self.outstanding -= ended.len();
         done.append(&mut ended);
@@ -183,7 +185,7 @@ impl Ring for ThreadRing {
 }
 
 impl Drop for ThreadRing {
-    /// Waits for what has been started; what has not is dropped.
+    /// Waits for operations that were started; the others are dropped.
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
@@ -191,7 +193,7 @@ impl Drop for ThreadRing {
         drop(queue);
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // Its panics were caught and reported with the operation.
+            // Panics were caught and reported with their operations.
             let _ = worker.join();
         }
     }
@@ -206,8 +208,8 @@ impl Queue {
         self.files[index].jobs.push_back(job);
     }
 
-    /// The next operation of the next file that may have one more thread. Whoever ends one looks
-    /// for the next, so that what is not taken here is taken then.
+    /// The next operation of the next file that may have one more thread. A thread that ends an
+    /// operation calls this again, so an operation that is passed over here is taken then.
     fn take(&mut self) -> Option<Job> {
         for _ in 0..self.files.len() {
             self.turn = (self.turn + 1) % self.files.len();
@@ -277,8 +279,8 @@ fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
     }
 }
 
-/// Stores nothing for a range, which reads as zeroes then. A block device is told to write zeroes
-/// and may unmap; one that has no command for that refuses (`EOPNOTSUPP`).
+/// Deallocates a range, which reads as zeroes from then on. A block device is told to write zeroes
+/// and may unmap; a device without such a command refuses (`EOPNOTSUPP`).
 ///
 /// Source   fallocate(2); Linux `block/fops.c`, `blkdev_fallocate`
 pub(crate) fn punch(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
@@ -286,7 +288,7 @@ pub(crate) fn punch(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno>
     rustix::fs::fallocate(file, mode, offset, len)
 }
 
-/// The data behind these locks is whole after every statement, so that a panic leaves it usable.
+/// Locks shared data. It is consistent after every statement, so a panic leaves it usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -298,7 +300,7 @@ mod tests {
     use smallvec::smallvec;
     use weft_engine::{Frame, Segment};
 
-    /// A job that is never done: the tests look at who would do it.
+    /// A job that is never carried out: the tests look only at which thread would get it.
     fn job(id: u32, file: u16) -> Job {
         let memory = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let op = RingOp { id, file, action: Action::Flush, offset: 0, skip: 0, limit: 0 };
@@ -314,7 +316,7 @@ mod tests {
             std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
         taken.sort_unstable();
         assert_eq!(taken, [0, 1, 2, 20, 21, 22], "three each, in their order");
-        // Nobody answers, and a third file has the rest.
+        // None of the six is answered, and a third file gets the remaining threads.
         (40..42).for_each(|id| queue.push(job(id, 1)));
         let taken: Vec<u32> = std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
         assert_eq!(taken, [40, 41]);
@@ -331,7 +333,7 @@ mod tests {
         let mut ring = ThreadRing::new(1, 8).unwrap();
         ring.set_file(0, Some(Arc::new(file))).unwrap();
         for id in 0..2 {
-            // A read through a shared lease is a bug that the buffers catch by a panic.
+            // A read through a shared lease is a bug; the buffers catch it with a panic.
             let segment = Segment { frame: Frame(1), offset: 0, len: 512 };
             let buffer = Buffer::Frames(slab.lease_shared(smallvec![segment]));
             let action = match id {

@@ -1,30 +1,31 @@
 //! Turns of long requests: which client's trim or write of zeroes goes on next.
 //!
-//! A trim or a write of zeroes brings no payload, so that no frames bound how much of it reaches
-//! the members. Such a request is carried out in slices, and a slice needs a turn. At most
-//! [`TURNS_MAX`] slices of all clients are under way; the clients that wait stand in one line, and
-//! a client whose slice has ended goes to the end of the line. So another client's request never
-//! finds more than [`TURNS_MAX`] slices before it.
+//! A trim or a write of zeroes brings no payload, so frames do not limit how much of it reaches the
+//! members. Such a request is carried out in slices, and each slice needs a turn. At most
+//! [`TURNS_MAX`] slices of all clients are in flight. Clients that wait stand in one line, and a
+//! client goes to the end of it when its slice ends. A request of another client therefore never
+//! finds more than [`TURNS_MAX`] slices ahead of it.
 //!
-//! `weft-export/src/looks.rs` cannot do this: a slice goes on for many rounds, and clients of all
-//! workers share the members, so that what is under way has to be bounded, and not a round.
+//! `weft-export/src/looks.rs` cannot do this: a slice lasts many rounds, and the clients of all
+//! workers share the members, so the limit has to be on slices in flight and not on a round.
 
 use std::collections::VecDeque;
 
 use weft_engine::Tag;
 use weft_units::ClientId;
 
-/// The slices under way, and the line.
+/// The slices in flight and the line of waiting clients.
 #[derive(Debug, Default)]
 pub struct Turns {
     under_way: Vec<(ClientId, Tag)>,
     line: VecDeque<ClientId>,
-    /// Changes of either that may let somebody else go on.
+    /// Changes of either that may let another client go on.
     moves: u64,
 }
 
 impl Turns {
-    /// Begins a slice, or puts the client at the end of the line.
+    /// Begins a slice, or puts the client at the end of the line. Returns whether the slice has
+    /// begun.
     pub fn begin(&mut self, client: ClientId, tag: Tag) -> bool {
         let is_next = self.line.front().is_none_or(|next| *next == client);
         if !is_next || self.under_way.len() >= TURNS_MAX {
@@ -40,7 +41,7 @@ impl Turns {
         true
     }
 
-    /// A slice has ended; whether there was such a slice.
+    /// Ends a slice. Returns whether there was such a slice.
     pub fn end(&mut self, client: ClientId, tag: Tag) -> bool {
         let found = self.under_way.iter().position(|slice| *slice == (client, tag));
         if let Some(index) = found {
@@ -50,13 +51,13 @@ impl Turns {
         found.is_some()
     }
 
-    /// Whether a slice of this client is under way.
+    /// Whether a slice of this client is in flight.
     #[must_use]
     pub fn has(&self, client: ClientId) -> bool {
         self.under_way.iter().any(|(other, _)| *other == client)
     }
 
-    /// A client stands in line no more. Its slices end as they would have.
+    /// Removes a client from the line. Its slices in flight end as usual.
     pub fn leave(&mut self, client: ClientId) {
         self.line.retain(|other| *other != client);
         self.moves += 1;
@@ -69,7 +70,7 @@ impl Turns {
     }
 }
 
-/// Slices under way: one that the members work on, and one that is there when it ends.
+/// Slices in flight: one that the members work on, and the next one.
 pub const TURNS_MAX: usize = 2;
 
 #[cfg(test)]
@@ -82,7 +83,7 @@ mod tests {
         let mut turns = Turns::default();
         assert!(turns.begin(a, Tag(1)) && turns.begin(a, Tag(2)));
         assert!(!turns.begin(a, Tag(3)) && !turns.begin(b, Tag(1)) && !turns.begin(c, Tag(1)));
-        assert!(!turns.end(b, Tag(1)), "it has not begun");
+        assert!(!turns.end(b, Tag(1)), "the slice has not begun");
         let moves = turns.moves();
         assert!(turns.end(a, Tag(1)));
         assert_ne!(turns.moves(), moves);
@@ -92,9 +93,9 @@ mod tests {
         assert!(!turns.begin(a, Tag(4)) && !turns.begin(c, Tag(1)));
         assert!(turns.begin(b, Tag(1)) && turns.has(b));
         turns.leave(c);
-        assert!(turns.begin(a, Tag(4)), "who left is before nobody");
+        assert!(turns.begin(a, Tag(4)), "a client that left is not ahead of the others");
         turns.leave(b);
-        assert!(turns.has(b), "its slice goes on");
+        assert!(turns.has(b), "the slice of b goes on");
         assert!(turns.end(b, Tag(1)) && !turns.has(b));
     }
 }

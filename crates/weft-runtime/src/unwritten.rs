@@ -1,10 +1,10 @@
 //! Mark of acknowledged writes that are in memory only: a small file that outlives the process.
 //!
-//! A client may outlive a server with a write-back cache that is killed, and read old data from the
-//! next one: it believes that what was acknowledged is there, and writes it no second time before
-//! it flushes. The mark says so to the next server. Each change is one `pwrite` of three bytes into
-//! the page cache, which a kill does not undo, before the replies of the turn go out; the end of
-//! the machine may undo it, so the file belongs into a folder that ends with the machine too.
+//! A client may outlive a server with a write-back cache that is killed, and then read old data
+//! from the next server: it takes acknowledged data for present, and does not write it again before
+//! it flushes. The mark tells the next server. Each change of it is one `pwrite` of three bytes
+//! into the page cache, before the replies of the turn go out. A kill does not undo that; a crash
+//! of the machine may, so the file belongs in a directory that does not survive the machine either.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,10 +20,10 @@ pub struct UnwrittenMark {
 }
 
 impl UnwrittenMark {
-    /// Makes the file, which says that nothing is unwritten; `server` is a line for people.
+    /// Creates the file with the state that nothing is unwritten; `server` is a line for people.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails when the file cannot be created.
     pub fn create(path: PathBuf, server: &str) -> std::io::Result<Self> {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -35,10 +35,10 @@ impl UnwrittenMark {
         Ok(Self { file, path, says: false })
     }
 
-    /// The line for people of a server that ended with something unwritten.
+    /// The line of a server that ended while something was unwritten.
     ///
     /// # Errors
-    /// There is a file that cannot be read.
+    /// Fails when there is a file that cannot be read.
     pub fn left_by(path: &Path) -> std::io::Result<Option<String>> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -48,7 +48,7 @@ impl UnwrittenMark {
         Ok(server.map(|server| server.trim().to_owned()))
     }
 
-    /// Is told before replies go out whether something acknowledged is in memory only.
+    /// Updates the mark: whether acknowledged data is in memory only. Called before replies go out.
     pub(crate) fn tell(&mut self, unwritten: bool) {
         if unwritten == self.says {
             return;
@@ -70,9 +70,9 @@ impl Drop for UnwrittenMark {
     }
 }
 
-/// Beginning of the file; the answer follows.
+/// Beginning of the file; `YES` or `NO` follows.
 const KEY: &str = "unwritten: ";
-/// Both are as long as each other.
+/// Must be as long as `NO`.
 const YES: &str = "yes";
 const NO: &str = "no ";
 
@@ -95,7 +95,7 @@ mod tests {
             drop(mark);
             assert_eq!(path.exists(), last);
         }
-        // It is made anew over one that was left.
+        // The mark is created anew over one that was left.
         std::fs::write(&path, "something else").unwrap();
         assert_eq!(UnwrittenMark::left_by(&path).unwrap(), None);
     }

@@ -1,23 +1,23 @@
 //! Ring over io_uring: registered memory and files, submission, completion.
 //!
-//! One submission per `submit`, whatever was pushed. The slab is registered (in regions of 1 GiB,
-//! without the frame of zeros, which is mapped read-only and cannot be), and so are the files. A
-//! request of one segment inside a region uses `READ_FIXED` or `WRITE_FIXED`; the others name
-//! addresses. Where the kernel refuses to register (RLIMIT_MEMLOCK), everything names addresses.
+//! Each `submit` enters the kernel once, however many operations were pushed. The slab is
+//! registered (in regions of 1 GiB, without the frame of zeros, which is mapped read-only and
+//! cannot be registered), and so are the files. A request of one segment inside a region uses
+//! `READ_FIXED` or `WRITE_FIXED`; the others pass addresses. Where the kernel refuses to register
+//! memory (RLIMIT_MEMLOCK), all requests pass addresses.
 //!
 //! # Why no completion is lost
 //!
-//! At most `capacity` operations are outstanding and the completion queue has more entries than
-//! `capacity` plus the cancellations let out, so that it never overflows. Should it do so all the
-//! same, the kernel keeps what does not fit (`IORING_FEAT_NODROP`, required) until the next enter.
+//! At most `capacity` operations are outstanding, and the completion queue has more entries than
+//! `capacity` plus the allowed cancellations, so it never overflows. If it did, the kernel would
+//! keep what does not fit (`IORING_FEAT_NODROP`, required) until the next enter.
 //!
 //! # Files of FUSE and of the network
 //!
 //! Such files can block the submitting thread until their server answers, whatever the flags say.
-//! Their operations
-//! begin in workers of the kernel (`IOSQE_ASYNC`), of which there are as many then as operations:
-//! by default there are a few, which one server that does not answer would take from the flushes of
-//! all files.
+//! Their operations begin in kernel workers (`IOSQE_ASYNC`), of which as many are allowed then as
+//! there are operations: by default there are few, and one server that does not answer would take
+//! all of them from the flushes of all files.
 //!
 //! Source   io_uring(7), io_uring_enter(2), io_uring_register(2)
 
@@ -31,19 +31,19 @@ use smallvec::SmallVec;
 use crate::buffers::{Address, Memory, Slab};
 use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
 
-/// io_uring behind the interface of a ring.
+/// io_uring with the interface of a ring.
 pub struct UringRing {
     ring: IoUring,
-    /// Slots of outstanding operations; the index is the kernel's name for one. Never grows, so
-    /// that the addresses of the `iovec`s hold.
+    /// Slots of outstanding operations; the index is the user data of the entry. The array never
+    /// grows, so that the addresses of the `iovec`s stay valid.
     slots: Box<[Slot]>,
     free: Vec<u16>,
     files: Vec<Option<Arc<OwnedFd>>>,
     files_registered: bool,
-    /// Files that are begun by workers, by index.
+    /// Whether kernel workers begin the operations of each file, by its index.
     blocking: Vec<bool>,
-    /// Files to be taken out of the kernel's table when nothing uses them any more: an operation
-    /// that the kernel has put aside looks its file up only when it begins.
+    /// Files to remove from the kernel's table once no operation uses them: an operation that the
+    /// kernel has deferred looks its file up only when it begins.
     leaving: Vec<u16>,
     cancels: usize,
     cancels_max: usize,
@@ -54,13 +54,13 @@ pub struct UringRing {
 #[derive(Default)]
 struct Slot {
     op: Option<RingOp>,
-    /// Keeps the file open while the kernel may use its number.
+    /// Keeps the file open while the kernel may use its descriptor.
     file: Option<Arc<OwnedFd>>,
     iovecs: SmallVec<[libc::iovec; 4]>,
 }
 
-// SAFETY: what keeps it from being `Send` are addresses: of the slab's memory, which belongs to no
-// thread (`buffers.rs`), and of `iovec`s in its own slots. The kernel takes entries from any
+// SAFETY: the fields that are not `Send` are addresses: of the slab's memory, which belongs to no
+// thread (`buffers.rs`), and of `iovec`s in the ring's own slots. The kernel takes entries from any
 // thread.
 unsafe impl Send for UringRing {}
 
@@ -68,7 +68,7 @@ impl UringRing {
     /// Sets up a ring for `capacity` operations on members and the slab.
     ///
     /// # Errors
-    /// The kernel refuses (`ENOSYS`, `EPERM`, `ENOMEM`), or is older than 5.6.
+    /// Fails when the kernel refuses (`ENOSYS`, `EPERM`, `ENOMEM`), or is older than 5.6.
     pub fn new(slab: &Slab, capacity: u16) -> std::io::Result<Self> {
         let entries = u32::from(capacity).next_power_of_two();
         let ring: IoUring = IoUring::builder().setup_cqsize(entries * 2).build(entries)?;
@@ -112,7 +112,7 @@ impl UringRing {
         self.ring.submitter().register_files_update(u32::from(index), &[fd]).map(|_| ())
     }
 
-    /// Takes files out that are to leave and that nothing uses.
+    /// Unregisters the files in `leaving` that no operation uses.
     fn unregister_files(&mut self) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|index| {
@@ -126,7 +126,7 @@ impl UringRing {
         self.leaving = leaving;
     }
 
-    /// The registered region that an address lies in as a whole.
+    /// The registered region that contains all of a piece of memory.
     fn region_of(&self, address: Address) -> Option<u16> {
         let position = self.regions.iter().position(|region| {
             let offset = address.start.addr().wrapping_sub(region.start.addr());
@@ -140,7 +140,8 @@ impl UringRing {
         let op = slot.op.as_ref().expect("filled by push");
         let file = slot.file.as_ref().expect("filled by push").as_raw_fd();
         let fixed = self.files_registered.then_some(types::Fixed(u32::from(op.file)));
-        // The two kinds of file have different types, so each builder is named once for both.
+        // Registered and plain files have different types; the macro writes each builder once for
+        // both.
         macro_rules! build {
             ($opcode:ident, ($($argument:expr),*) $(, $method:ident($value:expr))*) => {
                 match fixed {
@@ -191,7 +192,7 @@ impl UringRing {
         }
     }
 
-    /// Puts an entry into the submission queue, making room if there is none.
+    /// Puts an entry into the submission queue, and enters the kernel if there is no room.
     fn enqueue(&mut self, entry: &squeue::Entry) -> std::io::Result<()> {
         loop {
             // SAFETY: the entry names memory of an operation in `slots` (or none), which stays
@@ -206,7 +207,7 @@ impl UringRing {
         }
     }
 
-    /// Enters the kernel once; what it could not take stays in the queue.
+    /// Enters the kernel once. Entries that it does not take stay in the queue.
     fn enter(&mut self) -> std::io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),
@@ -275,8 +276,8 @@ impl Ring for UringRing {
         if is_blocking {
             entry = entry.flags(squeue::Flags::ASYNC);
         }
-        // The queue is as long as `slots`, so that there is room after at most one enter; when even
-        // that fails the ring is dead, and `submit` will say so.
+        // The queue is as long as `slots`, so there is room after at most one enter. If even that
+        // fails the ring is dead, and `submit` will report it.
         if let Err(error) = self.enqueue(&entry) {
             tracing::error!(%error, "io_uring: submission failed");
         }
@@ -313,7 +314,8 @@ impl Ring for UringRing {
             if !self.ring.submission().cq_overflow() {
                 return;
             }
-            // What did not fit moves into the queue on entering. An error comes back at `submit`.
+            // Entering moves completions that did not fit into the queue. An error shows again at
+            // `submit`.
             if self.ring.submitter().submit_and_wait(0).is_err() {
                 return;
             }
@@ -354,7 +356,7 @@ impl Ring for UringRing {
 }
 
 impl Drop for UringRing {
-    /// Asks to cancel what is outstanding and waits for it: the kernel may still write to its
+    /// Cancels all outstanding operations and waits for them: the kernel may still write to their
     /// memory.
     fn drop(&mut self) {
         let ids: Vec<u32> =
@@ -372,7 +374,7 @@ impl Drop for UringRing {
                 )
             };
             if waited.as_ref().is_err_and(|error| !passing(error)) {
-                // The ring is dead and cannot be waited for: its memory is never given back.
+                // The ring is dead and cannot be waited for, so its memory is leaked.
                 for slot in &mut self.slots {
                     std::mem::forget(slot.op.take());
                 }
@@ -389,9 +391,9 @@ fn iovec(address: Address) -> libc::iovec {
     libc::iovec { iov_base: address.start.cast(), iov_len: address.len }
 }
 
-/// The most the kernel registers as one buffer.
+/// Most memory that the kernel registers as one buffer.
 const REGION_BYTES: usize = 1 << 30;
-/// Members in use at one time.
+/// Most members in use at one time.
 const FILES_MAX: u32 = 1024;
-/// Marks the completion of a cancellation.
+/// User data of a cancellation.
 const CANCEL: u64 = u64::MAX;

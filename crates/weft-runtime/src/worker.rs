@@ -1,9 +1,9 @@
-//! Worker: the thread that serves some clients, what it waits for, and the phases of its end.
+//! Worker: the thread that serves some clients, the events that it waits for, and its phases.
 //!
-//! A worker waits in one `epoll_wait`, for its eventfd and the sockets of its ports, until the
-//! earliest time that a port or the engine asked for. With nothing to do it sleeps without end; an
-//! idle server uses no CPU at all. The first worker also has the ring, the descriptor that says
-//! stop, and the engine's clock. Its legal phases:
+//! A worker waits in one `epoll_wait` for its eventfd and the sockets of its ports, until the
+//! earliest time that a port or the engine asked for. Without work it sleeps without a timeout, so
+//! an idle server uses no CPU at all. The first worker also has the ring, the shutdown descriptor
+//! and the engine's clock. Its legal phases:
 //!
 //! ```text
 //! Running ──► Writing ──► Stopping ──► Draining ──► over
@@ -24,7 +24,7 @@ use crate::driver::{Driver, Event};
 use crate::hub::{Held, Hub, Message};
 use crate::reactor::{Context, Ending, Exit, Port, data};
 
-/// A thread's part of the loop.
+/// The part of the loop that runs in one thread.
 pub(crate) struct Worker<'h> {
     hub: &'h Hub,
     index: usize,
@@ -32,19 +32,19 @@ pub(crate) struct Worker<'h> {
     epoll: OwnedFd,
     head: Option<Head>,
     poison_told: bool,
-    /// Told to end.
+    /// Set when the worker has been told to end.
     ended: bool,
     eagerness: Eagerness,
-    /// Messages for the other workers, gathered while the driver is emptied.
+    /// Messages for the other workers, collected while the driver's events are handed out.
     messages: Vec<Vec<Message>>,
 }
 
-/// How long a worker looks for events before it sleeps. Clients who were answered a moment ago ask
-/// again a moment later, and a thread that sleeps takes longer to wake than that. Each busy poll
-/// lets others run first, so that a client on the same CPU is not held up.
+/// Busy polling before a worker sleeps. A client that was just answered sends its next request a
+/// moment later, and waking a thread takes longer than that. Each busy poll yields first, so that a
+/// client on the same CPU is not held up.
 #[derive(Debug, Default)]
 struct Eagerness {
-    /// Number of busy polls in a row that were all in vain.
+    /// Waits in a row with busy polls that found nothing.
     misses: u32,
 }
 
@@ -81,17 +81,17 @@ impl Eagerness {
 /// Busy polls before a worker sleeps: some 20 µs.
 const POLLS: u32 = 40;
 
-/// After so many waits in vain only every so many looks at all.
+/// After this many waits in vain, only every 16th wait polls.
 const MISSES_MAX: u32 = 16;
 
-/// Duties of the first worker.
+/// Additional state of the first worker.
 struct Head {
     shutdown: OwnedFd,
     volumes: u16,
     stop: Option<Ending>,
-    /// A volume could not write everything when it was told to end.
+    /// A volume could not write everything when the server was told to stop.
     refused: bool,
-    /// Times that everything was to be written.
+    /// Number of drains so far.
     drains: u64,
     phase: Phase,
 }
@@ -99,17 +99,17 @@ struct Head {
 #[derive(Debug)]
 enum Phase {
     Running,
-    /// Volumes that have not written everything, and the first error. Clients are served.
+    /// Number of volumes that have not written everything, and the first error. Clients are served.
     Writing {
         left: u16,
         error: Option<String>,
     },
-    /// Volumes without an answer to `Stop`, and the first error.
+    /// Number of volumes that have not answered `Stop`, and the first error.
     Stopping {
         left: u16,
         error: Option<String>,
     },
-    /// Until then at the latest.
+    /// Ports send their last replies, until this time at the latest.
     Draining {
         until: Time,
         exit: Exit,
@@ -117,7 +117,7 @@ enum Phase {
 }
 
 impl<'h> Worker<'h> {
-    /// A worker with its eventfd.
+    /// Creates a worker, which watches its eventfd.
     pub(crate) fn new(
         hub: &'h Hub,
         index: usize,
@@ -145,7 +145,7 @@ impl<'h> Worker<'h> {
         Ok(worker)
     }
 
-    /// The first worker.
+    /// Makes it the first worker.
     pub(crate) fn with_head(
         mut self,
         volumes: u16,
@@ -175,7 +175,7 @@ impl<'h> Worker<'h> {
             .try_for_each(|index| self.call(&mut driver, index, |port, cx| port.on_start(cx)))
     }
 
-    /// Runs until stopped. What a worker that is not the first returns is of no interest.
+    /// Runs until stopped. Only the first worker's result matters.
     pub(crate) fn run(mut self) -> Result<Exit, RuntimeError> {
         let mut ready = Vec::with_capacity(READY_MAX);
         let mut driver = self.hub.hold(self.index);
@@ -194,7 +194,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Lets the engine and the ports do all there is to do now.
+    /// Lets the engine and the ports do all work that can be done now.
     fn pass(&mut self, driver: &mut Held<'h>) {
         driver.wake();
         for _ in 0..ROUNDS_MAX {
@@ -224,7 +224,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Hands out what has happened: first what others found out, then what is new.
+    /// Hands out events: first those in the mailbox, then those of the driver.
     fn deliver(&mut self, driver: &mut Held<'h>) {
         for message in self.hub.take_messages(self.index) {
             match message {
@@ -279,7 +279,7 @@ impl<'h> Worker<'h> {
         self.ask_all(driver, &Verb::Stop, 0);
     }
 
-    /// Writes everything, while clients are served.
+    /// Asks every volume to write everything, while clients are served.
     fn begin_writing(&mut self, driver: &mut Held<'h>) {
         let drivers = u16::try_from(self.hub.drivers()).expect("at most WORKERS_MAX");
         let Some(head) = &mut self.head else { return };
@@ -290,7 +290,7 @@ impl<'h> Worker<'h> {
         self.ask_all(driver, &Verb::Drain, tag);
     }
 
-    /// Sends a command to every volume; answers come by [`Self::on_volume_done`].
+    /// Sends a command to every volume. [`Self::on_volume_done`] gets the answers.
     fn ask_all(&self, driver: &mut Held<'h>, verb: &Verb, first: u64) {
         let Some(head) = &self.head else { return };
         let client = Driver::client(PORT_SHUTDOWN, 0);
@@ -305,13 +305,13 @@ impl<'h> Worker<'h> {
         self.hub.ring_others(self.index);
     }
 
-    /// A volume has written everything (`drain`), or has stopped, or not.
+    /// A volume has answered `Drain` (`drain`) or `Stop`.
     fn on_volume_done(&mut self, drain: bool, result: Result<(), String>) {
         let Some(head) = &mut self.head else { return };
         let (left, error) = match &mut head.phase {
             Phase::Writing { left, error } if drain => (left, error),
             Phase::Stopping { left, error } if !drain => (left, error),
-            // A drain that a stop has ended.
+            // A late answer to a drain that a stop has superseded.
             _ => return,
         };
         *left -= 1;
@@ -320,7 +320,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Stops once everything is written; goes on as before if that cannot be.
+    /// Stops once everything is written. If a volume failed to write, the server goes on as before.
     fn go_on_writing(&mut self, driver: &mut Held<'h>) {
         let Some(head) = &mut self.head else { return };
         let Phase::Writing { left: 0, error } = &mut head.phase else { return };
@@ -338,7 +338,7 @@ impl<'h> Worker<'h> {
         self.each(driver, |port, cx| port.on_stop_refused(cx, &text));
     }
 
-    /// Moves on through the phases; the end, when it has come.
+    /// Advances through the phases. Returns the exit once the end has come.
     fn finished(&mut self, driver: &mut Held<'h>) -> Option<Exit> {
         let drained = self.ports.iter().all(|port| port.drained());
         let Some(head) = &mut self.head else { return self.ended.then_some(Exit::Clean) };
@@ -377,7 +377,8 @@ impl<'h> Worker<'h> {
         self.finished(driver)
     }
 
-    /// Closes the members of volumes that have stopped: whoever is told so may open them.
+    /// Closes the members of volumes that have stopped. Ports report the stop after that, so
+    /// members can be opened again once it has been reported.
     fn release_members(&self, driver: &mut Held<'h>) -> Exit {
         let mut hanging = driver.release_members();
         self.hub.others().for_each(|mut driver| hanging.extend(driver.release_members()));
@@ -432,7 +433,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Time at which this worker has to be awake again though no event comes.
+    /// Time at which this worker has to be awake even without an event.
     fn next_wake(&mut self, driver: &mut Held<'h>) -> Option<Time> {
         let ports = self.ports.iter().filter_map(|port| port.next_wake()).min();
         let engine = driver.next_wake();
@@ -458,7 +459,7 @@ impl<'h> Worker<'h> {
         let [key_low @ .., _, _, _, port] = data.to_le_bytes();
         match port {
             PORT_EVENTFD => self.hub.silence(self.index),
-            // Reaped in `settle`.
+            // `settle` reaps the completions.
             PORT_RING => {}
             PORT_SHUTDOWN => self.on_shutdown(),
             port => {
@@ -475,10 +476,10 @@ impl<'h> Worker<'h> {
         let read = rustix::io::read(&head.shutdown, &mut buffer);
         let told = matches!(read, Ok(1..));
         if !told {
-            // The end of a pipe stays readable; once is enough.
+            // The end of a pipe stays readable; it need not be seen twice.
             let _ = epoll::delete(&self.epoll, &head.shutdown);
         }
-        // A signal can come again; whoever has hung up cannot.
+        // A signal can come again, but the other end of a closed pipe cannot.
         let few = read.ok().filter(|count| *count < buffer.len());
         let is_last = !told || few.is_some_and(|count| buffer[..count].contains(&TOLD_LAST));
         match head.phase {
@@ -523,7 +524,7 @@ impl<'h> Worker<'h> {
 }
 
 impl Drop for Worker<'_> {
-    /// The first worker must not sleep on when another one has panicked.
+    /// Wakes the first worker, which must not sleep on when another worker has panicked.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.hub.ring_others(self.index);
@@ -531,7 +532,7 @@ impl Drop for Worker<'_> {
     }
 }
 
-/// Says which members hang after a stop in good order, and what that means.
+/// Message about members that hang after a stop in good order.
 fn hanging_text(members: &[String]) -> String {
     format!(
         "stopped, but {} has not answered requests that were given up: what was acknowledged is \
@@ -545,23 +546,23 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
     move |errno| RuntimeError::Io { what, source: errno.into() }
 }
 
-/// Byte in the shutdown descriptor: nothing will be told again, so what cannot be written is given
-/// up. A signalfd has none, and any other byte may be followed by more.
+/// Byte in the shutdown descriptor which says that no further message follows: data that cannot be
+/// written is given up. A signalfd has no such byte, and any other byte may be followed by more.
 pub const TOLD_LAST: u8 = b'e';
-/// Tags of drains from here on, those of each in a range of its own.
+/// First tag of drains. The tags of each drain have a range of their own.
 const TAG_DRAIN: u64 = 1 << 32;
 /// Longest time that ports may take to send their last replies.
 pub const DRAIN_SPAN: Span = Span::secs(1);
-/// Most threads that serve clients.
+/// Limit of threads that serve clients.
 pub(crate) const WORKERS_MAX: usize = 16;
-/// Most ports of one worker.
+/// Limit of ports of one worker.
 pub(crate) const WORKER_PORTS: u8 = 8;
 const _: () = assert!(WORKERS_MAX * (WORKER_PORTS as usize) < PORT_EVENTFD as usize);
 const PORT_RING: u8 = 255;
 const PORT_SHUTDOWN: u8 = 254;
 const PORT_EVENTFD: u8 = 253;
 const NANOS: u64 = 1_000_000_000;
-/// Descriptors looked at per wait.
+/// Descriptors handled per wait.
 const READY_MAX: usize = 256;
-/// Rounds before descriptors are looked at again.
+/// Rounds before descriptors are polled again.
 const ROUNDS_MAX: u32 = 4;

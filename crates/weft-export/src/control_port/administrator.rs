@@ -9,7 +9,7 @@ use super::commands::refusal;
 use super::{OUTPUT_BYTES_HIGH, Work};
 use crate::control::{FailureKind, LINE_BYTES_MAX, Response};
 
-/// One connection.
+/// A connection to the control socket.
 pub(super) struct Administrator {
     pub(super) socket: OwnedFd,
     pub(super) number: u32,
@@ -20,7 +20,7 @@ pub(super) struct Administrator {
 }
 
 impl Administrator {
-    /// Whether another command may be looked at.
+    /// Whether the next command may be read.
     pub(super) fn listens(&self) -> bool {
         self.work.is_none() && self.output.len() < OUTPUT_BYTES_HIGH
     }
@@ -29,7 +29,7 @@ impl Administrator {
         self.input.contains(&b'\n')
     }
 
-    /// Receives up to the end of a line, and not much more.
+    /// Receives up to the end of a line, and little beyond it.
     pub(super) fn receive(&mut self) {
         let mut buffer = [0; 4096];
         while self.input.len() < LINE_BYTES_MAX && !self.eof {
@@ -68,14 +68,14 @@ impl Administrator {
     }
 
     pub(super) fn answer(&mut self, response: &Response) {
-        // Strings, numbers and lists: nothing that JSON cannot say.
+        // A response has strings, numbers and lists only, which JSON can always encode.
         if let Ok(mut line) = serde_json::to_vec(response) {
             line.push(b'\n');
             self.output.append(&mut line);
         }
     }
 
-    /// Sends what it can; whether the other side is there.
+    /// Sends as much as the socket takes. Returns whether the other side is still there.
     pub(super) fn send(&mut self) -> bool {
         while !self.output.is_empty() {
             match rustix::net::send(&self.socket, &self.output, SendFlags::NOSIGNAL) {

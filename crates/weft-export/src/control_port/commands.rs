@@ -1,4 +1,4 @@
-//! Commands of administrators: which verb of the engine each is, and what its answer says.
+//! Commands of administrators: the engine's verb for each, and the answer to it.
 
 use std::os::fd::OwnedFd;
 
@@ -58,19 +58,19 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
     }
 }
 
-/// A knob's new value, in the range that it has now.
+/// Parses a knob's new value, in the range that it has now.
 fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob, Box<Response>> {
-    // The volume's present knobs; ranges depend on them. All volumes share their names.
+    // The volume's current knobs, because ranges depend on them. All volumes have the same knobs.
     let snapshot = cx.driver.snapshot();
     let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
     let knob = knobs.unwrap_or_default().parse(name, value);
     knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))
 }
 
-/// What is set and shown beside the knobs: whether the array has a write-intent bitmap.
+/// Name under which the write-intent bitmap is set and shown beside the knobs.
 pub(super) const BITMAP: &str = "bitmap";
 
-/// md's words for it: `mdadm --grow --bitmap=`.
+/// Parses md's words for the bitmap: those of `mdadm --grow --bitmap=`.
 fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
     match value {
         "internal" => Ok(Some(NewBitmap::default())),
@@ -82,7 +82,7 @@ fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
     }
 }
 
-/// Opens a new member, or one that is to be taken `back`.
+/// Opens a new member, or a former member that is to be re-added (`back`).
 pub(super) fn add(
     cx: &mut Context<'_, '_>,
     member: &str,
@@ -113,7 +113,7 @@ pub(super) fn add(
         );
         return Err(refusal(FailureKind::Refused, text));
     }
-    // What keeps its changes in overlays does so for a new member too.
+    // A volume with overlays gets one for a new member too.
     let overlays = cx.driver.members().members().find_map(|member| member.overlay().cloned());
     let overlays = overlays.map(|overlay| overlay.dir().to_owned());
     let access = if overlays.is_some() { Access::ReadOnly } else { Access::ReadWrite };
@@ -155,7 +155,8 @@ pub(super) fn member_of(
     name: &str,
 ) -> Result<MemberIndex, Box<Response>> {
     let by_index = name.parse::<u16>().ok().map(MemberIndex);
-    // Of two with one label, one was opened after the other had failed; the open one is meant.
+    // If two members have one label, the first had failed before the second was opened; the open
+    // one is meant.
     let found = cx.driver.members().members().find_map(|member| {
         let info = member.info();
         let named = info.label == name || by_index == Some(info.index);
@@ -176,7 +177,8 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     let has_bitmap = volume.is_some_and(|volume| volume.bitmap.is_some());
     let bitmap = if has_bitmap { "internal" } else { "none" };
     let mut found = Vec::new();
-    // Knobs of a cache that is not there mean nothing, and are shown only to who asks for them.
+    // Knobs of a cache that does not exist have no effect, and are shown only when asked for by
+    // name.
     let has_cache = snapshot.as_ref().is_some_and(|snapshot| snapshot.write_back.is_some());
     let means = |name: &&str| has_cache || !is_of_cache(&knobs, name);
     let rows = TABLE.iter().map(|row| row.name);
@@ -203,7 +205,7 @@ fn is_of_cache(knobs: &Knobs, name: &str) -> bool {
     present.is_some_and(Knob::is_of_cache)
 }
 
-/// The knobs of these names by which the queue of a member differs from the volume.
+/// The knobs with these names in which the queue of a member differs from the volume.
 fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option<QueueKnobs> {
     let own = member.queue_knobs.as_deref()?;
     let value = |name: &&str| {
@@ -215,8 +217,8 @@ fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option
     (!knobs.is_empty()).then_some(QueueKnobs { index, label, knobs })
 }
 
-/// Refusal of another resync or check, with what to do: the engine knows that one runs, people want
-/// to know which.
+/// Text for a refused resync or check, with the way out. The engine reports only that one is
+/// running; the text names it.
 pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {
@@ -229,18 +231,18 @@ pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<St
     };
     let way_out = match what {
         "check" | "repair" => "weft wait returns when it has ended, weft idle stops it",
-        // What the array needs would start again by itself.
+        // A resync or recovery that the array needs would start again by itself.
         _ => "weft wait returns when it has ended",
     };
     Some(format!("busy: a {what} is running; {way_out}"))
 }
 
-/// An answer that says no. Boxed, as the rare case.
+/// A refusal as an answer, boxed because it is the rare case.
 pub(super) fn refusal(kind: FailureKind, text: impl Into<String>) -> Box<Response> {
     Box::new(Response::error(kind, text))
 }
 
-/// Whether who connected may administer: the same user, or root.
+/// Whether the connected process may administer the server: it runs as the same user, or as root.
 pub(super) fn is_allowed(socket: &OwnedFd) -> bool {
     let own = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(socket)
@@ -272,7 +274,7 @@ pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
     })
 }
 
-/// Counters of the write-intent bitmap.
+/// State of one volume in the write-back cache.
 pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBackStatus {
     let volume = &cache.volumes[place];
     WriteBackStatus {
@@ -293,7 +295,7 @@ pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
     BitmapStatus { chunk: chunk.0, chunks, dirty, pages, pages_dirty, events_cleared }
 }
 
-/// Members by what they are called; one that was removed since by its number.
+/// Mismatches with the labels of their members; a member that was removed since has its number.
 pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus> {
     let Mismatches { by_member, not_located, first } = &volume.mismatches;
     if first.is_empty() {
@@ -320,7 +322,7 @@ pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus>
     })
 }
 
-/// Name of an action, md's in `sync_action` but for `correct`.
+/// Word for an action, as in md's `sync_action` except for `correct`.
 pub(super) fn sync_word(action: SyncAction) -> &'static str {
     match action {
         SyncAction::Check => "check",

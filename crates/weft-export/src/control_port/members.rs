@@ -1,4 +1,4 @@
-//! Status of a member: state, traffic, and what its queue goes by.
+//! Status of a member: state, traffic, and the parameters of its queue.
 
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::{MemberSnapshot, MemberState, Party, VolumeSnapshot};
@@ -7,7 +7,7 @@ use weft_runtime::devices::{Medium, OpenMember};
 use super::shares::sectors_of;
 use crate::control::{MemberStatus, QueueStatus};
 
-/// Status of a member, which is open as long as it is a member.
+/// Status of a member. A member is open as long as it belongs to its array.
 pub(super) fn status_of(
     member: &MemberSnapshot,
     volume: &VolumeSnapshot,
@@ -57,7 +57,7 @@ pub(super) fn status_of(
 fn queue_of(depth: Option<u32>, knobs: &Knobs, open: Option<&OpenMember>) -> QueueStatus {
     let device = open.map(|open| open.info().device).unwrap_or_default();
     let is_disk = open.is_some_and(|open| open.medium() == Medium::BlockDevice);
-    // Without a scheduler `nr_requests` is a depth.
+    // Without a scheduler, `nr_requests` limits the depth.
     let bounded = knobs.scheduler == SchedulerKind::None && knobs.nr_requests > 0;
     let depth_from = match device.depth {
         _ if knobs.queue_depth > 0 || bounded => KNOB,

@@ -1,14 +1,14 @@
 //! Port of the control socket: the server's side of the control protocol.
 //!
-//! One command of a connection runs at a time; its members or
-//! knobs are done one after the other, and the first that fails ends it. Members to be failed are
-//! the exception: all of them are, or none. Opening a member to be added is the one thing here that
-//! can block the loop, for the time of an `open` and three reads.
+//! One command of a connection runs at a time. Its members or knobs are handled one after the
+//! other, and the first that fails ends it. Members that are declared failed are the exception: all
+//! of them are, or none. Opening a member that is added is the only operation here that can block
+//! the loop, for the time of an `open` and three reads.
 //!
-//! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent nothing
-//! more is read from it. So a connection holds at most that, one answer and one line, and there are
-//! at most [`ADMINISTRATORS_MAX`]. One that sends command after command is heard [`COMMANDS_MAX`]
-//! at a time.
+//! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent bytes,
+//! no more of its input is read. A connection therefore holds at most that much, plus one answer
+//! and one line, and there are at most [`ADMINISTRATORS_MAX`] connections. An administrator that
+//! sends many commands gets [`COMMANDS_MAX`] of them carried out at a time.
 //!
 //! Source   reliability.md §8 "Control socket"
 
@@ -41,7 +41,7 @@ use commands::{
 use members::status_of;
 use shares::shares_of;
 
-/// The control socket.
+/// Port of the control socket.
 pub(crate) struct ControlPort {
     listener: Listener,
     clients: Vec<Option<Administrator>>,
@@ -53,7 +53,7 @@ pub(crate) struct ControlPort {
 struct Work {
     volume: VolumeId,
     steps: VecDeque<Step>,
-    /// The step that the engine has.
+    /// The step that the engine is carrying out.
     now: Step,
 }
 
@@ -67,13 +67,13 @@ enum Step {
     Removing(MemberIndex),
     Set(String, String),
     SetQueues(Vec<String>, String, String),
-    /// Kept until it is answered, as of [`Step::Sync`].
+    /// Waits for the engine, so that an answer of busy can be explained, as for [`Step::Sync`].
     SetBitmap,
     /// Answered when everything has stopped.
     Stop(Ending),
-    /// Kept until it is answered, since an answer of busy is explained.
+    /// Waits for the engine, so that an answer of busy can be explained.
     Sync(SyncAction),
-    /// The engine has it, and nothing is left to do with the answer.
+    /// Waits for the engine; its answer needs no further action.
     Waiting,
 }
 
@@ -91,7 +91,8 @@ impl ControlPort {
                 Err(_) => return,
             };
             let Some(place) = self.clients.iter().position(Option::is_none) else {
-                // Hanging up says it; the kernel would let them wait without end.
+                // Closing the socket tells the client; the kernel's queue would let it wait without
+                // end.
                 continue;
             };
             let key = u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
@@ -112,7 +113,7 @@ impl ControlPort {
         }
     }
 
-    /// Reads, works and writes for one connection.
+    /// Sends, reads and carries out commands for one connection.
     fn attend(&mut self, cx: &mut Context<'_, '_>, place: usize) {
         let Some(mut administrator) = self.clients[place].take() else { return };
         let mut alive = administrator.send();
@@ -126,7 +127,7 @@ impl ControlPort {
         let key = KEY_CLIENTS + u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
         if alive {
             let listens = administrator.listens();
-            // A line that is here already brings no event; a socket that takes bytes does.
+            // A line that was received already raises no event; a writable socket does.
             let more = listens && administrator.has_line();
             let mut flags = EventFlags::empty();
             flags.set(EventFlags::IN, !administrator.eof && listens);
@@ -156,7 +157,7 @@ impl ControlPort {
         }
     }
 
-    /// Plan of a command: an answer at once, or steps.
+    /// Plans a command: the steps, or an answer at once.
     fn plan(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -223,7 +224,7 @@ impl ControlPort {
         Ok(VolumeId(u16::try_from(index).expect("volumes are numbered with 16 bits")))
     }
 
-    /// Starts the next step, or answers.
+    /// Starts the next step, or answers when there is none.
     fn advance(&self, cx: &mut Context<'_, '_>, administrator: &mut Administrator) {
         let work = administrator.work.as_mut().expect("the caller looked");
         let started = match work.steps.pop_front() {
@@ -408,7 +409,7 @@ impl Port for ControlPort {
 }
 
 impl ControlPort {
-    /// Answers commands that are under way.
+    /// Answers the commands in progress for which `answer` returns a response.
     fn finish(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -427,13 +428,13 @@ impl ControlPort {
     }
 }
 
-/// Answers that wait to be sent, beyond which no command is looked at.
+/// Unsent answers beyond which no further command is read.
 const OUTPUT_BYTES_HIGH: usize = 64 << 10;
-/// Commands of one connection before others are served: statuses of some 0.1 ms each.
+/// Commands of one connection before others are served: a status takes some 0.1 ms.
 const COMMANDS_MAX: usize = 16;
-/// Connections at one time.
+/// Limit of connections.
 const ADMINISTRATORS_MAX: u32 = 16;
-/// Uses of a place before a name returns.
+/// Uses of a place before a client number is reused.
 const GENERATIONS: u32 = 1 << 16;
-/// The key below is the listener.
+/// First key of a connection; the key below is that of the listener.
 const KEY_CLIENTS: u32 = 1;

@@ -5,8 +5,8 @@ use weft_units::{ClientId, Group};
 
 use crate::control::{PurposeStatus, ShareStatus};
 
-/// Everyone whom the members of a volume work for. `export_of` says what a client has chosen,
-/// `groups` has the names of groups from the first one on.
+/// Shares of all parties that the members of a volume work for. `export_of` returns the export that
+/// a client has chosen; `groups` has the names of groups, from the first one on.
 pub(super) fn shares_of(
     volume: &VolumeSnapshot,
     export_of: impl Fn(ClientId) -> Option<String>,
@@ -45,7 +45,7 @@ pub(super) fn shares_of(
     volume.accounts.iter().map(share).collect()
 }
 
-/// Sectors that a member moved for some.
+/// Sectors that a member moved for the parties for which `is` holds.
 pub(super) fn sectors_of(member: &MemberSnapshot, is: impl Fn(Party) -> bool) -> u64 {
     member.served.iter().filter(|(party, _)| is(*party)).map(|(_, sectors)| sectors.0).sum()
 }
@@ -64,7 +64,7 @@ fn word(party: Party) -> &'static str {
     }
 }
 
-/// A class as `weft serve --class` takes it.
+/// A class in the form that `weft serve --class` takes.
 fn class_text(class: Class) -> String {
     match class {
         Class::BestEffort(level) => format!("be:{level}"),

@@ -1,4 +1,4 @@
-//! NBD as a session needs it: `weft_nbd`'s server half behind [`Codec`].
+//! NBD codec: the interface [`Codec`] of a session for `weft_nbd`'s server half.
 //!
 //! Source   NBD `proto.md`, "Request types", "Error values"
 
@@ -81,7 +81,7 @@ impl Codec for ServerConnection {
     }
 }
 
-/// Work of an NBD request.
+/// Converts an NBD request.
 fn work_of(op: Op) -> Work {
     let volume = |op, start, len, fua| Asked { op, start, len, fua, discard: false };
     Work::Volume(match op {

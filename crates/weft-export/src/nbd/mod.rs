@@ -1,17 +1,18 @@
-//! NBD port: accepts clients, bounds their number, spreads them over workers.
+//! NBD port: accepts clients, limits their number, spreads them over workers.
 //!
-//! What a client says is `codec.rs`; the life of its requests is
-//! `session/`. Sockets are watched once, edge-triggered, so that waiting
-//! for credit costs no system call. When the process has no descriptor left, no client is accepted
-//! and all others are served. At the limit of clients one more is accepted, and waits for a
-//! place, for [`TimeLimits::place`] at most: then it is hung up on, and the next one waits.
+//! `codec.rs` parses what a client sends; `session/` carries out its requests. Sockets are
+//! registered once, edge-triggered, so that waiting for credit costs no system call. When the
+//! process has no descriptor left, no client is accepted and all others are served. At the limit of
+//! clients one more is accepted and waits for a place, for at most [`TimeLimits::place`]. After
+//! that it is disconnected, and the next one waits.
 //!
-//! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while a client waits for
-//! a place, one that takes longer than [`TimeLimits::handshake_wanted`].
+//! A handshake that takes longer than [`TimeLimits::handshake`] is ended. While a client waits for
+//! a place, the limit is [`TimeLimits::handshake_wanted`].
 //!
 //! Clients are spread over workers, which are threads (`reactor.rs`): the port of the first worker
-//! accepts, and gives a client to the worker with the fewest, the first among equals. So a lone
-//! client is served where the members are looked after, and several share the CPUs.
+//! accepts, and gives a client to the worker with the fewest clients, the first among equals. A
+//! single client is thus served by the thread that runs the members' ring, and several clients
+//! share the CPUs.
 //!
 //! Source   NBD `proto.md`; reliability.md F16, F20, F22
 
@@ -45,25 +46,25 @@ pub(crate) struct NbdPort {
     served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
-    /// Accepted at this time, and waits for a place. No other is accepted meanwhile.
+    /// Client that was accepted at this time and waits for a place. No other is accepted meanwhile.
     waiting: Option<(Time, OwnedFd)>,
     /// Time of the next `accept` after the process ran out of descriptors.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection<ServerConnection>>>>,
-    /// Places of `clients` without one, oldest first, so that a name comes back as late as
+    /// Free places of `clients`, oldest first, so that a client number is reused as late as
     /// possible.
     free: VecDeque<u32>,
     generations: Vec<u32>,
-    /// Connections with something to do at the end of the pass.
+    /// Connections with work at the end of the pass.
     due: Vec<u32>,
-    /// Its memory, while nobody has anything to do.
+    /// Memory of `due`, kept while no connection has work.
     due_spare: Vec<u32>,
     is_due: Vec<bool>,
-    /// Somebody who waits may go on at once.
+    /// Set when a connection that waits may go on at once.
     again: bool,
     /// Handshakes, oldest first, with the time at which they began.
     handshakes: VecDeque<(Time, ClientId)>,
-    /// Reads of clients that are gone and whose frames the engine still has.
+    /// Reads of disconnected clients with frames that the engine still has.
     orphans: BTreeMap<(ClientId, Tag), Run>,
     looks: Looks,
     credit: Bytes,
@@ -72,11 +73,11 @@ pub(crate) struct NbdPort {
     buffer: Vec<u8>,
     stopping: bool,
     crowd: Arc<Crowd>,
-    /// Shares of those who come by a socket.
+    /// Shares of clients by the socket that they connect to.
     shares: Arc<[(String, ClientShare)]>,
 }
 
-/// Rate limit of log lines that a client can cause again and again.
+/// Rate limits of log lines that a client can cause repeatedly.
 #[derive(Debug, Default)]
 struct Log {
     accept: Rare,
@@ -84,7 +85,7 @@ struct Log {
 }
 
 impl NbdPort {
-    /// The port of a worker. Only the first has listeners.
+    /// Creates the port of a worker. Only the first has listeners.
     pub(crate) fn new(
         worker: usize,
         exports: Arc<[ExportInfo]>,
@@ -122,7 +123,7 @@ impl NbdPort {
         }
     }
 
-    /// The same, with shares of clients by the socket that they come by.
+    /// Sets the shares of clients by the socket that they connect to.
     pub(crate) fn with_shares(self, shares: Arc<[(String, ClientShare)]>) -> Self {
         Self { shares, ..self }
     }
@@ -161,7 +162,8 @@ impl NbdPort {
         }
     }
 
-    /// Somebody waits for a place, or nobody. Workers have less patience with handshakes meanwhile.
+    /// Sets the client that waits for a place, or none. The limit for handshakes is shorter
+    /// meanwhile.
     fn set_waiting(&mut self, cx: &mut Context<'_, '_>, socket: Option<OwnedFd>) {
         self.crowd.wanted.store(socket.is_some(), Ordering::Relaxed);
         if socket.is_some() {
@@ -176,7 +178,7 @@ impl NbdPort {
     }
 
     fn admit(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
-        // A place is taken again only after all others, unless there is room for a new one.
+        // A free place is reused only after all others, unless a new one may be added.
         let places_max = (self.crowd.max * 2).min(PLACES_MAX as usize);
         let fresh = self.clients.len() < places_max;
         let place = match (fresh, self.free.front()) {
@@ -260,7 +262,7 @@ impl NbdPort {
         }
     }
 
-    /// Hangs up on a client that waits for a place for too long, and lets the next one wait.
+    /// Disconnects a client that has waited too long for a place, and lets the next one wait.
     fn end_late_wait(&mut self, cx: &mut Context<'_, '_>) {
         let late = |since: Time| since + self.limits.place <= cx.driver.now();
         if self.waiting.as_ref().is_some_and(|(since, _)| late(*since)) {
@@ -279,7 +281,7 @@ impl NbdPort {
         (connection.client == client).then_some(place)
     }
 
-    /// The reply of a read whose client is gone: its frames are ours again.
+    /// Handles an event for a disconnected client. The reply of a read returns its frames.
     fn on_orphan(&mut self, cx: &mut Context<'_, '_>, event: &Event) {
         match event {
             Event::Credit { .. } => {}
@@ -300,7 +302,7 @@ impl NbdPort {
         }
     }
 
-    /// Time that a handshake may take now.
+    /// Current limit of a handshake.
     fn handshake_span(&self) -> Span {
         match self.crowd.wanted.load(Ordering::Relaxed) {
             true => self.limits.handshake_wanted.min(self.limits.handshake),
@@ -327,7 +329,7 @@ impl NbdPort {
         }
     }
 
-    /// Receives, resumes and sends for one client.
+    /// Sends, resumes and receives for one client.
     fn work(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);
@@ -337,7 +339,7 @@ impl NbdPort {
         if step == ConnectionStep::Open {
             step = connection.receive(cx.driver, &self.served, &mut self.looks, &mut self.buffer);
         }
-        // Refusals, and replies to what needs no engine.
+        // Refusals, and replies to requests that need no engine.
         if step == ConnectionStep::Open {
             step = connection.send(cx.driver);
         }
@@ -423,7 +425,7 @@ impl Port for NbdPort {
         }
         self.due_spare = due;
         self.due_spare.clear();
-        // Frames that were sent may be what somebody, looked at before, waits for.
+        // A reply that was sent may have freed frames that an earlier connection waits for.
         self.again = cx.driver.returns() != returns && self.is_waiting();
     }
 
@@ -468,10 +470,10 @@ impl Port for NbdPort {
 
 /// Pause of `accept` after the process ran out of descriptors.
 const ACCEPT_PAUSE: Span = Span::millis(200);
-/// Received at once: 60 writes of 4 KiB, or a third of a MiB of headers.
+/// Size of the receive buffer: 60 writes of 4 KiB, or a third of a MiB of headers.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Keys below are listeners.
+/// First key of a client; the keys below are listeners.
 const KEY_CLIENTS: u32 = 1 << 8;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Tests of overload, round by round: what clients that ask without end leave to one that reads.
+//! Tests of overload, round by round: how a reader fares beside clients that ask all the time.
 //!
-//! Server and clients are on one thread and move in turn, one round at a time, so that what is
-//! counted does not depend on which thread runs when.
+//! Server and clients run on one thread and move in turn, one round at a time, so that the counts
+//! do not depend on thread scheduling.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ use super::*;
 use crate::allocation::Allocation;
 use crate::looks::LOOKS_MAX;
 
-/// The other end of a client's socket. It never waits.
+/// The client's end of a socket. It never blocks.
 struct Peer {
     stream: UnixStream,
     handshake: ClientHandshake,
@@ -43,7 +43,7 @@ impl Peer {
         (Self { stream, handshake, connection, unread, asked: 0, answered: 0 }, server.into())
     }
 
-    /// Takes in what the server has sent.
+    /// Receives and parses what the server has sent.
     fn step(&mut self) {
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -57,7 +57,7 @@ impl Peer {
         while self.look() {}
     }
 
-    /// Looks at what was received; whether to look again.
+    /// Parses received bytes. Returns whether there is more to parse.
     fn look(&mut self) -> bool {
         let Some(connection) = &mut self.connection else {
             let (count, event) = self.handshake.input(&self.unread);
@@ -96,13 +96,13 @@ impl Peer {
     }
 }
 
-/// A port whose clients move after each of its rounds.
+/// A port with clients that move after each of its rounds.
 struct Stepped {
     port: NbdPort,
     sockets: Vec<OwnedFd>,
     good: Peer,
     floods: Vec<Peer>,
-    /// Rounds, and answers to floods in all of them, when the good client asked.
+    /// Rounds and total answers to floods at the time of the good client's request.
     asked: (u64, u64),
     rounds: u64,
     seen: Arc<Mutex<Seen>>,
@@ -113,7 +113,7 @@ struct Stepped {
 struct Seen {
     /// Most answers to floods in one round.
     most: u64,
-    /// Of each read: rounds, and answers to floods, until it was answered.
+    /// Rounds, and answers to floods, until each read was answered.
     reads: Vec<(u64, u64)>,
     /// Answers to each flood.
     floods: Vec<u64>,
@@ -137,7 +137,7 @@ impl Stepped {
                 flood.ask(Op::BlockStatus { offset: 0, len: 64 << 20, one: false });
             }
         }
-        // Floods first, each with something to do.
+        // The floods come first, each with requests outstanding.
         if flooded(&self.floods) < 100 || self.good.asked > self.good.answered {
             return;
         }
@@ -200,7 +200,7 @@ impl Port for Stepped {
     }
 }
 
-/// Serves a reader beside so many clients that ask for block status without end.
+/// Serves a reader beside this many clients that ask for block status all the time.
 fn reader_beside(floods: usize) -> Seen {
     let spec = MemberSpec::parse("ram:64M").unwrap();
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
@@ -231,7 +231,7 @@ fn reader_beside(floods: usize) -> Seen {
     let port = NbdPort::new(0, exports, vec![served], Vec::new(), Bytes::mib(1), limits, crowd);
     let (floods, mut sockets): (Vec<_>, Vec<_>) = (0..floods).map(|_| Peer::new()).unzip();
     let (good, socket) = Peer::new();
-    // The last in every round.
+    // The reader comes last in every round.
     sockets.push(socket);
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let asked = (0, 0);
@@ -248,11 +248,11 @@ fn reader_beside(floods: usize) -> Seen {
     Arc::into_inner(seen).unwrap().into_inner().unwrap()
 }
 
-/// Whatever the number of clients that ask for block status, they are answered as often in a round,
-/// and a read that comes in one round is answered a few rounds later.
+/// The number of answers to block status in a round does not depend on the number of clients that
+/// ask, and a read that arrives in one round is answered a few rounds later.
 #[test]
 fn block_status_of_many_leaves_as_much_as_that_of_one() {
-    // What a round left unused may be used before the next one, by requests that come in between.
+    // Requests that arrive between two rounds may use what the first one left.
     let a_round = 2 * (LOOKS_MAX as u64 / 9 + 1);
     for floods in [1, 4, 16, 30] {
         let seen = reader_beside(floods);
@@ -261,12 +261,12 @@ fn block_status_of_many_leaves_as_much_as_that_of_one() {
             assert!(*rounds <= ROUNDS_UNSEEN + 1, "{floods} floods: {:?}", seen.reads);
             assert!(*answers <= rounds * a_round, "{floods} floods: {:?}", seen.reads);
         }
-        // And they take turns.
+        // The floods take turns.
         let (least, most) = (seen.floods.iter().min().unwrap(), seen.floods.iter().max().unwrap());
         assert!(*least > 0 && most - least <= a_round, "{floods} floods: {:?}", seen.floods);
     }
 }
 
 const READS: usize = 100;
-/// Rounds of a pass in which nobody looks whether there is something new on a socket.
+/// Rounds of a pass in which sockets are not polled.
 const ROUNDS_UNSEEN: u64 = 4;

@@ -1,7 +1,7 @@
-//! What a session needs of a protocol: bytes to requests, results to bytes.
+//! Codec: the interface between a session and its protocol, from bytes to requests and back.
 //!
 //! A session knows requests only as [`Work`], and hands the protocol's own request back with its
-//! result. Payload goes past the codec, between the socket and frames.
+//! result. Payload bypasses the codec, between the socket and frames.
 
 use std::ops::Deref;
 
@@ -12,82 +12,83 @@ use crate::record::Asked;
 
 /// The server's half of a connection, without a socket.
 pub(crate) trait Codec {
-    /// A request as the protocol has it, with the name by which it is answered.
+    /// A request in the protocol's form, including the identifier for its reply.
     type Request: Copy;
-    /// Bytes of a reply before its data.
+    /// Bytes of a reply that precede its data.
     type Header: Deref<Target = [u8]>;
 
-    /// Takes bytes until something happens: how many were taken, and what happened.
+    /// Consumes bytes up to the next event. Returns the number consumed, and the event if there is
+    /// one.
     fn input(&mut self, bytes: &[u8]) -> (usize, Option<Heard<Self::Request>>);
 
-    /// Bytes to send, beside replies whose header the session asks for.
+    /// Bytes to send, beside replies with a header that the session asks for.
     fn output(&self) -> &[u8];
 
-    /// So many bytes of the output were sent.
+    /// Removes the first `count` bytes of the output, which were sent.
     fn advance_output(&mut self, count: usize);
 
-    /// Whether the output has grown so long that nothing more is to be heard.
+    /// Whether the output has grown so long that no more input may be parsed.
     fn is_flooded(&self) -> bool;
 
-    /// Bytes of payload that come next.
+    /// Bytes of payload that come next in the input.
     fn payload_remaining(&self) -> usize;
 
-    /// So many bytes of payload were taken.
+    /// Notes that the session has taken `count` bytes of payload.
     fn payload_consumed(&mut self, count: usize);
 
-    /// Refuses requests that come from here on.
+    /// Refuses requests from now on.
     fn begin_shutdown(&mut self);
 
     /// Work that a request asks for.
     fn work(&self, request: &Self::Request) -> Work;
 
-    /// Whether a read may be answered by saying that all of its range is a hole.
+    /// Whether a read may be answered with the statement that all of its range is a hole.
     fn tells_hole(&self, request: &Self::Request) -> bool;
 
-    /// Bytes of a reply before its data, which the session sends: of a read that succeeds. For all
-    /// else they are the whole reply.
+    /// Header of a reply. For a read that succeeds, the session sends the data after it; for any
+    /// other result it is the whole reply.
     fn reply_header(
         &self,
         request: &Self::Request,
         result: Result<(), &ReplyError>,
     ) -> Self::Header;
 
-    /// Answers, through the output, what is no read.
+    /// Answers a request that is not a read, through the output.
     fn reply(&mut self, request: &Self::Request, result: Result<(), &ReplyError>);
 
-    /// Answers a request for extents: those from its first byte on, at least one.
+    /// Answers a request for extents with those from its first byte on, at least one.
     fn reply_extents(&mut self, request: &Self::Request, extents: &[Extent]);
 
-    /// Answers a read whose range is a hole.
+    /// Answers a read with a range that is a hole.
     fn reply_hole(&mut self, request: &Self::Request);
 }
 
-/// Event of a client's side.
+/// Event of the input.
 pub(crate) enum Heard<R> {
-    /// The client cannot be followed any further, for this reason.
+    /// The client violated the protocol and cannot be parsed further, for this reason.
     Confused(String),
-    /// The client leaves.
+    /// The client ends the session.
     Goodbye,
     /// The client has chosen an export; requests follow.
     Chosen(usize),
-    /// Something to do. After a write the next bytes are payload.
+    /// A request. After a write the next bytes are payload.
     Request(R),
 }
 
-/// Work of a request.
+/// Kind of work that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Something for the volume.
+    /// A request to the volume.
     Volume(Asked),
-    /// Where holes are.
+    /// A query for the extents of a range.
     Extents {
-        /// First byte.
+        /// First byte of the range.
         offset: u64,
-        /// Bytes.
+        /// Length of the range.
         len: u64,
-        /// Extents that are worth looking for.
+        /// Number of extents that are worth looking for.
         most: usize,
     },
-    /// A range will be read soon: it is as near as it gets.
+    /// A hint that a range will be read soon, which needs no work.
     Hint,
 }

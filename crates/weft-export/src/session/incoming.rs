@@ -1,7 +1,7 @@
 //! Bytes that a client sends: headers to the codec, long payloads straight into their frames.
 //!
-//! All but long payloads goes through the receive buffer, and is parsed until the buffer is empty
-//! or the connection has to wait.
+//! Everything except long payloads goes through the receive buffer, and is parsed until the buffer
+//! is empty or the connection has to wait.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use crate::looks::Looks;
 use crate::record::Asked;
 
 impl<C: Codec> Connection<C> {
-    /// Receives into the frames of a long payload, then into the buffer. Others may have the driver
+    /// Receives into the frames of a long payload, then into the buffer. The driver is unlocked
     /// meanwhile.
     pub(super) fn receive_bytes(
         &mut self,
@@ -66,8 +66,8 @@ impl<C: Codec> Connection<C> {
         Ok((direct, count - direct, asked))
     }
 
-    /// Parses bytes until they are used up or something has to be waited for. Returns how many are
-    /// left.
+    /// Parses bytes until they are used up or the connection has to wait. Returns the number of
+    /// bytes left.
     pub(super) fn parse(
         &mut self,
         driver: &mut Driver,
@@ -77,7 +77,7 @@ impl<C: Codec> Connection<C> {
     ) -> (ConnectionStep, usize) {
         let mut rest = bytes;
         self.yielded = false;
-        // Data of reads asked for in this pass.
+        // Bytes that reads of this pass ask for.
         let mut asked = 0;
         loop {
             if let Some(request) = self.pending.take() {
@@ -155,7 +155,7 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Puts payload where it belongs; how much of it found a place.
+    /// Copies payload into its frames. Returns the number of bytes copied.
     fn copy_payload(&mut self, driver: &mut Driver, bytes: &[u8]) -> usize {
         let slot = self.receiving.expect("set when a write begins");
         let open = self.slots[slot as usize].as_ref().expect("open while its payload comes");
@@ -181,7 +181,7 @@ impl<C: Codec> Connection<C> {
         copied
     }
 
-    /// Payload has arrived and is in its place.
+    /// Accounts for payload that has arrived in its frames.
     pub(super) fn on_payload(&mut self, driver: &mut Driver, count: usize) {
         self.codec.payload_consumed(count);
         let slot = self.receiving.expect("set when a write begins");
@@ -197,7 +197,7 @@ impl<C: Codec> Connection<C> {
         if open.error.is_some() {
             self.end_if_over(driver, slot);
         } else if open.room() == 0 {
-            // Frames for more of it come back when the engine has worked on this much.
+            // Frames for the rest come back when the engine has finished this part.
             open.streamed |= !complete;
             self.submit(driver, slot);
         }
@@ -207,10 +207,10 @@ impl<C: Codec> Connection<C> {
 fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| count)
 }
-/// Payload of which at least this much is missing is received into its frames without a copy.
+/// Shortest missing payload that is received into its frames directly, without a copy.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Data asked for by the reads of one client before it is sent: more would leave the CPU's cache
-/// before it is.
+/// Limit of the data that the reads of one client ask for before it is sent: more would leave the
+/// CPU's cache before it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
-/// Room for payload beyond what has come, if there are frames: as much as is received at once.
+/// Room for payload beyond the bytes received, if there are frames: as much as one receive takes.
 const AHEAD_BYTES: u64 = 256 << 10;

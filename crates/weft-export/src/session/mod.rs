@@ -1,9 +1,9 @@
 //! Session: the requests of one client, their frames and sub-requests, and the replies.
 //!
-//! A session is the life of requests of any protocol; what a protocol puts into bytes is its
-//! [`Codec`]. A test of xtask holds that no file here names a protocol's crate.
+//! A session carries out the requests of any protocol; the encoding of a protocol is its [`Codec`].
+//! A test of xtask checks that no file here names a protocol's crate.
 //!
-//! Replies are sent in the order in which requests end. Bytes take one of these ways:
+//! Replies are sent in the order in which requests end. Bytes take one of these paths:
 //!
 //! ```text
 //! write    socket ──► receive buffer ──► frames         short payloads, one copy
@@ -13,20 +13,20 @@
 //!
 //! # Sub-requests
 //!
-//! A request is cut at multiples of a MiB. In the common case it is *whole*: nothing reaches the
-//! engine before the payload is complete, and a read is answered when all of it is there, so that
-//! an error can still be told. A read takes its frames at once, a write one sub-request at a time
-//! as its payload comes: what a client only announces costs one sub-request. A request that does
-//! not fit what its client may have is *streamed*: one sub-request at a time, in order, answered
-//! once; a read that fails after its first sub-request can only be told by hanging up. A whole
-//! write that finds no more frames half-way is streamed from there.
+//! A request is cut at multiples of a MiB. Normally it is *whole*: the engine gets nothing before
+//! the payload is complete, and a read is answered when all of its data is there, so that an error
+//! can still be reported. A read takes its frames at once, a write one sub-request at a time as its
+//! payload arrives, so that an announced payload costs only one sub-request. A request that exceeds
+//! its client's share is *streamed*: one sub-request at a time, in order, with one answer. If a
+//! streamed read fails after its first sub-request, the only way to report it is to disconnect the
+//! client. A whole write that finds no more frames half-way is streamed from there.
 //!
 //! # Bounds
 //!
-//! Nothing more is read from the socket while the client has too many requests open, too little
-//! credit, or more frames than its share (`pool.rs`). Its floor of frames is a client's own,
-//! whatever others do, and a streamed request needs one frame to go on: so a client that is slow,
-//! or has stopped, holds up no other client, for however long, and is not hung up on for that.
+//! No more is read from the socket while the client has too many open requests, too little credit,
+//! or more frames than its share (`pool.rs`). Its floor of frames is always its own, and a streamed
+//! request needs only one frame to proceed. A client that is slow or has stopped therefore holds up
+//! no other client, for however long, and is not disconnected for that.
 //!
 //! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`).
 //! Requests for block status are answered here, by turns too (`looks.rs`).
@@ -53,7 +53,7 @@ use crate::share::{ClientShare, Roll};
 use codec::Codec;
 use requests::{At, Open, SubRequest, is_long};
 
-/// Volume behind an export.
+/// Volume that an export serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
@@ -61,65 +61,65 @@ pub(crate) struct Served {
     pub(crate) name: Arc<str>,
     pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,
-    /// Whether a trim does something, as far as was known at the start.
+    /// Whether trims discard data, as far as was known at the start.
     pub(crate) discards: bool,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) roll: Arc<Roll>,
 }
 
-/// One client.
+/// Connection of one client.
 pub(crate) struct Connection<C: Codec> {
     pub(crate) socket: OwnedFd,
     pub(crate) client: ClientId,
-    /// On whose behalf its requests are, once it has chosen an export.
+    /// Attributes of its requests, once it has chosen an export.
     attr: Attr,
-    /// Share of those who come by its socket, if it has one.
+    /// Share of clients of its socket, if the socket has one.
     share: Option<ClientShare>,
     codec: C,
     /// Export that the client has chosen.
     served: Option<Served>,
-    /// Received and not looked at, from `stash_at` on: the client has to wait.
+    /// Bytes from `stash_at` on were received and not parsed, because the client has to wait.
     stash: Vec<u8>,
     stash_at: usize,
-    /// Parsed, and waiting for credit or frames.
+    /// Request that was parsed and waits for credit or frames.
     pending: Option<C::Request>,
-    /// The write whose payload comes next.
+    /// The write that receives its payload now.
     receiving: Option<u32>,
     slots: Vec<Option<Open<C>>>,
     free: Vec<u32>,
-    /// Ended, in the order in which they are answered.
+    /// Requests that have ended, in the order in which they are answered.
     replies: VecDeque<u32>,
-    /// Bytes of the first reply that were sent (of a streamed read: of its present sub-request).
+    /// Bytes of the first reply that were sent (for a streamed read: of its present sub-request).
     sent: usize,
-    /// Frames taken for it and not back yet.
+    /// Frames that were taken for the client and have not come back.
     held: u32,
-    /// Trims and zeroes that are not answered.
+    /// Number of trims and zeroes without an answer.
     long: usize,
-    /// Bytes asked of the engine and not credited yet.
+    /// Bytes submitted to the engine and not credited yet.
     charged: u64,
     credit: u64,
-    /// Sub-requests that wait for frames: the member stalled, or the next sub-request of a streamed
-    /// request.
+    /// Requests that wait for frames: for a repetition after a member stalled, or for the next
+    /// sub-request of a streamed request.
     starved: VecDeque<u32>,
-    /// The rest of what was received is for the next pass.
+    /// Set when the rest of the received bytes is left for the next pass.
     yielded: bool,
     readable: bool,
     writable: bool,
-    /// The other side has closed; what it sent before is still to be read.
+    /// The other side has closed; bytes that it sent before are still to be read.
     hung_up: bool,
-    /// Nothing sensible can be sent any more.
+    /// Set when the stream of replies cannot be continued correctly.
     broken: bool,
-    /// The client said goodbye, or cannot be followed: send what is owed, then hang up.
+    /// The client ended the session or violated the protocol: send all replies, then disconnect it.
     leaving: bool,
     poisoned: bool,
 }
 
-/// Outcome of a connection's latest step.
+/// Outcome of a step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionStep {
-    /// Hang up.
+    /// The client has to be disconnected.
     Closed,
-    /// It goes on.
+    /// The connection goes on.
     Open,
 }
 
@@ -155,12 +155,12 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// The same with the share of those who come by its socket.
+    /// Sets the share of clients of its socket.
     pub(crate) fn with_share(self, share: Option<ClientShare>) -> Self {
         Self { share, ..self }
     }
 
-    /// It has chosen an export.
+    /// Notes the export that the client has chosen.
     fn choose(&mut self, served: Served) {
         let ClientShare { class, weight, group } = self.share.unwrap_or(served.share);
         let origin = Origin::Client(self.client, group);
@@ -169,45 +169,45 @@ impl<C: Codec> Connection<C> {
         self.served = Some(served);
     }
 
-    /// The socket has something to say.
+    /// Notes the state of the socket.
     pub(crate) fn on_ready(&mut self, readable: bool, writable: bool, hung_up: bool) {
         self.hung_up |= hung_up;
         self.readable |= readable || hung_up;
         self.writable |= writable || hung_up;
     }
 
-    /// Whether it has chosen an export.
+    /// Whether the client has chosen an export.
     pub(crate) fn is_ready(&self) -> bool {
         self.served.is_some()
     }
 
-    /// Whether it waits for something that the engine or the pool may give back.
+    /// Whether it waits for something that the engine or the pool will return.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some() || !self.starved.is_empty() || !self.stash.is_empty()
     }
 
-    /// Whether a `receive` would do something.
+    /// Whether a call of `receive` would have work.
     pub(crate) fn may_receive(&self) -> bool {
         let parsed = self.stash.is_empty() && self.pending.is_none();
         self.readable && parsed && !self.leaving && self.open() < REQUESTS_MAX && !self.is_flooded()
     }
 
-    /// Whether it can go on without anybody giving back anything.
+    /// Whether it can go on without anything being returned.
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielded
     }
 
-    /// Whether everything it is owed has been sent.
+    /// Whether everything that is due to the client has been sent.
     pub(crate) fn is_drained(&self) -> bool {
         self.open() == 0 && self.codec.output().is_empty()
     }
 
-    /// Refuses what comes from here on.
+    /// Refuses requests from now on.
     pub(crate) fn begin_shutdown(&mut self) {
         self.codec.begin_shutdown();
     }
 
-    /// Gives every open request an I/O error. The engine is never heard of again.
+    /// Ends every open request with an I/O error. The engine gives no answers any more.
     pub(crate) fn poison(&mut self, driver: &mut Driver) {
         self.poisoned = true;
         for slot in 0..self.slots.len() {
@@ -224,7 +224,7 @@ impl<C: Codec> Connection<C> {
         self.starved.clear();
     }
 
-    /// Receives once and looks at it.
+    /// Receives once and parses the bytes.
     pub(crate) fn receive(
         &mut self,
         driver: &mut Held<'_>,
@@ -233,7 +233,8 @@ impl<C: Codec> Connection<C> {
         buffer: &mut [u8],
     ) -> ConnectionStep {
         if !self.may_receive() {
-            // Nobody is there for whom the rest could be worth waiting for.
+            // Nothing can be received now; if the client has closed, no later step is worth waiting
+            // for.
             return if self.hung_up { ConnectionStep::Closed } else { ConnectionStep::Open };
         }
         let (direct, extra, asked) = match self.receive_bytes(driver, buffer) {
@@ -248,7 +249,8 @@ impl<C: Codec> Connection<C> {
         if direct + extra == 0 {
             return ConnectionStep::Closed;
         }
-        // The edge comes again when more arrives, but not for an end that came together with this.
+        // A new edge comes when more bytes arrive, but not for a close that came together with
+        // these.
         self.readable = direct + extra == asked || self.hung_up;
         if direct > 0 {
             self.on_payload(driver, direct);
@@ -258,7 +260,7 @@ impl<C: Codec> Connection<C> {
         step
     }
 
-    /// Goes on with what had to wait.
+    /// Resumes requests and input that had to wait.
     pub(crate) fn resume(
         &mut self,
         driver: &mut Driver,
@@ -274,7 +276,7 @@ impl<C: Codec> Connection<C> {
         }
         let stash = std::mem::take(&mut self.stash);
         let (step, left) = self.parse(driver, exports, looks, &stash[self.stash_at..]);
-        // Where it is, not copied: a client may be looked at often before all of it is used up.
+        // The stash stays in place, uncopied: it may take many passes to use it up.
         if left > 0 {
             (self.stash_at, self.stash) = (stash.len() - left, stash);
         } else {
@@ -283,7 +285,7 @@ impl<C: Codec> Connection<C> {
         step
     }
 
-    /// A request was answered.
+    /// Handles the engine's answer to a sub-request.
     pub(crate) fn on_reply(
         &mut self,
         driver: &mut Driver,
@@ -300,7 +302,7 @@ impl<C: Codec> Connection<C> {
         let sub_request = &mut open.sub_requests[index];
         assert!(sub_request.at == At::Engine, "answered twice");
         if result == Err(ReplyError::Stalled) && !self.poisoned {
-            // The old frames may still be filled; they come back by themselves.
+            // The old frames may still be filled; the engine releases them by itself.
             *sub_request = SubRequest { run: Run::EMPTY, at: At::Nobody, ..*sub_request };
             open.outstanding -= 1;
             self.next_sub_requests(driver, slot);
@@ -316,17 +318,17 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Frames came back from the engine.
+    /// Handles frames that came back from the engine.
     pub(crate) fn on_released(&mut self, run: Run) {
         self.held = self.held.saturating_sub(run.count);
     }
 
-    /// The engine takes more.
+    /// Handles credit that the engine returned.
     pub(crate) fn on_credit(&mut self, bytes: Bytes) {
         self.charged = self.charged.saturating_sub(bytes.0);
     }
 
-    /// Sends what is ready.
+    /// Sends replies that are ready.
     pub(crate) fn send(&mut self, driver: &mut Held<'_>) -> ConnectionStep {
         while self.writable && !self.broken {
             let (wanted, sent) = match self.send_once(driver) {
@@ -349,8 +351,9 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Gives back what is ours; says what the engine still has of reads. A client that has a turn
-    /// is gone for the engine when its turn ends ([`end_turn_of_gone`]).
+    /// Gives back the frames of the session and returns the frames of reads that the engine still
+    /// has. For a client with a turn, the engine learns of the disconnection when the turn ends
+    /// ([`end_turn_of_gone`]).
     pub(crate) fn close(mut self, driver: &mut Driver, looks: &mut Looks) -> Vec<(Tag, Run)> {
         if let Some(served) = &self.served {
             served.roll.leave(self.client);
@@ -361,8 +364,8 @@ impl<C: Codec> Connection<C> {
             for (index, sub_request) in open.sub_requests.iter().enumerate() {
                 match sub_request.at {
                     At::Ours => driver.give_back_frames(sub_request.run),
-                    // Those of a write come back by themselves, whether its reply is on its way or
-                    // not.
+                    // The frames of a write come back by themselves, whether its reply has been
+                    // sent or not.
                     At::Engine if sub_request.run.count > 0 && open.op == RequestOp::Read => {
                         let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
                         reads.push((tag_of(slot, index), sub_request.run));
@@ -384,13 +387,13 @@ impl<C: Codec> Connection<C> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether replies of the codec's own pile up.
+    /// Whether the codec's own replies pile up.
     fn is_flooded(&self) -> bool {
         self.codec.is_flooded()
     }
 }
 
-/// The engine has answered a request of a client that is gone: its turn may have ended.
+/// Handles an answer to a request of a disconnected client: its turn may have ended.
 pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
     if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
         driver.client_gone(client);
@@ -400,8 +403,7 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
 fn tag_of(slot: u32, sub_request: usize) -> Tag {
     Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
 }
-/// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by
-/// default.
+/// Limit of unanswered requests of one client: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;
-/// Bits of a tag for the sub-request: 2^16 MiB are more than the longest request of a protocol.
+/// Bits of a tag for the sub-request: 2^16 MiB are more than the longest request of any protocol.
 const TAG_INDEX_BITS: u32 = 16;

@@ -1,7 +1,7 @@
 //! Bytes that a client is sent: messages and replies, headers and frames in one `sendmsg`.
 //!
-//! One `sendmsg` takes the codec's own messages and as many replies as fit, headers and frames
-//! together.
+//! One `sendmsg` takes the codec's own messages and as many replies as fit, with their headers and
+//! frames.
 
 use std::io::IoSlice;
 
@@ -19,8 +19,8 @@ use super::codec::Codec;
 use super::requests::{At, SubRequest, is_long};
 
 impl<C: Codec> Connection<C> {
-    /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others
-    /// may have the driver meanwhile.
+    /// Calls `sendmsg` once. Returns the number of bytes to send and of those sent, or `None` if
+    /// there is nothing to send. The driver is unlocked meanwhile.
     pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
         let line = self.line_up();
         if line.wanted == 0 {
@@ -46,7 +46,7 @@ impl<C: Codec> Connection<C> {
         Ok(Some((wanted, sent)))
     }
 
-    /// Buffers of the next `sendmsg`.
+    /// Collects the buffers of the next `sendmsg`.
     fn line_up(&self) -> Line<'_> {
         let mut line = Line { skip: self.sent, ..Line::default() };
         // The codec's own messages go between two replies, as early as possible.
@@ -70,7 +70,7 @@ impl<C: Codec> Connection<C> {
                 break;
             }
             if index == 0 && mid_reply && !output.is_empty() {
-                // After the reply that was under way.
+                // The output goes after the reply that was sent in part.
                 line.push(output);
                 break;
             }
@@ -123,7 +123,7 @@ impl<C: Codec> Connection<C> {
                 self.free.push(slot);
                 self.replies.pop_front();
                 if self.open() == 0 {
-                    // Nothing is asked of the engine, so it owes no credit.
+                    // The engine has no request of the client, so no credit is outstanding.
                     self.charged = 0;
                 }
             } else {
@@ -150,12 +150,12 @@ impl<C: Codec> Connection<C> {
 #[derive(Default)]
 struct Line<'a> {
     items: SmallVec<[Item<'a>; 64]>,
-    /// Payload, in order.
+    /// Segments of payload, in order.
     segments: Segments,
     /// Bytes of the first reply that were sent before.
     skip: usize,
     wanted: usize,
-    /// The rest of the last reply is for another time.
+    /// Whether the last reply is only in part in this `sendmsg`.
     is_cut: bool,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether a reply of so many sub-requests is for another time.
+    /// Whether a reply of this many sub-requests must wait for the next `sendmsg`.
     fn is_full(&self, sub_requests: usize) -> bool {
         let full =
             self.items.len() + sub_requests + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
@@ -197,7 +197,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Payload of one `sendmsg`: what a socket takes at once, and no more than fits a cache.
+/// Payload of one `sendmsg`: as much as a socket takes at once and as fits a cache.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// Slices of one `sendmsg`, below `IOV_MAX`.
+/// Limit of slices of one `sendmsg`, below `IOV_MAX`.
 const SLICES_MAX: usize = 1000;

@@ -1,7 +1,7 @@
 //! Requests between header and reply: frames, sub-requests, retries and the result.
 //!
-//! A request gets frames, goes to the engine in sub-requests, repeats those whose member stalled,
-//! and becomes a reply when none of its sub-requests is outstanding.
+//! A request gets frames, goes to the engine in sub-requests, repeats those that stalled at a
+//! member, and becomes a reply when none of its sub-requests is outstanding.
 
 use smallvec::SmallVec;
 use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
@@ -21,19 +21,19 @@ pub(super) struct Open<C: Codec> {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// All sub-requests of a whole request, the present one of a streamed.
+    /// All sub-requests of a whole request, or the present one of a streamed request.
     pub(super) sub_requests: SmallVec<[SubRequest; 1]>,
     /// Bytes of payload received.
     pub(super) received: u64,
-    /// Bytes given to the engine.
+    /// Bytes submitted to the engine.
     pub(super) submitted: u64,
-    /// Sub-requests at the engine.
+    /// Number of sub-requests at the engine.
     pub(super) outstanding: u32,
     pub(super) error: Option<ReplyError>,
     pub(super) streamed: bool,
     /// Bytes of a streamed read that were sent.
     pub(super) streamed_bytes: u64,
-    /// Its place in `replies` is taken.
+    /// Whether the request is in `replies`.
     pub(super) queued: bool,
     pub(super) header: Option<C::Header>,
 }
@@ -50,13 +50,13 @@ pub(super) struct SubRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Engine,
-    /// Nobody: it is over, or has none.
+    /// Nothing holds frames: the sub-request is over, or has none.
     Nobody,
     Ours,
 }
 
 impl<C: Codec> Connection<C> {
-    /// Starts a request, unless it has to wait.
+    /// Starts a request. Returns false if it has to wait.
     pub(super) fn begin(
         &mut self,
         driver: &mut Driver,
@@ -80,12 +80,11 @@ impl<C: Codec> Connection<C> {
         let mut open = Open::new(request, &asked);
         open.error = self.poisoned.then_some(ReplyError::Io);
         let (op, len) = (open.op, open.len);
-        // Long requests take no memory of their own, so that nothing else bounds how many wait for
-        // each other.
+        // Long requests take no memory of their own, so only this limit bounds their number.
         if is_long(op) && self.long >= LONG_MAX {
             return false;
         }
-        // Later requests wait too, so that the engine sees requests that overlap in their order.
+        // Later requests wait too, so that the engine sees overlapping requests in their order.
         let needs_turn = is_sliced(op, len) && !self.poisoned;
         if needs_turn && !driver.turns_mut().begin(self.client, tag_of(self.next_slot(), 0)) {
             return false;
@@ -113,9 +112,9 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Takes frames for the payload of a request that begins, all of a read's or the first of a
-    /// write's. A request that is too large for that is streamed; false while others hold memory
-    /// that it can wait for.
+    /// Takes frames for the payload of a request that begins: all of a read's, or those of a
+    /// write's first sub-request. A request that is too large for its client is streamed. Returns
+    /// false if the client has memory in use that the request can wait for.
     fn take_frames(&mut self, driver: &mut Driver, open: &mut Open<C>) -> bool {
         let has_payload = matches!(open.op, RequestOp::Read | RequestOp::Write);
         if !has_payload || open.error.is_some() {
@@ -137,14 +136,14 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Slot that the next request is kept in.
+    /// Slot for the next request.
     fn next_slot(&self) -> u32 {
         let fresh = || u32::try_from(self.slots.len()).expect("at most REQUESTS_MAX");
         self.free.last().copied().unwrap_or_else(fresh)
     }
 
-    /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near
-    /// as it gets. How many looks at members it took.
+    /// Answers a request that needs no engine: a query for holes, or a hint about a later read,
+    /// which needs no work. Returns the number of looks at members.
     fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match work {
@@ -159,7 +158,7 @@ impl<C: Codec> Connection<C> {
         0
     }
 
-    /// Whether a long read is of a hole, and its client can be told so.
+    /// Whether a long read covers only a hole, and its client can be told so.
     fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &Asked) -> bool {
         if asked.op != RequestOp::Read || self.poisoned || !self.codec.tells_hole(request) {
             return false;
@@ -168,7 +167,7 @@ impl<C: Codec> Connection<C> {
         allocation.is_hole(driver, *volume, asked.start, asked.len)
     }
 
-    /// Frames for a whole request, all or none.
+    /// Takes frames for a whole request, all or none.
     fn take_whole(
         &mut self,
         driver: &mut Driver,
@@ -197,12 +196,13 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Gives every sub-request that is ours to the engine.
+    /// Submits every sub-request with frames of ours to the engine.
     pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
         self.submit_sub_requests(driver, slot, false);
     }
 
-    /// Gives every sub-request that is ours to the engine; `again` after a member has stalled.
+    /// Submits every sub-request with frames of ours to the engine; `again` after a member has
+    /// stalled.
     fn submit_sub_requests(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
@@ -250,7 +250,7 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Goes on with a request after sub-requests have ended, or when frames are free again.
+    /// Continues a request after sub-requests have ended, or when frames are free again.
     pub(super) fn next_sub_requests(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         if open.error.is_some() {
@@ -296,7 +296,7 @@ impl<C: Codec> Connection<C> {
                     }
                     return;
                 }
-                // Shorter, down to the end of one block.
+                // Try a shorter sub-request, down to the end of one block.
                 len = (len / 2).max(1).next_multiple_of(FRAME_BYTES).min(len - 1);
             };
             self.held += run.count;
@@ -310,7 +310,7 @@ impl<C: Codec> Connection<C> {
         self.end_if_over(driver, slot);
     }
 
-    /// Asks once more for sub-requests whose member stalled, with other frames.
+    /// Repeats sub-requests that stalled at a member, with other frames.
     fn ask_again(&mut self, driver: &mut Driver, slot: u32) {
         self.starved.retain(|other| *other != slot);
         let open = self.slots[slot as usize].as_mut().expect("the caller looked");
@@ -318,7 +318,7 @@ impl<C: Codec> Connection<C> {
         for index in 0..open.sub_requests.len() {
             let sub_request = open.sub_requests[index];
             if sub_request.at == At::Ours {
-                // Read already; it must not be asked for with the others.
+                // This one was read already and must not be submitted again with the others.
                 hidden.push(index);
                 open.sub_requests[index].at = At::Nobody;
             } else if sub_request.is_stalled() {
@@ -341,7 +341,7 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Answers a request of which nothing is outstanding any more.
+    /// Answers a request that has nothing outstanding any more.
     pub(super) fn end_if_over(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         let payload_to_come = open.op == RequestOp::Write && open.received < open.len;
@@ -350,7 +350,7 @@ impl<C: Codec> Connection<C> {
         }
         if open.error.is_some() {
             if open.streamed_bytes > 0 || (self.sent > 0 && self.replies.front() == Some(&slot)) {
-                // Data has gone out already; there is no way left to say it.
+                // Data has been sent already, so the error can no longer be reported.
                 self.broken = true;
             }
             for sub_request in &mut open.sub_requests {
@@ -378,14 +378,14 @@ impl<C: Codec> Connection<C> {
 }
 
 impl SubRequest {
-    /// Whether the member stalled, so that the read has to be asked for again.
+    /// Whether the member stalled, so that the read has to be repeated.
     pub(super) fn is_stalled(&self) -> bool {
         self.at == At::Nobody && self.run.count == 0
     }
 }
 
 impl<C: Codec> Open<C> {
-    /// A request for the engine, of which nothing is done yet.
+    /// Creates a request to the engine with no work done yet.
     fn new(request: C::Request, asked: &Asked) -> Self {
         let Asked { op, start, len, fua, discard } = *asked;
         Self {
@@ -407,14 +407,14 @@ impl<C: Codec> Open<C> {
         }
     }
 
-    /// Bytes before the present sub-requests.
+    /// Bytes of the request before its present sub-requests.
     pub(super) fn done_before(&self) -> u64 {
         self.sub_requests
             .first()
             .map_or(self.received, |sub_request| sub_request.start - self.start)
     }
 
-    /// Bytes of a write's payload for which frames are taken and not filled.
+    /// Bytes of a write's payload that have frames and have not arrived.
     pub(super) fn room(&self) -> u64 {
         let ours = self.sub_requests.last().filter(|sub_request| sub_request.at == At::Ours);
         ours.map_or(0, |sub_request| {
@@ -422,7 +422,7 @@ impl<C: Codec> Open<C> {
         })
     }
 
-    /// Takes frames for the sub-request of a whole write that comes after those it has.
+    /// Takes frames for the next sub-request of a whole write.
     pub(super) fn take_next(
         &mut self,
         driver: &mut Driver,
@@ -442,7 +442,7 @@ impl<C: Codec> Open<C> {
         Some(sub_request)
     }
 
-    /// Frames of a read that are sent, when so much of its reply is.
+    /// Frames of a read that have been sent completely, once `sent` bytes of its reply have been.
     pub(super) fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
         let mut runs = SmallVec::new();
         if self.op == RequestOp::Read && self.error.is_none() {
@@ -468,7 +468,7 @@ impl<C: Codec> Open<C> {
         self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
     }
 
-    /// Whether what is ready to be sent is the end of the reply.
+    /// Whether the data that is ready is the end of the reply.
     pub(super) fn is_last_sub_request(&self) -> bool {
         let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
         !is_stream || self.submitted == self.len
@@ -485,7 +485,7 @@ impl<C: Codec> Open<C> {
         header + usize::try_from(data).expect("at most 32 MiB")
     }
 }
-/// Whether a request's length is bounded by nothing that it brings or takes along.
+/// Whether a request may be long without payload, so that no memory bounds it.
 pub(super) fn is_long(op: RequestOp) -> bool {
     matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
 }
@@ -493,8 +493,8 @@ pub(super) fn is_long(op: RequestOp) -> bool {
 fn is_sliced(op: RequestOp, len: u64) -> bool {
     is_long(op) && len > TURNLESS_BYTES_MAX
 }
-/// Bytes from `start` on that are discarded or zeroed in one turn, about `most`: up to the end of a
-/// full stripe, so that nothing has to be stored, or read, where two slices meet.
+/// Bytes from `start` to discard or zero in one turn, about `most`. The slice ends at the end of a
+/// full stripe, so that no data has to be stored or read where two slices meet.
 fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
     let last = (start / full_stripe + 1).saturating_mul(full_stripe);
     let end = start.saturating_add(most) / full_stripe * full_stripe;
@@ -503,17 +503,17 @@ fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
 /// Length at which requests are cut: a MiB is several full stripes and a few tenths of a
 /// millisecond.
 const SUB_REQUEST_BYTES: u64 = 1 << 20;
-/// Trims and zeroes up to this length are as good as writes, and need no turn.
+/// Trims and zeroes up to this length cost no more than writes, and need no turn.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
-/// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of others
-/// wait for them.
+/// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of other
+/// clients wait for them.
 const ZEROES_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are discarded in one turn. Others wait for all of it, so does a stop, and it goes on
-/// when its client is gone; an array without a member stores zeros instead.
+/// Bytes that are discarded in one turn. Other clients and a stop wait for all of it, and it goes
+/// on when its client has disconnected; a degraded array stores zeros instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// Trims and zeroes of one client that are not answered.
+/// Limit of unanswered trims and zeroes of one client.
 const LONG_MAX: usize = 64;
-/// Looks at members that cost as much as the rest of a request for block status.
+/// Number of looks at members that cost as much as the rest of a request for block status.
 const LOOKS_OF_REQUEST: usize = 8;
 const CHOSEN: &str = "requests come after the choice of an export";
 

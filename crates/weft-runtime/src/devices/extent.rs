@@ -1,4 +1,4 @@
-//! Identity and extent of a member on its disk, and who else uses that, by sysfs and mountinfo.
+//! Identity and extent of a member on its disk, and other users of it, by sysfs and mountinfo.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use weft_units::SECTOR_BYTES;
 
 use super::DeviceError;
 
-/// Identity of a file or device, whatever path leads to it.
+/// Identity of a file or device, independent of the path that leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Identity {
     Block { major: u32, minor: u32 },
@@ -18,7 +18,7 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// Number of the file system that a file takes its space from. A device has its own.
+    /// Number of the file system that a file is allocated from. A device has its own space.
     pub(super) fn space(self) -> Option<u64> {
         match self {
             Self::Block { .. } => None,
@@ -35,7 +35,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Bytes of a device are counted on the disk that it is a partition of.
+    /// Extent of a member. The bytes of a partition are counted on its disk.
     ///
     /// Source   Documentation/ABI/stable/sysfs-block, `partition` and `start` (in sectors)
     pub(super) fn of(identity: Identity, bytes: &Range<u64>) -> Self {
@@ -76,7 +76,9 @@ pub(super) fn identity_of(file: impl AsFd) -> Result<Identity, Errno> {
     })
 }
 
-/// The kernel's own device for a partition of a disk, if it has one that is the same.
+/// The kernel's own device for a partition of a disk, if there is one and its node in `/dev` is
+/// that
+/// device.
 pub(super) fn kernel_partition(
     rdev: rustix::fs::Dev,
     number: u32,
@@ -99,13 +101,13 @@ pub(super) fn kernel_partition(
     None
 }
 
-/// `MAJOR:MINOR`, as sysfs has it.
+/// Parses `MAJOR:MINOR`, the form used by sysfs.
 fn device_numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Refuses a device that is mounted or that another device (md, dm, bcache) is made of.
+/// Refuses a device that is mounted or is part of another device (md, dm, bcache).
 pub(super) fn refuse_claimed(label: &str, rdev: rustix::fs::Dev) -> Result<(), DeviceError> {
     let number = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let claimed = |by: String| Err(DeviceError::Claimed { label: label.to_owned(), by });
@@ -122,7 +124,7 @@ pub(super) fn refuse_claimed(label: &str, rdev: rustix::fs::Dev) -> Result<(), D
     }
 }
 
-/// Mount point of a device, by a `mountinfo` table.
+/// Mount point of a device, from a `mountinfo` table.
 fn mounted_at<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');

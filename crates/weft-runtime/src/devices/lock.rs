@@ -12,9 +12,9 @@ use super::{Access, DeviceError, OpenOptions};
 use crate::device_error::error_of;
 
 impl OpenOptions {
-    /// Takes the lock of the file behind a loop device, so that the two are one member also for
-    /// those who open the file. One that cannot be opened from here, or is no loop device, has
-    /// none.
+    /// Locks the file behind a loop device, so that processes that open the file itself also find
+    /// it in use. Returns `None` if the device is not a loop device, or its file cannot be opened
+    /// from here.
     ///
     /// Source   Documentation/ABI/testing/sysfs-block-loop
     pub(super) fn lock_backing(
@@ -46,7 +46,7 @@ impl OpenOptions {
         Ok(Some(file))
     }
 
-    /// Locks a range of a file, and waits for it as long as the options say.
+    /// Locks a range of a file. Waits for the lock as long as the options allow.
     pub(super) fn lock(
         &self,
         label: &str,
@@ -73,7 +73,7 @@ impl OpenOptions {
     }
 }
 
-/// Locks all of a file for this process, at once or not at all.
+/// Locks all of a file for this process, without waiting.
 pub(crate) fn lock_file(
     label: &str,
     file: BorrowedFd<'_>,
@@ -85,7 +85,7 @@ pub(crate) fn lock_file(
     })
 }
 
-/// Lets go of every lock of an open file description.
+/// Releases every lock of an open file description.
 pub(crate) fn unlock_file(file: BorrowedFd<'_>) {
     if let Err(errno) = ofd_set(file, libc::F_UNLCK, 0, 0) {
         tracing::warn!(%errno, "a lock stays until its file is closed");
@@ -101,7 +101,7 @@ fn ofd_lock(file: BorrowedFd<'_>, access: Access, start: u64, len: u64) -> Resul
 }
 
 fn ofd_set(file: BorrowedFd<'_>, kind: i32, start: u64, len: u64) -> Result<(), Errno> {
-    // `l_pid` has to be zero.
+    // `l_pid` has to be zero for OFD locks.
     let lock = libc::flock {
         l_type: libc::c_short::try_from(kind).expect("lock types are 0 to 2"),
         l_whence: 0,
@@ -118,7 +118,7 @@ fn ofd_set(file: BorrowedFd<'_>, kind: i32, start: u64, len: u64) -> Result<(), 
     Err(Errno::from_raw_os_error(errno))
 }
 
-/// Time between two attempts at a lock.
+/// Time between two attempts to take a lock.
 pub(super) const LOCK_POLL: Duration = Duration::from_millis(50);
-/// Longer than a process that ends needs to let go.
+/// Wait before the first log line: longer than an exiting process needs to release its lock.
 const LOCK_QUIET: Duration = Duration::from_millis(300);

@@ -1,4 +1,4 @@
-//! A member that is open: what it is, its metadata, and the way from reading to writing.
+//! Open member: its properties, its metadata and its overlay.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -26,13 +26,13 @@ impl OpenMember {
         &self.info
     }
 
-    /// Whether the page cache is in between.
+    /// Whether I/O goes through the page cache.
     #[must_use]
     pub fn mode(&self) -> IoMode {
         self.mode
     }
 
-    /// Major and minor number of its block device, as it was opened; a file has none.
+    /// Major and minor number of its block device when it was opened; `None` for a file.
     #[must_use]
     pub fn device_number(&self) -> Option<(u32, u32)> {
         match self.identity {
@@ -47,20 +47,20 @@ impl OpenMember {
         self.medium
     }
 
-    /// Whether it is memory, of which I/O never waits.
+    /// Whether the member is memory, where I/O never blocks.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         self.medium == Medium::Memory
     }
 
-    /// Whether its file ends before the member does: somebody has cut it short since it was opened.
-    /// Never waits: of a network file system it is told what this machine knows.
+    /// Whether its file ends before the member does: it was cut short after it was opened. Never
+    /// blocks: for a network file system the answer is what this machine has cached.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.damage().is_cut
     }
 
-    /// Damage to the member's file since it was opened. Never waits, like [`Self::is_cut`].
+    /// Damage to the member's file since it was opened. Never blocks, like [`Self::is_cut`].
     ///
     /// Source   statx(2) `AT_STATX_DONT_SYNC`
     pub(crate) fn damage(&self) -> Damage {
@@ -75,12 +75,12 @@ impl OpenMember {
         Damage { is_cut: found.stx_size < self.end(), is_deleted: found.stx_nlink == 0 }
     }
 
-    /// Whether its block device zeroes and unmaps a range on demand; no for files.
+    /// Whether its block device zeroes and unmaps a range on demand; false for files.
     pub(crate) fn device_discards(&self) -> bool {
         zeroes_and_unmaps(self.identity)
     }
 
-    /// What its requests wait for.
+    /// Kind of its file: what its requests may block on.
     pub(crate) fn file_kind(&self) -> FileKind {
         self.file_kind
     }
@@ -90,7 +90,7 @@ impl OpenMember {
         self.start + self.info.size.bytes().0
     }
 
-    /// A second handle of a member of memory, for another driver; `None` for files and devices.
+    /// Second handle of a member of memory, for another driver; `None` for files and devices.
     #[must_use]
     pub fn share_memory(&self) -> Option<Self> {
         self.is_memory().then(|| Self {
@@ -105,13 +105,13 @@ impl OpenMember {
         })
     }
 
-    /// Map of ddrescue of the member's file or device, if it has one.
+    /// Map of ddrescue of the member's file or device, if there is one.
     #[must_use]
     pub fn rescued(&self) -> Option<&Rescued> {
         self.rescued.as_ref()
     }
 
-    /// Use that the member was opened for.
+    /// Access that the member was opened for.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -123,27 +123,30 @@ impl OpenMember {
         Bytes(self.start)
     }
 
-    /// Overlay of the member, which has its changes.
+    /// Overlay of the member, which holds its changes.
     #[must_use]
     pub fn overlay(&self) -> Option<&Arc<Overlay>> {
         self.overlay.as_ref()
     }
 
-    /// Takes writes in an overlay in `dir`, and shows what is there. For reading, a member without
-    /// an overlay stays as it is; for writing, one is made. Memory needs none.
+    /// Adds an overlay in `dir`, which takes the writes and is visible to reads. Opened for
+    /// reading, a member without an overlay stays as it is; opened for writing, it gets one. Memory
+    /// needs none.
     ///
     /// # Errors
-    /// The overlay cannot be made, is in use or damaged, or the member was written since.
+    /// Fails when the overlay cannot be created, is in use or damaged, or when the member was
+    /// written since the overlay was made.
     ///
     /// # Panics
-    /// The member is not open for reading alone, through the page cache.
+    /// Panics when the member is open for writing, or not through the page cache.
     pub fn with_overlay(mut self, dir: &Path, access: Access) -> Result<Self, DeviceError> {
         if self.is_memory() {
             return Ok(self);
         }
         assert_eq!(self.access, Access::ReadOnly, "a member with an overlay is never written");
         assert_eq!(self.mode, IoMode::Buffered, "parts of blocks are read");
-        // What surrounds a write comes from the image, and would be good in the overlay.
+        // A write completes its granule with bytes of the image, which would count as good in the
+        // overlay.
         if access == Access::ReadWrite
             && let Some(why) = self.rescued.as_ref().and_then(Rescued::refuses_writes)
         {
@@ -152,7 +155,7 @@ impl OpenMember {
         let overlay = Overlay::open(&self, dir, access)?;
         if overlay.is_some() {
             self.access = access;
-            // Of one directory as a rule, and so of one file system.
+            // Overlays are in one directory as a rule, and so on one file system.
             self.info.space = Some(0);
         }
         self.overlay = overlay.map(Arc::new);
@@ -163,7 +166,7 @@ impl OpenMember {
     /// Reads metadata: `len` bytes at a sector of the member.
     ///
     /// # Errors
-    /// The device does not answer, or ends before.
+    /// Fails when the device does not answer, or ends before the range does.
     pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
         let range = at.bytes().0..at.bytes().0 + len as u64;
         if self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {
@@ -187,7 +190,7 @@ impl OpenMember {
         Ok(bytes)
     }
 
-    /// Reads metadata that need not begin or end with a logical block.
+    /// Reads metadata that need not begin or end at a logical block.
     fn read_any(&self, at: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
         let block = u64::from(self.info.logical_block);
         let end = at.bytes().0 + len as u64;
@@ -203,8 +206,8 @@ impl OpenMember {
         &self.file
     }
 
-    /// Lets go of its locks before it is closed: the kernel may take a moment to close what a ring
-    /// had.
+    /// Releases its locks before it is closed: the kernel may take a moment to close a file that a
+    /// ring had registered.
     pub(crate) fn unlock(&self) {
         let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
         files.into_iter().flatten().for_each(unlock_file);
@@ -220,17 +223,17 @@ impl AsFd for OpenMember {
     }
 }
 
-/// Damage to the file of a member that is open.
+/// Damage to the file of an open member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Damage {
     /// The file ends before the member does.
     pub(crate) is_cut: bool,
-    /// The file has no name any more: it is there until its last descriptor is closed.
+    /// The file has no name any more; it exists until its last descriptor is closed.
     pub(crate) is_deleted: bool,
 }
 
-/// Reads the metadata of a member: every place where a superblock may be, and what it points to.
-/// Never writes.
+/// Reads the metadata of a member: every place where a superblock may be, and the areas that it
+/// points to. Never writes.
 #[must_use]
 pub fn read_metadata(member: &OpenMember) -> Candidate {
     let metadata = Metadata::read(member.info.size, |sector, len| member.read_any(sector, len));

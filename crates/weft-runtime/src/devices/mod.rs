@@ -1,12 +1,12 @@
 //! Devices: opening members, their locks, `O_DIRECT` and block sizes.
 //!
 //! A member is part of a file or block device (`spec.rs`), or memory (`ram:SIZE`). Opening it takes
-//! a lock that lives as long as anything of this process can still reach it: an OFD lock of the
-//! window for files (also held by requests that io_uring still has in flight after a kill -9),
-//! `O_EXCL` for block devices, which the kernel and other users of `O_EXCL` respect; a loop device
-//! takes the lock of its file too. Mounted and claimed devices are refused by name. `O_DIRECT` is
-//! used where the file system has it; where not, as on tmpfs, the page cache is in between and a
-//! flush is `fdatasync`, which is reported.
+//! a lock that lives as long as anything of this process can still reach the member. For files it
+//! is an OFD lock of the range (requests that io_uring still has in flight after a kill -9 hold it
+//! too); for block devices it is `O_EXCL`, which the kernel and other users of `O_EXCL` respect; a
+//! loop device takes the lock of its file as well. Mounted and claimed devices are refused with the
+//! name of their user. `O_DIRECT` is used where the file system supports it; elsewhere, as on
+//! tmpfs, I/O goes through the page cache and a flush is `fdatasync`, which is reported.
 //!
 //! Source   open(2) `O_EXCL`, `O_DIRECT`; fcntl(2) "Open file description locks"; statx(2)
 //!          `STATX_DIOALIGN`
@@ -38,32 +38,32 @@ pub use sysfs::is_rotational;
 pub(crate) use lock::{lock_file, unlock_file};
 pub(crate) use member::Damage;
 
-/// Use that a member is opened for.
+/// Access that a member is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading. Others may read as well.
+    /// Reading. Other processes may read as well.
     ReadOnly,
-    /// Reading and writing, by nobody else.
+    /// Reading and writing, by this process only.
     ReadWrite,
 }
 
 /// Options for opening members.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Access that is wanted: reading, or writing too.
+    /// Access: reading only, or writing too.
     pub access: Access,
-    /// Through the page cache even where `O_DIRECT` works.
+    /// Whether to use the page cache even where `O_DIRECT` works.
     pub buffered: bool,
-    /// Longest wait for a lock: a killed process holds its lock until its last I/O has ended.
+    /// Longest wait for a lock. A killed process holds its locks until its last I/O has ended.
     pub lock_wait: Duration,
 }
 
-/// Whether the page cache is in between.
+/// Whether I/O goes through the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoMode {
-    /// The page cache is in between; a flush is `fdatasync`.
+    /// Through the page cache; a flush is `fdatasync`.
     Buffered,
-    /// `O_DIRECT`.
+    /// With `O_DIRECT`, past the page cache.
     Direct,
 }
 
@@ -83,18 +83,18 @@ pub struct OpenMember {
     file_kind: FileKind,
     /// Holds the lock of the file behind a loop device.
     backing: Option<OwnedFd>,
-    /// Takes what is written; the file is open for reading then.
+    /// Overlay that takes the writes; the file is open for reading only then.
     overlay: Option<Arc<Overlay>>,
-    /// Map of ddrescue that was named, or is beside the file.
+    /// Map of ddrescue that was named, or that is beside the file.
     rescued: Option<Rescued>,
 }
 
 /// Medium of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A block device. What it has no space for it will never take.
+    /// A block device. A write that it has no space for will never succeed.
     BlockDevice,
-    /// A regular file, which others may cut short, and whose file system may run full.
+    /// A regular file, which may be cut short by others; its file system may run full.
     File,
     /// Memory of this process, sealed at its size.
     Memory,

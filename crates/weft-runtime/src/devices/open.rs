@@ -21,7 +21,7 @@ use crate::ring::FileKind;
 use crate::spec::{Located, Place, window_within};
 
 impl OpenOptions {
-    /// Options with `O_DIRECT` where it works, and two seconds for the lock.
+    /// Options that use `O_DIRECT` where it works, and wait two seconds for the lock.
     #[must_use]
     pub fn new(access: Access) -> Self {
         Self { access, buffered: false, lock_wait: Duration::from_secs(2) }
@@ -30,7 +30,7 @@ impl OpenOptions {
     /// Opens members, in order, with indices from `first`.
     ///
     /// # Errors
-    /// The first that cannot be used; none stays open.
+    /// The error of the first member that cannot be used; none stays open.
     pub fn open_all(
         &self,
         specs: &[MemberSpec],
@@ -44,10 +44,10 @@ impl OpenOptions {
         Ok(members)
     }
 
-    /// Opens one member. Nothing is written, except that a `ram:` member is made.
+    /// Opens one member. Nothing is written, except that a `ram:` member is created.
     ///
     /// # Errors
-    /// It is not a file or block device, is in use, or is one of `others`.
+    /// Fails when it is not a file or block device, is in use, or is one of `others`.
     pub fn open<'a>(
         &self,
         spec: &MemberSpec,
@@ -68,7 +68,8 @@ impl OpenOptions {
             && let Some((node, rdev)) =
                 spec.partition_number().and_then(|number| kernel_partition(stat.st_rdev, number))
         {
-            // The kernel has a device for it, which leaves the other partitions to others.
+            // The kernel has a device for the partition. Opening it leaves the other partitions
+            // usable.
             (path, stat.st_rdev) = (node, rdev);
             spec = spec.of_whole(&path);
         }
@@ -80,7 +81,7 @@ impl OpenOptions {
         self.member(spec, index, Opened { file, is_ours, is_block, rdev: stat.st_rdev }, &others)
     }
 
-    /// The member of a file that is open: its place and size, what it overlaps, its lock and mode.
+    /// Makes the member of an open file: its place and size, the overlap check, its lock and mode.
     fn member(
         &self,
         spec: MemberSpec,
@@ -105,7 +106,7 @@ impl OpenOptions {
             None
         };
         let (mode, logical_block) = match is_ours {
-            // It is in the mode that was chosen when it was opened.
+            // The mode was chosen when the device was opened.
             Some(first) => (first.mode, first.info.logical_block),
             None => {
                 self.choose_mode(&file, is_block, start).map_err(io("O_DIRECT")).map_err(failed)?
@@ -148,7 +149,8 @@ impl OpenOptions {
         Ok(member)
     }
 
-    /// The map of the member. What lacks some of its disk is not opened for writing.
+    /// Finds the map of the member. A member that was not rescued completely is not opened for
+    /// writing.
     fn rescued(
         &self,
         spec: &MemberSpec,
@@ -166,8 +168,8 @@ impl OpenOptions {
         }
     }
 
-    /// Opens it, or takes the descriptor of another member that is on the same device: who has a
-    /// device for itself (`O_EXCL`) cannot have it twice.
+    /// Opens a file, or takes the descriptor of another member that is on the same device: a device
+    /// that is open exclusively (`O_EXCL`) cannot be opened again.
     fn open_file<'a>(
         &self,
         label: &str,
@@ -208,7 +210,7 @@ impl OpenOptions {
         }
     }
 
-    /// Turns `O_DIRECT` on if that works, and finds the unit of I/O.
+    /// Enables `O_DIRECT` if that works, and finds the unit of I/O.
     fn choose_mode(
         &self,
         file: &OwnedFd,
@@ -219,7 +221,7 @@ impl OpenOptions {
         if self.buffered {
             return Ok((IoMode::Buffered, block));
         }
-        // Partitions of old images begin anywhere.
+        // Partitions of old images begin at any sector.
         let fits = |unit: &u32| offset.is_multiple_of(u64::from(*unit));
         let Some(direct) = direct_unit(file, is_block, block)?.filter(fits) else {
             return Ok((IoMode::Buffered, block));
@@ -236,13 +238,13 @@ impl OpenOptions {
 /// A file or device that was opened for a member.
 struct Opened<'a> {
     file: Arc<OwnedFd>,
-    /// The member whose descriptor it is, if the device was open already.
+    /// Member that shares its descriptor, if the device was open already.
     is_ours: Option<&'a OpenMember>,
     is_block: bool,
     rdev: rustix::fs::Dev,
 }
 
-/// Whether it is a block device; an error if it is no regular file either.
+/// Whether a file is a block device. An error if it is not a regular file either.
 fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
     let found = match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => return Ok(true),
@@ -257,7 +259,7 @@ fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
     Err(DeviceError::Kind { label: label.to_owned(), found })
 }
 
-/// Bytes of the file or device that are the member.
+/// Byte range of the member in its file or device.
 fn locate(spec: &MemberSpec, file: &OwnedFd, is_block: bool) -> Result<Range<u64>, DeviceError> {
     let label = &spec.label;
     let failed = |what| move |errno: Errno| error_of(label, what, errno);
@@ -266,7 +268,7 @@ fn locate(spec: &MemberSpec, file: &OwnedFd, is_block: bool) -> Result<Range<u64
         let block = rustix::fs::ioctl_blksszget(file).map_err(failed("block size"))?;
         (end, Some(block))
     } else {
-        // Files of /proc cannot all be sought.
+        // `seek` to the end fails on some files of /proc.
         let stat = rustix::fs::fstat(file).map_err(failed("stat"))?;
         (u64::try_from(stat.st_size).unwrap_or(0), None)
     };
@@ -277,7 +279,7 @@ fn locate(spec: &MemberSpec, file: &OwnedFd, is_block: bool) -> Result<Range<u64
     Ok(bytes)
 }
 
-/// Refuses a member that has bytes in common with another.
+/// Refuses a member that has bytes in common with another member.
 fn refuse_overlap(label: &str, extent: &Extent, others: &[&OpenMember]) -> Result<(), DeviceError> {
     let Some(other) = others.iter().find(|other| extent.overlaps(&other.extent)) else {
         return Ok(());
@@ -297,7 +299,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
     let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("weft-ram", flags).map_err(io("memfd_create"))?;
     rustix::fs::ftruncate(&file, size).map_err(io("ftruncate"))?;
-    // It will be mapped, and stays as long as it is.
+    // The file will be mapped, so its size is sealed.
     let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
     rustix::fs::fcntl_add_seals(&file, seals).map_err(io("fcntl_add_seals"))?;
     let identity = identity_of(&file).map_err(io("statx"))?;
@@ -329,8 +331,8 @@ fn kind_of_device(mode: IoMode) -> FileKind {
     }
 }
 
-/// By its file system. The server of one that does not say what it is may be a process or another
-/// host.
+/// Kind of a file by its file system. A file system that cannot be asked may be served by a process
+/// or another host.
 fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
     match rustix::fs::fstatfs(file).map(|found| found.f_type) {
         Ok(_) if is_tmpfs(file) => FileKind::Memory,
@@ -339,7 +341,7 @@ fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
     }
 }
 
-/// The unit of `O_DIRECT`, or `None` where there is none worth its name.
+/// Unit of `O_DIRECT`, or `None` where there is no real `O_DIRECT`.
 fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>, Errno> {
     if is_tmpfs(file) && !is_block {
         return Ok(None);
@@ -351,19 +353,19 @@ fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>
         let usable = offset != 0 && unit.is_power_of_two() && unit <= 4096;
         return Ok(usable.then_some(unit));
     }
-    // Before Linux 6.1 the kernel does not say. Devices take their logical block; so do files, but
-    // which device theirs is on is not known, and 4096 bytes fit all.
+    // Before Linux 6.1 the kernel does not report the unit. Devices take their logical block. So do
+    // files, but their device is not known, and 4096 bytes suit all.
     Ok(Some(if is_block { block } else { 4096 }))
 }
 
-/// Whether a file, or a directory, lies on tmpfs, in memory.
+/// Whether a file or directory is on tmpfs, in memory.
 ///
 /// Source   statfs(2), `TMPFS_MAGIC`
 pub fn is_tmpfs(file: impl AsFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type == 0x0102_1994)
 }
 
-/// FUSE, NFS, CIFS, SMB 2, 9p, Ceph, AFS.
+/// Magic numbers of FUSE, NFS, CIFS, SMB 2, 9p, Ceph and AFS.
 ///
 /// Source   statfs(2), linux/magic.h
 const SERVED_MAGICS: [rustix::fs::FsWord; 7] =

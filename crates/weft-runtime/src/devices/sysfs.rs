@@ -1,10 +1,10 @@
-//! Traits of a block device, as sysfs has them: rotation, depth, zeroing.
+//! Traits of a block device from sysfs: rotation, queue depth, zeroing.
 //!
-//! A partition has the queue of its disk. What is stacked on one device only (a logical volume,
-//! dm-crypt) has its depth; on several, or on a file (loop), the depth is not known. It is that of
-//! a disk that says how many commands it works on at once, as SCSI and SATA do. The rings of NVMe
-//! and virtio say how many may be handed over, and `nr_requests` how many the kernel keeps itself:
-//! neither is taken.
+//! A partition has the queue of its disk. A device that is stacked on a single device (a logical
+//! volume, dm-crypt) has the depth of that device; for one on several devices, or on a file (loop),
+//! the depth is not known. Only a disk that reports how many commands it works on at once, as SCSI
+//! and SATA disks do, has a known depth. The rings of NVMe and virtio say how many commands may be
+//! queued, and `nr_requests` how many the kernel queues itself: neither is used.
 //!
 //! Source   Documentation/ABI/stable/sysfs-block, `queue/rotational`,
 //!          `queue/write_zeroes_max_bytes`, `queue/discard_max_bytes`;
@@ -18,7 +18,7 @@ use weft_engine::DeviceTraits;
 
 use super::extent::{Identity, identity_of};
 
-/// What the queue of a member goes by. A file does not say where it lies.
+/// Traits of a member's device. For a file the device is not known.
 pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
     folder(identity).map_or_else(DeviceTraits::default, |folder| DeviceTraits {
         depth: depth(&folder, 0),
@@ -28,7 +28,7 @@ pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
     })
 }
 
-/// Whether a block device has an arm. `None` of a file, and where the kernel does not say.
+/// Whether a block device is rotational. `None` for a file, and where the kernel does not say.
 pub fn is_rotational(file: impl AsFd) -> Option<bool> {
     folder(identity_of(file).ok()?).and_then(|folder| rotates(&folder))
 }
@@ -37,12 +37,12 @@ fn rotates(folder: &Path) -> Option<bool> {
     limit(folder, "rotational").map(|flag| flag == 1)
 }
 
-/// Whether a device zeroes a range without being sent zeroes, and can give up what it stores:
-/// whether both limits of its queue are above 0.
+/// Whether a device zeroes a range without a transfer of zeroes and can deallocate it: whether both
+/// limits of its queue are above 0.
 ///
-/// The limits are all that can be known before something is discarded. What a kernel of 6.17 or
-/// later says of zeroing that unmaps for sure (`write_zeroes_unmap_max_bytes`) is 0 for loop
-/// devices, which do unmap.
+/// The limits are all that is known before a discard is tried. The limit for zeroing that surely
+/// unmaps (`write_zeroes_unmap_max_bytes`, kernel 6.17 and later) is 0 for loop devices, which do
+/// unmap.
 pub(super) fn zeroes_and_unmaps(identity: Identity) -> bool {
     let Some(folder) = folder(identity) else { return false };
     let limits = ["write_zeroes_max_bytes", "discard_max_bytes"];
@@ -56,12 +56,12 @@ fn folder(identity: Identity) -> Option<PathBuf> {
     }
 }
 
-/// A limit of the queue.
+/// A limit of the device's queue.
 fn limit(folder: &Path, name: &str) -> Option<u64> {
     number(&folder.join("queue").join(name)).or_else(|| number(&folder.join("../queue").join(name)))
 }
 
-/// Commands that the disk behind a device works on at once; `below` devices have been passed.
+/// Commands that the disk behind a device works on at once, after `below` levels of the stack.
 fn depth(folder: &Path, below: u32) -> Option<u32> {
     let is_part = folder.join("partition").exists();
     let disk = if is_part { folder.join("..") } else { folder.to_owned() };
@@ -76,7 +76,7 @@ fn depth(folder: &Path, below: u32) -> Option<u32> {
     }
 }
 
-/// A stack that is higher is none that the kernel makes.
+/// Most levels of a stack; the kernel builds none that is higher.
 const LEVELS_MAX: u32 = 16;
 
 fn number<T: FromStr>(path: &Path) -> Option<T> {
@@ -89,7 +89,8 @@ mod tests {
 
     use super::*;
 
-    /// A tree as sysfs has it: a SATA disk with a partition, an NVMe disk, devices on top of them.
+    /// A tree like that of sysfs: a SATA disk with a partition, an NVMe disk, devices on top of
+    /// them.
     fn tree() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {

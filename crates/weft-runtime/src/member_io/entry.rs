@@ -1,4 +1,4 @@
-//! A member of `MemberIo`: its open file, its damage, and what waits for it.
+//! A member of `MemberIo`: its open file, its damage, and the operations that wait for it.
 
 use std::collections::VecDeque;
 
@@ -12,25 +12,25 @@ use crate::threads::punch;
 
 pub(super) struct Entry {
     pub(super) member: OpenMember,
-    /// A member of memory that is read and written at once.
+    /// Mapping of a member of memory that is read and written at once.
     pub(super) mapping: Option<Mapping>,
-    /// Whether `RWF_DSYNC` works.
+    /// Whether `RWF_DSYNC` works on the member.
     pub(super) dsync: bool,
-    /// A flush or durable write failed.
+    /// Whether a flush or durable write has failed.
     pub(super) lost: bool,
-    /// The member became shorter than it was.
+    /// Whether the member has become shorter.
     pub(super) gone: bool,
-    /// The log has said that the member's file was deleted.
+    /// Whether the log has reported that the member's file was deleted.
     pub(super) deleted: bool,
-    /// Writes that the ring has.
+    /// Writes in the ring.
     pub(super) writing: u32,
-    /// Operations that the ring has, and places in it that `MemberIo::released` promises.
+    /// Operations in the ring, plus places there that are reserved by `MemberIo::released`.
     pub(super) in_ring: usize,
-    /// Operations above the member's share of the ring, in order.
+    /// Operations that exceed the member's share of the ring, in order.
     pub(super) held: VecDeque<RingOp>,
-    /// The operation whose flush is running.
+    /// Operation with a flush in flight.
     pub(super) flushing: Option<u32>,
-    /// Operations whose flush is next.
+    /// Operations that wait for their flush.
     pub(super) flush_next: VecDeque<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// Finds out whether the member has become shorter, or its file was deleted.
+    /// Checks whether the member has become shorter, or its file was deleted.
     pub(super) fn look(&mut self) {
         if self.gone {
             return;
@@ -84,8 +84,8 @@ impl Entry {
         self.member.medium() == Medium::BlockDevice
     }
 
-    /// Whether a read reaches behind the end of a cut image: of a member that was found too short
-    /// for its array when it was assembled, read-only. A member that became shorter since answers
+    /// Whether a read reaches behind the end of a cut image. Such a member was found too short for
+    /// its array at assembly, which is read-only then. A member that became shorter later answers
     /// `Gone`.
     pub(super) fn is_behind_cut(&self, op: &MemberOp) -> bool {
         let MemberOp::Read { at, into } = op else { return false };
@@ -93,8 +93,8 @@ impl Entry {
         at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
     }
 
-    /// Whether a read touches what the member's map of ddrescue does not mark as rescued: there are
-    /// zeros, or what was there before. The log says so.
+    /// Whether a read touches bytes that the member's map of ddrescue does not mark as rescued; the
+    /// image has zeros or former content there. The read is logged.
     pub(super) fn is_not_rescued(&self, op: &MemberOp) -> bool {
         let (Some(map), MemberOp::Read { at, into }) = (self.member.rescued(), op) else {
             return false;
@@ -113,7 +113,7 @@ impl Entry {
         misses
     }
 
-    /// Holds a request against what the member is.
+    /// Asserts that a request is legal for the member.
     pub(super) fn check(&self, op: &MemberOp) {
         let bytes =
             |segments: &Segments| segments.iter().map(|segment| u64::from(segment.len)).sum();
@@ -134,14 +134,14 @@ impl Entry {
         );
     }
 
-    /// Does a request to memory, which cannot fail and keeps nothing to be flushed.
+    /// Carries out a request to memory, which cannot fail and needs no flush.
     pub(super) fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) {
         let start = self.member.start().0;
         match op {
             MemberOp::Discard { at, len, .. } => {
                 let at = start + at.bytes().0;
                 if let Err(errno) = punch(self.member.file(), at, len.bytes().0) {
-                    // Memory of this process has room for zeros, and they are as good.
+                    // Memory of this process has room for zeros, which read the same.
                     tracing::debug!(%errno, "no hole in memory");
                     mapping.zero(at, len.bytes().0);
                 }

@@ -12,36 +12,37 @@
 //!                    discard ──► transfer of zeros ────► …          (refused, or an error)
 //! ```
 //!
-//! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
-//! `EAGAIN`, a cancellation that was not asked for), a bounded number of times.
+//! A short transfer is continued where it ended. An operation is repeated when the kernel asks for
+//! that (`EINTR`, `EAGAIN`, a cancellation that was not requested), a bounded number of times.
 //!
 //! # A member that does not answer
 //!
-//! A member that does not answer must not stop the others. Where there are several, a member has at
-//! most three eighths of the ring; its further operations wait here, in order.
+//! A member that does not answer must not stop the others. If there are several members, each has
+//! at most three eighths of the ring; its further operations wait here, in order.
 //!
 //! # A member that becomes shorter
 //!
-//! A member that becomes shorter is gone, all of it, until it is opened anew: what was cut off must
-//! neither be corrected nor read as zeros. A transfer that moves nothing shows it. But a write to a
-//! file makes it longer again, and what lies between reads as zeros from then on. So the file is
-//! looked at before the answers of its writes and flushes are believed, and those of reads with a
-//! write beside them, in any batch of answers; it is short then, unless one of these writes ended
-//! at the very end of the member, so before such a write it is looked at as well. What is left open
-//! is a cut in the microseconds between that look and that write, and one that is made good
-//! (`truncate` twice) while nothing of the member is read or written.
+//! A member that becomes shorter is gone as a whole until it is opened again: its missing bytes
+//! must neither be corrected nor read as zeros. A transfer that moves no bytes shows the cut. A
+//! write, however, makes the file longer again, and the gap reads as zeros from then on. Therefore
+//! the size is checked before the results of writes and flushes are trusted, and those of reads
+//! with a write in flight beside them, in any batch of completions. The file is still short then,
+//! unless one of these writes ended at the very end of the member, so the size is checked before
+//! such a write as well. Two cases remain: a cut in the microseconds between this check and that
+//! write, and a cut that is undone (`truncate` twice) while nothing of the member is read or
+//! written.
 //!
-//! A file that was deleted is found by the same look. It is there until it is closed, so the member
-//! is used as before, and the log says so once.
+//! The same check finds a file that was deleted. It exists until it is closed, so the member is
+//! used as before, and the log reports the deletion once.
 //!
 //! # Flushes
 //!
 //! A flush that fails is final. The kernel reports a failed write-back once and then counts the
-//! pages as clean, so that a second flush would succeed without the data being anywhere: after one
-//! failed flush or durable write every later one of this member fails as well, until it is opened
-//! anew. For the same reason at most one flush of a member runs at a time: two could share one
-//! report. Of a failed write with `RWF_DSYNC` it is unknown which half failed; metadata is
-//! written without, so that a superblock whose transfer fails may be written again.
+//! pages as clean, so a second flush would succeed without the data being on the medium. After one
+//! failed flush or durable write, every later one of this member therefore fails as well, until it
+//! is opened again. For the same reason at most one flush of a member is in flight: two could share
+//! one report. For a failed write with `RWF_DSYNC` it is unknown which half failed; metadata is
+//! written without it, so that a superblock can be written again after a failed transfer.
 //!
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
@@ -62,21 +63,21 @@ use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 use entry::Entry;
 use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 
-/// The members of an engine and what is outstanding on them.
+/// The members of an engine and the requests outstanding on them.
 pub struct MemberIo<R> {
     ring: R,
     members: Vec<Option<Entry>>,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
-    /// Ready for the ring, which was full.
+    /// Operations that are ready for the ring, which was full.
     waiting: VecDeque<RingOp>,
-    /// Members of which one operation has ended and one of `Entry::held` may have its place.
+    /// Members with an operation that has ended; an operation of `Entry::held` may take its place.
     released: VecDeque<u16>,
-    /// Operations that a member may have in the ring.
+    /// Limit of operations in the ring for one member.
     share: usize,
     answers: VecDeque<Answer>,
     done: Vec<RingDone>,
-    /// Memory is read and written at once, without the ring.
+    /// Whether members of memory are read and written at once, without the ring.
     memory_inline: bool,
     panicked: bool,
 }
@@ -85,7 +86,7 @@ pub struct MemberIo<R> {
 pub type Answer = (Token, Result<Value, Fault>);
 
 impl<R: Ring> MemberIo<R> {
-    /// No members yet.
+    /// Creates a `MemberIo` without members.
     pub fn new(ring: R) -> Self {
         Self {
             share: ring.capacity(),
@@ -102,18 +103,18 @@ impl<R: Ring> MemberIo<R> {
         }
     }
 
-    /// Reads and writes members of memory at once: a copy is cheaper than starting an operation and
-    /// hearing of its end.
+    /// Reads and writes members of memory at once: a copy is cheaper than an operation of a ring
+    /// and its completion.
     #[must_use]
     pub fn with_memory_inline(mut self) -> Self {
         self.memory_inline = true;
         self
     }
 
-    /// Adds a member under the index that it carries.
+    /// Adds a member under its own index.
     ///
     /// # Errors
-    /// The ring has no room for its file.
+    /// Fails when the ring has no room for its file.
     pub fn add(&mut self, member: OpenMember) -> std::io::Result<()> {
         let index = member.info().index;
         if self.members.len() <= index.index() {
@@ -156,9 +157,9 @@ impl<R: Ring> MemberIo<R> {
         self.share = share_of(self.ring.capacity(), self.members.iter().flatten().count());
     }
 
-    /// Closes every member of which nothing is outstanding, and lets go of its locks at once:
-    /// whoever waits for that may open it then. Gives the labels of the others: members that have
-    /// not answered.
+    /// Closes every member that has no outstanding requests and releases its locks at once, so that
+    /// another process that waits for them can open it. Returns the labels of the other members,
+    /// which have not answered.
     pub fn release(&mut self) -> Vec<String> {
         let mut hanging = Vec::new();
         for index in 0..self.members.len() {
@@ -181,7 +182,7 @@ impl<R: Ring> MemberIo<R> {
         self.members.iter().flatten().map(|entry| &entry.member)
     }
 
-    /// Label of a member for people; its index when it is closed.
+    /// Label of a member, for people; its index if it is closed.
     pub(crate) fn label(&self, index: MemberIndex) -> String {
         let entry = self.members.get(index.index()).and_then(Option::as_ref);
         entry.map_or_else(|| index.0.to_string(), |entry| entry.member.info().label.clone())
@@ -196,14 +197,15 @@ impl<R: Ring> MemberIo<R> {
     /// Starts a member request at the next [`MemberIo::submit`].
     ///
     /// # Panics
-    /// When it writes to a member that was opened read-only, or past its end.
+    /// Panics when a write goes to a member that was opened read-only, or past its end.
     pub fn start(&mut self, slab: &mut Slab, token: Token, member: MemberIndex, op: MemberOp) {
         let Some(Some(entry)) = self.members.get(member.index()) else {
             self.answers.push_back((token, Err(Fault::Gone)));
             return;
         };
         if entry.is_behind_cut(&op) || entry.is_not_rescued(&op) {
-            // As a block that cannot be read: it is computed from the others, and the member stays.
+            // The read fails like that of a bad block: the data is computed from the other members,
+            // and the member stays.
             self.answers.push_back((token, Err(Fault::Io)));
             return;
         }
@@ -220,7 +222,7 @@ impl<R: Ring> MemberIo<R> {
         };
         let dsync = entry.dsync;
         let start = entry.member.start().0;
-        // A member write shares its lease, a member read has its own.
+        // A member write takes a shared lease, a member read an exclusive one.
         let mut leased = |segments: Segments, write: bool| {
             let lease =
                 if write { slab.lease_shared(segments) } else { slab.lease_exclusive(segments) };
@@ -269,7 +271,7 @@ impl<R: Ring> MemberIo<R> {
         self.advance(id);
     }
 
-    /// Asks to give up on a request. It is answered all the same, now or later.
+    /// Aborts a request. It is still answered, now or later.
     pub fn abort(&mut self, token: Token) {
         let mut named = self.operations.iter_mut().enumerate().filter_map(|(id, operation)| {
             operation.as_mut().filter(|operation| operation.token == token).map(|found| (id, found))
@@ -288,17 +290,17 @@ impl<R: Ring> MemberIo<R> {
         }
     }
 
-    /// Starts everything that was asked for since the last time.
+    /// Starts all operations that are ready, as far as the ring has room.
     ///
     /// # Errors
-    /// The ring is dead.
+    /// Fails when the ring is dead.
     pub fn submit(&mut self) -> std::io::Result<()> {
         while self.ring.outstanding() < self.ring.capacity() {
             let (op, is_released) = match self.released.pop_front() {
                 Some(file) => {
                     let Some(entry) = &mut self.members[usize::from(file)] else { continue };
                     let Some(op) = entry.held.pop_front() else {
-                        // Given up meanwhile.
+                        // The operation was aborted in the meantime.
                         entry.in_ring -= 1;
                         continue;
                     };
@@ -336,7 +338,7 @@ impl<R: Ring> MemberIo<R> {
         self.ring.submit()
     }
 
-    /// Looks at what has ended.
+    /// Reaps completions and advances their requests.
     pub fn reap(&mut self) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(&mut done);
@@ -349,7 +351,7 @@ impl<R: Ring> MemberIo<R> {
         self.done = done;
     }
 
-    /// After an operation of a member: one that was held may have its place in the ring.
+    /// Releases the place of an operation in the ring, or reserves it for one that is held.
     fn left(&mut self, file: u16) {
         let Some(Some(entry)) = self.members.get_mut(usize::from(file)) else { return };
         if entry.held.is_empty() || entry.in_ring > self.share {
@@ -359,14 +361,14 @@ impl<R: Ring> MemberIo<R> {
         }
     }
 
-    /// Finds out which members have become shorter, before what they did is believed.
+    /// Finds members that have become shorter, before their results are trusted.
     fn look(&mut self, done: &[RingDone]) {
         let mut suspects: SmallVec<[u16; 16]> = SmallVec::new();
         for RingDone { op, result, .. } in done {
             let Some(Some(entry)) = self.members.get_mut(usize::from(op.file)) else { continue };
             let is_suspect = match op.action {
                 Action::Discard { .. } | Action::Flush | Action::Write { .. } => true,
-                // It ends early, or a write may have made the file longer before it.
+                // The read ends early, or a write before it may have made the file longer.
                 Action::Read(_) => *result != Ok(op.limit) || entry.writing > 0,
             };
             if is_suspect && !suspects.contains(&op.file) {
@@ -392,13 +394,13 @@ impl<R: Ring> MemberIo<R> {
         self.answers.pop_front()
     }
 
-    /// Whether there is something to do without waiting for the ring.
+    /// Whether there is work that can be done without waiting for the ring.
     #[must_use]
     pub fn busy(&self) -> bool {
         !self.answers.is_empty() || self.wants_submit()
     }
 
-    /// Whether something is ready for the ring, and the ring for it.
+    /// Whether operations are ready and the ring has room for them.
     #[must_use]
     pub fn wants_submit(&self) -> bool {
         let room = self.ring.outstanding() < self.ring.capacity();
@@ -406,7 +408,7 @@ impl<R: Ring> MemberIo<R> {
         self.ring.busy() || (room && is_ready)
     }
 
-    /// Member requests without an answer.
+    /// Number of member requests without an answer.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.operations.len() - self.free.len()
@@ -424,7 +426,7 @@ impl<R: Ring> MemberIo<R> {
         &self.ring
     }
 
-    /// Gives the ring what the stage of an operation needs next.
+    /// Queues the ring operation that the stage of a request needs next.
     fn advance(&mut self, id: u32) {
         let operation = self.operations[id as usize].as_mut().expect("advanced until answered");
         let (member, stage) = (operation.member, operation.stage);
@@ -468,7 +470,7 @@ impl<R: Ring> MemberIo<R> {
         let operation = self.operations[id as usize].as_ref().expect("found above");
         let rest = operation.len - operation.moved;
         let (skip, limit) = match operation.kind {
-            // Its zeros are written over and over.
+            // The same zeros are written repeatedly.
             Kind::Discard { .. } => (0, rest.min(ZEROS_BYTES)),
             _ => (operation.moved, rest),
         };
@@ -483,7 +485,7 @@ impl<R: Ring> MemberIo<R> {
         self.waiting.push_back(op);
     }
 
-    /// Decides what comes after an operation of the ring.
+    /// Decides what follows an operation that has ended.
     fn on_done(&mut self, ended: RingDone) {
         let RingDone { op, result, .. } = ended;
         let id = op.id;
@@ -529,7 +531,7 @@ impl<R: Ring> MemberIo<R> {
         self.free.push(id);
         let Operation { token, member, .. } = operation;
         self.answers.push_back((token, result.map(|()| Value::Nothing)));
-        // Those that waited for its flush must not wait for ever if it never ran.
+        // Requests that wait for this flush must go on even if it never ran.
         if let Some(Some(entry)) = self.members.get_mut(member.index())
             && entry.flushing.is_none()
             && let Some(next) = entry.flush_next.pop_front()
@@ -539,7 +541,7 @@ impl<R: Ring> MemberIo<R> {
     }
 }
 
-/// Takes an operation out of a queue, if it is there.
+/// Removes an operation from a queue, if it is there.
 fn take_from(queue: &mut VecDeque<RingOp>, id: u32) -> Option<RingOp> {
     let position = queue.iter().position(|op| op.id == id)?;
     queue.remove(position)

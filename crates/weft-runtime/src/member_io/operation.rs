@@ -1,4 +1,4 @@
-//! Member requests that have no answer yet: the stage of each, and what comes after it.
+//! Member requests that have no answer yet: the stage of each, and the step that follows it.
 
 use rustix::io::Errno;
 use weft_engine::{Fault, Token};
@@ -13,7 +13,7 @@ pub(super) struct Operation {
     pub(super) member: MemberIndex,
     pub(super) kind: Kind,
     pub(super) stage: Stage,
-    /// While it is not with the ring.
+    /// Memory of the request, while no operation of the ring has it.
     pub(super) buffer: Option<Buffer>,
     pub(super) offset: u64,
     pub(super) len: usize,
@@ -51,7 +51,7 @@ impl Stage {
 }
 
 impl Operation {
-    /// After an operation of the ring that succeeded.
+    /// Decides what follows an operation that succeeded.
     pub(super) fn on_success(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
         match self.stage {
             Stage::Discard => match self.kind {
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// After an operation of the ring that failed: another try, another way, or the end.
+    /// Decides what follows an operation that failed: a retry, another way, or the end.
     pub(super) fn on_error(&mut self, errno: Errno, entry: Option<&mut Entry>) -> Next {
         let stage = self.stage;
         let dsync = stage == Stage::Transfer { dsync: true };
@@ -81,8 +81,9 @@ impl Operation {
                 }
                 Next::Stage(Stage::Transfer { dsync: false })
             }
-            // Other members may have discarded theirs: the volume relies on zeros. An error says
-            // nothing about what the member stores, which the zeros find out.
+            // Zeros are written instead, because other members may have discarded their part and
+            // the volume relies on zeros. After an I/O error the write of zeros shows whether the
+            // member still stores data.
             errno
                 if stage == Stage::Discard
                     && (cannot_discard(errno) || fault_of(errno, true) == Fault::Io) =>
@@ -101,7 +102,8 @@ impl Operation {
             }
             errno => {
                 let fault = match fault_of(errno, !stage.is_flush()) {
-                    // It ends before the place: it has become smaller, or it was pulled.
+                    // The device ends before that sector: it has become smaller, or it was
+                    // unplugged.
                     Fault::NoSpace if entry.as_ref().is_some_and(|entry| entry.is_device()) => {
                         Fault::Gone
                     }
@@ -123,7 +125,7 @@ impl Operation {
         }
     }
 
-    /// After a transfer that moved some bytes.
+    /// Decides what follows a transfer that moved some bytes.
     fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
         assert!(moved <= self.len - self.moved, "more was moved than asked for");
         if self.moved + moved == self.len {
@@ -140,7 +142,7 @@ impl Operation {
                 Next::Finish(Ok(()))
             };
         }
-        // O_DIRECT goes on only at a block; what is above it is moved again.
+        // `O_DIRECT` continues only at a block; bytes beyond the last whole block are moved again.
         let block = match entry {
             Some(entry) if entry.member.mode() == IoMode::Direct => {
                 entry.member.info().logical_block as usize
@@ -163,7 +165,7 @@ impl Operation {
 
 fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
     match errno {
-        // A flush that finds no space has lost pages, of which nobody can say which.
+        // A flush that finds no space has lost pages, and it is not known which.
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG if is_transfer => Fault::NoSpace,
         Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::BADFD => {
             Fault::Gone
@@ -172,14 +174,14 @@ fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
     }
 }
 
-/// Whether an error says that a member does not discard at all.
+/// Whether an error means that a member cannot discard at all.
 fn cannot_discard(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }
 
-/// Zeros that are stored at a time where nothing can be discarded.
+/// Zeros written at a time where a discard is not possible.
 pub(super) const ZEROS_BYTES: usize = 1 << 20;
 
-/// How often one request is started again because the kernel asked for it. `EAGAIN` comes from
-/// queues that are full for microseconds; a thousand of them are a fault.
+/// Limit of restarts of one request on the kernel's demand. `EAGAIN` comes from queues that are
+/// full for microseconds; a thousand of them are a fault.
 pub(super) const RETRIES_MAX: u32 = 1000;

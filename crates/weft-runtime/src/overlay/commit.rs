@@ -1,4 +1,4 @@
-//! Commit of overlays: their changes written into the members, or dropped.
+//! Commit of overlays: their changes are written into the members, or dropped.
 //!
 //! ```text
 //! 1  every overlay is marked "committing", durably: from now on members are neither old nor new
@@ -7,16 +7,16 @@
 //! 4  each overlay gets a file `.committed` beside it, and is removed
 //! ```
 //!
-//! A hole of the overlay, where something was discarded, becomes a hole of the member, or zeroes if
-//! the member can have none.
+//! A hole of the overlay, where a range was discarded, becomes a hole of the member, or zeroes if
+//! the member cannot have holes.
 //!
-//! A crash anywhere leaves overlays that still have everything, so that doing all of it again from
-//! the start gives the same members. Superblocks come last: until then no member says that it has
-//! what it may only have in part.
+//! Overlays stay complete after a crash at any point, so repeating the whole commit gives the same
+//! members. Superblocks come last: until then no member claims to have data that it may have only
+//! in part.
 //!
-//! The files `.committed` are empty and say that there is nothing left to do, so that a commit
-//! after an interruption can tell that from the wrong directory. A new overlay of the member,
-//! or its discard, removes them.
+//! The files `.committed` are empty and say that nothing is left to do. A commit after an
+//! interruption can thus tell a finished commit from the wrong directory. A new overlay of the
+//! member, or its discard, removes the file.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -39,20 +39,20 @@ pub struct CommitPlan {
     pub label: String,
     /// Path of the member's overlay.
     pub overlay: PathBuf,
-    /// Bytes to write, or to make a hole of.
+    /// Bytes to write or to deallocate.
     pub bytes: Bytes,
-    /// Whether a commit was begun before.
+    /// Whether an earlier commit was begun.
     pub begun: bool,
 }
 
-/// Overlays and their members, both held for writing.
+/// Overlays and their members, both locked for writing.
 #[derive(Debug)]
 pub struct Commit {
     dir: PathBuf,
     members: Vec<(OpenMember, Overlay)>,
     /// Labels of members without an overlay.
     unchanged: Vec<String>,
-    /// Labels of those among them whose overlay was committed before.
+    /// Labels of the members in `unchanged` with an overlay that was committed before.
     committed: Vec<String>,
 }
 
@@ -61,8 +61,8 @@ impl Commit {
     /// [`Access::ReadOnly`] nothing can be.
     ///
     /// # Errors
-    /// A member is in use or was written since its overlay was made; an overlay is damaged, or one
-    /// of the same array belongs to a member that was not named.
+    /// Fails when a member is in use or was written since its overlay was made, when an overlay is
+    /// damaged, or when an overlay of the same array belongs to a member that was not named.
     pub fn open(dir: &Path, specs: &[MemberSpec], access: Access) -> Result<Self, DeviceError> {
         let options = OpenOptions { buffered: true, ..OpenOptions::new(access) };
         let mut all: Vec<OpenMember> = Vec::new();
@@ -73,7 +73,7 @@ impl Commit {
         let mut members = Vec::new();
         let (mut unchanged, mut committed) = (Vec::new(), Vec::new());
         for member in all {
-            // Never made here: what has no overlay stays without.
+            // No overlay is created here: a member without one stays without.
             let has_overlay = find_of(&member, dir)?.is_some();
             if !has_overlay && mark_of(&member, dir)?.is_some() {
                 committed.push(member.info().label.clone());
@@ -112,11 +112,12 @@ impl Commit {
         &self.committed
     }
 
-    /// Writes all overlays into their members and removes them. `progress` hears of bytes written.
+    /// Writes all overlays into their members and removes them. `progress` is called with the
+    /// number of bytes written.
     ///
     /// # Errors
-    /// A member or overlay does not answer. The overlays are still there, and doing it again does
-    /// all of it.
+    /// Fails when a member or overlay does not answer. The overlays are still there, and another
+    /// run repeats the whole commit.
     pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
         for (member, overlay) in &mut self.members {
             let failed = |source| io_error(member, "marking its overlay", source);
@@ -153,8 +154,7 @@ impl Commit {
         }
     }
 
-    /// Refuses to take a part of an array from overlay to members: its other members would be
-    /// older.
+    /// Refuses a commit of only some members of an array: the others would have older data.
     fn refuse_left_out(&self) -> Result<(), DeviceError> {
         let arrays: Vec<[u8; 16]> =
             self.members.iter().map(|(_, overlay)| overlay.header.array).collect();
@@ -179,10 +179,10 @@ impl Commit {
     }
 }
 
-/// Removes the overlays of members, whatever is in them. The members are only read.
+/// Removes the overlays of members, with their content. The members are only read.
 ///
 /// # Errors
-/// A member or an overlay is in use.
+/// Fails when a member or an overlay is in use.
 pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceError> {
     let options = OpenOptions { buffered: true, ..OpenOptions::new(Access::ReadOnly) };
     let mut members: Vec<OpenMember> = Vec::new();
@@ -225,12 +225,12 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
     Ok(found.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Path of the mark that an overlay was committed.
+/// Path of the mark which says that an overlay was committed.
 fn mark_beside(overlay: &Path) -> PathBuf {
     overlay.with_extension("committed")
 }
 
-/// Removes what says that an earlier overlay of this name was committed.
+/// Removes the mark of an earlier overlay of this name that was committed.
 pub(super) fn forget(overlay: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(mark_beside(overlay)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -248,7 +248,7 @@ fn mark_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceErr
 pub(super) fn find(member: &OpenMember, base: &Base, dir: &Path) -> Option<PathBuf> {
     let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
     by_name.or_else(|| {
-        // A commit that was cut short may have given the member another superblock.
+        // A commit that was cut short may have changed the superblock of the member.
         let begun = |header: &Header| {
             header.state == OverlayState::Committing && header.label == member.info().label
         };
@@ -262,7 +262,7 @@ fn find_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceErr
     Ok(find(member, &base, dir))
 }
 
-/// Overlays in a directory, and what they say of themselves.
+/// Overlays in a directory, each with its header.
 fn list(dir: &Path) -> Vec<(PathBuf, Result<Header, String>)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let paths = entries
@@ -279,7 +279,7 @@ fn list(dir: &Path) -> Vec<(PathBuf, Result<Header, String>)> {
         .collect()
 }
 
-/// Copies either the granules that hold superblocks or all others.
+/// Copies either the granules that hold superblocks, or all others.
 fn copy(
     member: &OpenMember,
     overlay: &Overlay,
@@ -297,7 +297,7 @@ fn copy(
     };
     let runs = overlay.map().all(COPY_BYTES);
     let runs = runs.into_iter().flat_map(|run| {
-        // Those with a superblock in them granule by granule.
+        // A run that contains a superblock is split into granules.
         let step = if is_super(&run) { GRANULE } else { run.end - run.start };
         let starts = (run.start..run.end).step_by(index(step));
         starts.map(move |start| start..(start + step)).collect::<Vec<_>>()
@@ -313,8 +313,8 @@ fn copy(
                 .read_at(part, next)
                 .map_err(|source| io_error(member, "reading its overlay", source))?;
             let place = member.start().0 + next;
-            // A file system that calls data a hole (some did, for data not yet written back) must
-            // not cost the data.
+            // A file system that reports data as a hole (some did, for data not yet written back)
+            // must not lose the data.
             let is_hole = hole && part.iter().all(|byte| *byte == 0);
             if !(is_hole && punch(member, place, len.0).is_ok()) {
                 write_all_at(member, part, place)
@@ -340,5 +340,5 @@ fn write_all_at(member: &OpenMember, bytes: &[u8], at: u64) -> std::io::Result<(
     Ok(())
 }
 
-/// Enough for a disk to be at its best.
+/// Size of a copy: enough for a disk to reach its full throughput.
 const COPY_BYTES: u64 = 1 << 20;

@@ -2,23 +2,22 @@
 //!
 //! ```text
 //! byte 0         header, in one sector, so that a crash leaves the old one or the new one
-//! byte 4096      map: a bit for each granule of 4096 bytes, 1 where the overlay has it
-//! `data_at`      data: each granule at the place that it has on the member; holes where it has
-//!                none, and where it has zeroes that were discarded
+//! byte 4096      map: a bit for each granule of 4096 bytes, 1 if the overlay has the granule
+//! `data_at`      data: each granule at its place on the member; holes where the overlay has no
+//!                granule, and for zeroes that were discarded
 //! ```
-//!
-//! The map needs no sum: a bit turns from 0 to 1 once, after the granule is durable, so that any
-//! mixture of old and new sectors of it is a map that was right at some time.
+//! The map needs no checksum. A bit turns from 0 to 1 once, after its granule is durable, so any
+//! mixture of old and new sectors of the map was the correct map at some time.
 
 use weft_ondisk::crc::crc32c;
 
-/// Bytes that are copied together.
+/// Bytes of a granule, which is copied as a whole.
 pub(super) const GRANULE_LEN: usize = 4096;
-/// The same.
+/// `GRANULE_LEN` as a 64-bit number.
 pub(super) const GRANULE: u64 = GRANULE_LEN as u64;
-/// Bytes of the map that are written together.
+/// Bytes of a page of the map, which is written as a whole.
 pub(super) const PAGE: usize = 4096;
-/// Granules of a page of the map.
+/// Number of granules that a page of the map covers.
 pub(super) const PAGE_GRANULES: u64 = PAGE as u64 * 8;
 /// First byte of the map.
 pub(super) const MAP_AT: u64 = 4096;
@@ -31,30 +30,30 @@ const VERSION: u32 = 1;
 const LABEL_AT: usize = 128;
 const LABEL_MAX: usize = HEADER - 4 - LABEL_AT;
 
-/// Whether an overlay may be used, or has to be committed to its end.
+/// State of an overlay: usable, or to be committed to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverlayState {
-    /// The member may have been changed already.
+    /// A commit was begun; the member may be changed already.
     Committing,
-    /// The member is as it was.
+    /// The member is unchanged.
     Open,
 }
 
-/// Header of an overlay: the member that it is for, and its state.
+/// Header of an overlay: its member and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) state: OverlayState,
-    /// Of the member, in bytes.
+    /// Size of the member in bytes.
     pub(super) size: u64,
-    /// Sum of the places where the member has its superblock.
+    /// Checksum over all superblock places of the member.
     pub(super) base_sum: u32,
-    /// Of the superblock of the member; 0 without.
+    /// Event count of the member's superblock; 0 without one.
     pub(super) events: u64,
-    /// Of the array; zeros without.
+    /// UUID of the array; zeros without one.
     pub(super) array: [u8; 16],
-    /// Time of the last write of the member's file, in nanoseconds; 0 where that is not known.
+    /// Modification time of the member's file in nanoseconds; 0 where it is not known.
     pub(super) written: i64,
-    /// The member, for people.
+    /// Label of the member, for people.
     pub(super) label: String,
 }
 
@@ -81,7 +80,7 @@ impl Header {
         bytes
     }
 
-    /// Errors    what is wrong, with field, byte, found and expected
+    /// Errors    the faulty field, with byte, found and expected
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Self, String> {
         let wrong = |field: &str, byte: usize, found: String, expected: String| {
             Err(format!("header {field} at byte {byte}: found {found}, expected {expected}"))
@@ -123,18 +122,19 @@ impl Header {
     }
 }
 
-/// First byte of the data in the overlay of a member of `size` bytes: after the map, at a MiB,
-/// which file systems like.
+/// First byte of the data in the overlay of a member of `size` bytes: after the map, aligned to 1
+/// MiB
+/// as file systems prefer.
 pub(super) fn data_at(size: u64) -> u64 {
     (MAP_AT + map_bytes(size)).next_multiple_of(1 << 20)
 }
 
-/// Bytes of the map, whole pages.
+/// Bytes of the map, in whole pages.
 pub(super) fn map_bytes(size: u64) -> u64 {
     size.div_ceil(GRANULE).div_ceil(PAGE_GRANULES) * PAGE as u64
 }
 
-/// Bytes of the whole file.
+/// Size of the overlay file in bytes.
 pub(super) fn file_bytes(size: u64) -> u64 {
     data_at(size) + size.next_multiple_of(GRANULE)
 }
@@ -182,7 +182,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::decode(&bad).is_err(), "bit {bit}");
         }
-        // Legal sums over illegal fields.
+        // A correct checksum over illegal fields.
         for (at, value, says) in [(12, 2_u32, "newer"), (16, 7, "state"), (64, 512, "granule")] {
             let mut bad = good;
             bad[at..at + 4].copy_from_slice(&value.to_le_bytes());

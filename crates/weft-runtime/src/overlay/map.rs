@@ -1,8 +1,8 @@
-//! Map of an overlay: the granules that it has, and those that are not yet durable.
+//! Map of an overlay: the granules that it has, and those that are not durable yet.
 //!
-//! Pages of the map in memory, those with a bit at least. A bit is set once its granule was
-//! written; its page is then *pending* until a flush has made the data durable, and the page after
-//! it.
+//! Only pages with at least one bit set are in memory. A bit is set once its granule has been
+//! written. Its page is then *pending* until a flush has made first the data durable and then the
+//! page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,9 +17,9 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Takes a page as it is on disk, for a member of so many granules.
+    /// Adds a page as read from disk, for a member of `granules` granules.
     ///
-    /// Errors    the first bit that is beyond its end
+    /// Errors    the highest granule of the first byte that reaches beyond the member
     pub(super) fn load(&mut self, page: u64, bytes: &[u8; PAGE], granules: u64) -> Result<(), u64> {
         let first = page * PAGE_GRANULES;
         let mut count = 0;
@@ -42,12 +42,12 @@ impl Map {
         self.pages.get(&page).is_some_and(|page| page[byte] & bit != 0)
     }
 
-    /// Number of granules.
+    /// Number of granules that the overlay has.
     pub(super) fn granules(&self) -> u64 {
         self.granules
     }
 
-    /// Pages that would have a first bit if all of a range of bytes were set.
+    /// Pages that get their first bit when all of a range of bytes is set.
     pub(super) fn pages_new(&self, range: &Range<u64>) -> Vec<u64> {
         let pages = pages_of(range);
         pages.filter(|page| !self.pages.contains_key(page)).collect()
@@ -66,18 +66,19 @@ impl Map {
         }
     }
 
-    /// Whether a crash would forget a part of a range that is set.
+    /// Whether a crash could lose a granule of a range that is set.
     pub(super) fn is_pending(&self, range: &Range<u64>) -> bool {
         pages_of(range).any(|page| self.pending.contains(&page))
     }
 
-    /// Takes what a flush has to write: pages as they are now, whose data was written before.
+    /// Takes the pages that a flush has to write, as they are now. Their data was written before.
     pub(super) fn take_pending(&mut self) -> Vec<(u64, Box<[u8; PAGE]>)> {
         let pending = std::mem::take(&mut self.pending);
         pending.into_iter().map(|page| (page, self.pages[&page].clone())).collect()
     }
 
-    /// Parts of a range of bytes that are all here or all not, in order.
+    /// Splits a range of bytes, in order, into parts that the overlay has and parts that it has
+    /// not.
     pub(super) fn runs(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut runs: Vec<(Range<u64>, bool)> = Vec::new();
         for granule in granules_of(range) {
@@ -92,7 +93,8 @@ impl Map {
         runs
     }
 
-    /// All that is here, in runs of at most `bytes_max`, a multiple of the granule.
+    /// All granules that the overlay has, in runs of at most `bytes_max`, a multiple of the
+    /// granule.
     pub(super) fn all(&self, bytes_max: u64) -> Vec<Range<u64>> {
         let mut all: Vec<Range<u64>> = Vec::new();
         for (page, bytes) in &self.pages {
@@ -154,7 +156,7 @@ mod tests {
         let pages = map.take_pending();
         assert_eq!((pages.len(), pages[0].0, pages[0].1[0]), (1, 0, 1));
         map.set(&(0..4096));
-        assert!(!map.is_pending(&(0..4096)), "it was set already");
+        assert!(!map.is_pending(&(0..4096)), "the granule was set already");
     }
 
     #[test]

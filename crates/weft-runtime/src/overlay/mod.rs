@@ -1,18 +1,18 @@
 //! Overlay: a sparse file that takes the writes to a member that must not be written.
 //!
-//! Reads show what the overlay took; the member itself is open for reading only. It is named after
-//! the member, so that it is found again, and knows what the member was when it was made: a member
-//! that was written since is refused.
+//! Reads return the data that the overlay has; the member itself is open for reading only. The
+//! overlay is named after the member, so that it is found again, and it records the state of the
+//! member when it was made: a member that was written since is refused.
 //!
-//! Durability is what the member would give. A write is data in the overlay and a bit of the map in
-//! memory; a flush makes the data durable, then writes the map, then makes that durable. So after a
-//! crash a granule is there as a whole or not at all, what was flushed is there, and what was not
-//! is as old or as new as on a disk. A write of less than a granule copies the rest of it first.
-//! What is discarded is a bit of the map over a hole of the overlay's file, which reads as zeroes
-//! and becomes a hole of the member with the commit.
+//! Durability is that of the member. A write stores data in the overlay and sets a bit of the map
+//! in memory. A flush makes the data durable, then writes the map, then makes the map durable.
+//! After a crash a granule is therefore present as a whole or not at all, flushed data is present,
+//! and data that was not flushed is old or new as on a disk. A write of less than a granule first
+//! copies the rest of the granule. A discard sets the bits of the map over a hole of the overlay's
+//! file, which reads as zeroes and becomes a hole of the member with the commit.
 //!
-//! `format.rs` is the file, `map.rs` what is where, `ring.rs` brings requests here, and `commit.rs`
-//! writes an overlay into its member.
+//! `format.rs` defines the file, `map.rs` records which granules it has, `ring.rs` brings requests
+//! here, and `commit.rs` writes an overlay into its member.
 
 mod commit;
 mod format;
@@ -47,7 +47,7 @@ pub use ring::OverlayRing;
 use format::{GRANULE, GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
 
-/// The changes of one member.
+/// Changes of one member, in a file of their own.
 #[derive(Debug)]
 pub struct Overlay {
     path: PathBuf,
@@ -57,18 +57,19 @@ pub struct Overlay {
     base_start: u64,
     header: Header,
     map: Mutex<Map>,
-    /// Held by what writes or flushes: several rings may have the same overlay, and a granule is
-    /// completed by one of two writes, and a flush ends when the map that it speaks of is durable.
+    /// Held by each write and flush. Several rings may share an overlay: only one of two writes may
+    /// complete a granule, and a flush must not return before the map that it took is durable.
     order: Mutex<()>,
     access: Access,
 }
 
 impl Overlay {
-    /// Opens the overlay of a member in a directory. For writing it is made if there is none, with
-    /// the directory; for reading there may be none.
+    /// Opens the overlay of a member in a directory. For writing, it is created if it does not
+    /// exist, and so is the directory; for reading, the result is `None` then.
     ///
     /// # Errors
-    /// It cannot be opened, belongs to something else, or the member was written since.
+    /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, or
+    /// when the member was written since it was made.
     pub(crate) fn open(
         member: &OpenMember,
         dir: &Path,
@@ -191,22 +192,22 @@ impl Overlay {
         &self.path
     }
 
-    /// The directory it is in.
+    /// Directory of the overlay.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Bytes of the member that it has.
+    /// Bytes of the member that the overlay has.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.map().granules() * GRANULE)
     }
 
-    /// Fills `into` from a byte of the member.
+    /// Fills `into` from the byte `at` of the member.
     ///
     /// # Errors
-    /// The overlay or the member does not answer.
+    /// Fails when the overlay or the member does not answer.
     pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         let range = at..at + into.len() as u64;
         for (run, here) in self.runs(&range) {
@@ -220,18 +221,18 @@ impl Overlay {
         Ok(())
     }
 
-    /// Lets go of its lock before it is closed.
+    /// Releases its lock before it is closed.
     pub(crate) fn unlock(&self) {
         unlock_file(self.file.as_fd());
     }
 
-    /// Whether all of a range of the member's file is as it is on the member.
+    /// Whether a range of the member's file has no granule in the overlay.
     pub(crate) fn is_untouched(&self, offset: u64, len: u64) -> bool {
         let start = offset - self.base_start;
         self.runs(&(start..start + len)).iter().all(|(_, here)| !here)
     }
 
-    /// Carries an operation of a ring out, here and now. Its offset is that of the member's file.
+    /// Carries out an operation of a ring in this thread. Its offset is that in the member's file.
     pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
         let _order = match &op.action {
             Action::Read(_) => None,
@@ -241,7 +242,7 @@ impl Overlay {
         };
         let at = op.offset - self.base_start.min(op.offset);
         let (skip, limit) = (op.skip, op.limit);
-        // A write would make it longer again, and zeros of what was cut off.
+        // A write would make the file longer again, and the missing bytes would read as zeros.
         self.refuse_cut()?;
         let moved = match &mut op.action {
             Action::Discard { len } => self.discard(&(at..at + *len)).map(|()| 0),
@@ -263,8 +264,8 @@ impl Overlay {
         moved
     }
 
-    /// An overlay that has become shorter has lost what was written; as `member_io/` has it, the
-    /// member is gone then.
+    /// Refuses an overlay file that has become shorter and so has lost data. As in `member_io/`,
+    /// the member is gone then.
     fn refuse_cut(&self) -> Result<(), Errno> {
         let found = rustix::fs::fstat(&self.file)?.st_size;
         let is_cut =
@@ -283,7 +284,7 @@ impl Overlay {
                 let from = skip + index(next - at);
                 let mut slices = buffer.slices_mut(from, index(run.end - next));
                 match rustix::io::preadv(file, &mut slices, start + next) {
-                    // It ends there now.
+                    // The file ends here now.
                     Ok(0) => return Err(Errno::NODEV),
                     Ok(count) => next += count as u64,
                     Err(Errno::INTR | Errno::AGAIN) => {}
@@ -313,16 +314,17 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes a range read as zeroes: a hole in place of the granules that it covers, zeroes in
-    /// those that it covers in part.
+    /// Makes a range read as zeroes: granules that it covers as a whole become a hole, those that
+    /// it covers in part get zeroes.
     ///
-    /// Errors    `EOPNOTSUPP` where the overlay's file system has no holes: who asked stores zeroes
+    /// Errors    `EOPNOTSUPP` if the overlay's file system has no holes; the caller writes zeroes
+    /// then
     fn discard(&self, range: &Range<u64>) -> Result<(), Errno> {
         assert_eq!(self.access, Access::ReadWrite, "an overlay that was opened read-only");
         self.reserve_map(range)?;
         self.complete_granules(range)?;
         let start = range.start.next_multiple_of(GRANULE);
-        // The last granule may be longer than what the member has of it.
+        // The last granule may reach beyond the end of the member.
         let end = if range.end == self.header.size {
             range.end.next_multiple_of(GRANULE)
         } else {
@@ -344,18 +346,18 @@ impl Overlay {
         Ok(())
     }
 
-    /// Whether what is discarded can be a hole of its file.
+    /// Whether a discard can be a hole of the overlay's file.
     pub(crate) fn can_discard(&self) -> bool {
         can_punch(&self.file)
     }
 
-    /// Stretch of a range that the overlay has: a hole of its file, or data.
+    /// Stretch at the start of a range that the overlay has: a hole of its file, or data.
     fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
 
-    /// Takes the space of the map's pages that a range will be the first to set a bit of: a flush
-    /// that finds no space for the map could not be repeated; a write can.
+    /// Allocates the map's pages in which a range will set the first bit. A flush that finds no
+    /// space for the map could not be repeated; a write can.
     fn reserve_map(&self, range: &Range<u64>) -> Result<(), Errno> {
         let new_pages = self.map().pages_new(range);
         for page in new_pages {
@@ -368,7 +370,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Copies granules from the member that a write will cover in part and that are not here yet.
+    /// Copies the granules that a write will cover in part and that the overlay has not yet.
     fn complete_granules(&self, range: &Range<u64>) -> Result<(), Errno> {
         let edges =
             [range.start, range.end].map(|edge| (edge % GRANULE != 0).then_some(edge / GRANULE));
@@ -400,10 +402,12 @@ impl Overlay {
         rustix::fs::fdatasync(&self.file)
     }
 
-    /// Data first, then the map that speaks of it. After a failure the member is not flushed again
-    /// (see `member_io/`), so that pages that were taken and not written are never missed.
+    /// Makes the data durable first, then the map that refers to it. After a failure the member is
+    /// not flushed again (see `member_io/`), so pages that were taken and not written are never
+    /// needed.
     fn flush(&self) -> Result<(), Errno> {
-        // Taken before the data is made durable: what is written meanwhile is not in them.
+        // The pages are taken before the data is made durable, so they name no data that is written
+        // in the meantime.
         let pages = self.map().take_pending();
         rustix::fs::fdatasync(&self.file)?;
         if pages.is_empty() {
@@ -426,16 +430,16 @@ impl Overlay {
         format::data_at(self.header.size)
     }
 
-    /// Held for moments only, never over I/O.
+    /// Locks the map. The lock is held for moments only, never across I/O.
     fn map(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Facts of a member, without its overlay, that an overlay has to fit: its superblock, and the
-/// time of the last write of its file.
+/// State of a member, without its overlay, that an overlay is compared with: its superblock and the
+/// modification time of its file.
 struct Base {
-    /// File names of its overlay, the one to make first.
+    /// Possible file names of its overlay; a new one gets the first.
     names: Vec<String>,
     sum: u32,
     events: u64,
@@ -452,7 +456,8 @@ impl Base {
             read_exact_at(member.file(), &mut block, place)?;
             Ok(block)
         });
-        // A place that cannot be read is nobody's: those of failing disks are overlaid too.
+        // A superblock place that cannot be read is left out: members on failing disks get overlays
+        // too.
         let blocks = match blocks {
             SuperblockBlocks { read, unreadable } if read.is_empty() => {
                 match unreadable.into_iter().next() {
@@ -491,7 +496,8 @@ fn plain(uuid: weft_ondisk::Uuid) -> String {
     uuid.to_string().replace(':', "")
 }
 
-/// For a member without a superblock: its file name for people, a sum of its whole name for sure.
+/// File name of the overlay of a member without a superblock: the member's file name for people,
+/// and a checksum of its whole label to be unique.
 fn name_by_label(label: &str) -> String {
     let last = label.rsplit('/').next().unwrap_or_default();
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
@@ -499,7 +505,7 @@ fn name_by_label(label: &str) -> String {
     format!("member-{shown}-{:08x}.overlay", crc::crc32c(label.as_bytes()))
 }
 
-/// Makes an empty overlay, whole or not at all.
+/// Creates an empty overlay atomically.
 fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(), DeviceError> {
     let failed = |what| move |source| io_error(member, what, source);
     let made = std::fs::create_dir_all(dir);
@@ -515,7 +521,7 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
         label: member.info().label.clone(),
     };
     let new = path.with_extension(format!("new-{}", std::process::id()));
-    // For its owner alone: it holds what the member holds.
+    // Readable by its owner only, because it contains data of the member.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&new);
     let file = file.map_err(failed("making its overlay (--overlay)"))?;
     let result = (|| {
@@ -525,7 +531,7 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
         file.sync_all()?;
         let here = rustix::fs::CWD;
         match rustix::fs::renameat_with(here, &new, here, path, RenameFlags::NOREPLACE) {
-            // Somebody else was faster; whose it is the lock will tell.
+            // Another process was faster. The lock will tell which one has the overlay.
             Err(Errno::EXIST) => std::fs::remove_file(&new)?,
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(&new, path)?,
             other => other?,
@@ -538,7 +544,7 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
     })
 }
 
-/// Makes names durable; some file systems do not flush directories.
+/// Makes names durable. Some file systems do not flush directories.
 fn sync_dir(dir: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
@@ -553,7 +559,7 @@ enum LoadError {
     Io(io::Error),
 }
 
-/// Reads the map, past its holes.
+/// Reads the map and skips its holes.
 fn load(file: &File, size: u64) -> Result<Map, LoadError> {
     let mut map = Map::default();
     let granules = size.div_ceil(GRANULE);
@@ -563,9 +569,9 @@ fn load(file: &File, size: u64) -> Result<Map, LoadError> {
         let place = MAP_AT + page * PAGE as u64;
         match rustix::fs::seek(file, SeekFrom::Data(place)) {
             Ok(data) => page = page.max(data.saturating_sub(MAP_AT) / PAGE as u64),
-            // All that follows is a hole.
+            // The rest of the file is a hole.
             Err(Errno::NXIO) => break,
-            // A file system without holes.
+            // The file system has no holes.
             Err(_) => {}
         }
         if page >= pages {

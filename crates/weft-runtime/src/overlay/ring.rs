@@ -1,9 +1,10 @@
-//! Ring for overlays: reads of unchanged data go to the member, all else to a thread of the
-//! overlay.
+//! Ring for overlays: reads of unchanged data go to the member, all other operations to a thread of
+//! the overlay.
 //!
-//! [`OverlayRing`] wraps a ring. Reads of what is as it is on the member go to the ring, which has
-//! the member's file; all else of a member with an overlay goes to a thread of that overlay, which
-//! does one thing after the other. Members without an overlay are the ring's alone.
+//! [`OverlayRing`] wraps a ring. Reads of data that the overlay does not have go to the wrapped
+//! ring, which has the member's file. All other operations on a member with an overlay go to a
+//! thread of that overlay, which carries out one after the other. Operations on members without an
+//! overlay go to the wrapped ring.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,17 +18,17 @@ use rustix::io::Errno;
 use super::Overlay;
 use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
 
-/// A ring whose members may have overlays.
+/// A ring for members with and without overlays.
 #[derive(Debug)]
 pub struct OverlayRing<R> {
     inner: R,
     workers: Vec<Option<Worker>>,
     shared: Arc<Shared>,
-    /// Readable when the inner ring or a worker has something.
+    /// epoll descriptor: readable when the inner ring or a worker has completions.
     both: OwnedFd,
-    /// Given to workers and not handed back.
+    /// Number of operations given to workers and not handed back.
     given: usize,
-    /// Threads whose member was taken out.
+    /// Threads of members that were removed.
     ending: Vec<JoinHandle<()>>,
 }
 
@@ -48,7 +49,7 @@ impl<R: Ring> OverlayRing<R> {
     /// Wraps a ring that has no files yet.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Fails when no descriptor is left.
     pub fn new(inner: R) -> std::io::Result<Self> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let both = epoll::create(CreateFlags::CLOEXEC)?;
@@ -62,7 +63,7 @@ impl<R: Ring> OverlayRing<R> {
 
     fn end_worker(&mut self, index: u16) {
         if let Some(worker) = self.workers.get_mut(usize::from(index)).and_then(Option::take) {
-            // It finishes what it was given, and ends when nobody can give it more.
+            // The thread finishes its operations and ends, because `orders` has no sender any more.
             self.ending.push(worker.thread);
         }
     }
@@ -111,7 +112,7 @@ impl<R: Ring> Ring for OverlayRing<R> {
             }
         }
         self.given += 1;
-        worker.orders.send(op).expect("a worker lives as long as it can be given something");
+        worker.orders.send(op).expect("a worker runs until its sender is dropped");
     }
 
     fn submit(&mut self) -> std::io::Result<()> {
@@ -124,14 +125,16 @@ impl<R: Ring> Ring for OverlayRing<R> {
         if ended.is_empty() {
             return;
         }
-        // Before the list is left: what is added after raises it again.
+        // The event is cleared while the list is locked, so that a later completion raises it
+        // again.
         let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         self.given -= ended.len();
         done.append(&mut ended);
     }
 
     fn cancel(&mut self, id: u32) {
-        // What a worker has ends soon: it is page cache in between, or a flush that nothing stops.
+        // Operations of a worker end soon: they use the page cache, or are a flush, which nothing
+        // stops.
         self.inner.cancel(id);
     }
 
@@ -156,7 +159,7 @@ impl<R> Drop for OverlayRing<R> {
     fn drop(&mut self) {
         let threads = self.workers.drain(..).flatten().map(|worker| worker.thread);
         for thread in threads.chain(self.ending.drain(..)) {
-            // Its panics were caught and reported with the operation.
+            // Panics were caught and reported with their operations.
             let _ = thread.join();
         }
     }

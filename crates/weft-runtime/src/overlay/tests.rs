@@ -10,7 +10,7 @@ use weft_units::rng::Rng;
 
 const SIZE: u64 = (1 << 20) + 3 * 512;
 
-/// A member of which every sector names its place, in a file with something around it.
+/// A member with the offset of each sector as its content, in a file with other bytes around it.
 struct Bench {
     dir: tempfile::TempDir,
     spec: MemberSpec,
@@ -63,7 +63,7 @@ fn write(member: &OpenMember, at: u64, bytes: &[u8], durable: bool) {
     assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(bytes.len()));
 }
 
-/// Discards, and returns that it was one.
+/// Discards a range and returns 1, to be counted.
 fn discard_at(member: &OpenMember, at: u64, len: u64) -> u32 {
     let action = Action::Discard { len };
     let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: 0 };
@@ -123,7 +123,7 @@ fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
             }
             model[from..from + bytes].copy_from_slice(&data);
             if kind == 7 {
-                // All that came before is durable with it, or it is alone: both are allowed.
+                // Earlier writes may have become durable with this one, or not: both are allowed.
                 for sector in (from..from + bytes).step_by(512) {
                     since.remove(&sector);
                 }
@@ -147,7 +147,8 @@ fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
 
 #[test]
 fn what_was_discarded_is_a_hole_of_the_overlay_and_then_of_the_member() {
-    // From and to the middle of a granule, within one, whole ones, and up to the end of the member.
+    // Ranges that begin and end in a granule, within one, on granules, and at the end of the
+    // member.
     for (at, len) in [
         (512, 256 << 10),
         (4096 + 1024, 1024),
@@ -215,7 +216,7 @@ fn a_member_that_was_written_since_is_refused() {
     write(&bench.member(Access::ReadWrite).unwrap(), 0, &[7; 4096], true);
     let path = bench.dir.path().join("base");
     let file = File::options().write(true).open(&path).unwrap();
-    // Anywhere but where superblocks are, nobody can see it; its time is another then.
+    // A write elsewhere than to a superblock goes unnoticed, except for the modification time.
     file.write_all_at(&[1], 4096 + 100_000).unwrap();
     bench.member(Access::ReadWrite).unwrap();
     file.write_all_at(&[1], 4096 + 4096).unwrap();
@@ -264,7 +265,7 @@ fn a_commit_gives_what_the_overlay_showed_whenever_it_is_cut_short() {
         assert_eq!(after[4096..4096 + expected.len()], expected);
         assert_eq!(after[..4096], before[..4096]);
         assert_eq!(after[4096 + expected.len()..], before[4096 + expected.len()..]);
-        // Left is the file that says so, and nothing else.
+        // Only the `.committed` file, which says that the overlay was committed, is left.
         let left = std::fs::read_dir(bench.overlays()).unwrap().map(|entry| entry.unwrap().path());
         let left: Vec<_> = left.collect();
         assert_eq!(left.len(), 1, "{left:?}");
@@ -316,7 +317,7 @@ fn hostile_overlays_are_refused_and_nothing_is_written() {
     assert!(bench.member(Access::ReadOnly).is_err());
 }
 
-/// As `member_io/` has it: what was cut off is no zeros, and a write does not make it so.
+/// The rule of `member_io/`: bytes that were cut off are not zeros, even after a later write.
 #[test]
 fn a_member_or_overlay_that_was_cut_short_is_gone() {
     let perform = |member: &OpenMember, at: u64, write: bool| {
@@ -333,7 +334,7 @@ fn a_member_or_overlay_that_was_cut_short_is_gone() {
         let path = if of_overlay { bench.overlay_file() } else { bench.dir.path().join("base") };
         let file = File::options().write(true).open(path).unwrap();
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-        // A part of a granule: the rest of it is read from the member.
+        // A write of part of a granule: the rest of it is read from the member.
         assert_eq!(perform(&member, 900_096, true), Err(Errno::NODEV));
         assert_eq!(perform(&member, 900_096, false), Err(Errno::NODEV));
         let there = perform(&member, 4096, false);

@@ -1,15 +1,15 @@
 //! Partition tables: GPT and MBR of a disk or image, numbered as the kernel numbers them.
 //!
-//! MBRs are read with their chains of logical partitions; the content of a partition is not looked
-//! at. A table may be hostile, so every place is checked before it is read, every chain has a
+//! MBRs are read with their chains of logical partitions; the content of partitions is not
+//! examined. A table may be hostile: every offset is checked before it is read, every chain has a
 //! bounded length, and no table makes the reader allocate more than `ARRAY_BYTES_MAX`.
 //!
-//! A damaged first GPT header gives way to the second one, with a notice. Images do not say how
-//! large the logical blocks of their disk were; both sizes that exist are tried. An MBR counts in
-//! blocks of 512 bytes there, for nothing in it says otherwise.
+//! If the first GPT header is damaged, the second one is used, with a notice. Images do not record
+//! the logical block size of their disk; both sizes that exist are tried. For an MBR in an image,
+//! blocks of 512 bytes are assumed, because nothing in it says otherwise.
 //!
-//! The crates that read partition tables want to own the device, write it back, or trust the counts
-//! in its headers; hence this reader of one page.
+//! Existing crates for partition tables take ownership of the device, write it back, or trust the
+//! counts in its headers; hence this reader of one page.
 //!
 //! Source   UEFI specification 2.10, §5.3 (GPT) and §5.2 (MBR); the order of logical partitions is
 //!          that of the chain, as fdisk shows it
@@ -21,7 +21,7 @@ use std::io;
 use thiserror::Error;
 use weft_units::SECTOR_BYTES;
 
-/// Reads bytes of a disk: from where, and into what.
+/// Reads bytes of a disk: offset and buffer.
 pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
 
 /// A partition of a disk.
@@ -33,9 +33,9 @@ pub struct Partition {
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Purpose of the partition by its table: a name, or the type's number.
+    /// Purpose of the partition by its table: a name, or the number of its type.
     pub kind: String,
-    /// Whether it holds other partitions rather than data.
+    /// Whether it contains other partitions rather than data.
     pub is_extended: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Table {
     pub notices: Vec<String>,
 }
 
-/// Sorts of tables.
+/// Kinds of partition tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// GUID partition table.
@@ -59,24 +59,24 @@ pub enum Scheme {
     Mbr,
 }
 
-/// Reasons why there are no partitions.
+/// Reasons why no partitions can be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// There was a GUID partition table, and neither copy can be believed.
+    /// There is a GUID partition table, and neither of its copies is valid.
     #[error(
         "GUID partition table: first header {first}; second header {second}; name the partition by PATH@OFFSET+LENGTH (weft rescue finds where)"
     )]
     Damaged {
-        /// Fault of the table at the start.
+        /// Fault of the copy at the start.
         first: String,
-        /// Fault of the table at the end.
+        /// Fault of the copy at the end.
         second: String,
     },
-    /// The disk does not answer.
+    /// Reading the disk failed.
     #[error("partition table: {0}")]
     Io(#[from] io::Error),
-    /// No table.
+    /// There is no partition table.
     #[error("partition table: found none, expected a GUID partition table or an MBR")]
     Nothing,
 }
@@ -86,7 +86,7 @@ pub enum TableError {
 /// Shape    `block` is the logical block size of a device, `None` for an image
 ///
 /// # Errors
-/// There is no table that can be believed.
+/// Fails when there is no valid table.
 pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Table, TableError> {
     if size < SECTOR_BYTES {
         return Err(TableError::Nothing);
@@ -139,20 +139,20 @@ pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Tabl
 }
 
 impl Table {
-    /// The partition of a number.
+    /// The partition with a number.
     #[must_use]
     pub fn find(&self, number: u32) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.number == number)
     }
 
-    /// All partitions in a line.
+    /// All partitions in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let all: Vec<String> = self.partitions.iter().map(ToString::to_string).collect();
         if all.is_empty() { "none".into() } else { all.join(", ") }
     }
 
-    /// Adds what is odd about partitions taken together.
+    /// Adds notices about partitions that overlap or end beyond the disk.
     fn judged(mut self, size: u64) -> Self {
         self.partitions.sort_by_key(|partition| partition.number);
         let mut data: Vec<&Partition> =
@@ -203,7 +203,7 @@ enum Gpt {
     Damaged { first: String, second: String },
 }
 
-/// Tries the first header with each size of block, then the second with each.
+/// Tries the first header with each block size, then the second header with each.
 fn read_gpt(read: &mut ReadAt<'_>, size: u64, blocks: &[u32]) -> Result<Gpt, TableError> {
     let mut first = None;
     let mut backup = Vec::new();
@@ -255,10 +255,10 @@ fn of_gpt(partitions: Vec<Partition>, size: u64) -> Table {
     Table { scheme: Scheme::Gpt, partitions, notices: Vec::new() }.judged(size)
 }
 
-/// Fields of a GPT header that are used.
+/// The fields of a GPT header that are used.
 struct GptHeader {
     block: u64,
-    /// Block of the other copy.
+    /// Block of the other header.
     alternate: u64,
     array_at: u64,
     entries: u32,
@@ -336,7 +336,7 @@ impl GptHeader {
         Ok(Self { block, alternate, array_at, entries, entry_bytes, array_crc })
     }
 
-    /// The entries in use, if their sum is right.
+    /// The entries in use, if the checksum of the array is right.
     fn partitions(
         &self,
         read: &mut ReadAt<'_>,
@@ -382,14 +382,14 @@ struct BootSector {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     kind: u8,
-    /// In blocks; from what depends on whose entry it is.
+    /// First block, relative to the boot sector or to the extended partition: see `read_logical`.
     start: u32,
     blocks: u32,
 }
 
 impl BootSector {
-    /// A sector that is signed and whose entries are legal; others have a boot sector of a file
-    /// system there.
+    /// Parses a boot sector. `None` unless it is signed and its entries are legal: the boot sector
+    /// of a file system has other bytes there.
     fn parse(sector: &[u8; 512]) -> Option<Self> {
         if sector[510..] != [0x55, 0xaa] {
             return None;
@@ -444,8 +444,8 @@ fn read_mbr(
     Ok(table.judged(size))
 }
 
-/// Follows the chain of an extended partition. Each link has the logical partition, counted from
-/// the link, and the next link, counted from the extended partition.
+/// Follows the chain of an extended partition. Each link has the logical partition, relative to the
+/// link, and the next link, relative to the extended partition.
 fn read_logical(
     read: &mut ReadAt<'_>,
     table: &mut Table,
@@ -485,7 +485,7 @@ fn read_logical(
                 continue;
             }
             let (start, blocks) = (link + u64::from(entry.start), u64::from(entry.blocks));
-            // Only two are defined; what is in the others has to make sense to be taken for one.
+            // Only the first two entries are defined; another entry counts only if it is plausible.
             let sound = start >= base
                 && start + blocks <= end
                 && u64::from(entry.start) + blocks <= link_blocks;
@@ -513,7 +513,7 @@ fn read_logical(
     }
 }
 
-/// Bytes 4 to 6 and 6 to 8 of a GUID are stored with the low byte first, and so are its first four.
+/// Bytes 4 to 6, 6 to 8 and the first four bytes of a GUID are stored in little-endian order.
 fn gpt_kind(guid: &[u8; 16]) -> String {
     let text = format!(
         "{:08X}-{:04X}-{:04X}-{:02X}{:02X}-{}",
@@ -544,7 +544,7 @@ fn mbr_kind(kind: u8) -> String {
     name.into()
 }
 
-/// Zero where the bytes end before; callers have checked the length where that matters.
+/// The word at `at`, or 0 if the bytes end before it; callers check the length where that matters.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
     word.map_or(0, |word| u32::from_le_bytes(*word))
@@ -571,11 +571,11 @@ const GPT_KINDS: [(&str, &str); 8] = [
 const HEADER_BYTES: u32 = 92;
 /// Source   UEFI specification 2.10, table 5.5, `SizeOfPartitionEntry`
 const ENTRY_BYTES: u32 = 128;
-/// Tables have 16 KiB; more than 32,768 entries are a hostile count.
+/// Tables have 16 KiB; more than 32,768 entries of 128 bytes are a hostile count.
 const ARRAY_BYTES_MAX: u64 = 4 << 20;
-/// Device numbers of the kernel end here.
+/// Limit of logical partitions: the kernel has no device numbers beyond it.
 const LOGICAL_MAX: usize = 251;
-/// People read them.
+/// Limit of notices, which are for people to read.
 const NOTICES_MAX: usize = 16;
 const KIND_PROTECTIVE: u8 = 0xee;
 const KINDS_EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];

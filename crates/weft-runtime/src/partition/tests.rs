@@ -32,7 +32,7 @@ impl Disk {
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Entry `slot` of the boot sector at `at`.
+    /// Writes entry `slot` of the boot sector at `at`.
     fn entry(&mut self, at: u64, slot: u64, kind: u8, start: u32, blocks: u32) -> &mut Self {
         let mut entry = [0; 16];
         entry[4] = kind;
@@ -43,7 +43,7 @@ impl Disk {
         self
     }
 
-    /// Both copies of a GPT with these partitions, in blocks, and its protective MBR.
+    /// Writes both copies of a GPT with these partitions, in blocks, and its protective MBR.
     fn gpt(&mut self, block: u64, partitions: &[(u32, u64, u64)]) -> &mut Self {
         let blocks = DISK / block;
         let mut array = vec![0; 128 * 128];
@@ -107,7 +107,7 @@ fn the_second_header_stands_in_for_the_first_and_says_so() {
     for block in [512, 4096] {
         let mut whole = Disk::new();
         whole.gpt(block, &[(2, 64, 127)]);
-        // A bit of the header, the signature, a bit of the entries.
+        // Flips a bit of the header, of the signature and of the entries.
         for at in [block + 50, block, 2 * block + 130] {
             let mut disk = whole.clone();
             disk.0[usize::try_from(at).unwrap()] ^= 4;
@@ -140,7 +140,7 @@ fn the_boot_sector_decides_which_table_counts_as_for_the_kernel() {
     assert!(matches!(disk.read(None), Err(TableError::Nothing)));
     disk.entry(0, 0, KIND_PROTECTIVE, 1, 100);
     assert!(matches!(disk.read(None), Err(TableError::Damaged { .. })));
-    // The start of a FAT file system is signed as well.
+    // The boot sector of a FAT file system is signed as well.
     disk.0[446] = 0x33;
     assert!(matches!(disk.read(None), Err(TableError::Nothing)));
 }
@@ -150,7 +150,7 @@ fn logical_partitions_are_numbered_along_their_chain() {
     let mut disk = Disk::new();
     disk.entry(0, 0, 0xfd, 2048, 1000).entry(0, 3, 0x0f, 4096, 8192);
     let at = |block: u64| block * 512;
-    // In the order of the chain, which is not that of their places.
+    // In the order of the chain, which differs from that of the offsets.
     disk.entry(at(4096), 0, 0xfd, 63, 500).entry(at(4096), 1, 5, 4000, 1000);
     disk.entry(at(8096), 0, 0x83, 63, 600).entry(at(8096), 1, 5, 1000, 1000);
     disk.entry(at(5096), 0, 0x83, 63, 700);
@@ -185,7 +185,7 @@ fn chains_that_do_not_end_end() {
         assert_eq!(table.partitions.len(), 2);
         assert!(table.notices.iter().any(|notice| notice.contains(says)), "{:?}", table.notices);
     }
-    // As long as the disk has sectors, none twice.
+    // A chain of as many links as the disk has sectors, none of them twice.
     let mut long = Disk::new();
     long.entry(0, 0, 5, 1, 16_000);
     for link in 0..4000_u32 {
@@ -238,7 +238,7 @@ fn no_byte_of_a_table_can_make_reading_fail_badly() {
             let before = disk.0[at];
             for value in [0, 1, 5, 0x7f, 0x80, 0xee, 0xff] {
                 disk.0[at] = value;
-                // What it says does not matter here; the reader within asserts its bounds.
+                // The result does not matter here; the reader above asserts its bounds.
                 let _ = disk.read(None);
                 let _ = disk.read(Some(4096));
             }
