@@ -1,50 +1,50 @@
-//! Bad-block log: ranges of a member whose content cannot be believed.
+//! Bad-block log: ranges of a member with content that must not be used.
 //!
-//! Up to 512 entries of 64 bits, little-endian: the lowest 10 bits are a length, the others a
-//! position, both in units of `512 << bblog_shift` bytes. The first entry of all ones ends the
-//! list. Positions count from the start of the member, unlike most of md's; [`BadBlocks`] has them
-//! from the start of data. There is no sum, and whether there is a list at all is a feature of the
-//! superblock.
+//! The log has up to 512 entries of 64 bits, little-endian: the lowest 10 bits are a length, the
+//! others a position, both in units of `512 << bblog_shift` bytes. The first entry of all ones ends
+//! the list. Positions count from the start of the member, unlike most of md's; [`BadBlocks`]
+//! converts them to positions from the start of data. The log has no checksum. A feature bit of the
+//! superblock says whether there is a log at all.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12; lists of Linux 6.12 in `fixtures/md-meta`.
 
 use crate::{At, LogError};
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors};
 
-/// The longest that an entry can be, in units.
+/// Longest length of an entry, in units.
 pub const BADBLOCK_LEN_MAX: u64 = 512;
 
-/// Bits of an entry that are its length.
+/// Bits of an entry that hold its length.
 const LEN_BITS: u32 = 10;
 const END: u64 = u64::MAX;
 
 /// Facts of the superblock that a bad-block log depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlockContext {
-    /// `bblog_shift`: the unit is this power of two of sectors.
+    /// `bblog_shift`: the unit is `1 << shift` sectors.
     pub shift: u8,
     /// Sector of the member at which data begins.
     pub data_offset: Sectors,
     /// Sectors of data on the member.
     pub used_size: Sectors,
-    /// All sectors of the member.
+    /// Size of the member in sectors.
     pub member_size: Sectors,
 }
 
 /// The bad blocks of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadBlocks {
-    /// In order, apart from each other.
+    /// Bad ranges, in order and disjoint.
     ///
     /// Units    sectors of the member's data
     ranges: Vec<SectorRange>,
-    /// Whether all entries are in use that the log was read from or has room for.
+    /// Whether the log that was read has all its entries in use.
     pub full: bool,
     /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,
 }
 
-/// The blocks do not fit the log: the member must fail instead.
+/// The bad blocks do not fit the log, so the member must fail instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "bad-block log: found {found} entries, expected at most {expected}; \
@@ -61,7 +61,7 @@ const fn entry_at(index: usize) -> At {
     At { structure: "bad-block log", field: "entry", byte: 8 * index }
 }
 
-/// Entries as they are stored, position and length, up to the one that ends the list.
+/// Entries as stored, position and length, up to the end mark.
 ///
 /// Units    of `512 << bblog_shift` bytes, from the start of the member
 pub fn raw_entries(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
@@ -74,16 +74,16 @@ pub fn raw_entries(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
 }
 
 impl BadBlocks {
-    /// Reads the list.
+    /// Reads the log.
     ///
-    /// Blocks outside of the data are left out and blocks out of order are put in order, both with
-    /// a warning.
+    /// Ranges outside the data are left out, and ranges out of order are sorted, both with a
+    /// warning.
     ///
-    /// Shape    `bytes` are all that the superblock reserves, `bblog_size` sectors
+    /// Shape    `bytes` is the whole area that the superblock reserves, `bblog_size` sectors
     ///
     /// # Errors
     ///
-    /// `Value` with the first entry that has no length or leads past the member.
+    /// `Value` with the first entry that has no length or reaches beyond the member.
     pub fn parse(bytes: &[u8], context: &BadBlockContext) -> Result<Self, LogError> {
         let mut found = Self::default();
         let (data, used) = (context.data_offset.0, context.used_size.0);
@@ -122,20 +122,21 @@ impl BadBlocks {
         Ok(found)
     }
 
-    /// The list as it is stored: `len` bytes, what is not used all ones.
+    /// Encodes the log in `len` bytes; unused entries are all ones.
     ///
-    /// Blocks are rounded out to whole units. Adjacent ones are one entry, long ones several.
+    /// Ranges are rounded out to whole units. Adjacent ranges share an entry; a long range takes
+    /// several.
     ///
     /// # Errors
     ///
-    /// [`LogFull`] when there are more entries than `len` has room for.
+    /// [`LogFull`] when there are more entries than fit `len`.
     pub fn encode(&self, len: usize, context: &BadBlockContext) -> Result<Vec<u8>, LogFull> {
         let unit = 1_u64.checked_shl(context.shift.into()).unwrap_or(u64::MAX);
         let mut entries: Vec<(u64, u64)> = Vec::new();
         for range in &self.ranges {
             let start = (range.start.0 + context.data_offset.0) / unit;
             let end = (range.end().0 + context.data_offset.0).div_ceil(unit);
-            // Rounding may have made neighbours of two.
+            // Rounding may have made two ranges adjacent or overlapping.
             let start = entries.last().map_or(start, |(block, len)| start.max(block + len));
             let mut block = start;
             while block < end {
@@ -155,7 +156,7 @@ impl BadBlocks {
         Ok(bytes)
     }
 
-    /// All bad blocks, in order and apart from each other.
+    /// All bad ranges, in order and disjoint.
     ///
     /// Units    sectors of the member's data
     #[must_use]
@@ -163,13 +164,13 @@ impl BadBlocks {
         &self.ranges
     }
 
-    /// Whether there are none.
+    /// Whether there are no bad blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The first bad blocks in `range`, cut to it.
+    /// First bad range within `range`, cut to it.
     #[must_use]
     pub fn first_in(&self, range: SectorRange) -> Option<SectorRange> {
         let before = self.ranges.partition_point(|bad| bad.end() <= range.start);
@@ -178,13 +179,13 @@ impl BadBlocks {
         (start < end).then(|| SectorRange { start, len: end - start })
     }
 
-    /// Says that blocks are bad.
+    /// Records a range as bad.
     pub fn insert(&mut self, range: SectorRange) {
         if range.len == Sectors::ZERO {
             return;
         }
         let (mut start, mut end) = (range.start, range.end());
-        // Neighbours become one.
+        // Adjacent ranges are merged.
         let from = self.ranges.partition_point(|bad| bad.end() < start);
         let to = self.ranges.partition_point(|bad| bad.start <= end);
         if let (Some(first), Some(last)) =
@@ -196,7 +197,7 @@ impl BadBlocks {
         self.ranges.splice(from..to, [SectorRange { start, len: end - start }]);
     }
 
-    /// Says that blocks are good again: they have been written.
+    /// Removes a range, which has been written.
     pub fn remove(&mut self, range: SectorRange) {
         let (start, end) = (range.start, range.end());
         let mut rest = Vec::with_capacity(self.ranges.len() + 1);
@@ -212,7 +213,7 @@ impl BadBlocks {
         }
     }
 
-    /// The lines of `mdadm --examine-badblocks`: raw positions.
+    /// Lines that `mdadm --examine-badblocks` prints: positions as stored.
     #[must_use]
     pub fn describe(bytes: &[u8], shift: u8) -> Vec<String> {
         let unit = 1_u64.checked_shl(shift.into()).unwrap_or_default();
@@ -262,7 +263,7 @@ mod tests {
     fn what_is_not_data_is_left_out() {
         let found = parse(&[(2040, 16), (100, 1), (6140, 10), (2100, 1), (2000, 1)]).unwrap();
         assert_eq!(ranges(&found), [(0, 8), (52, 1), (4092, 4)]);
-        // Three are out of order and four not, or not only, in the data.
+        // Three entries are out of order, and four are outside the data in whole or in part.
         assert_eq!(found.warnings.len(), 3 + 4, "{:?}", found.warnings);
     }
 

@@ -1,8 +1,9 @@
-//! Write-intent bitmap: its header, its bits, and how far they can be believed.
+//! Write-intent bitmap: its header, its bits, and whether they can be trusted.
 //!
-//! Each data member has a copy: a header of 256 bytes and one bit for each chunk of what is kept in
-//! sync, the lowest bit of the first byte for the first chunk. A set bit means that a write may
-//! have been under way there. For RAID10 chunks divide the array, else the data of a member.
+//! Each data member has a copy: a header of 256 bytes and one bit for each chunk of the synced
+//! area, the lowest bit of the first byte for the first chunk. A set bit means that a write to the
+//! chunk may have been in flight. For RAID10 the chunks divide the array, for other levels the data
+//! of a member.
 //!
 //! ```text
 //! version 3, 4   | header 256 | bits ...
@@ -10,9 +11,9 @@
 //! version 6      | header 1024           | bytes, one state for each chunk ... |    128 KiB in all
 //! ```
 //!
-//! There is no sum. What says whether bits are current is the header's `events`: bits are written
-//! before superblocks, so that a header older than its superblock belongs to another time.
-//! [`Bitmap::parse`] never gives an empty set for a bitmap it does not believe.
+//! The bitmap has no checksum. The header's `events` tell whether bits are current: bits are
+//! written before superblocks, so a header that is older than its superblock is stale.
+//! [`Bitmap::parse`] never returns an empty set for a bitmap that it does not trust.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12, mdadm 4.2 to 4.6 and, for version 6, a
 //! Linux of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6
@@ -25,10 +26,10 @@ use weft_units::{SECTOR_BYTES, SectorRange, Sectors};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes before the bits of versions 3 to 5.
+/// Bytes of the header in versions 3 to 5.
 pub const BITMAP_HEADER_BYTES: usize = 256;
 
-/// Bytes before the states of version 6.
+/// Bytes of the header in version 6.
 pub const LOCKLESS_HEADER_BYTES: usize = 1024;
 
 /// Bytes of a whole bitmap of version 6.
@@ -70,9 +71,9 @@ const _: () = assert!(size_of::<Raw>() == BITMAP_HEADER_BYTES);
 /// Every field of the header, as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapHeader {
-    /// 3 bits in the order of the host, 4 the usual, 5 clustered, 6 lockless. Byte 4.
+    /// 3 for bits in host byte order, 4 for the usual format, 5 clustered, 6 lockless. Byte 4.
     pub version: u32,
-    /// The array, as [`crate::Superblock::bitmap_uuid`]. Byte 8.
+    /// UUID of the array, [`crate::Superblock::bitmap_uuid`]. Byte 8.
     pub uuid: Uuid,
     /// The array's event count when the bitmap was last written. Byte 24.
     pub events: u64,
@@ -80,17 +81,17 @@ pub struct BitmapHeader {
     pub events_cleared: u64,
     /// Sectors that the bits cover. Byte 40.
     pub sync_size: Sectors,
-    /// Bits: stale and others. Byte 48.
+    /// Flags: stale and others. Byte 48.
     pub state: u32,
-    /// Of a chunk: bytes, in version 6 sectors. Byte 52.
+    /// Size of a chunk, in bytes; in version 6 in sectors. Byte 52.
     pub chunksize: u32,
     /// Seconds until a bit is cleared. Byte 56.
     pub daemon_sleep: u32,
     /// Writes that a write-mostly member may lag behind. Byte 60.
     pub write_behind: u32,
-    /// Sectors known to be kept for the bitmap, 0 for unknown. Byte 64.
+    /// Sectors reserved for the bitmap, 0 if not known. Byte 64.
     pub sectors_reserved: u32,
-    /// Bitmaps, one for each node of a cluster. Byte 68.
+    /// Number of bitmaps, one for each node of a cluster. Byte 68.
     pub nodes: u32,
     /// Name of the cluster, for clustered arrays. Byte 72.
     pub cluster_name: [u8; 64],
@@ -99,67 +100,68 @@ pub struct BitmapHeader {
 /// Facts of the superblock that a bitmap depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapContext {
-    /// uuid that the bitmap must carry, [`crate::Superblock::bitmap_uuid`].
+    /// UUID that the bitmap must carry, [`crate::Superblock::bitmap_uuid`].
     pub uuid: Uuid,
     /// Event count of the superblock.
     pub events: u64,
     /// Sectors that the bits should cover: the size of a member's data, for RAID10 of the array.
     pub sync_size: Sectors,
-    /// Sectors there are for header and bits: [`crate::Superblock::bitmap_room`].
+    /// Sectors available for header and bits: [`crate::Superblock::bitmap_room`].
     pub room: Sectors,
-    /// Byte order of the machine that wrote bits of version 3, where that is known for certain.
+    /// Byte order of the machine that wrote a bitmap of version 3, where it is certain.
     pub origin: Option<ByteOrder>,
 }
 
-/// A bitmap, and how far it can be believed.
+/// A bitmap, and whether it can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bitmap {
     /// Header of the bitmap.
     pub header: BitmapHeader,
-    /// Sectors of a chunk.
+    /// Chunk size in sectors.
     pub chunk: Sectors,
-    /// Sectors that chunks cover.
+    /// Sectors that the chunks cover.
     pub sync_size: Sectors,
-    /// Whether the bits can be believed, and why not.
+    /// Whether the bits can be trusted, and why not.
     pub trust: Trust,
     /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,
     /// Number of chunks.
     chunk_count: u64,
-    /// A state for each chunk from the first on, as far as is known: all others are dirty.
+    /// States of the first chunks, as far as they are known; all other chunks are dirty.
     states: Vec<ChunkState>,
 }
 
-/// Trust in a bitmap.
+/// Trust in the bits of a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Every bit of it, to be read and kept up to date.
+    /// Every bit is trusted, and the bitmap can be kept up to date.
     Full,
-    /// Every bit of it, but this release does not keep it up to date: why.
+    /// Every bit is trusted, but this release cannot keep the bitmap up to date, for this reason.
     ReadOnly(&'static str),
-    /// Not its bits: all chunks count as out of sync. Why.
+    /// The bits are not trusted, for this reason: all chunks count as out of sync.
     Stale(String),
 }
 
 /// State of a chunk: in sync or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkState {
-    /// Members agree.
+    /// The members agree.
     Clean,
-    /// Members agree on zeros that were never written; parity is that of zeros. Version 6.
+    /// The members agree on zeros that were never written; parity is that of zeros. Version 6.
     CleanUnwritten,
-    /// Out of sync, or it may be.
+    /// The chunk is, or may be, out of sync.
     Dirty,
-    /// Never written, parity never computed: there is nothing that may be reconstructed. Version 6.
+    /// The chunk was never written and its parity never computed; no data can be reconstructed.
+    /// Version 6.
     Unwritten,
 }
 
-/// Extent of the recovery of a member that comes back.
+/// Extent of the recovery of a member that is re-added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readd {
-    /// All data.
+    /// All data of the member.
     All,
-    /// The chunks that are dirty.
+    /// Only the chunks that are dirty.
     DirtyChunks,
 }
 
@@ -195,7 +197,7 @@ impl BitmapHeader {
         })
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; BITMAP_HEADER_BYTES] {
         let raw = Raw {
@@ -217,19 +219,19 @@ impl BitmapHeader {
         zerocopy::transmute!(raw)
     }
 
-    /// Header of the bitmap of a member that comes new to the array: out of date.
+    /// Header of the bitmap of a newly added member: out of date.
     #[must_use]
     pub fn of_new_member(&self) -> Self {
         Self { events: 0, events_cleared: 0, state: STALE, ..self.clone() }
     }
 
-    /// The header of bits that are current.
+    /// Header for current bits, without the stale flag.
     #[must_use]
     pub fn as_current(&self) -> Self {
         Self { state: self.state & !STALE, ..self.clone() }
     }
 
-    /// Whether it is a lockless bitmap, which has bytes for bits.
+    /// Whether the bitmap is lockless, with a byte for each chunk instead of a bit.
     #[must_use]
     pub const fn is_lockless(&self) -> bool {
         self.version == 6
@@ -254,11 +256,11 @@ impl BitmapHeader {
         Ok(Sectors(sectors))
     }
 
-    /// Sectors that header and bits take, all nodes of a cluster together.
+    /// Sectors that header and bits take, for all nodes of a cluster together.
     ///
     /// # Errors
     ///
-    /// That of [`BitmapHeader::chunk`].
+    /// The errors of [`BitmapHeader::chunk`].
     pub fn area(&self, sync_size: Sectors) -> Result<Sectors, LogError> {
         if self.is_lockless() {
             return Ok(Sectors(LOCKLESS_AREA_BYTES as u64 / SECTOR_BYTES));
@@ -272,8 +274,8 @@ impl BitmapHeader {
         Ok(Sectors(bytes.div_ceil(SECTOR_BYTES)))
     }
 
-    /// Every line that `mdadm --examine-bitmap` prints for this header, as name and value; with the
-    /// bits, see [`Bitmap::describe`].
+    /// All lines that `mdadm --examine-bitmap` prints for this header, as name and value.
+    /// [`Bitmap::describe`] adds the line for the bits.
     #[must_use]
     pub fn describe(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
@@ -307,7 +309,7 @@ impl BitmapHeader {
         lines
     }
 
-    /// Checks what md refuses in any version.
+    /// Checks the fields that md checks in all versions.
     fn check(&self, context: &BitmapContext) -> Result<Sectors, LogError> {
         if !(3..=6).contains(&self.version) {
             return Err(LogError::value(at!(version), self.version, "3, 4, 5 or 6"));
@@ -350,17 +352,17 @@ impl BitmapHeader {
 }
 
 impl Bitmap {
-    /// Reads a bitmap and judges it.
+    /// Reads a bitmap and decides whether it can be trusted.
     ///
-    /// A bitmap that is stale, or shorter than what it should cover, is returned with all that is
-    /// unknown as dirty.
+    /// For a bitmap that is stale, or shorter than the area it should cover, all unknown chunks are
+    /// dirty.
     ///
     /// Shape    `bytes` begin with the header; bits that are not given count as set
     ///
     /// # Errors
     ///
-    /// [`LogError`] when it is no bitmap of this array: to be treated as if there was none, which
-    /// means that all of a dirty array is resynced.
+    /// [`LogError`] when it is not a bitmap of this array. The caller treats the array as one
+    /// without a bitmap then, so that a dirty array is resynced as a whole.
     pub fn parse(bytes: &[u8], context: &BitmapContext) -> Result<Self, LogError> {
         let header = BitmapHeader::decode(bytes)?;
         let chunk = header.check(context)?;
@@ -380,11 +382,11 @@ impl Bitmap {
         }
         let trust = header.trust(context);
         let known = chunks.min(header.sync_size.0.div_ceil(chunk.0));
-        // As many as were given, however many there should be.
+        // As many states as the bytes hold, even if there should be more.
         let states = (0..usize::try_from(known).unwrap_or(usize::MAX))
             .map_while(|index| header.state_of(bytes, index, chunks))
             .map(|said| match trust {
-                // There is no parity to be in sync.
+                // An unwritten chunk has no parity that could be in sync.
                 Trust::Stale(_) if said != ChunkState::Unwritten => ChunkState::Dirty,
                 _ => said,
             })
@@ -392,17 +394,17 @@ impl Bitmap {
         Ok(Self { header, chunk, sync_size, trust, warnings, chunk_count: chunks, states })
     }
 
-    /// Whether this release keeps the bitmap up to date while the array is written: one bit for
-    /// each chunk, of one host. Bits in the order of the host (version 3) are in that of version 4
-    /// wherever [`Bitmap::parse`] gives them.
+    /// Whether this release can keep the bitmap up to date while the array is written: one bit for
+    /// each chunk, for one host. [`Bitmap::parse`] returns bits in host byte order (version 3) only
+    /// where that is the order of version 4.
     #[must_use]
     pub const fn may_be_kept(&self) -> bool {
         matches!(self.header.version, 3 | 4)
     }
 
-    /// Header and bits, as a member has them: a bit is set for each dirty chunk.
+    /// Encodes header and bits, with a bit set for each dirty chunk.
     ///
-    /// Shape    of versions 3 and 4, not rounded up
+    /// Shape    versions 3 and 4, not rounded up
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.header.encode().to_vec();
@@ -416,7 +418,7 @@ impl Bitmap {
         bytes
     }
 
-    /// Whether its bits are of another time.
+    /// Whether the bits are stale.
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         matches!(self.trust, Trust::Stale(_))
@@ -428,21 +430,20 @@ impl Bitmap {
         self.chunk_count
     }
 
-    /// State of a chunk; one beyond the end counts as dirty.
+    /// State of a chunk; a chunk beyond the end counts as dirty.
     #[must_use]
     pub fn state(&self, index: u64) -> ChunkState {
         let known = usize::try_from(index).ok().and_then(|index| self.states.get(index));
         known.copied().unwrap_or(ChunkState::Dirty)
     }
 
-    /// Says of every chunk that members agree.
+    /// Marks every chunk as clean.
     pub fn clear(&mut self) {
         self.states = vec![ChunkState::Clean; usize::try_from(self.chunk_count).unwrap_or(0)];
     }
 
-    /// Takes over what the bitmap of another member says beside this one: a chunk that is dirty by
-    /// either is, and bits count as cleared when the last of both were. Of a bitmap of other chunks
-    /// nothing is taken.
+    /// Merges the bitmap of another member into this one: a chunk that is dirty in either is dirty,
+    /// and `events_cleared` is the higher of both. A bitmap with other chunks is ignored.
     pub fn unite(&mut self, other: &Self) {
         if !self.is_alike(other) {
             return;
@@ -456,7 +457,7 @@ impl Bitmap {
         }
     }
 
-    /// Chunks that are dirty by this bitmap and not by another one of the same chunks.
+    /// Chunks that are dirty in this bitmap and not in another one with the same chunks.
     pub fn dirty_beside<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
         let chunks = if self.is_alike(other) { self.chunk_count } else { 0 };
         let dirty = |it: &Self, index| it.state(index) == ChunkState::Dirty;
@@ -467,16 +468,16 @@ impl Bitmap {
         (self.chunk, self.chunk_count) == (other.chunk, other.chunk_count)
     }
 
-    /// Ranges that may be out of sync, in order, chunks side by side as one.
+    /// Ranges that may be out of sync, in order; adjacent chunks are one range.
     ///
-    /// Units    sectors of the data of a member, for RAID10 of the array
+    /// Units    sectors of a member's data, for RAID10 of the array
     pub fn dirty_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
         self.ranges(|state| state == ChunkState::Dirty)
     }
 
-    /// Ranges whose redundancy must not be used: dirty ones, and those that never got any.
+    /// Ranges with redundancy that must not be used: dirty ranges, and ranges that never had any.
     ///
-    /// Units    as [`Bitmap::dirty_ranges`]
+    /// Units    those of [`Bitmap::dirty_ranges`]
     pub fn untrusted_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
         self.ranges(|state| matches!(state, ChunkState::Dirty | ChunkState::Unwritten))
     }
@@ -495,7 +496,7 @@ impl Bitmap {
         let from = if kept { Some(Sectors::ZERO) } else { resync_from };
         let chunk = self.chunk;
         self.dirty_ranges().filter_map(move |range| {
-            // A chunk that ends at the checkpoint is still done, as md does it.
+            // A chunk that ends at the checkpoint is still resynced, as in md.
             let first = from?.0.saturating_sub(1) / chunk.0 * chunk.0;
             let (start, end) = (range.start.0.max(first), range.end().0);
             (start < end).then(|| SectorRange::new(start, end - start))
@@ -516,7 +517,7 @@ impl Bitmap {
         }
     }
 
-    /// Every line that `mdadm --examine-bitmap` prints, as name and value.
+    /// All lines that `mdadm --examine-bitmap` prints, as name and value.
     #[must_use]
     pub fn describe(&self) -> Vec<(String, String)> {
         let mut lines = self.header.describe();
@@ -531,7 +532,7 @@ impl Bitmap {
     }
 
     fn ranges(&self, wanted: fn(ChunkState) -> bool) -> impl Iterator<Item = SectorRange> + '_ {
-        // Those past the known ones are dirty, which every caller wants.
+        // Chunks past the known ones are dirty, and every caller wants dirty chunks.
         let known = self.states.len() as u64;
         let state = move |index: u64| wanted(self.state(index));
         let mut index = 0;
@@ -580,7 +581,8 @@ impl BitmapHeader {
         }
         let nodes = if self.version == 5 { self.nodes.max(1) } else { 1 };
         let node_bytes = (BITMAP_HEADER_BYTES as u64 + chunks.div_ceil(8)).next_multiple_of(4096);
-        // Nodes whose bits are not given may have set them: the first that is missing ends it.
+        // A node with bits that were not given may have set them, so the first missing node ends
+        // the search.
         for node in 0..u64::from(nodes) {
             let start = usize::try_from(node.checked_mul(node_bytes)?).ok()?;
             let byte = start.checked_add(BITMAP_HEADER_BYTES + index / 8)?;
@@ -592,15 +594,15 @@ impl BitmapHeader {
     }
 }
 
-/// The meaning of a byte of version 6 once it is loaded: whatever was going on is to be done again.
+/// State of a chunk of version 6 after loading: an interrupted operation is repeated.
 fn lockless(code: u8) -> ChunkState {
     match code {
         0 => ChunkState::Unwritten,
         1 => ChunkState::Clean,
         7 => ChunkState::CleanUnwritten,
-        // 5 and 6: parity of what was never written is being computed. There is none to rely on.
+        // 5 and 6: parity of an unwritten chunk is being computed, so there is none to rely on.
         5 | 6 => ChunkState::Unwritten,
-        // 2 dirty, 3 need-sync, 4 syncing, and codes that nobody knows yet.
+        // 2 dirty, 3 need-sync, 4 syncing, and codes that are not defined yet.
         _ => ChunkState::Dirty,
     }
 }
@@ -615,7 +617,7 @@ impl fmt::Display for Trust {
     }
 }
 
-/// The size of a chunk as mdadm prints it, in the largest unit that divides it.
+/// Chunk size as mdadm prints it, in the largest unit that divides it.
 fn short_size(bytes: u64) -> String {
     for (shift, unit) in [(30, "GB"), (20, "MB"), (10, "KB")] {
         let whole = bytes >> shift;
@@ -675,9 +677,9 @@ mod tests {
         assert_eq!(bitmap.trust, Trust::Full);
         assert_eq!(bitmap.chunk_count(), 20);
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 8), (56, 16), (152, 3)]);
-        // Bits past the last chunk mean nothing, and are left out.
+        // Bits past the last chunk have no meaning and are ignored.
         assert_eq!(bitmap.encode()[BITMAP_HEADER_BYTES..], [0b1000_0001, 1, 0b1000]);
-        // Without the last byte the last chunks are not known.
+        // Without the last byte, the last chunks are not known.
         let bitmap = Bitmap::parse(&bytes(&header, &[0, 0]), &context(155)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(128, 27)]);
     }
@@ -793,7 +795,7 @@ mod tests {
         ] {
             assert_eq!(short_size(bytes), said);
         }
-        // In sectors where there is no lock, else in bytes.
+        // Lockless bitmaps count in sectors, others in bytes.
         for (version, chunksize) in [(4, 4096), (6, 8)] {
             let lines = header(version, chunksize, 64).describe();
             let chunk = lines.iter().find(|(name, _)| name == "Chunksize").unwrap();

@@ -1,4 +1,4 @@
-//! Times of superblocks as texts, in UTC.
+//! Times of superblocks as text, in UTC.
 //!
 //! Source: the Gregorian calendar, in years that begin on 1 March so that the leap day is last: 153
 //! days are five months of 31, 30, 31, 30, 31. Calendar libraries end with the year 9999, a
@@ -6,7 +6,7 @@
 
 use crate::MdTime;
 
-/// A time as a calendar and a clock show it.
+/// A point in time as calendar date and clock time.
 struct Civil {
     year: u64,
     /// 1 is January.
@@ -18,7 +18,7 @@ struct Civil {
 
 impl Civil {
     fn of(secs: u64) -> Self {
-        /// Days of 400 years, after which the calendar repeats.
+        /// Days in 400 years, after which the calendar repeats.
         const ERA: u64 = 146_097;
 
         // 1970-01-01 is 719,468 days after 0000-03-01.
@@ -37,7 +37,7 @@ impl Civil {
 }
 
 impl MdTime {
-    /// The time as ctime(3) and mdadm print it, in UTC: `Fri Nov 20 07:04:14 2026`.
+    /// Formats the time like ctime(3) and mdadm, in UTC: `Fri Nov 20 07:04:14 2026`.
     #[must_use]
     pub fn to_ctime(self) -> String {
         const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -51,8 +51,8 @@ impl MdTime {
         format!("{weekday} {month} {day:2} {clock} {year}")
     }
 
-    /// The time by RFC 3339, in UTC and whole seconds: `2026-11-20T07:04:14Z`. Years after 9999
-    /// have five digits.
+    /// Formats the time by RFC 3339, in UTC and whole seconds: `2026-11-20T07:04:14Z`. Years after
+    /// 9999 have five digits.
     #[must_use]
     pub fn to_rfc3339(self) -> String {
         let Civil { year, month, day, clock } = Civil::of(self.secs);
@@ -75,7 +75,7 @@ mod tests {
             (1_795_158_254, "Fri Nov 20 07:04:14 2026", "2026-11-20T07:04:14Z"),
             (4_107_542_399, "Sun Feb 28 23:59:59 2100", "2100-02-28T23:59:59Z"),
             (4_107_542_400, "Mon Mar  1 00:00:00 2100", "2100-03-01T00:00:00Z"),
-            // As late as a superblock can say.
+            // The latest time that a superblock can hold.
             ((1 << 40) - 1, "Mon Feb 20 00:36:15 36812", "36812-02-20T00:36:15Z"),
         ] {
             let time = MdTime::from_secs(secs);

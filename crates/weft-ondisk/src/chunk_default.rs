@@ -1,11 +1,12 @@
-//! Default chunk: the size of a new array's chunks when nobody says one.
+//! Default chunk: the chunk size of a new array when the user gives none.
 //!
-//! mdadm makes chunks of 512 KiB since 2010, for disks: there each chunk of a request may be a
-//! seek, and four streams of reads on four disks have less than half with chunks of 64 KiB. An SSD
-//! has no arm. With parity a small chunk then decides how often a request, or what is under way
-//! together, fills a stripe: with 64 KiB on four members that takes 192 KiB, with 512 KiB 1.5 MiB,
-//! and a stripe that is not filled has to be read before it is written. So RAID 4, 5 and 6 of SSDs
-//! alone have chunks of 64 KiB here. RAID 0 and 10 have no such stripes and keep mdadm's.
+//! mdadm has made chunks of 512 KiB since 2010, for rotating disks: there each chunk of a request
+//! may be a seek, and four streams of reads on four disks have less than half the throughput with
+//! chunks of 64 KiB. An SSD has no seeks. With parity, a small chunk lets a request, or several in
+//! flight together, fill a stripe: with 64 KiB on four members that takes 192 KiB, with 512 KiB 1.5
+//! MiB, and a stripe that is not filled has to be read before it is written. RAID 4, 5 and 6 of
+//! SSDs only therefore get chunks of 64 KiB here. RAID 0 and 10 have no such stripes and get
+//! mdadm's default.
 //!
 //! Measured  docs/grid.md, "The size of chunks": rates of every array of SSDs with 64 KiB as a
 //!           multiple of those with 512 KiB, and the loads that lose
@@ -15,8 +16,8 @@ use weft_units::Sectors;
 
 use crate::Level;
 
-/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` is whether no member is
-/// known to have an arm, and every one of them is known.
+/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` is whether all members
+/// are known, and none of them is known to be rotational.
 #[must_use]
 pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
     match level {
@@ -26,9 +27,9 @@ pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
     }
 }
 
-/// 512 KiB.
+/// mdadm's default, 512 KiB.
 const MDADMS: Sectors = Sectors(1024);
-/// 64 KiB.
+/// Chunk for parity on SSDs only, 64 KiB.
 const OF_SSDS: Sectors = Sectors(128);
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! CRC-32C, finished or as the bare register: the sums of the logs.
+//! CRC-32C, finished or as the bare register: the checksums of the logs.
 //!
-//! Both are the same register over the same polynomial, 0x1edc6f41, bits reflected. What is usually
-//! called CRC-32C starts it with ones and inverts the result: the partial parity log keeps that.
-//! The journal keeps the register itself, so that one sum can be the start of the next.
+//! Both use the same register over the same polynomial, 0x1edc6f41, bits reflected. The usual
+//! CRC-32C starts with ones and inverts the result; the partial parity log stores that. The journal
+//! stores the register itself, so that one checksum can be the start of the next.
 //!
-//! Source: RFC 3720, appendix B.4, for the polynomial and its check value; md for where each is
-//! kept.
+//! Source: RFC 3720, appendix B.4, for the polynomial and its check value; md for the use of each
+//! form.
 
-/// CRC-32C (Castagnoli) as iSCSI and SSE 4.2 have it.
+/// CRC-32C (Castagnoli), as in iSCSI and SSE 4.2.
 ///
 /// ```
 /// assert_eq!(weft_ondisk::crc::crc32c(b"123456789"), 0xe306_9283);
@@ -17,13 +17,13 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of all pieces, one after the other.
+/// CRC-32C of the concatenated pieces.
 #[must_use]
 pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
     pieces.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece))
 }
 
-/// The register after `bytes`, begun with `seed` and not inverted at either end.
+/// Register after `bytes`, started with `seed` and inverted at neither end.
 #[must_use]
 pub fn crc32c_raw(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)

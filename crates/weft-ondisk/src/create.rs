@@ -1,7 +1,7 @@
 //! Superblocks of a new array: placement and numbering of members as mdadm chooses them.
 //!
-//! A new array differs from one that mdadm 4.2 creates in one place: above 100 GiB a member mdadm
-//! adds a write-intent bitmap unasked, weft does not.
+//! A new array differs from one that mdadm 4.2 creates in one point: above 100 GiB per member,
+//! mdadm adds a write-intent bitmap by default, and weft does not.
 //!
 //! Source: superblocks of 65 arrays that mdadm 4.2 created on Linux 6.12, `fixtures/md-super`; the
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
@@ -16,11 +16,12 @@ use crate::{
 };
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 
-/// mdadm's data offset on members of versions 1.1 and 1.2. The first listed member decides for all.
+/// mdadm's default data offset for versions 1.1 and 1.2. The first member of the list decides for
+/// all.
 ///
-/// Room for a later reshape: 128 MiB, halved until it is less than a thousandth of the member, but
-/// no less than two chunks; and before it the superblock and a bitmap, or 1 MiB for a partial
-/// parity log. Rounded up to 1 MiB.
+/// The offset leaves room for a later reshape: 128 MiB, halved until it is less than a thousandth
+/// of the member, but no less than two chunks. Before that room are the superblock and a bitmap, or
+/// 1 MiB for a partial parity log. The sum is rounded up to 1 MiB.
 ///
 /// Source   mdadm 4.2 to 4.6, equal in all
 #[must_use]
@@ -34,9 +35,9 @@ pub const fn data_offset_default(member_size: Sectors, chunk: Sectors, ppl: bool
     Sectors((24 + log + headroom).next_multiple_of(MIB))
 }
 
-/// A new array's superblocks, as `mdadm --create` makes them.
+/// Superblocks of a new array, as `mdadm --create` makes them.
 ///
-/// The list of members is in the order in which a user names them: slot after slot, then spares.
+/// The list of members is in the order in which a user names them: slots first, then spares.
 #[derive(Clone, Debug)]
 pub struct NewArray {
     /// Version of the superblocks.
@@ -45,14 +46,14 @@ pub struct NewArray {
     pub level: Level,
     /// Layout; `None` for mdadm's choice: left-symmetric, two near copies, RAID0 "original".
     pub layout: Option<u32>,
-    /// Chunk; `None` for mdadm's 512 KiB where the level needs one ([`chunk_default`]).
+    /// Chunk; `None` for mdadm's 512 KiB if the level needs one ([`chunk_default`]).
     pub chunk: Option<Sectors>,
-    /// Sectors of each member to use; `None` for all that the smallest has.
+    /// Sectors of each member to use; `None` for all that the smallest member has.
     pub size: Option<Sectors>,
     /// First sector of the data; `None` for [`data_offset_default`] of the first member, or 0 for
-    /// 1.0.
+    /// version 1.0.
     pub data_offset: Option<Sectors>,
-    /// uuid of the array.
+    /// UUID of the array.
     pub set_uuid: Uuid,
     /// Name, `host:name` or `name`, at most 32 bytes.
     pub name: String,
@@ -62,22 +63,22 @@ pub struct NewArray {
     pub slots: Vec<Option<NewMember>>,
     /// Members without a slot.
     pub spares: Vec<NewMember>,
-    /// Whether the members agree already: copies are equal, parity is that of the data, as on
-    /// members that are all zero. Else they get in step by a resync or, for RAID4/5, by rebuilding
-    /// the last member as a spare.
+    /// Whether the members agree already: copies are equal and parity matches the data, as on
+    /// members that are all zero. Otherwise they are brought in sync by a resync or, for RAID4/5,
+    /// by rebuilding the last member as a spare.
     pub assume_clean: bool,
-    /// Resync RAID4/5/6 rather than rebuild the last member.
+    /// Whether RAID4/5/6 is resynced instead of rebuilding the last member.
     pub force: bool,
-    /// Write-intent bitmap on the members, if there is to be one.
+    /// Write-intent bitmap of the members, if there is to be one.
     pub bitmap: Option<NewBitmap>,
 }
 
 /// A member of a new array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewMember {
-    /// All its sectors.
+    /// Size of the member in sectors.
     pub size: Sectors,
-    /// Random uuid of the member.
+    /// Random UUID of the member.
     pub device_uuid: Uuid,
 }
 
@@ -92,7 +93,7 @@ struct Place {
     super_offset: Sectors,
     data_size: Sectors,
     bblog_offset: i32,
-    /// 0 without a bitmap.
+    /// Offset of the bitmap from the superblock; 0 without a bitmap.
     bitmap_offset: i32,
 }
 
@@ -108,7 +109,7 @@ struct Geometry {
 }
 
 impl NewArray {
-    /// An array of all that the members have, with mdadm's choices, no name and no identity.
+    /// Creates an array that uses all of its members, with mdadm's defaults, no name and no UUID.
     #[must_use]
     pub fn new(level: Level, members: Vec<NewMember>) -> Self {
         Self {
@@ -129,9 +130,9 @@ impl NewArray {
         }
     }
 
-    /// An array of members that agree already, with numbers for identities: member `n` of 0.. has a
-    /// UUID of bytes `n + 1`, the set one of nines. For simulations, benchmarks and tests; an array
-    /// that others may meet has random ones.
+    /// Creates an array of members that agree already, with numbers as UUIDs: member `n` of 0.. has
+    /// a UUID of bytes `n + 1`, the array one of nines. For simulations, benchmarks and tests only;
+    /// an array that other hosts may see needs random UUIDs.
     #[must_use]
     pub fn in_sync(level: Level, members: usize, size: Sectors) -> Self {
         let new = |number: usize| {
@@ -143,7 +144,8 @@ impl NewArray {
         Self { set_uuid: [9; 16].into(), assume_clean: true, ..array }
     }
 
-    /// The superblock of each member, in the order of the list: slots without `missing`, spares.
+    /// Superblocks of all members, in the order of the list: slots except the `missing` ones, then
+    /// spares.
     ///
     /// Source   numbering: listed members count up from 0, a missing one too. A member that is to
     ///          be rebuilt instead of its slot being resynced comes last and leaves its number
@@ -151,7 +153,7 @@ impl NewArray {
     ///
     /// # Errors
     ///
-    /// [`CreateError`] with what cannot be.
+    /// [`CreateError`] with the parameter that is not possible.
     pub fn plan(&self) -> Result<Vec<Super1>, CreateError> {
         self.check_members()?;
         let geometry = self.geometry()?;
@@ -214,7 +216,7 @@ impl NewArray {
         Ok(supers)
     }
 
-    /// Every byte of the array has a number that fits into a file offset.
+    /// Checks that every byte of the array has a number that fits a file offset.
     fn check_array_size(&self, size: Sectors) -> Result<(), CreateError> {
         let slots = self.slots.len() as u64;
         let data_members = match self.level {
@@ -233,7 +235,7 @@ impl NewArray {
     fn check_members(&self) -> Result<(), CreateError> {
         let level = self.level;
         let (found, least) = (self.slots.len(), level.raid_disks_min() as usize);
-        // One number is kept for the member to be rebuilt.
+        // One number is reserved for the member to be rebuilt.
         let most = (ROLES_MAX as usize).saturating_sub(self.spares.len() + 1);
         if !(least..=most).contains(&found) {
             return Err(CreateError::RaidDisks { found, least, most, level });
@@ -272,7 +274,7 @@ impl NewArray {
                 Level::Linear | Level::Raid0 => {
                     format!("none, for {level} uses all of each member")
                 }
-                // Mirrors have no chunk that an explicit size must be cut to.
+                // A mirror has no chunk to which an explicit size must be rounded.
                 Level::Raid1 => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
                 _ => format!("at least the chunk, {chunk}"),
             };
@@ -300,8 +302,8 @@ impl NewArray {
         };
         let mut feature_map = Features::default();
         if level == Level::Raid0 {
-            // Equal members make one zone, in which all layouts are the same, so that kernels
-            // without the feature can use the array. mdadm compares sectors, not whole chunks.
+            // Equal members form one zone, in which all layouts are the same; without the feature,
+            // older kernels can use the array. mdadm compares sectors, not whole chunks.
             if usable.iter().any(|size| *size != smallest) {
                 feature_map.insert(Features::RAID0_LAYOUT);
             }
@@ -369,7 +371,7 @@ impl NewArray {
         let found = self.data_offset.unwrap_or(default);
         let (least, most) = match self.minor {
             Minor::V1_0 => (Sectors::ZERO, Sectors::ZERO),
-            // The superblock takes 4 KiB of its own, however long it is.
+            // The superblock takes 4 KiB, whatever its length.
             Minor::V1_1 => (Sectors(8), Sectors(u64::MAX)),
             Minor::V1_2 => (Sectors(16), Sectors(u64::MAX)),
         };
@@ -379,7 +381,7 @@ impl NewArray {
         Ok(found)
     }
 
-    /// A RAID10 array needs a copy of every chunk.
+    /// Checks that every chunk of a RAID10 array has a copy that is not missing.
     fn check_copies(&self, layout: u32) -> Result<(), CreateError> {
         let Some(parts) = layout_id::Raid10::from_code(layout) else { return Ok(()) };
         if self.level != Level::Raid10 {
@@ -400,7 +402,8 @@ impl NewArray {
     /// Sectors of a member that data cannot use.
     fn reserved(&self, member_size: Sectors, data_offset: Sectors) -> Sectors {
         match self.minor {
-            // To a multiple of 4 KiB; at least 8 KiB with the superblock; log and bitmap before it.
+            // The remainder to 4 KiB, at least 8 KiB with the superblock, and log and bitmap before
+            // it.
             Minor::V1_0 => Sectors(member_size.0 % 8 + 16 + 8 + bitmap_space(member_size)),
             Minor::V1_1 | Minor::V1_2 => data_offset,
         }
@@ -419,7 +422,8 @@ impl NewArray {
         };
         let log = u64::from(BBLOG_SECTORS);
         let bitmap = geometry.bitmap.map(|area| area.0.next_multiple_of(8));
-        // What mdadm keeps free for a bitmap to come, or what the bitmap takes.
+        // Space that mdadm reserves for a later bitmap; version 1.1 and 1.2 use the bitmap's own
+        // size.
         let kept = bitmap_space(geometry.size);
         let before = match self.minor {
             Minor::V1_0 => kept,
@@ -434,7 +438,8 @@ impl NewArray {
                 bitmap_offset: bitmap.map_or(0, |bitmap| -near(bitmap + log)),
             },
             Minor::V1_1 | Minor::V1_2 => {
-                // After the superblock and the bitmap's space; else the last there is before data.
+                // The log follows the superblock and the space of the bitmap, or takes the last
+                // sectors before data.
                 let room = geometry.data_offset.0 - super_offset.0;
                 let offset = match room.checked_sub(log) {
                     Some(last) if last >= 8 => last.min(8 + before),
@@ -450,8 +455,8 @@ impl NewArray {
         })
     }
 
-    /// The slot whose member becomes a spare to be rebuilt: with all data read once and written
-    /// once that is quicker than a resync, and no array is both degraded and dirty.
+    /// Slot with a member that becomes a spare to be rebuilt. A rebuild reads and writes all data
+    /// once, which is quicker than a resync, and the array is never both degraded and dirty.
     fn rebuilt_slot(&self) -> Option<usize> {
         if self.assume_clean || self.force {
             return None;
@@ -465,7 +470,7 @@ impl NewArray {
         }
     }
 
-    /// Whether there is nothing to resync: no parity to be wrong, or none left.
+    /// Whether there is nothing to resync: no parity to be wrong, or no parity left.
     fn starts_clean(&self, rebuilt: Option<usize>) -> bool {
         let absent = self.missing().count() + usize::from(rebuilt.is_some());
         self.assume_clean
@@ -508,12 +513,12 @@ impl NewArray {
     }
 }
 
-/// Entries of the role table of a new array: as many as fit its last sector.
+/// Number of entries of a new array's role table: as many as fill its last sector.
 fn role_count(members: usize) -> usize {
     ((256 + 2 * members).next_multiple_of(512) - 256) / 2
 }
 
-/// A count or number of members, known to be at most 1920.
+/// Converts a count or number of members, which is at most 1920.
 fn wrap(members: usize) -> u32 {
     u32::try_from(members).expect("at most 1920 members")
 }
@@ -524,7 +529,7 @@ mod tests {
 
     const GIB: u64 = 1 << 21;
 
-    /// Three members and more of 100 MiB.
+    /// An array of members of 100 MiB.
     fn array(level: Level, members: u8) -> NewArray {
         let member = |id| NewMember { size: Sectors(204_800), device_uuid: Uuid([id; 16]) };
         NewArray::new(level, (0..members).map(member).collect())
@@ -545,7 +550,8 @@ mod tests {
 
     #[test]
     fn data_begins_where_mdadm_puts_it() {
-        // Rows as mdadm 4.2 computes them: mirrors, chunks of 64 KiB, of 512 KiB, and with a log.
+        // Offsets that mdadm 4.2 computes: for mirrors, chunks of 64 KiB and of 512 KiB, and with a
+        // log.
         for (member, expected) in [
             (GIB / 16, [2048, 2048, 4096, 6144]),
             (GIB / 2, [2048, 2048, 4096, 6144]),

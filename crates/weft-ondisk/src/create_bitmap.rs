@@ -1,4 +1,4 @@
-//! Write-intent bitmap of an array that is to have one: chunk, place and first content.
+//! Write-intent bitmap of a new array, or one added later: chunk, place and initial content.
 //!
 //! Source   mdadm 4.2 (`add_internal_bitmap0`, `add_internal_bitmap1`)
 
@@ -7,36 +7,36 @@ use crate::create_error::CreateError;
 use crate::{Level, Minor, Super090, Superblock, Version};
 use weft_units::{Bytes, SECTOR_BYTES, Sectors};
 
-/// Choices for a new bitmap.
+/// Parameters of a new bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBitmap {
-    /// Bytes of a chunk; `None` for mdadm's choice.
+    /// Chunk size in bytes; `None` for mdadm's default.
     pub chunk: Option<Bytes>,
     /// Seconds until a bit is cleared.
     pub daemon_sleep: u32,
 }
 
-/// Bytes of a chunk where mdadm chooses, at least.
+/// Smallest chunk of a default bitmap, in bytes.
 const CHUNK_DEFAULT: u64 = 64 << 20;
 
-/// Bytes of a chunk, at least.
+/// Smallest chunk, in bytes.
 const CHUNK_MIN: u64 = 4096;
 
-/// Sectors of a bitmap whose chunk mdadm chooses, at most.
+/// Most sectors of a bitmap with mdadm's default chunk.
 const ROOM_DEFAULT_MAX: u64 = 256;
 
-/// Sectors from a superblock of version 1.1 or 1.2 to the bitmap.
+/// Offset of the bitmap from a superblock of version 1.1 or 1.2, in sectors.
 const BITMAP_OFFSET: i32 = 8;
 
 /// Sectors of a bad-block log.
 const BBLOG_SECTORS: u64 = 8;
 
-/// Data of each member from which on mdadm, before 4.4, adds a bitmap unasked.
+/// Data size of each member above which mdadm, before 4.4, adds a bitmap by default.
 ///
 /// Source   md-ondisk.md §9.1: more than 100 GiB
 pub const BITMAP_DEFAULT_ABOVE: Sectors = Sectors(100 << 21);
 
-/// Sectors that the write-intent bitmap of a member gets, whether there is one or not.
+/// Sectors reserved for the bitmap of a member, whether it has one or not.
 ///
 /// Source   mdadm: nothing below 64 KiB, 4 KiB up to 8 GiB, 64 KiB above, 128 KiB from 200 GiB
 pub(crate) const fn bitmap_space(size: Sectors) -> u64 {
@@ -56,11 +56,11 @@ impl Default for NewBitmap {
 }
 
 impl NewBitmap {
-    /// Bytes of a chunk, for bits that cover so many sectors and have so much room.
+    /// Chunk size in bytes, for bits that cover `sync_size` in `room` sectors.
     ///
     /// # Errors
     ///
-    /// The chunk is not legal, or its bits do not fit.
+    /// Fails when the chunk is not legal, or its bits do not fit.
     fn chunk(&self, sync_size: Sectors, room: u64) -> Result<u64, CreateError> {
         let room = if self.chunk.is_none() { room.min(ROOM_DEFAULT_MAX) } else { room };
         let bits = (room * SECTOR_BYTES).saturating_sub(BITMAP_HEADER_BYTES as u64) * 8;
@@ -69,7 +69,7 @@ impl NewBitmap {
             let expected = "room for one before the data or behind it".to_owned();
             return Err(refused(format!("{room} sectors"), expected));
         }
-        // mdadm counts one bit more than it needs, and rounds up at every step.
+        // mdadm counts one bit more than needed, and rounds up at every step.
         let mut needed = sync_size.bytes().0 / CHUNK_MIN + 1;
         let mut least = CHUNK_MIN;
         while needed > bits {
@@ -93,27 +93,27 @@ impl NewBitmap {
         Ok(Bytes(BITMAP_HEADER_BYTES as u64 + bits.div_ceil(8)).sectors_ceil())
     }
 
-    /// The bitmap of a member of a new array: every bit set, as mdadm begins. With members that
-    /// agree no bit forces a resync; all are cleared soon.
+    /// Bitmap of a member of a new array: every bit is set, as mdadm writes it. If the members
+    /// agree, no bit forces a resync, and all are soon cleared.
     ///
-    /// Shape    whole 4 KiB, from [`Superblock::bitmap_room`] on
+    /// Shape    whole 4 KiB, to be written at the start of [`Superblock::bitmap_room`]
     ///
     /// # Errors
     ///
-    /// The chunk is not legal, or its bits do not fit.
+    /// Fails when the chunk is not legal, or its bits do not fit.
     pub fn encode(&self, superblock: &Superblock) -> Result<Vec<u8>, CreateError> {
         self.encode_in(superblock, bitmap_room(superblock.version(), superblock.size()))
     }
 
-    /// The bitmap of an array that gets one later: as that of a new array, in the room that each
-    /// member has by now, and where it begins.
+    /// Bitmap that is added to an existing array: like that of a new array, in the room that its
+    /// members have now. Returns its offset too.
     ///
-    /// Shape    sectors from the superblock, and whole 4 KiB; `room` is the least of
+    /// Shape    offset in sectors from the superblock, and whole 4 KiB; `room` is the least
     ///          [`NewBitmap::room_beside`] of all members
     ///
     /// # Errors
     ///
-    /// The chunk is not legal, or its bits do not fit.
+    /// Fails when the chunk is not legal, or its bits do not fit.
     pub fn add_to(
         &self,
         superblock: &Superblock,
@@ -132,7 +132,7 @@ impl NewBitmap {
         Ok((offset, bytes))
     }
 
-    /// Sectors that a member of an array without a bitmap has for one.
+    /// Sectors available for a bitmap on a member of an array without one.
     ///
     /// Source   mdadm: between superblock and bad-block log; of 1.0 between data and that log,
     ///          where `data_size` says how much is kept free
@@ -149,7 +149,7 @@ impl NewBitmap {
                 let gap = new.data_offset.0.saturating_sub(new.super_offset.0);
                 let end = match u64::try_from(new.bblog_offset) {
                     Ok(log) if log > 0 && new.bblog_size > 0 => log,
-                    // A log may come yet.
+                    // A log may be added later.
                     _ => gap.saturating_sub(BBLOG_SECTORS),
                 };
                 end.saturating_sub(u64::from(BITMAP_OFFSET.unsigned_abs()))
@@ -189,17 +189,18 @@ fn log_before(size: u16, offset: i32) -> u64 {
     reach.max(size.into())
 }
 
-/// Sectors for a bitmap beside so much data of a member.
+/// Sectors available for a bitmap beside `size` sectors of a member's data.
 pub(crate) fn bitmap_room(version: Version, size: Sectors) -> u64 {
     match version {
         Version::V0_90 => Super090::BITMAP_SECTORS,
         Version::V1_0 => bitmap_space(size),
-        // Before the data there is more than the little that mdadm keeps on the smallest members.
+        // Before the data there is more room than the little that mdadm reserves on the smallest
+        // members.
         Version::V1_1 | Version::V1_2 => bitmap_space(size).max(8),
     }
 }
 
-/// What a level without redundancy is told.
+/// Message for a level without redundancy.
 pub(crate) fn no_bitmap(level: Level) -> String {
     format!("none for {level}, which has nothing to resync")
 }

@@ -1,43 +1,43 @@
-//! Errors of arrays that cannot be made: field, found, expected.
+//! Errors of arrays that cannot be created: field, found, expected.
 
 use crate::{Level, Minor, SuperblockError, layout_id};
 use weft_units::Sectors;
 
-/// Reasons why there can be no such array.
+/// Reasons why an array cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// A bitmap that the level or the members have no room for.
+    /// The level, or the room on the members, does not allow the bitmap.
     #[error("bitmap: found {found}, expected {expected}")]
     Bitmap {
-        /// The bitmap.
+        /// The bitmap that was asked for.
         found: String,
-        /// What is legal.
+        /// Bitmaps that are legal.
         expected: String,
     },
-    /// A chunk that the level cannot have.
+    /// The level does not allow the chunk.
     #[error("chunk: found {found}, expected {expected}")]
     Chunk {
-        /// The chunk.
+        /// The chunk that was asked for.
         found: Sectors,
         /// Values that are legal.
         expected: &'static str,
     },
-    /// A data offset that leaves no room for the superblock, or any but 0 for version 1.0.
+    /// The data offset leaves no room for the superblock, or is not 0 for version 1.0.
     #[error("data offset: found {found}, expected {} {least} for version {minor}",
         if *minor == Minor::V1_0 { "only" } else { "at least" })]
     DataOffset {
-        /// The offset asked for.
+        /// The offset that was asked for.
         found: Sectors,
-        /// The least one.
+        /// Smallest legal offset.
         least: Sectors,
-        /// The version.
+        /// Version of the superblock.
         minor: Minor,
     },
-    /// The planned superblock is not legal: a bug if all else was checked.
+    /// The planned superblock is not legal: a bug, if all other checks passed.
     #[error("planned {0}")]
     Illegal(#[from] SuperblockError),
-    /// A layout that the level or the number of members does not allow.
+    /// The level or the number of members does not allow the layout.
     #[error("layout: found {}, expected {} with {raid_disks} members",
         layout_id::name(*level, *found).unwrap_or_else(|| format!("{found:#x}")),
         match level {
@@ -45,14 +45,14 @@ pub enum CreateError {
             _ => format!("one of {level}"),
         })]
     Layout {
-        /// The layout.
+        /// The layout that was asked for.
         found: u32,
-        /// The level.
+        /// RAID level.
         level: Level,
         /// Number of slots.
         raid_disks: usize,
     },
-    /// More slots are missing than the level can do without.
+    /// More slots are missing than the level tolerates.
     #[error("missing members: found {found}, expected at most {most} for {level}{}",
         if *level == Level::Raid10 { " that hold the same chunk" } else { "" })]
     Missing {
@@ -60,31 +60,31 @@ pub enum CreateError {
         found: usize,
         /// Number that may be missing.
         most: usize,
-        /// The level.
+        /// RAID level.
         level: Level,
     },
-    /// A name that does not fit.
+    /// The name is too long.
     #[error("name: found {found} bytes, expected at most 32")]
     Name {
-        /// Its length.
+        /// Length of the name.
         found: usize,
     },
-    /// Too few or too many slots.
+    /// There are too few or too many slots.
     #[error("raid devices: found {found}, expected {least}..={most} for {level}")]
     RaidDisks {
-        /// Number of members.
+        /// Number of slots that were asked for.
         found: usize,
-        /// The least number.
+        /// Smallest number.
         least: usize,
-        /// The greatest number.
+        /// Largest number.
         most: usize,
-        /// The level.
+        /// RAID level.
         level: Level,
     },
-    /// A size that is too small, or one for RAID0 or linear, which use all of each member.
+    /// The size is too small, or was given for RAID0 or linear, which use all of each member.
     #[error("size: found {found}, expected {expected}")]
     Size {
-        /// The size.
+        /// The size that was asked for.
         found: Sectors,
         /// Values that are legal.
         expected: String,
@@ -92,12 +92,12 @@ pub enum CreateError {
     /// A level without redundancy has no use for spares.
     #[error("spares: found {found}, expected 0 for {level}")]
     Spares {
-        /// Number of members.
+        /// Number of spares.
         found: usize,
-        /// The level.
+        /// RAID level.
         level: Level,
     },
-    /// An array of more bytes than a Linux block device can have.
+    /// The array would have more bytes than a Linux block device can have.
     #[error(
         "data of a member: found {found}, expected at most {most}, for an array ends below 8 EiB; \
              set a smaller size"
@@ -105,17 +105,17 @@ pub enum CreateError {
     TooLarge {
         /// Data of each member.
         found: Sectors,
-        /// The most.
+        /// Largest legal value.
         most: Sectors,
     },
-    /// A member that is too small.
+    /// A member is too small.
     #[error("member {member}: found {found}, expected at least {expected} for data and metadata")]
     TooSmall {
         /// Position in the list of members, from 0.
         member: usize,
-        /// Sectors it has.
+        /// Size of the member.
         found: Sectors,
-        /// Sectors it needs.
+        /// Smallest size that is needed.
         expected: Sectors,
     },
 }

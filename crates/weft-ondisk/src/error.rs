@@ -4,16 +4,16 @@ use crate::{Features, Level, Uuid, Version};
 use std::fmt;
 use weft_units::Sectors;
 
-/// A field of a structure: the start of each message.
+/// Field of a structure, with which each message starts.
 ///
 /// Units    `byte` counts from the start of the structure, not of the member
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
-    /// The structure the field is in.
+    /// Name of the structure.
     pub structure: &'static str,
-    /// The field, under the name md uses.
+    /// Name that md gives the field.
     pub field: &'static str,
-    /// Offset of the field in its structure, bytes.
+    /// Offset of the field in its structure, in bytes.
     pub byte: usize,
 }
 
@@ -23,8 +23,8 @@ impl fmt::Display for At {
     }
 }
 
-/// Names a field of the `Raw` bytes of a `STRUCTURE`, with its place: both as the module says that
-/// uses this.
+/// Names a field of `Raw` with its byte offset. The module that uses the macro defines `Raw` and
+/// `STRUCTURE`.
 macro_rules! at {
     ($field:ident) => {
         $crate::At {
@@ -36,42 +36,42 @@ macro_rules! at {
 }
 pub(crate) use at;
 
-/// What may have become of the superblock of an image that has none.
+/// Explanation for an image without a superblock.
 pub const CUT_HAS_NONE: &str = "superblocks of versions 0.90 and 1.0 lie at the end, where an image \
                                 that is cut has none: copy the rest too";
 
-/// Why bytes are not a superblock that weft can believe. The caller prepends the member.
+/// Reasons why bytes are not a valid superblock. The caller prepends the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuperblockError {
-    /// There is no superblock at any place where one could be.
+    /// There is no superblock at any possible place.
     #[error(
         "no md superblock found (looked at sectors {}); name a member of an array; {CUT_HAS_NONE}",
         list(looked)
     )]
     Absent {
-        /// Sectors at which superblocks were looked for.
+        /// Sectors that were searched.
         looked: Vec<Sectors>,
     },
-    /// Two superblocks are legal, so that the member could belong to either array.
+    /// Two superblocks are legal and name different arrays, so the member could belong to either.
     #[error(
         "superblock: found version {first} of array {first_uuid} and version {second} of array \
              {second_uuid} on one member, {newest} being the newer one, expected one; \
              say which with --metadata, or erase the stale one"
     )]
     Ambiguous {
-        /// Version of the one.
+        /// Version of the first superblock.
         first: Version,
-        /// Array of the one.
+        /// Array of the first superblock.
         first_uuid: Uuid,
-        /// Version of the other.
+        /// Version of the second superblock.
         second: Version,
-        /// Array of the other.
+        /// Array of the second superblock.
         second_uuid: Uuid,
-        /// Version of the array that was created later: the one that mdadm would take.
+        /// Version of the superblock with the later creation time: the one that mdadm would use.
         newest: Version,
     },
-    /// The stored sum is not that of the bytes.
+    /// The stored checksum does not match the bytes.
     #[error(
         "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; the \
              superblock is damaged: leave the member out, or restore the superblock from a copy"
@@ -79,12 +79,12 @@ pub enum SuperblockError {
     Checksum {
         /// `sb_csum`.
         at: At,
-        /// The sum in the superblock.
+        /// The stored checksum.
         stored: u32,
-        /// The sum of its bytes.
+        /// The computed checksum.
         computed: u32,
     },
-    /// Features that exclude each other.
+    /// The superblock has features that exclude each other.
     #[error(
         "{at}: found {found}, expected no {rule}; \
              the superblock is damaged or from a newer md: leave the member out"
@@ -94,10 +94,10 @@ pub enum SuperblockError {
         at: At,
         /// All features.
         found: Features,
-        /// Rule that is broken.
+        /// The rule that is broken.
         rule: &'static str,
     },
-    /// Not a superblock at all.
+    /// The block is not a superblock.
     #[error("{at}: found {found:#010x}, expected 0xa92b4efc; there is no md superblock here")]
     Magic {
         /// `magic`.
@@ -105,7 +105,8 @@ pub enum SuperblockError {
         /// Value that was found.
         found: u32,
     },
-    /// A feature or field that this release does not know; it may change what the rest means.
+    /// The superblock uses a feature or field that this release does not know; it may change the
+    /// meaning of the rest.
     #[error(
         "{at}: found {found}, expected 0; \
              made by a newer md: use a weft or kernel that knows it"
@@ -116,17 +117,17 @@ pub enum SuperblockError {
         /// The unknown bits or bytes.
         found: String,
     },
-    /// Numbers that cannot be added or multiplied: no device is that large.
+    /// The sum or product of fields overflows: no device is that large.
     #[error(
         "{at}: found {found}, expected {sum} to fit 64 bits; \
              the superblock is damaged: leave the member out"
     )]
     Overflow {
-        /// The field named first in `sum`.
+        /// The first field of `sum`.
         at: At,
         /// Value of the field.
         found: u64,
-        /// The sum or product.
+        /// The sum or product, in words.
         sum: &'static str,
     },
     /// Two areas of the member share sectors.
@@ -135,22 +136,23 @@ pub enum SuperblockError {
              {other_start}..{other_end}; writing would destroy one of them: leave the member out"
     )]
     Overlap {
-        /// The field that places the area.
+        /// The field that determines the place of the area.
         at: At,
         /// The area.
         area: &'static str,
-        /// First sector of the area on the member. Signed, for an area may lie before the member.
+        /// First sector of the area on the member. Signed, because an area may lie before the
+        /// member.
         start: i64,
-        /// The sector after its last.
+        /// End of the area, exclusive.
         end: i64,
-        /// The area it runs into.
+        /// The area that it overlaps.
         other: &'static str,
-        /// First sector of the other.
+        /// First sector of the other area.
         other_start: i64,
-        /// The sector after the last of the other.
+        /// End of the other area, exclusive.
         other_end: i64,
     },
-    /// The superblock says that it belongs elsewhere.
+    /// The superblock was found at another place than it names.
     #[error(
         "{at}: found {found}, expected {expected}, where it was read; \
              superblock copied or member resized: restore the member's size, or leave it out"
@@ -158,50 +160,50 @@ pub enum SuperblockError {
     Position {
         /// `super_offset`.
         at: At,
-        /// Sector that the superblock says it is at.
+        /// Sector that the superblock names.
         found: Sectors,
-        /// Sector that it is at.
+        /// Sector at which it was read.
         expected: Sectors,
     },
-    /// A role that no member can have.
+    /// A role is one that no member can have.
     #[error("{at}: found {found:#06x}, expected {}; \
              the role table is damaged: leave the member out", roles(*slots))]
     Role {
         /// An entry of `dev_roles`.
         at: At,
-        /// The entry.
+        /// Value of the entry.
         found: u16,
         /// Number of slots of the array.
         slots: u32,
     },
-    /// Fewer bytes than a superblock were given.
+    /// The bytes are fewer than those of a superblock.
     #[error("superblock: found {found} bytes, expected 4096; read the whole block")]
     Short {
-        /// Number that was found.
+        /// Number of bytes.
         found: usize,
     },
-    /// The member has no room for metadata.
+    /// The member is too small for metadata.
     #[error("member: found {found}, expected at least {expected}; too small to hold metadata")]
     TooSmall {
-        /// The member's size.
+        /// Size of the member.
         found: Sectors,
-        /// The least size.
+        /// Smallest size.
         expected: Sectors,
     },
-    /// Data would be past the end of the member.
+    /// The data would reach beyond the end of the member.
     #[error(
         "{at}: found {needs} needed, expected no more than the member has, {has}; \
              member truncated: restore its size from a copy, or leave it out"
     )]
     Truncated {
-        /// The field that ends the area.
+        /// The field that determines the end of the area.
         at: At,
-        /// Sectors the member must have.
+        /// Sectors that the member must have.
         needs: Sectors,
-        /// Sectors it has.
+        /// Sectors that it has.
         has: Sectors,
     },
-    /// A value that is outside what the field or the level allows.
+    /// A value is outside the range that the field or the level allows.
     #[error(
         "{at}: found {found}, expected {expected}; \
              the superblock is damaged or not supported: leave the member out"
@@ -214,20 +216,20 @@ pub enum SuperblockError {
         /// Values that are legal.
         expected: String,
     },
-    /// A version of the format that this crate does not read.
+    /// The version of the format is not supported by this crate.
     #[error("{at}: found {found}, expected {expected}; use a program that knows this version")]
     Version {
         /// `major_version`, or `minor_version` of 0.90.
         at: At,
-        /// The version.
+        /// Version that was found.
         found: u32,
-        /// Values that are known here.
+        /// Supported values.
         expected: &'static str,
     },
 }
 
 impl SuperblockError {
-    /// The field at fault, where there is one.
+    /// The field at fault, if there is one.
     #[must_use]
     pub const fn at(&self) -> Option<At> {
         match self {
@@ -266,54 +268,54 @@ fn roles(slots: u32) -> String {
     format!("a slot below {slots}, 0xfffd (journal), 0xfffe (faulty) or 0xffff (spare)")
 }
 
-/// Why a bitmap, a log or a journal cannot be believed. The caller prepends the member.
+/// Reasons why a bitmap, a log or a journal cannot be trusted. The caller prepends the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The stored sum is not that of the bytes.
+    /// The stored checksum does not match the bytes.
     #[error(
         "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; {}",
         way_out(at)
     )]
     Checksum {
-        /// The sum.
+        /// The checksum's field.
         at: At,
-        /// Checksum as it is stored.
+        /// The stored checksum.
         stored: u32,
-        /// Checksum of the bytes.
+        /// The computed checksum.
         computed: u32,
     },
-    /// Not the structure at all.
+    /// The block is not the structure.
     #[error("{at}: found {found:#010x}, expected {expected:#010x}; {}", way_out(at))]
     Magic {
         /// `magic`.
         at: At,
         /// Value that was found.
         found: u32,
-        /// Value that it begins with.
+        /// Value that the structure begins with.
         expected: u32,
     },
-    /// Part of another array, or of none.
+    /// The structure belongs to another array, or to none.
     #[error("{at}: found {found}, expected {expected}, that of the array; {}", way_out(at))]
     OtherArray {
-        /// The uuid, or what is made of it.
+        /// The field with the UUID, or with a value derived from it.
         at: At,
-        /// UUID that was found.
+        /// UUID, or derived value, that was found.
         found: String,
-        /// UUID that was expected.
+        /// UUID, or derived value, that was expected.
         expected: String,
     },
-    /// Fewer bytes than the structure has.
+    /// The bytes are fewer than those of the structure.
     #[error("{at}: found {found} bytes, expected {expected}; read all of it")]
     Short {
         /// Field where the structure begins.
         at: At,
-        /// Number that was found.
+        /// Number of bytes.
         found: usize,
-        /// Number that is needed.
+        /// Number of bytes that are needed.
         expected: usize,
     },
-    /// A value outside what the field allows.
+    /// A value is outside the range that the field allows.
     #[error("{at}: found {found}, expected {expected}; {}", way_out(at))]
     Value {
         /// The field.
@@ -343,7 +345,7 @@ impl LogError {
     }
 }
 
-/// Advice for going on without the structure.
+/// Advice for continuing without the structure.
 fn way_out(at: &At) -> &'static str {
     match at.structure {
         "bitmap" => "without it all of a dirty array is resynced",
@@ -357,7 +359,7 @@ fn way_out(at: &At) -> &'static str {
 mod tests {
     use super::*;
 
-    /// A field of each structure, its message, and the way out at its end.
+    /// A field of each structure, its message, and the advice at its end.
     #[test]
     fn a_damaged_log_names_its_field_and_the_way_out() {
         for (structure, way_out) in [

@@ -1,9 +1,9 @@
 //! Text of a superblock, field by field, as `mdadm --examine` prints it.
 //!
-//! Scripts and people know these lines, so names, order and number formats are mdadm's. Four
-//! things differ. Times are UTC. The size of a RAID10 array is what the kernel makes of it, in
-//! whole chunks. A failed member is called faulty, not spare. And a name is escaped where it is
-//! not printable.
+//! Scripts and people know these lines, so names, order and number formats are those of mdadm. Four
+//! details differ. Times are in UTC. The size of a RAID10 array is the one that the kernel
+//! computes, in whole chunks. A failed member is called faulty, not spare. Characters of a name
+//! that are not printable are escaped.
 //!
 //! Source: output of mdadm 4.2 for the arrays in `fixtures/md-super` and for superblocks with
 //! single fields changed.
@@ -11,14 +11,14 @@
 use crate::{Features, Level, Minor, Role, Super1, layout_id};
 use weft_units::Sectors;
 
-/// Sectors from the superblock that mdadm counts as used on versions 1.1 and 1.2, if nothing
+/// Sectors from the superblock that mdadm counts as used on versions 1.1 and 1.2, unless an area
 /// reaches further: the superblock and 32 KiB for a bitmap.
 const USED_AFTER_SUPER: i64 = 72;
 
 impl Super1 {
-    /// Every line that `mdadm --examine` prints for this superblock, as name and value.
+    /// All lines that `mdadm --examine` prints for this superblock, as name and value.
     ///
-    /// Works for what [`Super1::decode`] returns too. Print a line as `{name:>15} : {value}`.
+    /// Also works for a superblock from [`Super1::decode`]. Print a line as `{name:>15} : {value}`.
     #[must_use]
     pub fn describe(&self, member_size: Sectors) -> Vec<(String, String)> {
         let mut lines = Vec::with_capacity(32);
@@ -57,7 +57,7 @@ impl Super1 {
         lines
     }
 
-    /// Sizes, and where data and superblock lie.
+    /// Sizes, and the places of data and superblock.
     fn describe_places(&self, member_size: Sectors, line: &mut impl FnMut(&str, String)) {
         line("Avail Dev Size", format!("{} sectors{}", self.data_size.0, human(self.data_size)));
         if let Some(size) = self.array_size() {
@@ -86,7 +86,7 @@ impl Super1 {
         }
     }
 
-    /// Bitmap, logs, reshape and flags, and when they were written.
+    /// Bitmap, logs, reshape and flags, and the time of the last update.
     fn describe_logs(&self, line: &mut impl FnMut(&str, String)) {
         if let Some(offset) = self.bitmap_offset() {
             line("Internal Bitmap", format!("{offset} sectors from superblock"));
@@ -158,7 +158,7 @@ impl Super1 {
     }
 
     fn describe_slots(&self) -> String {
-        // A damaged number of slots is not a reason to print millions of them.
+        // A damaged number of slots must not print millions of them.
         let slots = self.slots().min(crate::ROLES_MAX);
         let fillers =
             |slot: u32| self.roles.iter().filter(|code| u32::from(**code) == slot).count();
@@ -172,7 +172,7 @@ impl Super1 {
         format!("{states} ('A' == active, '.' == missing, 'R' == replacing)")
     }
 
-    /// Sectors with no use before the data and after it.
+    /// Unused sectors before and after the data.
     fn unused(&self, member_size: Sectors) -> (u64, u64) {
         let bblog = i64::from(self.bblog_offset);
         let bblog_end = match self.bblog_size {
@@ -211,8 +211,8 @@ fn kib(chunk: Sectors) -> String {
     format!("{}K", chunk.0 / 2)
 }
 
-/// The size in the largest units that leave more than 2, binary and decimal; nothing for sizes
-/// that are easily read as they are.
+/// Size in the largest units that leave more than 2, binary and decimal; empty for small sizes,
+/// which are readable as they are.
 pub(crate) fn human(size: Sectors) -> String {
     let bytes = u128::from(size.0) * 512;
     let (binary, decimal, letter) = match bytes {

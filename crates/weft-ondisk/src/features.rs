@@ -1,4 +1,4 @@
-//! Features of a version 1 superblock, by which a reader knows whether it understands all of it.
+//! Features of a version 1 superblock, which tell a reader whether it understands all of it.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(pub u32);
 
-/// Why this release of weft does not write to an array, although it understands the superblock.
+/// Reason why this release does not write to an array although it understands the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The feature's name, as in [`Features`], or the field's.
+    /// Name of the feature, as in [`Features`], or of the field.
     pub name: &'static str,
-    /// Name, for a message.
+    /// Description of the cause, for a message.
     pub what: &'static str,
 }
 
 impl Features {
-    /// There is a write-intent bitmap on the members.
+    /// The members have a write-intent bitmap.
     pub const BITMAP: Self = Self(0x0001);
     /// The member is valid only below `recovery_offset`.
     pub const RECOVERY: Self = Self(0x0002);
-    /// A reshape is under way.
+    /// A reshape is in progress.
     pub const RESHAPE: Self = Self(0x0004);
     /// The bad-block log is not empty.
     pub const BADBLOCKS: Self = Self(0x0008);
     /// The member is replacing another one of the same slot.
     pub const REPLACEMENT: Self = Self(0x0010);
-    /// A reshape that changes no number of members runs backwards.
+    /// A reshape that does not change the number of members runs backwards.
     pub const RESHAPE_BACK: Self = Self(0x0020);
     /// The reshape also moves the data.
     pub const NEW_OFFSET: Self = Self(0x0040);
-    /// Only chunks set in the bitmap have to be recovered.
+    /// Only chunks with their bit set have to be recovered.
     pub const RECOVERY_BITMAP: Self = Self(0x0080);
     /// The array is clustered: several hosts use it at once.
     pub const CLUSTERED: Self = Self(0x0100);
@@ -40,7 +40,7 @@ impl Features {
     pub const PPL: Self = Self(0x0400);
     /// Each member has a ring of partial parity logs.
     pub const MULTI_PPL: Self = Self(0x0800);
-    /// `layout` means something for RAID0.
+    /// `layout` is meaningful for RAID0.
     pub const RAID0_LAYOUT: Self = Self(0x1000);
 
     const NAMED: [(Self, &'static str); 13] = [
@@ -59,10 +59,10 @@ impl Features {
         (Self::RAID0_LAYOUT, "RAID0_LAYOUT"),
     ];
 
-    /// Features that weft understands but does not keep up to date, so that it must not write.
+    /// Features that weft understands but does not keep up to date, so it must not write.
     ///
-    /// A bitmap is not among them: whether an array with one may be written depends on the bitmap,
-    /// see [`crate::Bitmap::may_be_kept`].
+    /// A bitmap is not among them: whether an array with a bitmap may be written depends on the
+    /// bitmap, see [`crate::Bitmap::may_be_kept`].
     const UNWRITABLE: [(Self, &'static str); 7] = [
         (Self::RESHAPE, "a reshape under way"),
         (Self::BADBLOCKS, "a bad-block log that is not empty"),
@@ -101,13 +101,13 @@ impl Features {
         self.0 &= !other.0;
     }
 
-    /// The bits that have no name here.
+    /// Bits that have no name here.
     #[must_use]
     pub fn unknown(self) -> Self {
         Self::NAMED.iter().fold(self, |rest, (feature, _)| Self(rest.0 & !feature.0))
     }
 
-    /// Features of the set that keep this release from writing.
+    /// Features of the set that prevent this release from writing.
     pub(crate) fn unwritable(self) -> Vec<Reason> {
         Self::UNWRITABLE
             .into_iter()
@@ -122,7 +122,7 @@ impl Features {
     }
 }
 
-/// `0x801 (BITMAP, MULTI_PPL)`.
+/// Format: `0x801 (BITMAP, MULTI_PPL)`.
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)?;

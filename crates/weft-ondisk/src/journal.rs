@@ -1,11 +1,11 @@
-//! Journal of RAID 4/5/6: its meta blocks, and whether it holds what members do not have.
+//! Journal of RAID 4/5/6: its meta blocks, and whether it holds data that the members lack.
 //!
-//! The journal is a member of its own, used as a ring: a meta block of 4 KiB lists what follows it,
-//! data and parity by the block, and where that belongs; the next meta block comes after those. The
-//! member's superblock says at which block to begin. Whether a journal may hold what no member has
-//! is not stored, so that all that is in it counts.
+//! The journal is a member of its own, used as a ring. A meta block of 4 KiB lists the blocks of
+//! data and parity that follow it, and where they belong; the next meta block comes after them. The
+//! member's superblock names the block to begin with. The journal does not record whether the
+//! members have its content already, so all of it counts.
 //!
-//! weft reads far enough to say whether a journal is empty, and replays none.
+//! weft reads only far enough to tell whether a journal is empty, and never replays one.
 //!
 //! ```text
 //! | meta block seq 7 | data | data | parity | meta block seq 8 | parity | ...
@@ -47,30 +47,30 @@ struct Raw {
 
 const _: () = assert!(HEADER_BYTES == 32);
 
-/// A meta block.
+/// A meta block of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaBlock {
-    /// Sequence number, one more than that of the block before. Byte 16.
+    /// Sequence number, one more than that of the previous block. Byte 16.
     pub seq: u64,
     /// Sector of the ring at which the block is. Byte 24.
     pub position: Sectors,
-    /// Payloads that follow. Byte 32. Byte 32.
+    /// Payloads that follow the meta block. Byte 32.
     pub payloads: Vec<Payload>,
 }
 
-/// A part of what a meta block lists.
+/// Payload that a meta block lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Blocks of data, which follow the meta block.
     Data {
-        /// 1: the data was discarded. 2 and 3 are of a reshape.
+        /// Flags. 1: the data was discarded. 2 and 3 belong to a reshape.
         flags: u16,
-        /// Sector of the array that it belongs to.
+        /// Sector of the array to which the data belongs.
         sector: Sectors,
-        /// A sum for each block of 4 KiB.
+        /// Checksum of each block of 4 KiB.
         checksums: Vec<u32>,
     },
-    /// The stripes at these member sectors have reached the members: nothing follows.
+    /// The stripes at these member sectors have reached the members. No blocks follow.
     Flush {
         /// Flags of the payload, as for data.
         flags: u16,
@@ -81,37 +81,37 @@ pub enum Payload {
     Parity {
         /// Flags of the payload, as for data.
         flags: u16,
-        /// Sector of the members' data that the payload belongs to.
+        /// Sector of the members' data to which the parity belongs.
         sector: Sectors,
-        /// A sum for each block of 4 KiB.
+        /// Checksum of each block of 4 KiB.
         checksums: Vec<u32>,
     },
 }
 
-/// Start of the sums of an array's journal.
+/// Seed of the checksums of an array's journal.
 #[must_use]
 pub fn journal_seed(set_uuid: Uuid) -> u32 {
     crc32c_raw(u32::MAX, &set_uuid.0)
 }
 
-/// The sum of a block of data or parity.
+/// Checksum of a block of data or parity.
 #[must_use]
 pub fn journal_block_checksum(seed: u32, block: &[u8]) -> u32 {
     crc32c_raw(seed, block)
 }
 
 impl MetaBlock {
-    /// A block that lists nothing, as a new or recovered journal begins with.
+    /// A meta block without payloads, with which a new or recovered journal begins.
     #[must_use]
     pub const fn empty(seq: u64, position: Sectors) -> Self {
         Self { seq, position, payloads: Vec::new() }
     }
 
-    /// Reads the meta block that was found at `position` of the ring.
+    /// Reads the meta block found at `position` of the ring.
     ///
     /// # Errors
     ///
-    /// [`LogError`] naming the first field that is wrong: there is no meta block here.
+    /// [`LogError`] with the first field that is wrong: there is no meta block here.
     pub fn parse(bytes: &[u8], seed: u32, position: Sectors) -> Result<Self, LogError> {
         let short = || LogError::Short {
             at: at!(magic),
@@ -151,7 +151,7 @@ impl MetaBlock {
         Ok(Self { seq: raw.seq.get(), position, payloads })
     }
 
-    /// The block's bytes, sum included. `None` when it lists more than fits.
+    /// Encodes the block, including its checksum. `None` when its payloads do not fit.
     #[must_use]
     pub fn encode(&self, seed: u32) -> Option<[u8; JOURNAL_BLOCK_BYTES]> {
         let mut listed = Vec::new();
@@ -176,7 +176,7 @@ impl MetaBlock {
         Some(block)
     }
 
-    /// Sectors of the blocks that follow it.
+    /// Sectors of the blocks that follow the meta block.
     #[must_use]
     pub fn payload_sectors(&self) -> Sectors {
         let blocks: usize = self.payloads.iter().map(Payload::block_count).sum();
@@ -185,7 +185,7 @@ impl MetaBlock {
 }
 
 impl Payload {
-    /// Blocks of it that follow the meta block.
+    /// Number of blocks that follow the meta block.
     #[must_use]
     pub fn block_count(&self) -> usize {
         match self {
@@ -194,8 +194,8 @@ impl Payload {
         }
     }
 
-    /// Reads one from the start of `bytes`, which are those at `byte` of the block: the payload,
-    /// and how long its description is.
+    /// Reads a payload from the start of `bytes`, which begin at `byte` of the block. Returns the
+    /// payload and the length of its description.
     fn parse(bytes: &[u8], byte: usize) -> Result<(Self, usize), LogError> {
         let at = |field, more| At { structure: STRUCTURE, field, byte: byte + more };
         let past = || {
@@ -266,10 +266,10 @@ impl Payload {
     }
 }
 
-/// A walk through the ring.
+/// A scan of the ring.
 ///
-/// Ask [`JournalScan::poll`] where to read, give what was read to [`JournalScan::handle`], until
-/// there is nothing more to read; then [`JournalScan::finish`].
+/// Call [`JournalScan::poll`] for the next sector to read and pass the bytes to
+/// [`JournalScan::handle`] until there is nothing more to read, then call [`JournalScan::finish`].
 #[derive(Clone, Debug)]
 pub struct JournalScan {
     seed: u32,
@@ -283,16 +283,16 @@ pub struct JournalScan {
 /// Content of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalState {
-    /// The journal holds nothing that members do not have.
+    /// The journal has no data that the members lack.
     Empty,
-    /// Meta blocks that have to be replayed, in order; an empty one at the start is not among them.
+    /// Meta blocks that have to be replayed, in order, without an empty one at the start.
     Live(Vec<MetaBlock>),
 }
 
 impl JournalScan {
-    /// Begins at the tail that the journal member's superblock names.
+    /// Starts at the tail that the journal member's superblock names.
     ///
-    /// Units    `data_size` is the superblock's: the ring is the part of it in whole blocks
+    /// Units    `data_size` as in the superblock; the ring is the part of it in whole blocks
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl JournalScan {
         self.next
     }
 
-    /// Takes what was read.
+    /// Takes the bytes that were read.
     pub fn handle(&mut self, bytes: &[u8]) {
         let Some(at) = self.next.take() else { return };
         let block =
@@ -343,19 +343,19 @@ impl JournalScan {
             return;
         }
         self.blocks.push(block);
-        // At the tail again: the ring is full.
+        // At the tail again, the ring is full.
         self.next = (self.walked < self.ring.0).then(|| Sectors((at.0 + step) % self.ring.0));
     }
 
-    /// Result of the scan.
+    /// Returns the result of the scan.
     ///
-    /// A block that is no meta block ends the journal, as it does for the kernel: it was never
-    /// written whole.
+    /// A block that is not a meta block ends the journal, as in the kernel: it was never written
+    /// completely.
     ///
     /// # Errors
     ///
-    /// When the tail is no meta block (the kernel takes that for an empty journal and loses its
-    /// content), or when blocks are listed that the ring has no room for.
+    /// Fails when the tail is not a meta block (the kernel takes this for an empty journal and
+    /// loses its content), or when blocks are listed that do not fit the ring.
     pub fn finish(self) -> Result<JournalState, LogError> {
         let overfull = self.walked > self.ring.0;
         match self.stopped {
@@ -370,7 +370,7 @@ impl JournalScan {
     }
 }
 
-/// `empty`, or `meta blocks to replay: 1, with 16 blocks of data and parity`.
+/// Format: `empty`, or `meta blocks to replay: 1, with 16 blocks of data and parity`.
 impl fmt::Display for JournalState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Live(blocks) = self else { return f.pad("empty") };
@@ -381,7 +381,7 @@ impl fmt::Display for JournalState {
     }
 }
 
-/// The sum of a meta block with 0 for its sum.
+/// Checksum of a meta block, computed with 0 in the checksum field.
 fn checksum(seed: u32, block: &[u8]) -> u32 {
     let (magic, rest) = block.split_at(4);
     let pieces = [magic, &[0; 4], rest.get(4..).unwrap_or_default()];
@@ -392,7 +392,7 @@ fn checksum(seed: u32, block: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// 10 11 ... 1f
+    /// The UUID 10 11 ... 1f.
     fn uuid() -> Uuid {
         Uuid(std::array::from_fn(|index| u8::try_from(index).unwrap() + 0x10))
     }
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(MetaBlock { payloads: vec![data(2000)], ..block }.encode(9), None);
     }
 
-    /// Walks a ring of 64 sectors from sector 48, with blocks at these places.
+    /// Scans a ring of 64 sectors from sector 48, with these blocks at their positions.
     fn scan(blocks: &[MetaBlock]) -> Result<JournalState, LogError> {
         let mut scan = JournalScan::new(uuid(), Sectors(48), Sectors(71)).unwrap();
         let seed = journal_seed(uuid());
@@ -451,7 +451,7 @@ mod tests {
     fn a_ring_is_walked_from_its_tail() {
         let empty = block(3, 48, &[]);
         assert_eq!(scan(std::slice::from_ref(&empty)), Ok(JournalState::Empty));
-        // What is left of an earlier round has another number.
+        // A block of an earlier round has another sequence number.
         assert_eq!(scan(&[empty.clone(), block(1, 56, &[data(1)])]), Ok(JournalState::Empty));
         let next = block(4, 56, &[data(1)]);
         let last = block(5, 8, &[data(1), data(2)]);
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(scan(&[empty.clone(), next.clone(), last.clone()]), live);
         let first = block(4, 48, &[data(1)]);
         assert_eq!(scan(std::slice::from_ref(&first)), Ok(JournalState::Live(vec![first])));
-        // The ring is full: the walk ends where it began.
+        // The ring is full: the scan ends where it began.
         let full = block(3, 48, &[data(7)]);
         assert_eq!(scan(std::slice::from_ref(&full)), Ok(JournalState::Live(vec![full])));
     }
@@ -474,7 +474,7 @@ mod tests {
         }
         let seed = journal_seed(uuid());
         let good = block(3, 48, &[data(1)]).encode(seed).unwrap();
-        // Bytes to write, and what must be named.
+        // Bytes to write, and the field that must be named.
         type Row = (&'static [(usize, u8)], &'static str, usize);
         let table: [Row; 15] = [
             (&[(0, 1)], "magic", 0),

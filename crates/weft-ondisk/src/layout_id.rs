@@ -1,13 +1,13 @@
 //! Layout numbers of md, and mdadm's names for them.
 //!
-//! What a layout does with data and parity is the engine's; this module has the numbers, the levels
-//! that allow them, and their names.
+//! The engine implements the placement of data and parity; this module has only the numbers of
+//! layouts, the levels that allow them, and their names.
 //!
 //! Source: md's on-disk codes; names as printed and accepted by mdadm 4.2.
 
 use crate::Level;
 
-/// RAID4/5/6 without a choice: left-symmetric.
+/// Default layout of RAID5/6: left-symmetric.
 pub const LEFT_SYMMETRIC: u32 = 2;
 
 /// mdadm's default layout of RAID10: two near copies.
@@ -29,7 +29,7 @@ const PARITY: [(u32, &str, &[&str]); 6] = [
     (5, "parity-last", &[]),
 ];
 
-/// Codes of RAID6 alone.
+/// Codes of RAID6 only.
 const PARITY_6: [(u32, &str, &[&str]); 8] = [
     (8, "ddf-zero-restart", &[]),
     (9, "ddf-N-restart", &[]),
@@ -52,9 +52,9 @@ const RAID0: [(u32, &str, &[&str]); 3] =
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raid10 {
-    /// Copies next to each other, bits 0 to 7.
+    /// Number of adjacent copies, bits 0 to 7.
     pub near: u32,
-    /// Copies far from each other, bits 8 to 15.
+    /// Number of copies in different sections, bits 8 to 15.
     pub far: u32,
     /// Whether far copies are in the next full stripe instead of a later section, bit 16.
     pub offset: bool,
@@ -78,13 +78,13 @@ impl Raid10 {
         })
     }
 
-    /// Copies of each chunk.
+    /// Number of copies of each chunk.
     #[must_use]
     pub const fn copies(self) -> u32 {
         self.near * self.far
     }
 
-    /// Members in a far set, when the layout is legal for `raid_disks` members.
+    /// Number of members in a far set; `None` if the layout is not legal for `raid_disks` members.
     ///
     /// Source   md's raid10 refuses none, zero, or more copies than members, and an unknown
     ///          grouping. A far set smaller than the number of copies puts two copies of a chunk
@@ -105,7 +105,7 @@ impl Raid10 {
     }
 }
 
-/// The layout mdadm takes for `level` when none is given.
+/// Layout that mdadm chooses for `level` by default.
 #[must_use]
 pub const fn default_of(level: Level) -> u32 {
     match level {
@@ -115,10 +115,10 @@ pub const fn default_of(level: Level) -> u32 {
     }
 }
 
-/// Whether `layout` means something for `level` with `raid_disks` members.
+/// Whether `layout` is legal for `level` with `raid_disks` members.
 ///
 /// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values only
-/// when the superblock says that the field is valid, which is for the caller to know.
+/// when the superblock says that the field is valid, which the caller has to check.
 #[must_use]
 pub fn is_legal(level: Level, layout: u32, raid_disks: u32) -> bool {
     match level {
@@ -154,11 +154,12 @@ pub fn name(level: Level, layout: u32) -> Option<String> {
     }
 }
 
-/// The layout number a user means: a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`,
-/// `f2`, `o2`) or the number.
+/// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`) or a
+/// number.
 ///
-/// Errors   `None` when the text names no layout of this level. Whether a RAID10 layout fits the
-///          number of members is asked of [`is_legal`].
+/// Errors   `None` when the text names no layout of this level. [`is_legal`] checks whether a
+/// RAID10 layout
+///          fits the number of members.
 #[must_use]
 pub fn parse(level: Level, text: &str) -> Option<u32> {
     match level {

@@ -1,4 +1,4 @@
-//! RAID levels as md numbers and names them.
+//! RAID levels, with the numbers and names of md.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Source   `level` of a v1 superblock, byte 72; codes as in md's user-space header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Members one after the other.
+    /// Members are concatenated.
     Linear,
     /// Striping without redundancy.
     Raid0,
@@ -44,13 +44,13 @@ impl Level {
         Self::Raid10,
     ];
 
-    /// The level of an on-disk code. `None` for multipath, faulty, containers and anything else.
+    /// Level of an on-disk code. `None` for multipath, faulty, containers and all other codes.
     #[must_use]
     pub fn from_code(code: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.code() == code)
     }
 
-    /// The on-disk code.
+    /// On-disk code of the level.
     #[must_use]
     pub const fn code(self) -> i32 {
         match self {
@@ -64,7 +64,7 @@ impl Level {
         }
     }
 
-    /// The name mdadm prints.
+    /// Name that mdadm prints.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Level {
         }
     }
 
-    /// The least `raid_disks` an array of this level can have.
+    /// Smallest `raid_disks` of an array of this level.
     #[must_use]
     pub const fn raid_disks_min(self) -> u32 {
         match self {
@@ -88,7 +88,7 @@ impl Level {
         }
     }
 
-    /// Strips of parity in a full stripe: P, or P and Q.
+    /// Number of parity strips in a full stripe: P, or P and Q.
     #[must_use]
     pub const fn parity_count(self) -> u32 {
         match self {
@@ -98,13 +98,13 @@ impl Level {
         }
     }
 
-    /// Whether `size` says how much of each member is used. Else `data_size` does.
+    /// Whether `size` is the used part of each member. For the other levels `data_size` is.
     #[must_use]
     pub const fn uses_size(self) -> bool {
         !matches!(self, Self::Linear | Self::Raid0)
     }
 
-    /// Whether data is cut into chunks, so that a chunk size is needed.
+    /// Whether data is divided into chunks, so that a chunk size is needed.
     #[must_use]
     pub const fn is_striped(self) -> bool {
         !matches!(self, Self::Linear | Self::Raid1)

@@ -1,18 +1,18 @@
 //! md metadata: bytes to values and back.
 //!
-//! Everything an md array says about itself is on its members, in formats that other programs
-//! write too. This crate turns those bytes into values that are legal by construction and turns the
-//! values back into the same bytes. It reads and writes nothing itself: the caller brings the
-//! blocks and says where they came from.
+//! An md array describes itself on its members, in formats that other programs write too. This
+//! crate converts those bytes to values that are legal by construction, and the values back to the
+//! same bytes. It does no I/O: the caller supplies the blocks and says where they came from.
 //!
-//! - [`Superblock`]: what a member says of itself and its array, whichever version it is;
-//!   [`Super090`] and [`Super1`] in full; [`NewArray::plan`] makes those of a new array.
-//! - [`Bitmap`]: which regions may be out of sync, and whether it can be believed.
-//! - [`BadBlocks`]: which blocks of a member hold nothing.
-//! - [`PplHeader`]: what makes the parity of an interrupted write right again.
-//! - [`JournalScan`]: whether a journal holds what members do not have.
-//! - [`Metadata`]: all of these of one member, with a function that reads.
-//! - [`probe`]: what else is on a member.
+//! - [`Superblock`]: description of a member and its array, in any version; [`Super090`] and
+//!   [`Super1`]
+//!   in full; [`NewArray::plan`] makes those of a new array.
+//! - [`Bitmap`]: regions that may be out of sync, and whether the bitmap can be trusted.
+//! - [`BadBlocks`]: blocks of a member without valid data.
+//! - [`PplHeader`]: log that repairs the parity of an interrupted write.
+//! - [`JournalScan`]: whether a journal holds data that the members lack.
+//! - [`Metadata`]: all of these for one member, read through a callback.
+//! - [`probe`]: signatures of other formats on a member.
 //!
 //! ```
 //! use weft_ondisk::{Level, Minor, NewArray, Super1};
@@ -23,8 +23,8 @@
 //! assert_eq!(Super1::parse(&block, Minor::V1_2, Sectors(204_800)).unwrap(), supers[0]);
 //! ```
 //!
-//! Source: facts about the formats of Linux md (6.1 to 6.12) and mdadm (4.2 to 4.6). What those
-//! two write is kept in `fixtures/md-super` and `fixtures/md-meta` and read by the tests.
+//! Source: facts about the formats of Linux md (6.1 to 6.12) and mdadm (4.2 to 4.6). Their output
+//! is kept in `fixtures/md-super` and `fixtures/md-meta` and read by the tests.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

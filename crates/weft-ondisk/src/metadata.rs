@@ -1,7 +1,7 @@
-//! All metadata of a member: its superblock, and the bitmap and logs that the superblock points to.
+//! Metadata of a member: its superblock, and the bitmap and logs to which the superblock points.
 //!
-//! The caller reads the sectors that are asked for. A log that cannot be believed is kept as the
-//! sentence that says why, for only the assembly knows whether it matters.
+//! The caller reads the sectors that are asked for. For a log that cannot be trusted, the reason is
+//! kept as a sentence, because only the assembly knows whether it matters.
 //!
 //! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
 
@@ -13,27 +13,27 @@ use crate::{
 use std::io;
 use weft_units::{Bytes, Sectors};
 
-/// All that a member says.
+/// All metadata of a member.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     /// Superblock of the member.
     pub superblock: Superblock,
     /// Bitmap and logs.
     pub logs: Logs,
-    /// Of a member that ends before its data does, the size that it should have. It is what was
-    /// read of a failing disk, or was cut off.
+    /// Size that the member should have, if it ends before its data does: an image of a failing
+    /// disk, or one that was cut off.
     pub uncut: Option<Sectors>,
-    /// Places where another superblock may be, and which cannot be read; a sentence each.
+    /// Possible places of further superblocks that cannot be read; a sentence each.
     pub unreadable: Vec<String>,
 }
 
 /// Bitmap and logs that a superblock points to.
 ///
-/// `None` stands for a log that the superblock does not have, `Err` for one that cannot be
-/// believed, with the reason as a sentence that does not name the member.
+/// `None` means that the superblock has no such log, `Err` that the log cannot be trusted, with the
+/// reason as a sentence that does not name the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
-    /// Blocks of the member that hold nothing.
+    /// Blocks of the member without valid data.
     pub bad_blocks: Option<Result<BadBlocks, String>>,
     /// Regions that may be out of sync.
     pub bitmap: Option<Result<Box<Bitmap>, String>>,
@@ -43,11 +43,11 @@ pub struct Logs {
     pub journal: Option<Result<JournalState, String>>,
 }
 
-/// Reasons why a member's metadata cannot be had.
+/// Reasons why a member's metadata cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// The member does not give it. Never taken for zeros.
+    /// Reading failed. Unreadable metadata is never taken for zeros.
     #[error("{structure} at sector {}: {source}; leave the member out", sector.0)]
     Read {
         /// Name of the structure.
@@ -57,26 +57,26 @@ pub enum MetadataError {
         /// Error of the member.
         source: io::Error,
     },
-    /// There is no superblock that can be believed.
+    /// There is no valid superblock.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
 }
 
-/// The blocks at all places where a superblock may be.
+/// The blocks at all possible places of a superblock.
 #[derive(Debug, Default)]
 pub struct SuperblockBlocks {
     /// Blocks that were read, 4096 bytes each.
     pub read: Vec<(Version, Vec<u8>)>,
-    /// Structures that the member has and did not give.
+    /// Places that could not be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A place where a superblock may be, which cannot be read. A member whose superblock is at another
+/// A possible place of a superblock that cannot be read. A member with its superblock at another
 /// place is used all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("superblock of version {version} at sector {}: {source}", sector.0)]
 pub struct Unreadable {
-    /// Version whose place it is.
+    /// Version of a superblock at this place.
     pub version: Version,
     /// Sector that could not be read.
     pub sector: Sectors,
@@ -90,9 +90,9 @@ impl From<Unreadable> for MetadataError {
     }
 }
 
-/// Reads the blocks at all places of a member where a superblock may be.
+/// Reads the blocks at all possible places of a superblock on a member.
 ///
-/// Shape    `read` gives that many bytes from a sector of the member
+/// Shape    `read` returns this many bytes from a sector of the member
 pub fn read_superblock_blocks(
     member_size: Sectors,
     mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
@@ -109,13 +109,14 @@ pub fn read_superblock_blocks(
 }
 
 impl Metadata {
-    /// Reads the superblock of a member and what it points to.
+    /// Reads the superblock of a member, and the areas to which it points.
     ///
-    /// Shape    `read` gives that many bytes from a sector of the member
+    /// Shape    `read` returns this many bytes from a sector of the member
     ///
     /// # Errors
     ///
-    /// The member does not give its superblock or what that points to, or none can be believed.
+    /// Fails when the superblock or an area to which it points cannot be read, or no superblock is
+    /// valid.
     pub fn read(
         member_size: Sectors,
         mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
@@ -130,7 +131,7 @@ impl Metadata {
             blocks.iter().map(|(version, block)| (*version, block.as_slice())).collect();
         let (superblock, uncut) = match Superblock::find(&borrowed, member_size) {
             Ok(superblock) => (superblock, None),
-            // Only where the superblock does not depend on the size.
+            // Only versions with a place that does not depend on the member's size.
             Err(cut @ SuperblockError::Truncated { needs, .. }) => {
                 let at_start = |(version, _): &&(Version, &[u8])| {
                     matches!(version, Version::V1_1 | Version::V1_2)
@@ -139,7 +140,7 @@ impl Metadata {
                 let superblock = Superblock::find(&borrowed, needs).map_err(|_| cut)?;
                 (superblock, Some(needs))
             }
-            // It may be where the member does not give it.
+            // The superblock may be at the place that cannot be read.
             Err(absent @ SuperblockError::Absent { .. }) => {
                 return Err(unreadable.into_iter().next().map_or(absent.into(), Into::into));
             }
@@ -152,13 +153,13 @@ impl Metadata {
 }
 
 impl Logs {
-    /// Reads what a superblock that is legal points to.
+    /// Reads the areas to which a legal superblock points.
     ///
-    /// Shape    `read` gives that many bytes from a sector of the member
+    /// Shape    `read` returns this many bytes from a sector of the member
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Read`] for the first place that cannot be read.
+    /// [`MetadataError::Read`] for the first sector that cannot be read.
     pub fn read(
         superblock: &Superblock,
         member_size: Sectors,
@@ -180,7 +181,7 @@ struct Reader<'a> {
     read: &'a mut dyn FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
 }
 
-/// A structure, its error as a sentence, or `None` where the member has none.
+/// A structure, its error as a sentence, or `None` if the member has no such structure.
 type Found<T> = Result<Option<Result<T, String>>, MetadataError>;
 
 impl Reader<'_> {
@@ -212,7 +213,7 @@ impl Reader<'_> {
             Err(error) => return Ok(Some(Err(error.to_string()))),
         };
         let sync_size = self.superblock.sync_size();
-        // As much as md writes at once; a logical block may be as large.
+        // As much as md writes at once; a logical block may be that large.
         let first = bytes_of(room.len, 4096);
         let bytes = self.get("bitmap", room.start, first)?;
         let area = BitmapHeader::decode(&bytes).and_then(|header| header.area(sync_size));
@@ -274,8 +275,9 @@ fn bytes_of(len: Sectors, max: usize) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).min(max)
 }
 
-/// More than md ever reserves; bits of a bitmap that are not read count as set.
+/// Longest part of a log that is read: longer than md ever reserves. Bits that are not read count
+/// as set.
 const LOG_BYTES_MAX: usize = 1 << 20;
 
-/// Enough to say that a journal is not empty, whatever its length.
+/// Most blocks read of a journal, enough to tell that it is not empty.
 const JOURNAL_BLOCKS_MAX: usize = 4096;

@@ -1,16 +1,16 @@
-//! Partial parity log of RAID 5: the parity updates under way, and how to complete them.
+//! Partial parity log of RAID 5: the parity updates in flight, and how to complete them.
 //!
 //! Before a stripe is written in part, the member with its parity logs the XOR of the strips that
-//! are not written. After a crash, that and the strips that were written, whatever they hold by
-//! then, give parity that fits: a strip that is lost besides can be reconstructed.
+//! are not written. After a crash, this XOR and the current content of the written strips give
+//! consistent parity, so that a strip that is lost as well can be reconstructed.
 //!
 //! ```text
 //! | header 4096 | partial parity of entry 0 | of entry 1 | ... | header of the next log | ...
 //! ```
 //!
-//! In an area of 264 KiB or more, logs follow each other as in a ring, and generations tell which
-//! is the last: [`PplScan`] finds it. [`PplHeader::recovery`] then says as values what to compute
-//! from what; reading, computing and writing is the engine's.
+//! In an area of 264 KiB or more, logs follow each other as in a ring, and [`PplScan`] finds the
+//! newest by its generation. [`PplHeader::recovery`] then returns the computations as values; the
+//! engine reads, computes and writes.
 //!
 //! Source: format facts and the order of recovery as read from Linux 6.1 and 6.12; logs of Linux
 //! 6.12 in `fixtures/md-meta`.
@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of a header.
 pub const PPL_HEADER_BYTES: usize = 4096;
 
-/// The most entries that a header has room for, `(4096 - 536) / 24`.
+/// Most entries of a header, `(4096 - 536) / 24`.
 pub const PPL_ENTRIES_MAX: usize = 148;
 
 const HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;
@@ -65,30 +65,30 @@ const _: () = assert!(std::mem::offset_of!(Raw, entries) == ENTRIES_BYTE);
 /// Header of a partial parity log, with its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplHeader {
-    /// [`PplHeader::signature_of`] the array. Byte 512.
+    /// Signature of the array, from [`PplHeader::signature_of`]. Byte 512.
     pub signature: u32,
-    /// Grows with each log that the array writes, whichever member it is on. Byte 520.
+    /// Increases with each log that the array writes, on any member. Byte 520.
     pub generation: u64,
-    /// Writes that were under way. Byte 536.
+    /// Writes that were in flight. Byte 536.
     pub entries: Vec<PplEntry>,
 }
 
-/// A write that was under way, within one full stripe.
+/// A write that was in flight, within one full stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplEntry {
     /// First array sector that was written. Byte 0.
     pub data_sector: Sectors,
-    /// Bytes of partial parity; none when whole stripes were written. Byte 8.
+    /// Bytes of partial parity; 0 when whole stripes were written. Byte 8.
     pub pp_size: u32,
     /// Bytes of data that were written. Byte 12.
     pub data_size: u32,
-    /// Slot of the member with the parity, which has the log too. Byte 16.
+    /// Slot of the member with the parity, which also has the log. Byte 16.
     pub parity_disk: u32,
     /// CRC-32C of the partial parity, 0 without one. Byte 20.
     pub checksum: u32,
 }
 
-/// Geometry of the array, as far as recovery from the log depends on it.
+/// Geometry of the array, as far as recovery from the log needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplContext {
     /// Number of slots.
@@ -97,28 +97,27 @@ pub struct PplContext {
     pub chunk: Sectors,
     /// Sectors of the array.
     pub array_size: Sectors,
-    /// Sectors of the log's area from this header on.
+    /// Sectors of the log's area from this header to its end.
     pub room: Sectors,
     /// Slot of the member that has the log.
     pub owner: Slot,
 }
 
-/// Parity to be computed anew: the XOR of what is read, sector for sector, written to `stripes` of
-/// the member in `parity_slot`.
+/// A parity computation: the XOR of the ranges that are read, sector for sector, is written to
+/// `stripes` of the member in `parity_slot`.
 ///
-/// If a member with some of `data` is missing, the stripes are to be left alone.
+/// If a member with some of `data` is missing, the stripes must not be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplRecompute {
-    /// Index of the entry. Nothing may be done before its partial parity has been checked.
+    /// Index of the entry. Its partial parity must be checked first.
     pub entry: usize,
-    /// Slot that the parity is written to.
+    /// Slot to which the parity is written.
     pub parity_slot: Slot,
-    /// Sectors of a member's data.
+    /// Range of sectors in a member's data.
     pub stripes: SectorRange,
     /// Array sectors to be read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
-    /// The partial parity, as long as `stripes`: sectors from the header on. None for whole
-    /// stripes.
+    /// Partial parity, as long as `stripes`, in sectors from the header. `None` for whole stripes.
     pub partial: Option<SectorRange>,
 }
 
@@ -129,7 +128,7 @@ impl PplHeader {
         crc32c(&set_uuid.0)
     }
 
-    /// A header that says that nothing was under way.
+    /// A header without writes in flight.
     #[must_use]
     pub const fn empty(signature: u32) -> Self {
         Self { signature, generation: 0, entries: Vec::new() }
@@ -174,11 +173,11 @@ impl PplHeader {
         Ok(Self { signature, generation: raw.generation.get(), entries })
     }
 
-    /// The header's bytes, sum included.
+    /// Encodes the header, including its checksum.
     ///
     /// # Panics
     ///
-    /// With more than [`PPL_ENTRIES_MAX`] entries.
+    /// Panics with more than [`PPL_ENTRIES_MAX`] entries.
     #[must_use]
     pub fn encode(&self) -> [u8; PPL_HEADER_BYTES] {
         assert!(self.entries.len() <= PPL_ENTRIES_MAX);
@@ -212,20 +211,20 @@ impl PplHeader {
         zerocopy::transmute!(raw)
     }
 
-    /// Sectors from this header to the next log's.
+    /// Sectors from this header to that of the next log.
     #[must_use]
     pub fn len(&self) -> Sectors {
         let partial = self.entries.iter().map(|entry| u64::from(entry.pp_size) / SECTOR_BYTES);
         Sectors(HEADER_SECTORS + partial.sum::<u64>())
     }
 
-    /// Whether nothing was under way.
+    /// Whether no write was in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Sectors of an entry's partial parity, counted from the header.
+    /// Partial parity of an entry, in sectors from the header.
     #[must_use]
     pub fn partial(&self, entry: usize) -> Option<SectorRange> {
         let before = self.entries.get(..entry)?.iter();
@@ -234,11 +233,11 @@ impl PplHeader {
         Some(SectorRange::new(HEADER_SECTORS + before, len))
     }
 
-    /// Compares partial parity with its sum.
+    /// Checks partial parity against its checksum.
     ///
     /// # Errors
     ///
-    /// `Short` for fewer bytes than the entry has, `Checksum` when they are others: the entry is to
+    /// `Short` for fewer bytes than the entry has, `Checksum` when the bytes differ: the entry must
     /// be skipped, and the array stays dirty.
     pub fn check_partial(&self, entry: usize, bytes: &[u8]) -> Result<(), LogError> {
         let at = entry_at(entry, 20, "entries.checksum");
@@ -249,7 +248,7 @@ impl PplHeader {
         let Some(partial) = bytes.get(..expected) else {
             return Err(LogError::Short { at, found: bytes.len(), expected });
         };
-        // Nothing sums to 0.
+        // The checksum of no bytes is 0.
         let (stored, computed) = (said.checksum, crc32c(partial));
         if stored == computed {
             return Ok(());
@@ -257,13 +256,13 @@ impl PplHeader {
         Err(LogError::Checksum { at, stored, computed })
     }
 
-    /// Computations that make parity right again, in order.
+    /// Computations that make parity consistent again, in order.
     ///
-    /// Shape    `parity_slot` gives the slot of a full stripe's parity by the array's layout
+    /// Shape    `parity_slot` returns the slot of a full stripe's parity in the array's layout
     ///
     /// # Errors
     ///
-    /// `Value` with the first field that cannot be: then nothing of the log may be used.
+    /// `Value` with the first illegal field; no part of the log may be used then.
     pub fn recovery(
         &self,
         context: &PplContext,
@@ -300,7 +299,8 @@ impl PplHeader {
                 format!("{}, by the layout, and {}, whose log it is", expected.0, owner.0);
             return Err(LogError::value(at, entry.parity_disk, expected));
         }
-        // The last strip may be shorter: then there are stripes with it and stripes without it.
+        // The last strip may be shorter: the stripes are split into those with it and those without
+        // it.
         let mut cuts = vec![0];
         cuts.extend(write.strips.iter().map(|strip| strip.len.0));
         cuts.sort_unstable();
@@ -327,12 +327,12 @@ impl PplHeader {
     }
 }
 
-/// Strips that an entry wrote.
+/// Strips that an entry has written.
 struct Write {
     full_stripe: u64,
-    /// Of the first sector, in a member's data.
+    /// First sector in a member's data.
     member_sector: Sectors,
-    /// Array sectors.
+    /// Strips, in array sectors.
     strips: Vec<SectorRange>,
 }
 
@@ -394,8 +394,8 @@ impl Write {
 
 /// A search for the newest log of a member.
 ///
-/// Ask [`PplScan::poll`] where to read, give what was read to [`PplScan::handle`], until there is
-/// nothing more to read; then [`PplScan::newest`].
+/// Call [`PplScan::poll`] for the next sector to read and pass the bytes to [`PplScan::handle`]
+/// until there is nothing more to read, then call [`PplScan::newest`].
 ///
 /// Source   the first log is at the start of the area, each next one where the one before it ends;
 ///          what is not a log, or is older than the one before it, ends the search
@@ -409,7 +409,7 @@ pub struct PplScan {
 }
 
 impl PplScan {
-    /// Begins with an area of this size.
+    /// Starts the search in an area of this size.
     #[must_use]
     pub const fn new(signature: u32, area: Sectors) -> Self {
         let next = if area.0 >= HEADER_SECTORS { Some(Sectors::ZERO) } else { None };
@@ -422,7 +422,7 @@ impl PplScan {
         self.next
     }
 
-    /// Takes what was read.
+    /// Takes the bytes that were read.
     pub fn handle(&mut self, bytes: &[u8]) {
         let Some(at) = self.next.take() else { return };
         let header = match PplHeader::parse(bytes, self.signature) {
@@ -441,11 +441,11 @@ impl PplScan {
         }
     }
 
-    /// The newest log and its place in the area.
+    /// Newest log and its position in the area.
     ///
     /// # Errors
     ///
-    /// Why there is none: parity of a dirty array is then not known to be right.
+    /// The reason why there is no log. The parity of a dirty array may then be wrong.
     pub fn newest(self) -> Result<(Sectors, PplHeader), LogError> {
         let none = LogError::Short { at: at!(reserved), found: 0, expected: PPL_HEADER_BYTES };
         self.newest.ok_or(self.stopped.unwrap_or(none))
@@ -456,7 +456,7 @@ const fn entry_at(index: usize, byte: usize, field: &'static str) -> At {
     At { structure: STRUCTURE, field, byte: ENTRIES_BYTE + size_of::<RawEntry>() * index + byte }
 }
 
-/// The sum of a header with 0 for its sum.
+/// Checksum of a header, computed with 0 in the checksum field.
 fn checksum(header: &[u8]) -> u32 {
     let (before, rest) = header.split_at(CHECKSUM_BYTE);
     crc32c_of(&[before, &[0; 4], rest.get(4..).unwrap_or_default()])
@@ -466,7 +466,7 @@ fn checksum(header: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// 10 11 ... 1f
+    /// The UUID 10 11 ... 1f.
     fn uuid() -> Uuid {
         Uuid(std::array::from_fn(|index| u8::try_from(index).unwrap() + 0x10))
     }
@@ -506,7 +506,7 @@ mod tests {
         PplEntry { data_sector, pp_size, data_size, parity_disk, checksum }
     }
 
-    /// Four members, chunks of 64 KiB, left-symmetric, 100 stripes.
+    /// Recovery of an entry on four members, with chunks of 64 KiB, left-symmetric, 100 stripes.
     fn recovery(entry: PplEntry) -> Result<Vec<PplRecompute>, LogError> {
         let context = PplContext {
             raid_disks: 4,

@@ -1,22 +1,24 @@
 //! Signatures of other users of a device: file systems, partition tables, volume managers.
 //!
-//! A signature is a few bytes at a known place. Finding one does not mean that the file system or
-//! table is whole; it means that a person should look before the device becomes a member.
+//! A signature is a few bytes at a known offset. It does not prove that the file system or table is
+//! intact, only that a person should look at the device before it becomes a member.
 //!
-//! Source: the on-disk documentation of each format, places and bytes only.
+//! Source: the on-disk documentation of each format, offsets and bytes only.
 
 use crate::super1::Super1;
 use crate::version::Minor;
 use crate::{SUPER_BYTES, Super090, Superblock};
 use weft_units::{SECTOR_BYTES, Sectors};
 
-/// Bytes of the start of a member to give to [`foreign_signature`]; ZFS looks furthest.
+/// Bytes from the start of a member that [`foreign_signature`] needs, as far as ZFS has its
+/// signature.
 pub const HEAD_BYTES: usize = 256 << 10;
 
-/// Bytes of the end of a member to give to [`foreign_signature`]; md 0.90 is furthest from it.
+/// Bytes from the end of a member that [`foreign_signature`] needs, as far as md 0.90 has its
+/// signature.
 pub const TAIL_BYTES: usize = 128 << 10;
 
-/// Something on a member that is not ours.
+/// Signature of another user on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// Name, for a message.
@@ -25,7 +27,7 @@ pub struct Foreign {
     pub byte: u64,
 }
 
-/// Bytes at a place near the start.
+/// Signatures near the start: name, offset and bytes.
 const HEAD: [(&str, usize, &[u8]); 36] = [
     ("a LUKS volume", 0, b"LUKS\xba\xbe"),
     ("a LUKS2 volume (second header)", 0x4000, b"SKUL\xba\xbe"),
@@ -73,7 +75,7 @@ const HEAD: [(&str, usize, &[u8]); 36] = [
     ("a dm-verity tree", 0, b"verity\0\0"),
 ];
 
-/// Bytes at a place counted back from the end of the member.
+/// Signatures near the end: name, offset back from the end of the member, and bytes.
 const TAIL: [(&str, u64, &[u8]); 7] = [
     ("a GUID partition table (second header)", 512, b"EFI PART"),
     ("a GUID partition table (second header)", 4096, b"EFI PART"),
@@ -88,10 +90,11 @@ const MD_MAGIC_LITTLE: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 const MD_MAGIC_BIG: [u8; 4] = 0xa92b_4efc_u32.to_be_bytes();
 const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
 
-/// The first sign of another user on a member, md included.
+/// First signature of another user on a member, including md.
 ///
 /// Shape    `head` the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
-///          all of it where it is smaller; what is not given is not looked at
+/// all
+///          of it if it is smaller; bytes that are not given are not searched
 #[must_use]
 pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Option<Foreign> {
     let tail_start = member_size.bytes().0.saturating_sub(tail.len() as u64);
@@ -106,7 +109,7 @@ pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Opti
             return found(name, byte as u64);
         }
     }
-    // 0.90: the last whole 64 KiB, in the byte order of its writer.
+    // A superblock of 0.90 is in the last whole 64 KiB, in the byte order of the writing machine.
     let size = member_size.0;
     for (name, sector) in [
         ("an md superblock 1.0", (size.saturating_sub(16)) & !7),
@@ -137,23 +140,24 @@ pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Opti
     partition_table(head).and_then(|name| found(name, 510))
 }
 
-/// A whole, undamaged superblock in a place where none is looked for.
+/// A valid superblock at a place where none is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misplaced {
     /// Sector of the superblock.
     pub sector: Sectors,
-    /// The superblock. Its version, if 1, is what its own position makes likely.
+    /// The superblock. For version 1, its minor version is the one that its own position suggests.
     pub superblock: Superblock,
-    /// First sector of the member, if the superblock is where it says that it is. 0.90 does not
-    /// say.
+    /// First sector of the member, if the superblock is at the place that it names. 0.90 names
+    /// none.
     pub member_start: Option<Sectors>,
 }
 
-/// Superblocks that begin at any sector of `bytes`: of members that were cut, grown, or are inside
-/// of something else.
+/// Superblocks at any sector of `bytes`: those of members that were cut, grown, or are inside other
+/// data.
 ///
 /// Shape    `bytes` begin at sector `first`; a superblock with less than 4096 bytes from its start
-///          on is not found, so that pieces of a member have to overlap by 3584
+/// on
+///          is not found, so pieces of a member have to overlap by 3584
 #[must_use]
 pub fn superblocks_anywhere(bytes: &[u8], first: Sectors) -> Vec<Misplaced> {
     let sector_bytes = usize::try_from(SECTOR_BYTES).expect("512");
@@ -174,7 +178,7 @@ fn superblock_here(block: &[u8], sector: Sectors) -> Option<Misplaced> {
         let member_start = sector.0.checked_sub(new.super_offset.0).map(Sectors);
         return Some(Misplaced { sector, superblock: new.into(), member_start });
     }
-    // The size of the member says only where it should be.
+    // The size of the member only determines where the superblock should be.
     let mut old = Super090::decode(block, Sectors(u64::MAX)).ok()?;
     old.super_offset = sector;
     Some(Misplaced { sector, superblock: old.into(), member_start: None })
@@ -188,12 +192,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
-/// ext2, ext3 and ext4 share a magic of two bytes; features tell them apart, and a plausible
-/// revision and block size tell all of them from chance.
+/// Tells ext2, ext3 and ext4 apart, which share a magic of two bytes, by their features. A
+/// plausible revision and block size exclude chance matches.
 fn extended_fs(head: &[u8]) -> Option<&'static str> {
     const SUPERBLOCK: usize = 1024;
     const HAS_JOURNAL: u32 = 0x4;
-    /// Extents, 64 bits, flexible groups: what ext3 does not know.
+    /// Features that ext3 lacks: extents, 64 bits, flexible groups.
     const EXT4_INCOMPAT: u32 = 0x40 | 0x80 | 0x200;
     if !has(head, SUPERBLOCK + 0x38, b"\x53\xef")
         || u32_at(head, SUPERBLOCK + 0x18)? > 6
@@ -212,7 +216,7 @@ fn extended_fs(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Uberblocks of the first label: a ring in the second half of the first 256 KiB.
+/// Finds an uberblock of the first ZFS label, in a ring in the second half of the first 256 KiB.
 fn zfs_uberblock(head: &[u8]) -> Option<u64> {
     (128_usize << 10..256 << 10)
         .step_by(1 << 10)
@@ -223,7 +227,8 @@ fn zfs_uberblock(head: &[u8]) -> Option<u64> {
         .map(|byte| byte as u64)
 }
 
-/// A boot sector with at least one entry, and only legal ones: boot code alone is nobody's data.
+/// Recognises a boot sector with at least one entry, and only legal ones: boot code alone is not
+/// data.
 fn partition_table(head: &[u8]) -> Option<&'static str> {
     let entries = head.get(446..510).filter(|_| has(head, 510, b"\x55\xaa"))?;
     let mut used = false;
@@ -243,7 +248,7 @@ mod tests {
 
     const SIZE: Sectors = Sectors(4096 + 5);
 
-    /// Finds `signature` written at `byte` of an empty member.
+    /// Searches an empty member with `signature` written at `byte`.
     fn check(byte: u64, signature: &[u8]) -> Option<Foreign> {
         let mut member = vec![0; usize::try_from(SIZE.bytes().0).unwrap()];
         let at = usize::try_from(byte).unwrap();

@@ -1,7 +1,7 @@
 //! Superblock of any version: one view of 0.90 and 1.0 to 1.2.
 //!
-//! [`Superblock`] answers the questions that assembling an array asks, the same way for 0.90 and
-//! for 1.0 to 1.2. What only one version has is in [`Super090`] and [`Super1`].
+//! [`Superblock`] has the operations that the assembly of an array needs, for 0.90 and for 1.0 to
+//! 1.2 alike. Fields of only one version are in [`Super090`] and [`Super1`].
 //!
 //! ```
 //! use weft_ondisk::{Superblock, Version};
@@ -20,8 +20,8 @@
 //! assert!(nothing.to_string().starts_with("no md superblock found"));
 //! ```
 //!
-//! Source: where the versions differ, as in `super090/` and `super1/`; which of several
-//! superblocks counts: mdadm 4.2 takes the one created last, weft asks when they name two arrays.
+//! Source: differences of the versions, as in `super090/` and `super1/`; of several superblocks,
+//! mdadm 4.2 uses the one created last, and weft asks when they name two arrays.
 
 use crate::features::{Features, Reason};
 use crate::super1::{Area, MdTime, Role, Super1};
@@ -33,35 +33,35 @@ use weft_units::{SectorRange, Sectors};
 /// A superblock of any version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Superblock {
-    /// The older format.
+    /// Format 0.90.
     V0_90(Box<Super090>),
-    /// The newer one, in one of three places.
+    /// Format 1, at one of three places.
     V1(Box<Super1>),
 }
 
-/// Identity of a member: what tells it from all others.
+/// Identity of a member, unique in its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceIdentity {
-    /// Number of the member in the array, which is all that 0.90 has.
+    /// Number of the member in the array, the only identity in 0.90.
     Number(u32),
-    /// uuid of the member.
+    /// UUID of the member.
     Uuid(Uuid),
 }
 
-/// Everything that looks like a superblock on one member.
+/// All possible superblocks of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
-    /// Legal superblocks, the one created last first: the one that mdadm would take.
+    /// Legal superblocks, the one created last first: mdadm would use that one.
     pub legal: Vec<Superblock>,
     /// Superblocks with the magic that are not legal, each with its error, in the order of the
     /// search.
     pub damaged: Vec<(Version, SuperblockError)>,
-    /// Sectors at which superblocks were looked for.
+    /// Sectors that were searched.
     pub looked: Vec<Sectors>,
 }
 
 impl Version {
-    /// Sector of the superblock on a member of this size; `None` when that is too small.
+    /// Sector of the superblock on a member of this size; `None` if the member is too small.
     #[must_use]
     pub fn position(self, member_size: Sectors) -> Option<Sectors> {
         match self.minor() {
@@ -93,7 +93,7 @@ impl From<Super1> for Superblock {
 }
 
 impl Candidates {
-    /// Looks at the blocks at all possible places of a member.
+    /// Checks the blocks at all possible places of a member.
     ///
     /// Shape    `blocks` holds, for each version the member is large enough for, the 4096 bytes at
     ///          [`Version::position`]
@@ -108,18 +108,17 @@ impl Candidates {
                 Err(error) => candidates.damaged.push((*version, error)),
             }
         }
-        // Stable: of equals the one looked for first.
+        // The sort is stable: among equals, the one searched first stays first.
         candidates.legal.sort_by_key(|superblock| std::cmp::Reverse(superblock.ctime()));
         candidates
     }
 
-    /// The one that can be believed: the only legal one, or the one created last if all are of one
-    /// array.
+    /// The superblock to use: the only legal one, or the one created last if all are of one array.
     ///
     /// # Errors
     ///
-    /// With none legal, what is wrong with the first that has the magic, else `Absent`. With two
-    /// arrays, `Ambiguous`, which says what mdadm would take: the user has to choose.
+    /// If none is legal, the error of the first with the magic, or `Absent`. For two arrays,
+    /// `Ambiguous`, which names the one that mdadm would use: the user has to choose.
     pub fn one(self) -> Result<Superblock, SuperblockError> {
         let mut legal = self.legal.into_iter();
         let Some(newest) = legal.next() else {
@@ -148,7 +147,7 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// `TooSmall`, and those of [`Candidates::one`].
+    /// `TooSmall`, and the errors of [`Candidates::one`].
     pub fn find(
         blocks: &[(Version, &[u8])],
         member_size: Sectors,
@@ -160,11 +159,11 @@ impl Superblock {
         Candidates::of(blocks, member_size).one()
     }
 
-    /// Reads a superblock of one version and checks all that can be checked on one member.
+    /// Reads a superblock of one version and makes all checks that are possible on one member.
     ///
     /// # Errors
     ///
-    /// Those of [`Super090::parse`] or [`Super1::parse`].
+    /// The errors of [`Super090::parse`] or [`Super1::parse`].
     pub fn parse(
         bytes: &[u8],
         version: Version,
@@ -176,11 +175,11 @@ impl Superblock {
         }
     }
 
-    /// Reads a superblock of one version, for showing it: [`Superblock::validate`] may refuse it.
+    /// Reads a superblock of one version for display: [`Superblock::validate`] may refuse it.
     ///
     /// # Errors
     ///
-    /// Those of [`Super090::decode`] or [`Super1::decode`].
+    /// The errors of [`Super090::decode`] or [`Super1::decode`].
     pub fn decode(
         bytes: &[u8],
         version: Version,
@@ -192,7 +191,7 @@ impl Superblock {
         }
     }
 
-    /// Checks all that can be checked on one member.
+    /// Makes all checks that are possible on one member.
     ///
     /// # Errors
     ///
@@ -213,7 +212,7 @@ impl Superblock {
         }
     }
 
-    /// The older format, if it is that.
+    /// The 0.90 superblock, if it is one.
     #[must_use]
     pub fn as_v0_90(&self) -> Option<&Super090> {
         match self {
@@ -222,7 +221,7 @@ impl Superblock {
         }
     }
 
-    /// The newer format, if it is that.
+    /// The version 1 superblock, if it is one.
     #[must_use]
     pub fn as_v1(&self) -> Option<&Super1> {
         match self {
@@ -231,7 +230,7 @@ impl Superblock {
         }
     }
 
-    /// uuid of the array.
+    /// UUID of the array.
     #[must_use]
     pub fn set_uuid(&self) -> Uuid {
         match self {
@@ -240,8 +239,8 @@ impl Superblock {
         }
     }
 
-    /// The uuid in the array's bitmap, journal and logs. For 0.90 not in the order in which it is
-    /// printed.
+    /// UUID in the array's bitmap, journal and logs. For 0.90 its bytes are not in the printed
+    /// order.
     #[must_use]
     pub fn bitmap_uuid(&self) -> Uuid {
         match self {
@@ -250,7 +249,7 @@ impl Superblock {
         }
     }
 
-    /// The array's name, escaped where it is not printable; 0.90 has none.
+    /// Name of the array, with unprintable characters escaped; empty for 0.90.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -286,8 +285,8 @@ impl Superblock {
         }
     }
 
-    /// Layout, as a number of its level. For RAID0 0, "unknown", unless the superblock says that it
-    /// means something.
+    /// Layout number within the level. For RAID0 it is 0 ("unknown"), unless the superblock says
+    /// that the field is valid.
     #[must_use]
     pub fn layout(&self) -> u32 {
         let said = match self {
@@ -325,7 +324,7 @@ impl Superblock {
         }
     }
 
-    /// Whether this member is to be read only when no other has the data.
+    /// Whether this member is read only when no other has the data.
     #[must_use]
     pub fn is_write_mostly(&self) -> bool {
         match self {
@@ -337,7 +336,7 @@ impl Superblock {
         }
     }
 
-    /// Sectors of the array; `None` for linear and RAID0, where each member adds what it has.
+    /// Sectors of the array; `None` for linear and RAID0, where each member adds its own size.
     #[must_use]
     pub fn array_size(&self) -> Option<Sectors> {
         match self {
@@ -346,10 +345,10 @@ impl Superblock {
         }
     }
 
-    /// Whether another superblock describes the same array: the field that differs if not.
+    /// Checks that another superblock describes the same array.
     ///
     /// # Errors
-    /// What was found and what was expected, as a sentence.
+    /// The first field that differs, with found and expected, as a sentence.
     pub fn same_array(&self, other: &Self) -> Result<(), String> {
         let fields = |it: &Self| {
             [
@@ -371,8 +370,8 @@ impl Superblock {
         Ok(())
     }
 
-    /// Sectors that a resync goes over, and bits of a bitmap cover: the data of a member, for
-    /// RAID10 the array.
+    /// Sectors that a resync covers and that the bits of a bitmap stand for: the data of a member,
+    /// for RAID10 the array.
     #[must_use]
     pub fn sync_size(&self) -> Sectors {
         match self.level() {
@@ -408,7 +407,7 @@ impl Superblock {
         }
     }
 
-    /// The member's number, which [`Superblock::role`] takes. Not its slot.
+    /// Number of the member, for [`Superblock::role`]. It is not its slot.
     #[must_use]
     pub fn dev_number(&self) -> u32 {
         match self {
@@ -417,8 +416,8 @@ impl Superblock {
         }
     }
 
-    /// Gives the member another number. Its own table is as it was: [`Superblock::update`] says
-    /// what the member of this number does.
+    /// Changes the number of the member. The role table stays as it is; [`Superblock::update`] sets
+    /// the role of this number.
     pub fn set_dev_number(&mut self, number: u32) {
         match self {
             Self::V0_90(old) => old.this_disk.number = number,
@@ -426,7 +425,7 @@ impl Superblock {
         }
     }
 
-    /// Number of entries of the table of roles.
+    /// Number of entries of the role table.
     #[must_use]
     pub fn role_count(&self) -> usize {
         match self {
@@ -439,7 +438,7 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// A number past the table, or a role that no member can have.
+    /// Fails for a number beyond the table, or a role that no member can have.
     pub fn role(&self, dev_number: u32) -> Result<Role, SuperblockError> {
         match self {
             Self::V0_90(old) => old.role(dev_number),
@@ -451,7 +450,7 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// Those of [`Superblock::role`]; none after [`Superblock::parse`].
+    /// The errors of [`Superblock::role`]; none after [`Superblock::parse`].
     pub fn own_role(&self) -> Result<Role, SuperblockError> {
         self.role(self.dev_number())
     }
@@ -474,7 +473,7 @@ impl Superblock {
         }
     }
 
-    /// Sector from which a resync has to begin, `None` for a clean array.
+    /// Sector at which a resync has to begin; `None` for a clean array.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         match self {
@@ -483,14 +482,14 @@ impl Superblock {
         }
     }
 
-    /// Data sectors below which the member is rebuilt; `None` means all of them, if it has a slot.
-    /// 0.90 gives a slot only to members that are.
+    /// Data sectors that are rebuilt already. `None` means all of them, if the member has a slot;
+    /// 0.90 gives a slot only to members that are rebuilt.
     #[must_use]
     pub fn recovery_offset(&self) -> Option<Sectors> {
         self.as_v1().and_then(Super1::recovery_offset)
     }
 
-    /// Feature bits, for 0.90 in the terms of version 1.
+    /// Feature bits; for 0.90 converted to those of version 1.
     #[must_use]
     pub fn features(&self) -> Features {
         match self {
@@ -517,7 +516,7 @@ impl Superblock {
         }
     }
 
-    /// Every line that `mdadm --examine` prints, as name and value.
+    /// All lines that `mdadm --examine` prints, as name and value.
     #[must_use]
     pub fn describe(&self, member_size: Sectors) -> Vec<(String, String)> {
         match self {
@@ -526,19 +525,19 @@ impl Superblock {
         }
     }
 
-    /// The table that follows those lines; only 0.90 has one.
+    /// The table that follows these lines, which only 0.90 has.
     #[must_use]
     pub fn describe_disks(&self) -> Vec<String> {
         self.as_v0_90().map(Super090::describe_disks).unwrap_or_default()
     }
 
-    /// The sectors of the member that its bitmap can have: from where it begins to the next thing.
-    /// `None` without a bitmap.
+    /// Sectors of the member that its bitmap can use: from its start to the next area. `None`
+    /// without a bitmap.
     ///
     /// # Errors
     ///
-    /// `Value` for a bitmap without a place or before the member, `Overlap` for one in the
-    /// superblock, the data or the bad-block log, `Truncated` for one past the member's end.
+    /// `Value` for a bitmap without an offset or before the member, `Overlap` for one that overlaps
+    /// the superblock, the data or the bad-block log, `Truncated` for one past the member's end.
     pub fn bitmap_room(
         &self,
         member_size: Sectors,
@@ -558,9 +557,9 @@ impl Superblock {
         }
     }
 
-    /// Says that there is a write-intent bitmap, or none.
+    /// Records a write-intent bitmap at an offset, or none.
     ///
-    /// Units    sectors from the superblock; 0.90 has but one place and says nothing of it
+    /// Units    sectors from the superblock; 0.90 has only one place and does not store it
     pub fn set_bitmap(&mut self, offset: Option<i32>) {
         match (self, offset) {
             (Self::V0_90(old), Some(_)) => old.state |= Super090::BITMAP_PRESENT,
@@ -579,7 +578,8 @@ impl Superblock {
         }
     }
 
-    /// The sectors of the member's bad-block log, `None` when it says that there are no bad blocks.
+    /// Sectors of the member's bad-block log; `None` when the superblock says that there are no bad
+    /// blocks.
     #[must_use]
     pub fn badblocks_area(&self) -> Option<SectorRange> {
         let new = self.as_v1()?;
@@ -588,7 +588,7 @@ impl Superblock {
         present.then(|| SectorRange::new(start, new.bblog_size.into()))
     }
 
-    /// The sectors of the member's partial parity log.
+    /// Sectors of the member's partial parity log.
     #[must_use]
     pub fn ppl_area(&self) -> Option<SectorRange> {
         let new = self.as_v1()?;
@@ -599,11 +599,11 @@ impl Superblock {
 }
 
 impl Super1 {
-    /// The sectors of the member that its bitmap can have: see [`Superblock::bitmap_room`].
+    /// Sectors of the member that its bitmap can use: see [`Superblock::bitmap_room`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Superblock::bitmap_room`].
     pub fn bitmap_room(
         &self,
         member_size: Sectors,
@@ -616,7 +616,7 @@ impl Super1 {
             return Err(SuperblockError::value(at, 0, "a place with BITMAP"));
         }
         let start = i128::from(self.super_offset.0) + i128::from(offset);
-        // Very old tools put the bitmap 1 KiB after the superblock: inside of its 4 KiB, but behind
+        // Very old tools put the bitmap 1 KiB after the superblock: within its 4 KiB, but behind
         // the roles.
         let header = Area::new(at, "the bitmap", start, HEADER_SECTORS);
         header.inside(member_size)?;

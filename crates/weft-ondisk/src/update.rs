@@ -1,8 +1,9 @@
 //! Updates of superblocks: roles, event count and resync position after a change of the array.
 //!
 //! Each superblock has the roles of all members, the event count, and the sector up to which parity
-//! is right. Members have numbers that do not change while it runs. That is how version 1 has it;
-//! 0.90 numbers a member by its slot as soon as it has all data of it, and the others behind those.
+//! is right. While the array runs, the number of a member does not change, as in version 1. 0.90
+//! numbers a member by its slot once it has all data of the slot, and numbers other members behind
+//! the slots.
 //!
 //! ```text
 //! number while running      0   1   2   3   4          roles 0 1 faulty spare 2 (rebuilt)
@@ -18,20 +19,20 @@ use crate::{
 };
 use weft_units::Sectors;
 
-/// A member, as the array knows it.
+/// State of a member in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Role of the device.
     pub role: Role,
-    /// The member has a slot and not all data of it yet.
+    /// Whether the member has a slot but not all of its data yet.
     pub rebuilding: bool,
-    /// There is a device of this number; else the number is free, or of one that is gone.
+    /// Whether a device has this number; otherwise the number is free, or its device is gone.
     pub present: bool,
     /// Device number and flags of the member, for 0.90.
     pub device: Disk090,
 }
 
-/// State of the array that superblocks are to have.
+/// New state of the array for its superblocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
     /// Event count.
@@ -40,13 +41,13 @@ pub struct Update<'a> {
     pub utime: MdTime,
     /// Sector up to which parity is right.
     pub resync: ResyncOffset,
-    /// Everybody, by number.
+    /// All members, by number.
     pub members: &'a [Standing],
-    /// The number of the member whose superblock it is.
+    /// Number of the member that the superblock is for.
     pub number: u32,
-    /// Sectors of data that a member has that is being rebuilt.
+    /// Data sectors rebuilt so far, for a member that is being rebuilt.
     pub recovery_offset: Option<Sectors>,
-    /// Of its data behind them, only the chunks that the bitmap names are missing.
+    /// Whether, behind `recovery_offset`, only the chunks set in the bitmap are missing.
     pub recovery_follows_bitmap: bool,
 }
 
@@ -54,24 +55,24 @@ pub struct Update<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpareError {
-    /// No room for a superblock.
+    /// The device has no room for a superblock.
     #[error("too small for metadata: found {found}, expected more")]
     TooSmall {
-        /// Its size.
-        found: Sectors,
-    },
-    /// Less room than the others have.
-    #[error("found {found} for data, expected at least {expected}; use a larger member")]
-    Data {
         /// Size of the device.
         found: Sectors,
-        /// Size of each member.
+    },
+    /// The device has less room for data than the members need.
+    #[error("found {found} for data, expected at least {expected}; use a larger member")]
+    Data {
+        /// Room for data on the device.
+        found: Sectors,
+        /// Room that a member needs.
         expected: Sectors,
     },
 }
 
 impl Superblock {
-    /// Says what is known now. Everything else stays as it is.
+    /// Stores the new state. All other fields stay as they are.
     pub fn update(&mut self, update: &Update<'_>) {
         match self {
             Self::V0_90(old) => old.update(update),
@@ -79,11 +80,11 @@ impl Superblock {
         }
     }
 
-    /// The block as it is written to a member with logical blocks of so many bytes.
+    /// Encodes the block to write to a member with logical blocks of `logical_block` bytes.
     #[must_use]
     pub fn encode_for(&self, logical_block: u32) -> Vec<u8> {
         match self {
-            // md writes all of it, whatever the block.
+            // md always writes all of it, whatever the logical block.
             Self::V0_90(old) => Vec::from(old.encode()),
             Self::V1(new) => {
                 let mut bytes = Vec::from(new.encode());
@@ -93,23 +94,23 @@ impl Superblock {
         }
     }
 
-    /// Whether it can say that a member has a slot and not all data of it.
+    /// Whether the format can record that a member has a slot but not all of its data.
     #[must_use]
     pub const fn tells_rebuilding(&self) -> bool {
         matches!(self, Self::V1(_))
     }
 
-    /// Descriptor of the device in version 0.90.
+    /// Descriptor of the device in version 0.90; zeros in version 1.
     #[must_use]
     pub fn device(&self) -> Disk090 {
         self.as_v0_90().map(|old| old.this_disk).unwrap_or_default()
     }
 
-    /// The superblock of a new spare of this array.
+    /// Superblock of a new spare of this array.
     ///
     /// # Errors
     ///
-    /// The device is too small.
+    /// Fails when the device is too small.
     pub fn of_spare(
         &self,
         member_size: Sectors,
@@ -171,7 +172,8 @@ impl Super090 {
         self.utime = u32::try_from(update.utime.secs).unwrap_or(u32::MAX);
         self.set_resync_offset(update.resync);
         self.disks = [Disk090::default(); DISKS_090_MAX as usize];
-        // Behind the slots, in order of their numbers: those that failed or wait.
+        // Members that failed or are not in sync come behind the slots, in the order of their
+        // numbers.
         let mut behind = self.raid_disks..DISKS_090_MAX;
         for (number, standing) in (0..).zip(update.members) {
             if !standing.present {

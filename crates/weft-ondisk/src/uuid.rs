@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// 16 identifying bytes, printed and read as mdadm does: four groups of eight hex digits, in
+/// A UUID of 16 bytes, printed and parsed like mdadm does: four groups of eight hex digits, in
 /// storage order.
 ///
 /// ```
@@ -14,13 +14,13 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);
 
-/// Text that is not a uuid: not 32 hex digits with `:` or `-` between them.
+/// Error for a text that is not a UUID: not 32 hex digits with `:` or `-` between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a uuid: expected 32 hex digits, with ':' or '-' only between them")]
 pub struct BadUuid;
 
 impl Uuid {
-    /// All zero, which identifies nothing.
+    /// Whether all bytes are zero, which identifies nothing.
     #[must_use]
     pub fn is_nil(self) -> bool {
         self.0 == [0; 16]

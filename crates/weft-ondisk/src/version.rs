@@ -1,25 +1,26 @@
-//! Versions of the superblock, and where on a member each of version 1 is.
+//! Versions of the superblock, and the place of each version 1 superblock on a member.
 
 use std::fmt;
 use std::str::FromStr;
 use weft_units::Sectors;
 
-/// Smallest member for which mdadm and weft look for a v1 superblock.
+/// Size of the smallest member on which mdadm and weft look for a v1 superblock.
 pub const MEMBER_SECTORS_MIN: Sectors = Sectors(24);
 
-/// Place of a version 1 superblock, one of three. Not stored; implied by the place.
+/// Place of a version 1 superblock, one of three. It is not stored, but implied by the place
+/// itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
     /// Near the end of the member, after the data.
     V1_0,
-    /// At the start.
+    /// At the start of the member.
     V1_1,
     /// 4 KiB after the start, out of the way of boot sectors.
     #[default]
     V1_2,
 }
 
-/// A version of the superblock, which says where on a member it is.
+/// Version of the superblock, which determines its place on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// In the last whole 64 KiB.
@@ -41,10 +42,10 @@ pub struct UnknownVersion {
 }
 
 impl Minor {
-    /// All three, in the order in which they are looked for.
+    /// All three, in the order of the search.
     pub const ALL: [Self; 3] = [Self::V1_0, Self::V1_1, Self::V1_2];
 
-    /// Sector of the superblock on a member of this size; `None` when that is too small.
+    /// Sector of the superblock on a member of this size; `None` if the member is too small.
     ///
     /// Source   1.0: at least 8 KiB before the end, rounded down to 4 KiB
     #[must_use]
@@ -71,10 +72,10 @@ impl fmt::Display for Minor {
 }
 
 impl Version {
-    /// All, in the order in which they are looked for.
+    /// All versions, in the order of the search.
     pub const ALL: [Self; 4] = [Self::V1_0, Self::V1_1, Self::V1_2, Self::V0_90];
 
-    /// Place of a version 1 superblock; `None` for 0.90.
+    /// Minor version of a version 1 superblock; `None` for 0.90.
     #[must_use]
     pub const fn minor(self) -> Option<Minor> {
         match self {

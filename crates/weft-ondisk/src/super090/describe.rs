@@ -6,12 +6,12 @@ use crate::{Level, MdTime, layout_id};
 use weft_units::Sectors;
 
 impl Super090 {
-    /// Every line that `mdadm --examine` prints for this superblock before the table of members, as
+    /// All lines that `mdadm --examine` prints for this superblock before the table of members, as
     /// name and value.
     ///
-    /// Works for what [`Super090::decode`] returns too. Print a line as `{name:>15} : {value}`. Two
-    /// things differ from mdadm 4.2: the size of the array is what the kernel makes of it, in whole
-    /// chunks, and sizes of 2 TiB and more are not printed as negative.
+    /// Also works for a superblock from [`Super090::decode`]. Print a line as `{name:>15} :
+    /// {value}`. Two details differ from mdadm 4.2: the size of the array is the one that the
+    /// kernel computes, in whole chunks, and sizes of 2 TiB and more are not printed as negative.
     #[must_use]
     pub fn describe(&self) -> Vec<(String, String)> {
         let mut lines = Vec::with_capacity(32);
@@ -96,8 +96,8 @@ impl Super090 {
         }
     }
 
-    /// The table of members as `mdadm --examine` prints it, without names of devices: numbers of
-    /// another machine name nothing here.
+    /// The table of members as `mdadm --examine` prints it, without device names: the numbers may
+    /// be those of another machine.
     #[must_use]
     pub fn describe_disks(&self) -> Vec<String> {
         let row = |label: &str, disk: &Disk090| {

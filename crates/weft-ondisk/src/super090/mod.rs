@@ -1,17 +1,17 @@
 //! Superblock of version 0.90.
 //!
-//! 1024 words of 32 bits, in the byte order of the machine that wrote them, at the start of the
-//! last whole 64 KiB of the member. Data comes first, from sector 0; behind the superblock there is
-//! room for a bitmap.
+//! The superblock consists of 1024 words of 32 bits, in the byte order of the machine that wrote
+//! them, at the start of the last whole 64 KiB of the member. Data comes first, from sector 0;
+//! behind the superblock there is room for a bitmap.
 //!
 //! ```text
 //! 0                                   (size & !127) - 128        +8            +128      size
 //! | data ...                         | superblock               | bitmap      | unused |
 //! ```
 //!
-//! A member is a row of a table of 27: its number, its slot, and bits that say whether it is in
-//! use. There is no identity of a member, no offset of data, no log of bad blocks, and no place to
-//! remember how far a member is rebuilt: it is rebuilt from the start when that is interrupted.
+//! A member is a row of a table of 27: its number, its slot, and bits that tell whether it is in
+//! use. The format has no identity of a member, no data offset and no bad-block log, and it cannot
+//! record how far a member is rebuilt: an interrupted rebuild starts again from the beginning.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2, checked with superblocks
 //! that Linux 6.12 wrote (`fixtures/md-meta`).
@@ -26,16 +26,16 @@ use std::fmt;
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 use words::{MAGIC, Word, Words, check_format};
 
-/// Rows of the table of members, and so the most that an array can have.
+/// Rows of the table of members, and therefore the most members of an array.
 pub const DISKS_090_MAX: u32 = 27;
 
-/// Sectors of the member that belong to the superblock and its bitmap.
+/// Sectors of the member reserved for the superblock and its bitmap.
 pub const RESERVED_090: Sectors = Sectors(128);
 
-/// Largest part of a member that can be used, less than 4 TiB: `size` counts KiB in 32 bits.
+/// Largest usable part of a member, less than 4 TiB: `size` counts KiB in 32 bits.
 pub const SIZE_090_MAX: Sectors = Sectors(u32::MAX as u64 * 2);
 
-/// Byte order of the machine that wrote it.
+/// Byte order of the machine that wrote a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Highest byte first.
@@ -50,28 +50,28 @@ pub enum ByteOrder {
 pub struct Disk090 {
     /// Position of the entry in the table.
     pub number: u32,
-    /// Device number when the row was written.
+    /// Major device number at the time of the write.
     pub major: u32,
-    /// Device number when the row was written.
+    /// Minor device number at the time of the write.
     pub minor: u32,
-    /// Slot, if [`Disk090::role`] says that it has one.
+    /// Slot of the member, if [`Disk090::role`] says that it has one.
     pub raid_disk: u32,
-    /// Bits: see the constants.
+    /// Flags: see the constants.
     pub state: u32,
 }
 
 /// Target and position of a reshape; valid with minor version 91.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reshape090 {
-    /// Array sector that it has reached. Byte 176.
+    /// Array sector that the reshape has reached. Byte 176.
     pub position: u64,
-    /// Level afterwards, as a code. Byte 184.
+    /// Level after the reshape, as a code. Byte 184.
     pub new_level: u32,
-    /// `raid_disks`, which is the number afterwards, less the number before. Byte 188.
+    /// `raid_disks` (the number after the reshape) minus the number before. Byte 188.
     pub delta_disks: i32,
-    /// Layout afterwards. Byte 192.
+    /// Layout after the reshape. Byte 192.
     pub new_layout: u32,
-    /// Chunk afterwards, in bytes. Byte 196.
+    /// Chunk after the reshape, in bytes. Byte 196.
     pub new_chunk_bytes: u32,
 }
 
@@ -80,64 +80,64 @@ pub struct Reshape090 {
 /// Source   byte offsets and meanings: md's on-disk structure; each field names its own byte
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Super090 {
-    /// Byte order of all of it.
+    /// Byte order of the whole superblock.
     pub order: ByteOrder,
-    /// Sector of the superblock. Not stored; implied by the member's size.
+    /// Sector of the superblock. Not stored, but implied by the member's size.
     pub super_offset: Sectors,
     /// 90, or 91 during a reshape. Byte 8.
     pub minor_version: u32,
     /// Patch version, 0. Byte 12.
     pub patch_version: u32,
-    /// Number of valid words, ignored by all. Byte 16.
+    /// Number of valid words, ignored by all implementations. Byte 16.
     pub gvalid_words: u32,
-    /// The array, in the order in which it is printed: each word with its highest byte first,
-    /// whatever `order` is. Bytes 20, 52, 56, 60.
+    /// UUID of the array in the printed order: each word with its highest byte first, whatever
+    /// `order` is. Bytes 20, 52, 56, 60.
     pub set_uuid: Uuid,
-    /// Time of creation, seconds since 1970. Byte 24.
+    /// Creation time, in seconds since 1970. Byte 24.
     pub ctime: u32,
     /// RAID level. Byte 28.
     pub level: Level,
-    /// KiB of each member that hold data; without meaning for linear and RAID0. Byte 32.
+    /// KiB of each member that hold data; meaningless for linear and RAID0. Byte 32.
     pub size_kib: u32,
-    /// Members there are. Byte 36.
+    /// Number of members. Byte 36.
     pub nr_disks: u32,
     /// Number of slots. Byte 40.
     pub raid_disks: u32,
-    /// Number of the md device to prefer. Byte 44.
+    /// Preferred number of the md device. Byte 44.
     pub md_minor: u32,
     /// 0 for an array with superblocks. Byte 48.
     pub not_persistent: u32,
-    /// Time of the last write of the superblock, seconds since 1970. Byte 128.
+    /// Time of the last write of the superblock, in seconds since 1970. Byte 128.
     pub utime: u32,
-    /// Bits: [`Super090::CLEAN`] and others. Byte 132.
+    /// Flags: [`Super090::CLEAN`] and others. Byte 132.
     pub state: u32,
     /// Members in use. Byte 136.
     pub active_disks: u32,
     /// Members that have not failed. Byte 140.
     pub working_disks: u32,
-    /// Members that have, and slots without one. Byte 144.
+    /// Failed members, and slots without a member. Byte 144.
     pub failed_disks: u32,
     /// Members without a slot. Byte 148.
     pub spare_disks: u32,
     /// Event count. Byte 156.
     pub events: u64,
-    /// `events` when `recovery_cp` was right. Byte 164.
+    /// `events` at the time when `recovery_cp` was stored. Byte 164.
     pub cp_events: u64,
-    /// Sectors of a member below which resync was done. Byte 172.
+    /// Sectors of a member that the resync has passed. Byte 172.
     pub recovery_cp: u32,
-    /// Reshape. Bytes 176 to 199.
+    /// State of a reshape. Bytes 176 to 199.
     pub reshape: Reshape090,
     /// Layout within the level. Byte 256.
     pub layout: u32,
-    /// Chunk in bytes. Byte 260.
+    /// Chunk size in bytes. Byte 260.
     pub chunk_bytes: u32,
     /// Obsolete. Byte 264.
     pub root_pv: u32,
     /// Obsolete. Byte 268.
     pub root_block: u32,
-    /// All members. Byte 512, 128 bytes each.
+    /// Table of all members. Byte 512, 128 bytes each.
     pub disks: [Disk090; DISKS_090_MAX as usize],
-    /// The row of this one, once more. Byte 3968.
+    /// Copy of this member's row. Byte 3968.
     pub this_disk: Disk090,
 }
 
@@ -151,23 +151,24 @@ impl fmt::Display for ByteOrder {
 }
 
 impl Disk090 {
-    /// Failed, or, with [`Disk090::REMOVED`], an empty slot.
+    /// The member has failed or, with [`Disk090::REMOVED`], the slot is empty.
     pub const FAULTY: u32 = 1 << 0;
-    /// Has a slot.
+    /// The member has a slot.
     pub const ACTIVE: u32 = 1 << 1;
-    /// Has all data of its slot.
+    /// The member has all data of its slot.
     pub const SYNC: u32 = 1 << 2;
-    /// Not there any more.
+    /// The member is not there any more.
     pub const REMOVED: u32 = 1 << 3;
-    /// Read only when no other has the data.
+    /// The member is read only when no other has the data.
     pub const WRITE_MOSTLY: u32 = 1 << 9;
-    /// Gives up quickly.
+    /// The member fails requests quickly.
     pub const FAIL_FAST: u32 = 1 << 10;
 
     /// Role of the member.
     ///
-    /// Source   the kernel looks at "faulty" and then at "sync"; a member that is active but not in
-    ///          sync is a spare to it, as are members of a reshape, which weft does not continue
+    /// Source   the kernel tests "faulty" and then "sync"; a member that is active but not in sync
+    /// is a spare
+    ///          to it, and so are members of a reshape, which weft does not continue
     #[must_use]
     pub fn role(&self) -> Role {
         match u16::try_from(self.raid_disk) {
@@ -183,7 +184,7 @@ impl Disk090 {
         self.state & Self::REMOVED != 0
     }
 
-    /// `active sync`, as mdadm prints it.
+    /// State flags as mdadm prints them, such as `active sync`.
     fn states(&self) -> String {
         let mut states = String::new();
         for (bit, name) in [
@@ -216,10 +217,10 @@ impl Super090 {
     /// Sectors from the superblock to its bitmap.
     pub const BITMAP_OFFSET: i32 = 8;
 
-    /// Sectors that a bitmap can have, behind the 4 KiB of the superblock.
+    /// Sectors available for a bitmap, behind the 4 KiB of the superblock.
     pub(crate) const BITMAP_SECTORS: u64 = RESERVED_090.0 - 8;
 
-    /// Sector of the superblock on a member of this size; `None` when that is too small.
+    /// Sector of the superblock on a member of this size; `None` if the member is too small.
     ///
     /// Source   the start of the last whole, aligned 64 KiB
     #[must_use]
@@ -230,25 +231,26 @@ impl Super090 {
         }
     }
 
-    /// Reads a superblock and checks all that can be checked on one member.
+    /// Reads a superblock and makes all checks that are possible on one member.
     ///
-    /// Shape    `bytes` are the 4096 at [`Super090::position`] of the member; more are ignored
+    /// Shape    `bytes` are the 4096 at [`Super090::position`] of the member; further bytes are
+    /// ignored
     ///
     /// # Errors
     ///
-    /// Those of [`Super090::decode`] and [`Super090::validate`].
+    /// The errors of [`Super090::decode`] and [`Super090::validate`].
     pub fn parse(bytes: &[u8], member_size: Sectors) -> Result<Self, SuperblockError> {
         let parsed = Self::decode(bytes, member_size)?;
         parsed.validate()?;
         Ok(parsed)
     }
 
-    /// Reads a superblock in either byte order and checks only that it is one, undamaged and of a
-    /// known format: magic, version, sum, level.
+    /// Reads a superblock in either byte order and checks only that it is undamaged and of a known
+    /// format: magic, version, checksum, level.
     ///
     /// # Errors
     ///
-    /// [`SuperblockError`] naming the first of those that is wrong.
+    /// [`SuperblockError`] with the first of these that is wrong.
     pub fn decode(bytes: &[u8], member_size: Sectors) -> Result<Self, SuperblockError> {
         let Some(super_offset) = Self::position(member_size) else {
             let expected = RESERVED_090;
@@ -260,7 +262,7 @@ impl Super090 {
         let words = Words::read(block, if big { ByteOrder::Big } else { ByteOrder::Little });
         check_format(&words)?;
         let (stored, computed) = (words.get(Word::SB_CSUM), words.sum());
-        // The kernel compares no more: Alpha folded the sum to 16 bits.
+        // The kernel compares no more than this: Alpha folded the checksum to 16 bits.
         if folded(stored) != folded(computed) {
             return Err(SuperblockError::Checksum { at: Word::SB_CSUM.at(), stored, computed });
         }
@@ -271,9 +273,9 @@ impl Super090 {
         Ok(Self::from_words(&words, super_offset, level))
     }
 
-    /// Writes every field into `block` and computes the sum last, in full.
+    /// Writes every field into `block`, and last the checksum in full.
     ///
-    /// Shape    `block` is what was read, or zeros; reserved words are left as they were
+    /// Shape    `block` is the block that was read, or zeros; reserved words are left unchanged
     pub fn encode_into(&self, block: &mut [u8; SUPER_BYTES]) {
         let mut words = Words::read(block, self.order);
         self.to_words(&mut words);
@@ -281,7 +283,7 @@ impl Super090 {
         words.write(block);
     }
 
-    /// The superblock with zeros in reserved words.
+    /// Encodes the superblock with zeros in reserved words.
     #[must_use]
     pub fn encode(&self) -> [u8; SUPER_BYTES] {
         let mut block = [0; SUPER_BYTES];
@@ -289,25 +291,25 @@ impl Super090 {
         block
     }
 
-    /// The sum that [`Super090::encode`] stores. The same for a block with reserved words in use is
-    /// [`csum_090`].
+    /// Checksum that [`Super090::encode`] stores. [`csum_090`] computes it for a block with
+    /// reserved words in use.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         Words::read(&self.encode(), self.order).get(Word::SB_CSUM)
     }
 
-    /// The superblock of another member of the same array: all but `this_disk` is equal.
+    /// Superblock of another member of the same array: all fields but `this_disk` are equal.
     #[must_use]
     pub fn of_member(&self, number: u32) -> Option<Self> {
         let this_disk = *self.disks.get(number as usize)?;
         Some(Self { this_disk, ..self.clone() })
     }
 
-    /// Role of the member with this number. A number past the table, or of an unused row, has none.
+    /// Role of the member with this number. An unused row has the role of a spare.
     ///
     /// # Errors
     ///
-    /// `Value` for a number past the table, or a slot that the array does not have.
+    /// `Value` for a number beyond the table, or a slot that the array does not have.
     pub fn role(&self, number: u32) -> Result<Role, SuperblockError> {
         let disk = self.disks.get(number as usize).ok_or_else(|| {
             let expected = format!("less than {DISKS_090_MAX}, the length of the table");
@@ -323,21 +325,21 @@ impl Super090 {
         }
     }
 
-    /// Role of this member: that of its row in the table, which the kernel believes, not of the
-    /// copy in `this_disk`.
+    /// Role of this member: that of its row in the table, as in the kernel, not that of the copy in
+    /// `this_disk`.
     ///
     /// # Errors
     ///
-    /// Those of [`Super090::role`]; none after [`Super090::parse`].
+    /// The errors of [`Super090::role`]; none after [`Super090::parse`].
     pub fn own_role(&self) -> Result<Role, SuperblockError> {
         self.role(self.this_disk.number)
     }
 
-    /// Gives a member another role and counts members anew.
+    /// Changes the role of a member and counts the members again.
     ///
     /// # Panics
     ///
-    /// For numbers past the table, and for a journal, which there is not in this version.
+    /// Panics for a number beyond the table, and for a journal, which this version does not have.
     pub fn set_role(&mut self, number: u32, role: Role) {
         let disk = self.disks.get_mut(number as usize).expect("the caller has a member's number");
         let kept = disk.state & (Disk090::WRITE_MOSTLY | Disk090::FAIL_FAST);
@@ -359,26 +361,27 @@ impl Super090 {
     }
 
     /// Number of slots that roles can name: `raid_disks`, or the number before a reshape that
-    /// shrinks.
+    /// shrinks the array.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.raid_disks.max(self.raid_disks_before().unwrap_or(0))
     }
 
-    /// `raid_disks` before the reshape; `None` without one, or when that is no number.
+    /// `raid_disks` before the reshape; `None` without a reshape, or when the difference is not a
+    /// valid number.
     #[must_use]
     pub fn raid_disks_before(&self) -> Option<u32> {
         let before = i64::from(self.raid_disks) - i64::from(self.reshape.delta_disks);
         u32::try_from(before).ok().filter(|_| self.is_reshaping())
     }
 
-    /// Whether a reshape is under way.
+    /// Whether a reshape is in progress.
     #[must_use]
     pub const fn is_reshaping(&self) -> bool {
         self.minor_version == 91
     }
 
-    /// The features of version 1 that this superblock has by other means.
+    /// Features of version 1 that this superblock expresses by other means.
     #[must_use]
     pub fn features(&self) -> Features {
         let mut features = Features::default();
@@ -394,7 +397,7 @@ impl Super090 {
         features
     }
 
-    /// Chunk in sectors.
+    /// Chunk size in sectors.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         Sectors(u64::from(self.chunk_bytes) / SECTOR_BYTES)
@@ -433,8 +436,8 @@ impl Super090 {
         }
     }
 
-    /// Stores how far the array is in sync, with the present event count. A checkpoint that does
-    /// not fit 32 bits is stored as 0.
+    /// Stores the sector up to which the array is in sync, with the current event count. A
+    /// checkpoint that does not fit 32 bits is stored as 0.
     pub fn set_resync_offset(&mut self, offset: ResyncOffset) {
         self.state &= !Self::CLEAN;
         self.cp_events = self.events;
@@ -447,7 +450,7 @@ impl Super090 {
         };
     }
 
-    /// Sector from which a resync has to begin, `None` for a clean array. A checkpoint past the end
+    /// Sector at which a resync has to begin; `None` for a clean array. A checkpoint beyond the end
     /// counts as 0.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
@@ -456,7 +459,7 @@ impl Super090 {
         Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors::ZERO })
     }
 
-    /// Sectors of the bitmap, if there is one, with all the room it can have.
+    /// Sectors available for the bitmap, if there is one.
     #[must_use]
     pub fn bitmap_room(&self) -> Option<SectorRange> {
         let present = self.state & Self::BITMAP_PRESENT != 0;
@@ -464,7 +467,7 @@ impl Super090 {
         present.then(|| SectorRange::new(start, Self::BITMAP_SECTORS))
     }
 
-    /// The uuid that a bitmap of this array carries: the words as they are stored.
+    /// UUID in the bitmap of this array: the words as they are stored.
     #[must_use]
     pub fn bitmap_uuid(&self) -> Uuid {
         let mut bytes = self.set_uuid.0;
@@ -476,7 +479,8 @@ impl Super090 {
         Uuid(bytes)
     }
 
-    /// Whether a machine of another kind wrote it: Linux here would not know it.
+    /// Whether a machine with another byte order wrote it, so that Linux on this one would not
+    /// recognise it.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         (self.order == ByteOrder::Big) != cfg!(target_endian = "big")
@@ -528,7 +532,7 @@ impl Super090 {
         warnings
     }
 
-    /// Counts as the kernel does: a slot without a member has failed.
+    /// Counts the members like the kernel does: a slot without a member counts as failed.
     pub(crate) fn recount(&mut self) {
         let (mut active, mut failed, mut spare, mut present) = (0, 0, 0, 0);
         for (number, disk) in (0_u32..).zip(&self.disks) {
@@ -536,7 +540,7 @@ impl Super090 {
                 failed += 1;
                 continue;
             }
-            // A row of zeros is unused, unless it is the first.
+            // A row of zeros is unused, except the first one.
             if *disk == Disk090::default() && number != 0 {
                 continue;
             }
@@ -555,8 +559,8 @@ impl Super090 {
     }
 }
 
-/// The sum that belongs in `sb_csum` of a 0.90 superblock of this byte order; `None` for fewer than
-/// 4096 bytes.
+/// Checksum for `sb_csum` of a 0.90 superblock in this byte order; `None` for fewer than 4096
+/// bytes.
 ///
 /// Source   md: all words but its own summed in 64 bits, the halves added once, the carry of that
 ///          lost
@@ -565,7 +569,7 @@ pub fn csum_090(block: &[u8], order: ByteOrder) -> Option<u32> {
     block.get(..SUPER_BYTES).map(|block| Words::read(block, order).sum())
 }
 
-/// The sum of both halves, twice: 16 bits.
+/// Adds both halves, twice, to get 16 bits.
 const fn folded(sum: u32) -> u32 {
     let once = (sum & 0xffff) + (sum >> 16);
     (once & 0xffff) + (once >> 16)

@@ -1,6 +1,7 @@
-//! Checks of a 0.90 superblock: what one member alone can get wrong.
+//! Checks of a 0.90 superblock: errors that a single member can have.
 //!
-//! As for the version 1 format: a value that passes can be computed with.
+//! The checks give the same guarantee as those of version 1: computations with a checked value are
+//! safe.
 
 use super::words::Word;
 use super::{DISKS_090_MAX, Disk090, RESERVED_090, Super090};
@@ -9,7 +10,7 @@ use crate::{Level, Role, SuperblockError, layout_id};
 use weft_units::{SECTOR_BYTES, Sectors};
 
 impl Super090 {
-    /// Checks all that can be checked on one member.
+    /// Makes all checks that are possible on one member.
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ impl Super090 {
             let at = Word::DELTA_DISKS.at();
             return Err(SuperblockError::value(at, self.reshape.delta_disks, expected));
         }
-        // RAID0 had no layouts when this format was current: the field says nothing.
+        // RAID0 had no layouts when this format was current, so the field is ignored.
         if level != Level::Raid0 && !layout_id::is_legal(level, self.layout, self.raid_disks) {
             let expected = format!("a layout of {level} with {} members", self.raid_disks);
             let found = format!("{:#x}", self.layout);
@@ -72,7 +73,7 @@ impl Super090 {
         } else {
             ("the superblock's sector", self.super_offset)
         };
-        // Linear rounds by its chunk, so that a member smaller than that has no room for data.
+        // Linear rounds by its chunk, so a member smaller than a chunk has no room for data.
         if self.level != Level::Raid1 && self.chunk() > cut || cut == Sectors::ZERO {
             let at = Word::CHUNK_SIZE.at();
             let expected = format!("at most {field}, {} bytes", cut.bytes().0);
@@ -91,7 +92,7 @@ impl Super090 {
             let expected = format!("a number below {DISKS_090_MAX}");
             return Err(SuperblockError::value(Word::THIS_DISK.at(), own, expected));
         };
-        // Device numbers are those of the machine that wrote the row: they are not compared.
+        // Device numbers are those of the machine that wrote the row and are not compared.
         let told = |disk: &Disk090| (disk.number, disk.raid_disk, disk.state);
         if told(&self.this_disk) != told(row) {
             let text = |disk: &Disk090| {
@@ -130,7 +131,7 @@ impl Super090 {
             return Err(SuperblockError::value(Word::NEW_LEVEL.at(), code, expected));
         };
         self.check_chunk_bytes(Word::NEW_CHUNK, level, reshape.new_chunk_bytes)?;
-        // All ones: nothing is being reshaped, though the version says so.
+        // All ones means that there is no reshape, whatever the version says.
         let most = self.used_size().0.saturating_mul(self.slots().into());
         if reshape.position > most && reshape.position != u64::MAX {
             let expected = format!("at most {most}, the size of all members");

@@ -1,4 +1,4 @@
-//! Words of a 0.90 superblock: the field of each, and numbers of two words.
+//! Words of a 0.90 superblock: their fields, and numbers of two words.
 
 use super::{ByteOrder, DISKS_090_MAX, Disk090, Reshape090, Super090};
 use crate::{At, Level, SUPER_BYTES, SuperblockError, Uuid};
@@ -8,7 +8,7 @@ pub(super) const MAGIC: u32 = 0xa92b_4efc;
 pub(super) const WORDS: usize = SUPER_BYTES / 4;
 pub(super) const STRUCTURE: &str = "0.90 superblock";
 
-/// A field of one word.
+/// Field of one word: its index and its name.
 #[derive(Clone, Copy)]
 pub(super) struct Word(usize, &'static str);
 
@@ -52,13 +52,13 @@ impl Word {
         At { structure: STRUCTURE, field: self.1, byte: self.0 * 4 }
     }
 
-    /// The word `index` of the row of member `number`.
+    /// Word `index` of the row of member `number`.
     pub(super) const fn disk(number: usize, index: usize, name: &'static str) -> Self {
         Self(128 + 32 * number + index, name)
     }
 }
 
-/// All words, as numbers.
+/// All words of a superblock, as numbers.
 pub(super) struct Words {
     order: ByteOrder,
     words: Vec<u32>,
@@ -75,7 +75,7 @@ impl Words {
         self.words.get(word.0).copied().unwrap_or_default()
     }
 
-    /// Two words that are one number, in the order of the machine.
+    /// Number of two words, in the machine's order.
     pub(super) fn pair(&self, low: Word) -> u64 {
         let second = self.get(Word(low.0 + 1, low.1));
         let (high, low) = match self.order {
@@ -118,7 +118,7 @@ impl Words {
         }
     }
 
-    /// The sum of all words but its own.
+    /// Checksum: the sum of all words except the checksum itself.
     pub(super) fn sum(&self) -> u32 {
         let sum: u64 = self.words.iter().map(|word| u64::from(*word)).sum::<u64>()
             - u64::from(self.get(Word::SB_CSUM));

@@ -1,8 +1,8 @@
-//! Superblock of version 1: what a member says of itself and its array.
+//! Superblock of version 1: description of a member and its array.
 //!
-//! Versions 1.0, 1.1 and 1.2 are one structure in three places. It is a header of 256 bytes and a
+//! Versions 1.0, 1.1 and 1.2 are one structure at three places. It has a header of 256 bytes and a
 //! table of 16-bit roles, one for each member that the array ever numbered. All numbers are
-//! little-endian, all positions count sectors of 512 bytes, and what is "from the superblock" is
+//! little-endian, all positions count sectors of 512 bytes, and a position "from the superblock" is
 //! a signed distance.
 //!
 //! ```text
@@ -14,8 +14,9 @@
 //!        | data ...  | bitmap or PPL, bad-block log | superblock | unused
 //! ```
 //!
-//! [`Super1::parse`] gives only values that are legal on their own: what does not depend on other
-//! members has been checked. [`Super1::decode`] stops after the sum, for showing what is there.
+//! [`Super1::parse`] returns only values that are legal on their own: everything that does not
+//! depend on other members has been checked. [`Super1::decode`] stops after the checksum, for
+//! display.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2 to 4.6, checked with
 //! superblocks that those wrote (`fixtures/md-super`).
@@ -31,13 +32,13 @@ pub(crate) use validate::{Area, DATA_SECTORS_MIN, check_chunk};
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes to read for a superblock: the most that one can be.
+/// Bytes to read for a superblock: its largest size.
 pub const SUPER_BYTES: usize = 4096;
 
 /// Entries of a role table that fit in a superblock, `(4096 - 256) / 2`.
 pub const ROLES_MAX: u32 = 1920;
 
-/// Seconds and microseconds since 1970, as a superblock keeps them.
+/// Time in seconds and microseconds since 1970, as stored in a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MdTime {
     /// Seconds since 1970, 40 bits.
@@ -50,49 +51,49 @@ pub struct MdTime {
 /// sectors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncOffset {
-    /// Everywhere: the array was stopped cleanly.
+    /// All of it is in sync: the array was stopped cleanly.
     Clean,
-    /// Below this sector. 0 while writes may be in flight.
+    /// The part below this sector is in sync. 0 while writes may be in flight.
     At(Sectors),
 }
 
 /// Role of a member in its array: an entry of `dev_roles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Fills a slot.
+    /// The member has a slot.
     Active(Slot),
-    /// Failed; holds nothing to be believed.
+    /// The member has failed, and its content must not be used.
     Faulty,
-    /// Is the RAID4/5/6 journal.
+    /// The member is the RAID4/5/6 journal.
     Journal,
-    /// Waits for a slot, or the entry is unused.
+    /// The member has no slot, or the entry is unused.
     Spare,
 }
 
-/// The partial parity log of a member, placed by the bytes that otherwise place the bitmap.
+/// Partial parity log of a member, described by the bytes that otherwise describe the bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
-    /// Sectors from the superblock.
+    /// Offset from the superblock, in sectors.
     pub offset: i16,
     /// Length in sectors.
     pub size: u16,
 }
 
-/// The fields that mean something while a reshape goes on, and are 0 or stale otherwise.
+/// State of a reshape. The fields are 0 or stale when no reshape is in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reshape {
-    /// Level afterwards, as a code.
+    /// Level after the reshape, as a code.
     pub new_level: i32,
     /// Array sector that the reshape has reached.
     pub position: u64,
-    /// Change of the number of members: `raid_disks`, the number afterwards, less the number
-    /// before.
+    /// Change of the number of members: `raid_disks` (the number after the reshape) minus the
+    /// number before.
     pub delta_disks: i32,
-    /// Layout afterwards.
+    /// Layout after the reshape.
     pub new_layout: u32,
-    /// Chunk afterwards.
+    /// Chunk after the reshape.
     pub new_chunk: Sectors,
-    /// Sectors to add to `data_offset` afterwards; with [`Features::NEW_OFFSET`].
+    /// Sectors to add to `data_offset` after the reshape, with [`Features::NEW_OFFSET`].
     pub new_offset: i32,
 }
 
@@ -103,13 +104,13 @@ pub struct Reshape {
 pub struct Super1 {
     /// Place of the superblock; `super_offset` follows from it and the member's size.
     pub minor: Minor,
-    /// Features that a reader has to understand. Byte 8. Byte 8.
+    /// Features that a reader has to understand. Byte 8.
     pub feature_map: Features,
-    /// uuid of the array. Byte 16.
+    /// UUID of the array. Byte 16.
     pub set_uuid: Uuid,
-    /// The array's name, padded with NUL; normally `host:name` or `name`. Byte 32.
+    /// Name of the array, padded with NUL, normally `host:name` or `name`. Byte 32.
     pub set_name: [u8; 32],
-    /// Time of creation. Byte 64. Byte 64.
+    /// Creation time. Byte 64.
     pub ctime: MdTime,
     /// RAID level. Byte 72.
     pub level: Level,
@@ -121,10 +122,10 @@ pub struct Super1 {
     pub chunk: Sectors,
     /// Number of slots. Byte 92.
     pub raid_disks: u32,
-    /// Place of the bitmap or the partial parity log: [`Super1::bitmap_offset`],
+    /// Position of the bitmap or the partial parity log: [`Super1::bitmap_offset`],
     /// [`Super1::ppl`]. Byte 96.
     pub bitmap_offset_raw: [u8; 4],
-    /// Reshape, valid with [`Features::RESHAPE`]. Byte 100.
+    /// State of a reshape, valid with [`Features::RESHAPE`]. Byte 100.
     pub reshape: Reshape,
     /// First sector of data on the member. Byte 128.
     pub data_offset: Sectors,
@@ -132,16 +133,16 @@ pub struct Super1 {
     pub data_size: Sectors,
     /// Sector of this superblock on the member. Byte 144.
     pub super_offset: Sectors,
-    /// End of the rebuilt part of a member, or begin of a journal: [`Super1::recovery_offset`],
+    /// End of the rebuilt part of a member, or start of a journal: [`Super1::recovery_offset`],
     /// [`Super1::journal_tail`]. Byte 152.
     pub recovery_offset_raw: u64,
-    /// The member's entry in `roles`. Not its slot. Byte 160.
+    /// Entry of the member in `roles`. It is not its slot. Byte 160.
     pub dev_number: u32,
-    /// Read errors that were corrected by writing. Byte 164.
+    /// Number of read errors that were corrected by writing. Byte 164.
     pub cnt_corrected_read: u32,
-    /// uuid of the member. Byte 168.
+    /// UUID of the member. Byte 168.
     pub device_uuid: Uuid,
-    /// 1 write-mostly, 2 failfast. Byte 184.
+    /// Flags: 1 write-mostly, 2 failfast. Byte 184.
     pub devflags: u8,
     /// Unit of the bad-block log: `512 << bblog_shift` bytes. Byte 185.
     pub bblog_shift: u8,
@@ -149,14 +150,14 @@ pub struct Super1 {
     pub bblog_size: u16,
     /// Sectors from the superblock to the bad-block log; 0 for none. Byte 188.
     pub bblog_offset: i32,
-    /// Time of the last write of the superblock. Byte 192. Byte 192.
+    /// Time of the last write of the superblock. Byte 192.
     pub utime: MdTime,
     /// Event count: number of changes of the array, which orders members by freshness. Byte 200.
     pub events: u64,
-    /// Sector up to which the array is in sync. Byte 208. Byte 208.
+    /// Sector up to which the array is in sync. Byte 208.
     pub resync_offset: ResyncOffset,
-    /// Smallest I/O in bytes, or 0 for what the member says. Linux 6.19 and later write it.
-    /// Byte 224.
+    /// Smallest I/O in bytes, or 0 for that of the members. Linux 6.19 and later write it. Byte
+    /// 224.
     pub logical_block_size: u32,
     /// Role of each numbered member: `dev_roles[..max_dev]`. Byte 256.
     pub roles: Vec<u16>,
@@ -166,13 +167,14 @@ impl Super1 {
     /// Bit of `devflags`: the member is read only when no other has the data.
     pub const WRITE_MOSTLY: u8 = 1;
 
-    /// Reads a superblock and checks all that can be checked on one member.
+    /// Reads a superblock and makes all checks that are possible on one member.
     ///
-    /// Shape    `bytes` are the 4096 at [`Minor::position`] of the member; more are ignored
+    /// Shape    `bytes` are the 4096 at [`Minor::position`] of the member; further bytes are
+    /// ignored
     ///
     /// # Errors
     ///
-    /// Those of [`Super1::decode`] and [`Super1::validate`].
+    /// The errors of [`Super1::decode`] and [`Super1::validate`].
     pub fn parse(
         bytes: &[u8],
         minor: Minor,
@@ -183,14 +185,15 @@ impl Super1 {
         Ok(parsed)
     }
 
-    /// Reads a superblock and checks only that it is one, undamaged and of a known format: magic,
-    /// version, size of the role table, sum, features, level.
+    /// Reads a superblock and checks only that it is undamaged and of a known format: magic,
+    /// version, size of the role table, checksum, features, level.
     ///
-    /// For showing a superblock that [`Super1::validate`] refuses. To use one, [`Super1::parse`].
+    /// For the display of a superblock that [`Super1::validate`] refuses. For use, call
+    /// [`Super1::parse`].
     ///
     /// # Errors
     ///
-    /// [`SuperblockError`] naming the first of those that is wrong.
+    /// [`SuperblockError`] with the first of these that is wrong.
     pub fn decode(bytes: &[u8], minor: Minor) -> Result<Self, SuperblockError> {
         let short = || SuperblockError::Short { found: bytes.len() };
         let block = bytes.get(..SUPER_BYTES).ok_or_else(short)?;
@@ -211,15 +214,16 @@ impl Super1 {
         Ok(raw.values(minor, level, roles))
     }
 
-    /// Writes every field into `block` and computes the sum last.
+    /// Writes every field into `block`, and last the checksum.
     ///
-    /// Shape    `block` is what was read, or 4096 bytes of any kind; what follows the role table is
-    ///          left as it was
+    /// Shape    `block` is the block that was read, or any 4096 bytes; bytes behind the role table
+    /// are
+    ///          left unchanged
     ///
     /// # Panics
     ///
-    /// When `roles` has more than [`ROLES_MAX`] entries or a chunk more than 32 bits, which no
-    /// parsed or planned superblock has.
+    /// Panics when `roles` has more than [`ROLES_MAX`] entries or a chunk has more than 32 bits. No
+    /// parsed or planned superblock is like that.
     pub fn encode_into(&self, block: &mut [u8; SUPER_BYTES]) {
         assert!(self.roles.len() <= ROLES_MAX as usize);
         let (header, table) = block.split_at_mut(HEADER_BYTES);
@@ -230,13 +234,13 @@ impl Super1 {
         header.copy_from_slice(raw.as_bytes());
         raw.sb_csum.set(csum_v1(block).expect("max_dev is the length of roles, asserted above"));
         block.split_at_mut(HEADER_BYTES).0.copy_from_slice(raw.as_bytes());
-        // One of a newer md is encoded only to show its sum.
+        // A superblock of a newer md is encoded only to show its checksum.
         let newer = self.feature_map.unknown() != Features::default();
         debug_assert!(newer || Self::decode(block, self.minor).as_ref() == Ok(self));
     }
 
-    /// The superblock of a new member: what follows the role table is filled with ones, like unused
-    /// roles. To be written up to [`Super1::encoded_len`], as mdadm does, or whole.
+    /// Encodes the superblock of a new member. Bytes behind the role table are ones, like unused
+    /// roles. The caller writes it up to [`Super1::encoded_len`], like mdadm does, or as a whole.
     #[must_use]
     pub fn encode(&self) -> [u8; SUPER_BYTES] {
         let mut block = [0xff; SUPER_BYTES];
@@ -244,7 +248,7 @@ impl Super1 {
         block
     }
 
-    /// Bytes of the block that have to be written, in whole logical blocks of the member.
+    /// Bytes of the block that must be written, in whole logical blocks of the member.
     ///
     /// Units    `logical_block` in bytes, a power of two up to 4096
     #[must_use]
@@ -252,13 +256,14 @@ impl Super1 {
         (HEADER_BYTES + 2 * self.roles.len()).next_multiple_of(logical_block.max(1) as usize)
     }
 
-    /// The sum that [`Super1::encode_into`] stores.
+    /// Checksum that [`Super1::encode_into`] stores.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         csum_v1(&self.encode()).expect("encode stores a legal max_dev")
     }
 
-    /// The array's name as text: up to the first NUL, what is not printable ASCII escaped.
+    /// Name of the array as text: up to the first NUL, with bytes escaped that are not printable
+    /// ASCII.
     #[must_use]
     pub fn name(&self) -> String {
         let name = self.set_name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -269,7 +274,7 @@ impl Super1 {
     ///
     /// # Errors
     ///
-    /// `Value` for a number past the table, `Role` for a reserved code.
+    /// `Value` for a number beyond the table, `Role` for a reserved code.
     pub fn role(&self, dev_number: u32) -> Result<Role, SuperblockError> {
         let code = self.roles.get(dev_number as usize).copied().ok_or_else(|| {
             let expected = format!("less than {}, the length of the role table", self.roles.len());
@@ -286,17 +291,17 @@ impl Super1 {
     ///
     /// # Errors
     ///
-    /// Those of [`Super1::role`]; none after [`Super1::parse`].
+    /// The errors of [`Super1::role`]; none after [`Super1::parse`].
     pub fn own_role(&self) -> Result<Role, SuperblockError> {
         self.role(self.dev_number)
     }
 
-    /// Gives a member another role. A number past the table makes the table longer, with unused
-    /// entries between.
+    /// Changes the role of a member. A number beyond the table extends the table, with unused
+    /// entries in between.
     ///
     /// # Panics
     ///
-    /// For numbers that no superblock has room for, [`ROLES_MAX`] and above.
+    /// Panics for numbers that do not fit a superblock, [`ROLES_MAX`] and above.
     pub fn set_role(&mut self, dev_number: u32, role: Role) {
         assert!(dev_number < ROLES_MAX);
         let index = dev_number as usize;
@@ -308,7 +313,7 @@ impl Super1 {
         }
     }
 
-    /// Says that this member is rebuilt below `recovered`, or with `None` all of it.
+    /// Records that this member is rebuilt below `recovered`, or completely (`None`).
     pub const fn set_recovery_offset(&mut self, recovered: Option<Sectors>) {
         match recovered {
             Some(recovered) => {
@@ -323,13 +328,14 @@ impl Super1 {
     }
 
     /// Number of slots that roles can name: `raid_disks`, or the number before a reshape that
-    /// shrinks.
+    /// shrinks the array.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.raid_disks.max(self.raid_disks_before().unwrap_or(0))
     }
 
-    /// `raid_disks` before the reshape; `None` without one, or when that is no number.
+    /// `raid_disks` before the reshape; `None` without a reshape, or when the difference is not a
+    /// valid number.
     #[must_use]
     pub fn raid_disks_before(&self) -> Option<u32> {
         let reshaping = self.feature_map.contains(Features::RESHAPE);
@@ -337,14 +343,14 @@ impl Super1 {
         u32::try_from(before).ok().filter(|_| reshaping)
     }
 
-    /// Sectors from the superblock to the write-intent bitmap, with [`Features::BITMAP`].
+    /// Offset of the write-intent bitmap from the superblock in sectors, with [`Features::BITMAP`].
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
         let present = self.feature_map.contains(Features::BITMAP);
         present.then(|| i32::from_le_bytes(self.bitmap_offset_raw))
     }
 
-    /// The partial parity log, with [`Features::PPL`] or [`Features::MULTI_PPL`].
+    /// Partial parity log, with [`Features::PPL`] or [`Features::MULTI_PPL`].
     #[must_use]
     pub fn ppl(&self) -> Option<PplArea> {
         let [offset_low, offset_high, size_low, size_high] = self.bitmap_offset_raw;
@@ -354,8 +360,8 @@ impl Super1 {
         })
     }
 
-    /// Data sectors below which the member is rebuilt, with [`Features::RECOVERY`]. `None` means
-    /// all of them, if the member has a slot.
+    /// Data sectors that are rebuilt already, with [`Features::RECOVERY`]. `None` means all of
+    /// them, if the member has a slot.
     #[must_use]
     pub fn recovery_offset(&self) -> Option<Sectors> {
         let valid = self.feature_map.contains(Features::RECOVERY) && !self.is_journal();
@@ -374,7 +380,7 @@ impl Super1 {
         if self.level.uses_size() && !self.is_journal() { self.size } else { self.data_size }
     }
 
-    /// Sector from which a resync has to begin, `None` for a clean array. A checkpoint past the end
+    /// Sector at which a resync has to begin; `None` for a clean array. A checkpoint beyond the end
     /// counts as 0.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
@@ -388,7 +394,7 @@ impl Super1 {
         }
     }
 
-    /// Sectors of the array. `None` for linear and RAID0, where every member adds what it has, and
+    /// Sectors of the array. `None` for linear and RAID0, where every member adds its own size, and
     /// for geometry that [`Super1::validate`] refuses.
     ///
     /// Source   RAID10: as many chunks as fit when each has its copies, near copies rounded down in
@@ -422,7 +428,7 @@ impl Super1 {
 }
 
 impl MdTime {
-    /// A whole second.
+    /// A time in whole seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self { secs, micros: 0 }
@@ -433,7 +439,7 @@ impl MdTime {
         Self { secs: raw & ((1 << 40) - 1), micros }
     }
 
-    /// Seconds past 40 bits and microseconds past 24 are cut off.
+    /// Encodes the time; seconds beyond 40 bits and microseconds beyond 24 are cut off.
     fn to_raw(self) -> u64 {
         u64::from(self.micros) << 40 | self.secs & ((1 << 40) - 1)
     }
@@ -459,10 +465,10 @@ impl ResyncOffset {
 }
 
 impl Role {
-    /// The highest slot a role can name.
+    /// Highest slot that a role can name.
     pub const SLOT_MAX: u16 = 0xfeff;
 
-    /// The role of an on-disk code; `None` for reserved codes, 0xff00 to 0xfffc.
+    /// Role of an on-disk code; `None` for reserved codes, 0xff00 to 0xfffc.
     #[must_use]
     pub const fn from_code(code: u16) -> Option<Self> {
         match code {
@@ -474,7 +480,7 @@ impl Role {
         }
     }
 
-    /// The on-disk code.
+    /// On-disk code of the role.
     #[must_use]
     pub const fn code(self) -> u16 {
         match self {
@@ -497,12 +503,13 @@ impl fmt::Display for Role {
     }
 }
 
-/// The sum that belongs in `sb_csum` of a superblock; `None` when it is shorter than its `max_dev`
-/// says, or `max_dev` is more than [`ROLES_MAX`].
+/// Checksum for `sb_csum` of a superblock; `None` when the block is shorter than its `max_dev`
+/// requires, or `max_dev` is more than [`ROLES_MAX`].
 ///
-/// Shape    the first `256 + 2 * max_dev` bytes are summed as little-endian words of 4 bytes, two
-///          left over as one of 2, the stored sum as 0
-/// Source   md: 64-bit sum, its halves added once, the carry of that lost
+/// Shape    the first `256 + 2 * max_dev` bytes are summed as little-endian words of 4 bytes, a
+/// rest of
+///          two bytes as one of 2, and the stored checksum as 0
+/// Source   md: 64-bit sum, its halves added once, the carry of that addition lost
 #[must_use]
 pub fn csum_v1(block: &[u8]) -> Option<u32> {
     let (raw, _) = Raw::ref_from_prefix(block).ok()?;
@@ -520,7 +527,7 @@ pub fn csum_v1(block: &[u8]) -> Option<u32> {
     Some(low.wrapping_add(high))
 }
 
-/// Sectors of an array whose members hold `size` each.
+/// Sectors of an array with members of `size` each.
 pub(crate) fn array_size(
     level: Level,
     layout: u32,
@@ -545,7 +552,7 @@ pub(crate) fn array_size(
     chunks.checked_mul(chunk.0).map(Sectors)
 }
 
-/// The last sector of `bytes`, rounded up: how far a superblock of that length reaches.
+/// Number of sectors that `bytes` take, rounded up.
 const fn sectors_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(SECTOR_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Bytes of a version 1 superblock: its header as it is on the member.
+//! Bytes of a version 1 superblock: its header as stored on the member.
 
 use super::{Features, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Super1};
 use crate::error::at;
@@ -15,7 +15,7 @@ const _: () = assert!(HEADER_BYTES == 256);
 
 pub(super) const STRUCTURE: &str = "superblock";
 
-/// Source   md's version 1 superblock, in on-disk order; what a field means is said at [`Super1`]
+/// Source   md's version 1 superblock, in on-disk order; [`Super1`] documents the fields
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct Raw {
@@ -75,7 +75,7 @@ impl Raw {
         Ok(())
     }
 
-    /// Refuses bytes that only a later format uses, whose meaning is not known.
+    /// Refuses bytes that only a later format uses, because their meaning is not known.
     pub(super) fn check_newer(&self) -> Result<(), SuperblockError> {
         let unknown = Features(self.feature_map.get()).unknown();
         if unknown != Features(0) {
@@ -134,9 +134,9 @@ impl Raw {
         }
     }
 
-    /// The header of `values`, its sum 0.
+    /// Header of `values`, with 0 as its checksum.
     ///
-    /// Panics on chunks and tables that have no place in it, which no legal superblock has.
+    /// Panics on chunks and tables that do not fit the header, which no legal superblock has.
     pub(super) fn from_values(values: &Super1) -> Self {
         let chunk =
             |chunk: Sectors| U32::new(u32::try_from(chunk.0).expect("a chunk is less than 2 GiB"));

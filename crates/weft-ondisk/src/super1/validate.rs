@@ -1,11 +1,12 @@
-//! Checks of a version 1 superblock: what one member alone can get wrong.
+//! Checks of a version 1 superblock: errors that a single member can have.
 //!
-//! A value that passes can be computed with: no sum of its fields overflows, no divisor is zero,
-//! every area of the member is inside it and clear of the others. What members must agree on is
-//! checked where they come together.
+//! Computations with a checked value are safe: no sum of its fields overflows, no divisor is zero,
+//! and every area is inside the member and clear of the others. Properties on which members must
+//! agree are checked at assembly.
 //!
-//! Source: what Linux 6.12 refuses when it loads and starts a member, and what it accepts although
-//! data is lost later: illegal features together, roles past the last slot, overlapping areas.
+//! Source: checks of Linux 6.12 when it loads and starts a member, and cases that it accepts
+//! although data is lost later: illegal combinations of features, roles beyond the last slot,
+//! overlapping areas.
 
 use super::raw::{Raw, STRUCTURE};
 use super::{ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of};
@@ -14,16 +15,16 @@ use crate::{At, Level, SuperblockError, layout_id};
 use crate::{Features, MEMBER_SECTORS_MIN, Minor};
 use weft_units::{SECTOR_BYTES, Sectors};
 
-/// `data_size` of the smallest usable member, as the kernel has it.
+/// `data_size` of the smallest usable member, as in the kernel.
 pub(crate) const DATA_SECTORS_MIN: u64 = 10;
 
-/// The smallest chunk with parity or copies: a page, which is 8 sectors.
+/// Smallest chunk with parity or copies: a page of 8 sectors.
 const CHUNK_SECTORS_MIN: u64 = 8;
 
-/// The smallest partial parity log: a header and a block, 4 KiB each.
+/// Smallest partial parity log: a header and a block, 4 KiB each.
 const PPL_SECTORS_MIN: u16 = 16;
 
-/// The largest bad-block log: a page, 512 entries.
+/// Largest bad-block log: a page, 512 entries.
 const BBLOG_SECTORS_MAX: u16 = 8;
 
 /// Features that exclude each other, and the name of the rule.
@@ -36,8 +37,8 @@ const EXCLUSIVE: [(Features, Features, &str); 6] = [
     (Features::MULTI_PPL, Features::JOURNAL, "MULTI_PPL with JOURNAL"),
 ];
 
-/// Sectors of the member with one use. Signed: offsets from the superblock are, and may lead
-/// before the member.
+/// Sectors of the member with one use. Signed, because offsets from the superblock are signed and
+/// may point before the member.
 #[derive(Clone, Copy)]
 pub(crate) struct Area {
     pub(crate) at: At,
@@ -47,8 +48,8 @@ pub(crate) struct Area {
 }
 
 impl Super1 {
-    /// Checks all that can be checked on one member: that levels, layouts, chunks and sizes go
-    /// together, that areas are inside the member and apart, that the role table makes sense.
+    /// Makes all checks that are possible on one member: levels, layouts, chunks and sizes fit each
+    /// other, areas are inside the member and disjoint, and the role table is consistent.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Super1 {
         check_chunk(at!(chunksize), level, self.chunk, self.logical_block_size)
     }
 
-    /// Sizes against each other; against the member in [`Super1::check_areas`].
+    /// Checks sizes against each other; [`Super1::check_areas`] checks them against the member.
     fn check_sizes(&self) -> Result<(), SuperblockError> {
         let journal = self.is_journal();
         if self.level.uses_size() && self.size == Sectors(0) {
@@ -223,7 +224,7 @@ impl Super1 {
                 return Err(SuperblockError::Truncated { at, needs, has: member_size });
             }
         }
-        // All that is available, not only what is used: the kernel asks for as much.
+        // The available size counts, not only the used one: the kernel requires that.
         let available = Area::new(at!(data_size), "data", 0, i128::from(self.data_size.0));
         let data = self.data_area();
         match self.minor {
@@ -231,7 +232,7 @@ impl Super1 {
                 available.clear_of(&superblock)?;
                 data.clear_of(&superblock)?;
             }
-            // Data wholly before the superblock is as wrong.
+            // Data entirely before the superblock is wrong as well.
             Minor::V1_1 | Minor::V1_2 if data.start < superblock.end => {
                 return Err(data.overlaps(&superblock));
             }
@@ -273,7 +274,7 @@ impl Super1 {
         Ok(Some(area))
     }
 
-    /// The bad-block log, which is looked at only when it says something.
+    /// Checks the bad-block log, if it is in use.
     fn check_bblog(
         &self,
         member_size: Sectors,
@@ -321,7 +322,8 @@ impl Super1 {
         Ok(())
     }
 
-    /// weft does not reshape, but what it shows of one must be computable.
+    /// Checks the state of a reshape. weft does not reshape, but computes with these values to show
+    /// them.
     fn check_reshape(&self, member_size: Sectors) -> Result<(), SuperblockError> {
         if !self.feature_map.contains(Features::RESHAPE) {
             return Ok(());
@@ -358,14 +360,14 @@ impl Super1 {
     }
 }
 
-/// A chunk that a level can have, so that it can be divided by.
+/// Checks a chunk for a level, so that it can be used as a divisor.
 pub(crate) fn check_chunk(
     at: At,
     level: Level,
     chunk: Sectors,
     logical_block_size: u32,
 ) -> Result<(), SuperblockError> {
-    // The kernel counts bytes of a chunk in 31 bits.
+    // The kernel counts the bytes of a chunk in 31 bits.
     if chunk.bytes().0 >= 1 << 31 {
         return Err(SuperblockError::value(at, chunk.0, "less than 4194304, 2 GiB"));
     }
