@@ -1,7 +1,8 @@
-//! The test of an implementation of [`Frames`]: each operation of a table, and what is refused.
+//! Conformance test of implementations of [`Frames`]: a table of operations, and calls that must be
+//! refused.
 //!
-//! P and Q are computed here byte by byte out of the field's definition. What other operations give
-//! is compared with these, and with the data.
+//! P and Q are computed here byte by byte from the definition of the field. The results of other
+//! operations are compared with these, and with the data.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,22 +11,22 @@ use weft_parity::{Parity, gf};
 
 use crate::{Frames, compute};
 
-/// Frames of the memory that is tested.
+/// Number of frames of the tested memory.
 pub const FRAMES: u32 = 1 + STRIPS * STRIDE;
 
-/// How many operations and refusals were tried.
+/// Numbers of operations and refusals that were tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// Operations, each with a value or bytes that were compared.
     pub operations: usize,
-    /// Calls that have to panic.
+    /// Calls that must panic.
     pub refusals: usize,
 }
 
-/// Tries an implementation; `new` gives memory of [`FRAMES`] frames, the first of zeros.
+/// Tests an implementation; `new` creates a memory of [`FRAMES`] frames, the first one of zeros.
 ///
 /// # Panics
-/// It does not do what [`Frames`] says.
+/// Panics when the implementation violates the contract of [`Frames`].
 pub fn check<F: Frames>(mut new: impl FnMut() -> F) -> Tried {
     let mut tried = Tried::default();
     for (offset, len) in SHAPES {
@@ -46,18 +47,19 @@ struct Memory<F> {
 
 const STRIPS: u32 = 12;
 const STRIDE: u32 = 3;
-/// Offsets and lengths of strips: whole frames, sectors, parts of sectors, over the end of a frame.
+/// Offsets and lengths of strips: whole frames, sectors, parts of sectors, across the end of a
+/// frame.
 const SHAPES: [(u64, u64); 6] =
     [(0, 4096), (0, 8192), (512, 1024), (530, 70), (4000, 200), (100, 4096)];
 /// Exponents of the data strips 0, 1 and 2: one is left out, as with DDF's layouts.
 const EXPONENTS: [u8; 3] = [0, 3, 1];
 const P: u32 = 3;
 const Q: u32 = 4;
-/// The first strips without content.
+/// First strips without content.
 const A: u32 = 5;
 const B: u32 = 6;
 
-/// What is done, the operations, their value, and which strips are equal then.
+/// Name of the case, its operations, their value, and pairs of strips that are equal afterwards.
 type Row = (&'static str, Vec<ComputeOp>, Value, &'static [(u32, u32)]);
 
 impl<F: Frames> Memory<F> {
@@ -83,7 +85,7 @@ impl<F: Frames> Memory<F> {
         compute(&self.parity, &mut self.frames, ops)
     }
 
-    /// Fills the data strips, and P and Q by their definition.
+    /// Fills the data strips, and computes P and Q by their definition.
     fn fill(&mut self) {
         let mut expected = [Vec::new(), Vec::new()];
         for (strip, exponent) in (0u8..).zip(EXPONENTS) {
@@ -109,7 +111,7 @@ impl<F: Frames> Memory<F> {
         }
     }
 
-    /// Each kind of operation, right and wrong, and with zeros.
+    /// Each kind of operation, with right and wrong content, and with zeros.
     fn table(&self) -> Vec<Row> {
         let at: Vec<Segment> = (0..STRIPS).map(|strip| self.at(strip)).collect();
         let data: Sources = (0..3).map(|strip| self.source(strip, strip)).collect();
@@ -133,7 +135,7 @@ impl<F: Frames> Memory<F> {
             ComputeOp::UpdatePq { exponent, old, new, p, q }
         };
         let copy = |from, to| ComputeOp::Copy { from, to };
-        // Then P and Q are compared, whichever of them was updated.
+        // P and Q are both compared afterwards, whichever of them was updated.
         let updated = |strip: u32, new, of_p, of_q| {
             let update = update(strip, new, of_p, of_q);
             vec![update, copy(new, at[strip as usize]), compare(p, q)]
@@ -143,7 +145,7 @@ impl<F: Frames> Memory<F> {
         let agrees = differs(false, false);
         let nothing = || Value::Nothing;
         let located = Value::Located;
-        // `Zero` makes the strip wrong that it names; the table begins anew with each row.
+        // `Zero` corrupts the strip that it names; each row starts with fresh content.
         let wrong = |strip: u32, op| vec![ComputeOp::Zero { to: at[strip as usize] }, op];
         let mut table: Vec<Row> = vec![
             ("P and Q", vec![pq(Some(a), Some(b))], nothing(), &[(A, P), (B, Q)]),

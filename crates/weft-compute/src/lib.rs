@@ -1,8 +1,8 @@
 //! Computations of the engine ([`ComputeOp`]) carried out on frames, with `weft-parity`.
 //!
-//! Both drivers call [`compute`], so the parity that the simulator proves is the parity that ships.
-//! Where the bytes of a segment are and who may touch them is decided by the driver's [`Frames`];
-//! `conformance.rs` is the test of every implementation, over one table of operations.
+//! Both drivers call [`compute`], so the parity code that the simulator tests is the code that
+//! ships. The driver's [`Frames`] decides where the bytes of a segment are and which accesses are
+//! allowed; `conformance.rs` tests every implementation with one table of operations.
 //!
 //! Source   md-raid.md §5.2 (exponents), §2.4 (updates)
 #![forbid(unsafe_code)]
@@ -17,28 +17,29 @@ use smallvec::{Array, SmallVec};
 use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;
 
-/// Memory of a driver, in which the segments of the engine lie.
+/// Memory of a driver, which contains the segments of the engine.
 pub trait Frames {
-    /// The bytes of the segments of one operation: those to read and those to write.
+    /// Slices for the segments of one operation: those to read and those to write.
     ///
     /// Shape    segments of equal length give slices of equal length; segments to read may overlap
     ///
     /// # Panics
-    /// A segment to write overlaps another one or is in the frame of zeros, a segment leaves the
-    /// frame of zeros or the memory, or somebody else uses the bytes.
+    /// Panics when a segment to write overlaps another one or is in the frame of zeros, when a
+    /// segment reaches beyond the frame of zeros or the memory, or when the bytes are in use
+    /// elsewhere.
     fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_>;
 }
 
 /// Slices of the segments of one operation.
 #[derive(Debug, Default)]
 pub struct Split<'a> {
-    /// Slices of the segments to read, in the order asked for.
+    /// Slices of the segments to read, in the order of the arguments.
     pub read: SmallVec<[&'a [u8]; 8]>,
-    /// Slices of the segments to write, in the order asked for.
+    /// Slices of the segments to write, in the order of the arguments.
     pub write: SmallVec<[&'a mut [u8]; 2]>,
 }
 
-/// Memory without payload: every segment is empty, so that whatever is compared agrees.
+/// Memory without payload: every segment is empty, so that every comparison finds equality.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPayload;
 
@@ -54,17 +55,17 @@ impl Frames for NoPayload {
 /// Segments that operations read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Those that are only read.
+    /// Segments that are only read.
     pub read: SmallVec<[Segment; 8]>,
-    /// Those that are written, or changed in place.
+    /// Segments that are written, or changed in place.
     pub write: SmallVec<[Segment; 2]>,
 }
 
-/// Carries out a computation, its operations in order, and gives the value of the last one.
+/// Carries out the operations of a computation in order, and returns the value of the last one.
 ///
 /// # Panics
-/// The segments of an operation differ in length, overlap or are used by somebody else: the engine
-/// keeps them apart.
+/// Panics when the segments of an operation differ in length, overlap or are in use elsewhere. The
+/// engine keeps them apart.
 pub fn compute(parity: &Parity, frames: &mut impl Frames, ops: &[ComputeOp]) -> Value {
     let mut segments = Footprint::default();
     let mut value = Value::Nothing;
@@ -133,8 +134,8 @@ fn compute_one(parity: &Parity, op: &ComputeOp, split: Split<'_>) -> Value {
 }
 
 impl Footprint {
-    /// Adds what an operation reads and what it writes: data strips before P before Q, old content
-    /// before new.
+    /// Adds the segments that an operation reads and writes: data strips before P before Q, old
+    /// content before new content.
     pub fn add(&mut self, op: &ComputeOp) {
         let Self { read, write } = self;
         match op {
@@ -168,10 +169,10 @@ impl Footprint {
     }
 }
 
-/// [`Frames::split`] where all memory is one slice, given the places of the segments in it.
+/// Implements [`Frames::split`] for memory that is one slice, given the ranges of the segments.
 ///
 /// # Panics
-/// A place to write overlaps another one, or a place is outside the slice.
+/// Panics when a range to write overlaps another one, or a range is outside the slice.
 #[must_use]
 pub fn split_slice<'a>(
     memory: &'a mut [u8],
@@ -183,7 +184,8 @@ pub fn split_slice<'a>(
     }
     let mut order: SmallVec<[usize; 2]> = (0..write.len()).collect();
     order.sort_unstable_by_key(|index| write[*index].start);
-    // Cut out of the memory at ascending places, which leaves the gaps between them to be read.
+    // The ranges to write are cut out of the memory in ascending order; the gaps between them are
+    // read.
     let mut gaps: SmallVec<[(usize, &[u8]); 4]> = SmallVec::new();
     let mut targets: SmallVec<[(usize, &mut [u8]); 2]> = SmallVec::new();
     let (mut rest, mut at) = (memory, 0);
@@ -210,7 +212,7 @@ pub fn split_slice<'a>(
     }
 }
 
-/// The same with one place to write, as most operations have: nothing is sorted or searched.
+/// Splits with one range to write, as in most operations, without sorting or searching.
 fn split_at_one<'a>(
     memory: &'a mut [u8],
     read: &[Range<usize>],
@@ -231,7 +233,7 @@ fn split_at_one<'a>(
 
 type Strips<'a> = SmallVec<[(u8, &'a [u8]); 8]>;
 
-/// The bytes of data strips with their exponents, and what was read beside them.
+/// The bytes of data strips with their exponents, and the other slices that were read.
 fn strips<'a, 'b>(
     data: &[Source],
     read: &'b [&'a [u8]],

@@ -1,4 +1,4 @@
-//! The table of operations on the plainest memory there is, and on memory with planted bugs.
+//! The table of operations on the simplest memory possible, and on memory with planted bugs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
@@ -8,7 +8,7 @@ use crate::conformance::{FRAMES, Tried, check};
 use weft_engine::{Frame, Sources};
 use weft_units::FRAME_BYTES;
 
-/// Frames one after the other, perhaps with a bug.
+/// Frames one after the other, optionally with a bug.
 struct Plain {
     bytes: Vec<u8>,
     bug: Option<Bug>,

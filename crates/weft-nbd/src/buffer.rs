@@ -1,7 +1,7 @@
 //! Byte buffers of a connection: input until a header is complete, output until the socket takes
 //! it.
 
-/// Collects a header that arrives in pieces. Holds the longest one; never allocates.
+/// Collects a header that arrives in pieces. Holds the longest header, and never allocates.
 #[derive(Debug)]
 pub(crate) struct Gather {
     bytes: [u8; GATHER_BYTES],
@@ -13,7 +13,7 @@ impl Gather {
         Self { bytes: [0; GATHER_BYTES], len: 0 }
     }
 
-    /// Moves bytes from the front of `input` until `need` are held; whether they are.
+    /// Moves bytes from the front of `input` until `need` are held. Returns whether they are.
     pub(crate) fn fill(&mut self, input: &mut &[u8], need: usize) -> bool {
         debug_assert!(need <= GATHER_BYTES);
         let (taken, rest) = input.split_at(input.len().min(need.saturating_sub(self.len)));
@@ -23,8 +23,8 @@ impl Gather {
         self.len >= need
     }
 
-    /// A whole header of `N` bytes, if it is there: straight from `input` when it lies there in one
-    /// piece, which is the usual case, else from the pieces collected.
+    /// Returns a whole header of `N` bytes, if it is there: straight from `input` when it is in one
+    /// piece, which is the usual case, or from the pieces collected.
     #[inline]
     pub(crate) fn next<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
         if self.len == 0
@@ -36,7 +36,7 @@ impl Gather {
         self.fill(input, N).then(|| self.take())
     }
 
-    /// The first `N` bytes of a header, leaving them in place for a longer look.
+    /// The first `N` bytes of a header, which stay in place.
     pub(crate) fn peek<const N: usize>(&self) -> [u8; N] {
         assert!(self.len >= N);
         let mut array = [0; N];
@@ -44,7 +44,7 @@ impl Gather {
         array
     }
 
-    /// A whole header of `N` bytes, emptying the collector.
+    /// Returns a whole header of `N` bytes and empties the collector.
     pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
         assert_eq!(self.len, N);
         let array = self.peek();
@@ -60,8 +60,8 @@ pub(crate) enum Transition<E> {
     NeedInput,
 }
 
-/// Makes transitions until there is an event, or input is needed: how many bytes they took, and the
-/// event.
+/// Makes transitions until there is an event or input is needed. Returns the number of bytes
+/// consumed, and the event.
 #[inline]
 pub(crate) fn transitions<E>(
     bytes: &[u8],
@@ -78,7 +78,7 @@ pub(crate) fn transitions<E>(
     (bytes.len() - rest.len(), event)
 }
 
-/// Bytes to be sent, whole messages in order.
+/// Bytes to be sent: whole messages, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -100,7 +100,7 @@ impl Outbox {
         if self.sent == self.bytes.len() {
             self.sent = 0;
             self.bytes.clear();
-            // A long list of exports is sent once; its memory need not stay for the session.
+            // A long list of exports is sent once; its memory is not kept for the session.
             self.bytes.shrink_to(OUTBOX_KEEP_BYTES);
         }
     }
@@ -110,7 +110,7 @@ impl Outbox {
     }
 }
 
-/// Drops up to `remaining` bytes from the front of `input`; whether none remain to be dropped.
+/// Drops up to `remaining` bytes from the front of `input`. Returns whether all have been dropped.
 pub(crate) fn skip(input: &mut &[u8], remaining: &mut u32) -> bool {
     let count = (*remaining as usize).min(input.len());
     *input = &input[count..];
@@ -118,8 +118,8 @@ pub(crate) fn skip(input: &mut &[u8], remaining: &mut u32) -> bool {
     *remaining == 0
 }
 
-/// Moves bytes from the front of `input` to `data` until it holds `len`; whether it does. Memory
-/// grows with what has come, not with what was announced.
+/// Moves bytes from the front of `input` to `data` until it holds `len`. Returns whether it does.
+/// Memory grows with the bytes received, not with the announced length.
 pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
     let missing = (len as usize) - data.len();
     let (taken, rest) = input.split_at(missing.min(input.len()));
@@ -128,9 +128,9 @@ pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
     data.len() == len as usize
 }
 
-/// The longest fixed header, that of a request or of a chunk.
+/// Size of the longest fixed header, that of a request or of a chunk.
 const GATHER_BYTES: usize = crate::wire::RequestHeader::EXTENDED_BYTES;
-/// Room for about 200 replies, kept while a connection lives.
+/// Capacity for about 200 replies, kept while a connection lives.
 const OUTBOX_KEEP_BYTES: usize = 4096;
 
 #[cfg(test)]

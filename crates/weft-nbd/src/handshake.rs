@@ -8,10 +8,10 @@
 use crate::buffer::Outbox;
 use crate::wire::{self, OptionReplyHeader, TransmissionFlags, info, option_reply};
 
-/// An export: its name, size and abilities.
+/// An export: its name, size and capabilities.
 ///
-/// A server builds one per volume; a client receives one. A value that exists obeys the protocol's
-/// limits.
+/// A server builds one per volume; a client receives one. Every value obeys the limits of the
+/// protocol.
 ///
 /// ```
 /// use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
@@ -40,14 +40,14 @@ impl ExportInfo {
         .with(TransmissionFlags::SEND_FUA)
         .with(TransmissionFlags::SEND_WRITE_ZEROES);
 
-    /// An export with [`Self::DEFAULT_FLAGS`], default block sizes and no description.
+    /// Creates an export with [`Self::DEFAULT_FLAGS`], default block sizes and no description.
     ///
     /// Shape    `name` at most 4096 bytes, without NUL; empty is the default export
     /// Units    `size` in bytes
     /// Source   proto.md "Conventions"
     ///
     /// # Errors
-    /// [`ExportError::Text`] when the name breaks the limits.
+    /// [`ExportError::Text`] when the name is too long or contains NUL.
     pub fn new(name: impl Into<String>, size: u64) -> Result<Self, ExportError> {
         let name = name.into();
         check_text("name", &name)?;
@@ -66,7 +66,7 @@ impl ExportInfo {
     /// Shape    at most 4096 bytes, without NUL
     ///
     /// # Errors
-    /// [`ExportError::Text`] when the text breaks the limits.
+    /// [`ExportError::Text`] when the text is too long or contains NUL.
     pub fn with_description(mut self, text: impl Into<String>) -> Result<Self, ExportError> {
         self.description = text.into();
         check_text("description", &self.description)?;
@@ -75,9 +75,9 @@ impl ExportInfo {
 
     /// Replaces the transmission flags.
     ///
-    /// `HAS_FLAGS` is always set, `SEND_FAST_ZERO` needs `SEND_WRITE_ZEROES`, and a read-only
-    /// export does not offer writes. On a server, `SEND_DF` is not the caller's: it follows from
-    /// structured replies.
+    /// `HAS_FLAGS` is always set, `SEND_FAST_ZERO` requires `SEND_WRITE_ZEROES`, and a read-only
+    /// export does not offer writes. On a server the caller does not choose `SEND_DF`: it follows
+    /// from structured replies.
     ///
     /// Source   proto.md "Transmission flags"
     #[must_use]
@@ -102,27 +102,27 @@ impl ExportInfo {
         self
     }
 
-    /// Offers the metadata context `base:allocation`, which says where holes are.
+    /// Offers the metadata context `base:allocation`, which describes holes.
     #[must_use]
     pub fn with_allocation(mut self) -> Self {
         self.allocation = true;
         self
     }
 
-    /// Whether it can say where holes are; of an export that was opened, whether that was agreed
-    /// on.
+    /// Whether the export offers `base:allocation`; for a client's export, whether it was
+    /// negotiated.
     #[must_use]
     pub fn has_allocation(&self) -> bool {
         self.allocation
     }
 
-    /// The name a client asks for.
+    /// Name that a client asks for.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A text for people, possibly empty.
+    /// Description for people, possibly empty.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
@@ -146,8 +146,8 @@ impl ExportInfo {
         self.block_sizes
     }
 
-    /// An export as `NBD_INFO_EXPORT` or `NBD_OPT_EXPORT_NAME` described it to a client, kept as it
-    /// came.
+    /// Creates an export from the values that a client received with `NBD_INFO_EXPORT` or for
+    /// `NBD_OPT_EXPORT_NAME`, unchanged.
     pub(crate) fn received(name: String, size: u64, flags: TransmissionFlags) -> Self {
         let (description, block_sizes) = (String::new(), BlockSizes::default());
         Self { name, description, size, flags, block_sizes, allocation: false }
@@ -162,7 +162,7 @@ impl ExportInfo {
     }
 }
 
-/// Sizes of requests that an export accepts, and that it prefers.
+/// Sizes of requests that an export accepts and prefers.
 ///
 /// Units    bytes
 /// Source   proto.md "Size constraints"
@@ -174,7 +174,7 @@ pub struct BlockSizes {
 }
 
 impl BlockSizes {
-    /// Checked block sizes.
+    /// Creates block sizes after checking them.
     ///
     /// Shape    `minimum` a power of two up to 65,536; `preferred` a power of two of at least 512
     ///          and `minimum`; `payload_max` at least `preferred`
@@ -182,7 +182,7 @@ impl BlockSizes {
     /// Source   proto.md "Size constraints"
     ///
     /// # Errors
-    /// [`ExportError::BlockSizes`] when a number breaks the shape.
+    /// [`ExportError::BlockSizes`] when a size is not as above.
     pub fn new(minimum: u32, preferred: u32, payload_max: u32) -> Result<Self, ExportError> {
         let fits = minimum.is_power_of_two()
             && minimum <= BLOCK_MINIMUM_MAX
@@ -196,13 +196,13 @@ impl BlockSizes {
         }
     }
 
-    /// Every offset and length is a multiple of this.
+    /// Unit of every offset and length.
     #[must_use]
     pub fn minimum(&self) -> u32 {
         self.minimum
     }
 
-    /// Aligned requests of this size are served without reading first.
+    /// Size of aligned requests that are served without reading first.
     #[must_use]
     pub fn preferred(&self) -> u32 {
         self.preferred
@@ -214,7 +214,7 @@ impl BlockSizes {
         self.payload_max
     }
 
-    /// The data of `NBD_INFO_BLOCK_SIZE`.
+    /// Encodes the data of `NBD_INFO_BLOCK_SIZE`.
     fn encode(self) -> [u8; 12] {
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&self.minimum.to_be_bytes());
@@ -231,24 +231,24 @@ impl Default for BlockSizes {
     }
 }
 
-/// A fact about an export that the protocol cannot express.
+/// Property of an export that the protocol cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// See [`BlockSizes::new`].
+    /// The block sizes are not legal, see [`BlockSizes::new`].
     #[error(
         "block sizes: found minimum {minimum}, preferred {preferred}, payload {payload_max}; \
          expected powers of two with minimum <= 65536, 512 <= preferred <= payload"
     )]
     BlockSizes {
-        /// Minimum block, bytes.
+        /// Minimum block, in bytes.
         minimum: u32,
-        /// Preferred block, bytes.
+        /// Preferred block, in bytes.
         preferred: u32,
-        /// Longest payload, bytes.
+        /// Longest payload, in bytes.
         payload_max: u32,
     },
-    /// A name or description that is too long or holds a NUL.
+    /// A name or description is too long or contains a NUL.
     #[error("export {what}: found {len} bytes, expected at most 4096 without NUL")]
     Text {
         /// Name of the text.
@@ -258,7 +258,7 @@ pub enum ExportError {
     },
 }
 
-/// The data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
+/// Data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
 ///
 /// Source   proto.md "Option types", `NBD_OPT_INFO`
 #[derive(Debug, PartialEq, Eq)]
@@ -270,7 +270,7 @@ pub(crate) struct InfoRequest<'a> {
 }
 
 impl<'a> InfoRequest<'a> {
-    /// Reads the data; the error is a text for the client.
+    /// Parses the data; the error is a text for the client.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         if data.len() < 6 {
             return Err("option data too short");
@@ -294,7 +294,7 @@ impl<'a> InfoRequest<'a> {
         })
     }
 
-    /// Writes the data.
+    /// Encodes the data.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let kinds = [
             (self.wants_name, info::NAME),
@@ -315,28 +315,28 @@ impl<'a> InfoRequest<'a> {
     }
 }
 
-/// The data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+/// Data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
 ///
 /// Source   proto.md "Option types", `NBD_OPT_LIST_META_CONTEXT`
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MetaRequest<'a> {
     pub(crate) name: &'a str,
-    /// The client asks for no particular information.
+    /// Whether the client asks for no particular context.
     pub(crate) is_empty: bool,
-    /// `base:allocation` is asked for by name.
+    /// Whether `base:allocation` is asked for by name.
     pub(crate) allocation: bool,
-    /// All contexts of `base:` are.
+    /// Whether all contexts of `base:` are asked for.
     pub(crate) all_of_base: bool,
 }
 
 impl<'a> MetaRequest<'a> {
-    /// Reads the data; the error is a text for the client. Queries of namespaces that nobody here
-    /// knows match nothing, whatever they look like.
+    /// Parses the data; the error is a text for the client. Queries of unknown namespaces match
+    /// nothing, whatever their form.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         let mut rest = data;
         let name = parse_name(take_counted(&mut rest)?)?;
         let (count, mut rest) = rest.split_first_chunk().ok_or("option data too short")?;
-        // Each takes four bytes of the data, whose length is bounded.
+        // Each query takes at least four bytes of the data, so the count is bounded by its length.
         let count = u32::from_be_bytes(*count);
         let mut request =
             Self { name, is_empty: count == 0, allocation: false, all_of_base: false };
@@ -351,7 +351,7 @@ impl<'a> MetaRequest<'a> {
         if rest.is_empty() { Ok(request) } else { Err("metadata queries do not fill option data") }
     }
 
-    /// Writes a request for `base:allocation`.
+    /// Encodes a request for `base:allocation`.
     pub(crate) fn encode(name: &str) -> Vec<u8> {
         let mut data = Vec::new();
         for text in [name, wire::BASE_ALLOCATION] {
@@ -365,7 +365,7 @@ impl<'a> MetaRequest<'a> {
     }
 }
 
-/// A length of 32 bits and as many bytes, from the front of `data`.
+/// Takes a length of 32 bits and that many bytes from the front of `data`.
 fn take_counted<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     let (len, rest) = data.split_first_chunk().ok_or("option data too short")?;
     let len = u32::from_be_bytes(*len) as usize;
@@ -374,7 +374,7 @@ fn take_counted<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     Ok(bytes)
 }
 
-/// An export name from the wire; the error is a text for the client.
+/// Parses an export name; the error is a text for the client.
 pub(crate) fn parse_name(bytes: &[u8]) -> Result<&str, &'static str> {
     if bytes.len() > wire::STRING_BYTES_MAX {
         return Err("export name longer than 4096 bytes");
@@ -386,7 +386,7 @@ pub(crate) fn parse_name(bytes: &[u8]) -> Result<&str, &'static str> {
     Ok(name)
 }
 
-/// Writes one reply to an option, its data given in slices.
+/// Writes one reply to an option, with its data given in slices.
 pub(crate) fn push_option_reply(out: &mut Outbox, option: u32, kind: u32, data: &[&[u8]]) {
     let len = len_u32(data.iter().map(|slice| slice.len()).sum());
     out.push(&OptionReplyHeader { option, kind, len }.encode());
@@ -397,7 +397,7 @@ pub(crate) fn push_option_reply(out: &mut Outbox, option: u32, kind: u32, data: 
 
 /// Writes the replies of a successful `NBD_OPT_INFO` or `NBD_OPT_GO`.
 ///
-/// `NBD_INFO_BLOCK_SIZE` is sent when asked for; a client that does not ask gets errors for
+/// `NBD_INFO_BLOCK_SIZE` is sent only when asked for. A client that does not ask gets errors for
 /// requests outside the limits, as the document allows, not a refusal.
 pub(crate) fn push_info_replies(
     out: &mut Outbox,
@@ -422,7 +422,7 @@ pub(crate) fn push_info_replies(
     push_option_reply(out, option, option_reply::ACK, &[]);
 }
 
-/// Size and flags, as in `NBD_INFO_EXPORT` and in the reply to `NBD_OPT_EXPORT_NAME`.
+/// Encodes size and flags, as in `NBD_INFO_EXPORT` and in the reply to `NBD_OPT_EXPORT_NAME`.
 pub(crate) fn encode_export(size: u64, flags: TransmissionFlags) -> [u8; 10] {
     let mut bytes = [0; 10];
     bytes[..8].copy_from_slice(&size.to_be_bytes());
@@ -430,7 +430,7 @@ pub(crate) fn encode_export(size: u64, flags: TransmissionFlags) -> [u8; 10] {
     bytes
 }
 
-/// One `NBD_REP_INFO` as a client understands it.
+/// An `NBD_REP_INFO`, parsed by a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum InfoReply<'a> {
     BlockSize(BlockSizes),
@@ -441,7 +441,7 @@ pub(crate) enum InfoReply<'a> {
 }
 
 impl<'a> InfoReply<'a> {
-    /// Reads the data of `NBD_REP_INFO`; the error says what is malformed.
+    /// Parses the data of `NBD_REP_INFO`; the error says what is malformed.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         if data.len() < 2 {
             return Err("information reply too short");
@@ -470,7 +470,7 @@ impl<'a> InfoReply<'a> {
     }
 }
 
-/// A length of our own making as the wire has it.
+/// Converts the length of one of our own messages.
 pub(crate) fn len_u32(len: usize) -> u32 {
     u32::try_from(len).expect("our own messages are a few KiB long")
 }
@@ -523,7 +523,7 @@ mod tests {
         let found = MetaRequest::parse(wild).unwrap();
         assert!(found.all_of_base && !found.allocation && !found.is_empty);
         assert!(MetaRequest::parse(b"\0\0\0\0\0\0\0\0").unwrap().is_empty);
-        // A count that nothing stands behind costs nothing.
+        // A count without queries behind it costs nothing.
         let many = b"\0\0\0\0\xff\xff\xff\xff";
         assert_eq!(MetaRequest::parse(many), Err("option data too short"));
     }

@@ -1,7 +1,7 @@
 //! The NBD protocol, both halves, sans-IO: bytes in, events out.
 //!
-//! There is no socket, clock, thread or log here. A driver owns the socket and the memory that data
-//! lives in; the values here say which bytes mean what.
+//! This crate has no socket, clock, thread or log. A driver owns the socket and the memory of the
+//! data; the values here tell it the meaning of the bytes.
 //!
 //! ```text
 //!             ServerConnection                        ClientHandshake ──► ClientConnection
@@ -10,11 +10,11 @@
 //!   socket ◄──────── payload ─────► driver      driver ◄──────── payload ─────► socket
 //! ```
 //!
-//! Payload never passes through this crate: after a write request or a piece of read data the
-//! connection says how many of the next bytes are payload, and the driver takes them from its
+//! Payload never passes through this crate. After a write request or a piece of read data, the
+//! connection tells how many of the next bytes are payload, and the driver takes them from its
 //! receive buffer or receives them straight into its own frames.
 //!
-//! A server's loop, without the waiting:
+//! Loop of a server, without the waiting:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -63,11 +63,11 @@
 //! # assert_eq!(&serve(&[], &mut disk).unwrap()[..8], b"NBDMAGIC");
 //! ```
 //!
-//! What is implemented: fixed newstyle; `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
-//! `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; `READ`,
-//! `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with
-//! `base:allocation`; simple and structured replies, holes in reads. What is not, and is refused as
-//! the document asks: TLS, payload of requests for block status.
+//! Implemented are fixed newstyle; the options `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
+//! `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; the requests
+//! `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with
+//! `base:allocation`; simple and structured replies, and holes in reads. TLS and the payload of
+//! requests for block status are not implemented, and are refused as the document requires.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
 //! authors, called `proto.md` in this crate.

@@ -1,4 +1,4 @@
-//! Server half of the protocol: one client's session from greeting to end.
+//! Server half of the protocol: the session of one client from greeting to end.
 //!
 //! Legal transitions of [`ServerConnection`]:
 //!
@@ -11,9 +11,10 @@
 //!                   Closed ◄────────────┴──── from anywhere: a client that cannot be followed
 //! ```
 //!
-//! Faults expected from the peer: any bytes in any pieces, any lengths, never reading what it is
-//! sent. The answers are bounded memory ([`ServerConnection::memory_bytes`]), lengths checked
-//! before anything is kept, and no input taken while [`OUTPUT_BYTES_HIGH`] bytes wait to be sent.
+//! Faults expected from the peer: any bytes in any pieces, any lengths, a client that never reads.
+//! The countermeasures are bounded memory ([`ServerConnection::memory_bytes`]), a check of each
+//! length before data is kept, and no further input while [`OUTPUT_BYTES_HIGH`] bytes wait to be
+//! sent.
 //!
 //! Source: `proto.md` "Protocol phases", "Option types".
 
@@ -32,23 +33,25 @@ use crate::wire::{
     command_flag, handshake_flag, option, option_reply,
 };
 
-/// One client's session, seen from the server.
+/// Session of one client, on the server's side.
 ///
-/// Bytes in, events and bytes out; there is no socket here. The driver
+/// Bytes in, events and bytes out; the socket is the driver's. The driver
 ///
-/// 1. sends [`output`](Self::output), which begins with the greeting, and says so with
+/// 1. sends [`output`](Self::output), which begins with the greeting, and reports it with
 ///    [`advance_output`](Self::advance_output);
-/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns
+/// 2. passes received bytes to [`input`](Self::input) until that consumes nothing and returns
 ///    nothing;
-/// 3. after a [`Op::Write`], takes the payload itself, from its receive buffer or straight from the
-///    socket into its own memory, and says so with [`payload_consumed`](Self::payload_consumed);
+/// 3. after an [`Op::Write`], takes the payload itself, from its receive buffer or straight from
+///    the
+///    socket into its own memory, and reports it with [`payload_consumed`](Self::payload_consumed);
 /// 4. answers each [`NbdRequest`] once, in any order, with [`reply`](Self::reply) or, for a read,
 ///    with [`reply_header`](Self::reply_header) and the data.
 ///
-/// `output` is a stream of whole messages. A driver that sends headers and data on its own does so
+/// `output` is a stream of whole messages. A driver that sends headers and data itself does so
 /// between two messages: when `output` is empty, or after all of it.
 ///
-/// How many requests are open, and for how long a client may be silent, is the driver's to bound.
+/// The driver has to limit the number of open requests, and the time for which a client may be
+/// silent.
 #[derive(Debug)]
 pub struct ServerConnection {
     exports: Arc<[ExportInfo]>,
@@ -59,19 +62,19 @@ pub struct ServerConnection {
     zeroes: bool,
     shutting_down: bool,
     terms: Terms,
-    /// The export for which `base:allocation` was asked.
+    /// Export for which `base:allocation` was selected.
     allocation_of: Option<usize>,
 }
 
 impl ServerConnection {
-    /// A session that is about to send its greeting.
+    /// Creates a session that is about to send its greeting.
     ///
-    /// `exports` is what this client may see; volumes that come later are for later sessions.
-    /// `default_export` is the index of the one that the empty name stands for, if any; an export
-    /// whose name is empty goes before it.
+    /// `exports` are those that this client may see; volumes that are added later appear in later
+    /// sessions. `default_export` is the index of the export for the empty name, if any; an export
+    /// with an empty name takes precedence.
     ///
     /// # Panics
-    /// When `default_export` is not an index into `exports`.
+    /// Panics when `default_export` is not an index into `exports`.
     #[must_use]
     pub fn new(exports: Arc<[ExportInfo]>, default_export: Option<usize>) -> Self {
         assert!(default_export.is_none_or(|index| index < exports.len()));
@@ -99,14 +102,14 @@ impl ServerConnection {
         }
     }
 
-    /// Takes bytes from the client: how many of them, and what they mean.
+    /// Consumes bytes from the client. Returns the number consumed, and the event if there is one.
     ///
-    /// Call it again with the rest, and with what arrives, until it returns `(0, None)`: either no
-    /// bytes are left, or [`OUTPUT_BYTES_HIGH`] bytes wait in [`output`](Self::output) and must be
-    /// sent before more is taken.
+    /// The driver repeats the call with the rest, and with further bytes, until it returns `(0,
+    /// None)`. Then either no bytes are left, or [`OUTPUT_BYTES_HIGH`] bytes wait in
+    /// [`output`](Self::output) and must be sent before more input is consumed.
     ///
     /// # Panics
-    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
+    /// Panics while [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
     /// driver's.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ServerEvent>) {
@@ -117,16 +120,16 @@ impl ServerConnection {
         })
     }
 
-    /// Bytes waiting to be sent. May grow after `new`, `input` and `reply`.
+    /// Bytes that wait to be sent. May grow after `new`, `input` and `reply`.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         self.out.pending()
     }
 
-    /// The first `count` bytes of [`output`](Self::output) have been sent.
+    /// Removes the first `count` bytes of [`output`](Self::output), which were sent.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// Panics when the output is shorter.
     pub fn advance_output(&mut self, count: usize) {
         self.out.advance(count);
     }
@@ -146,10 +149,10 @@ impl ServerConnection {
         }
     }
 
-    /// The driver has taken the next `count` bytes of payload.
+    /// Notes that the driver has taken the next `count` bytes of payload.
     ///
     /// # Panics
-    /// When `count` is more than [`payload_remaining`](Self::payload_remaining).
+    /// Panics when `count` is more than [`payload_remaining`](Self::payload_remaining).
     pub fn payload_consumed(&mut self, count: usize) {
         let remaining = self.payload_remaining();
         assert!(count <= remaining, "took {count} bytes of {remaining} bytes of payload");
@@ -160,11 +163,11 @@ impl ServerConnection {
         }
     }
 
-    /// Answers a request that has no data to send: anything but a successful read. The reply is
+    /// Answers a request without data in its reply: any but a successful read. The reply is
     /// appended to [`output`](Self::output).
     ///
     /// # Panics
-    /// For a successful read, whose data the driver has to send: see
+    /// Panics for a successful read, because the driver has to send its data: see
     /// [`reply_header`](Self::reply_header).
     pub fn reply(&mut self, request: &NbdRequest, result: Result<(), NbdError>) {
         let reply = Reply::to(request, result);
@@ -182,11 +185,12 @@ impl ServerConnection {
         To { headers: self.terms.headers, cookie: request.cookie, offset }
     }
 
-    /// The bytes of a reply before its data, for a driver that sends both together.
+    /// Header of a reply, for a driver that sends it together with the data.
     ///
-    /// For a successful read: send them, then exactly the `len` bytes asked for, with nothing in
-    /// between. Once the header is on its way the read can no longer fail; a driver that then
-    /// cannot supply the bytes closes the connection. For all else they are the whole reply.
+    /// For a successful read the driver sends the header and then exactly the `len` bytes asked
+    /// for, with nothing in between. Once the header is sent the read can no longer fail; a driver
+    /// that cannot supply the bytes then closes the connection. For any other result the header is
+    /// the whole reply.
     ///
     /// Source   proto.md "Request types", `NBD_CMD_READ`
     #[must_use]
@@ -194,13 +198,13 @@ impl ServerConnection {
         reply_header(self.to(request), Reply::to(request, result))
     }
 
-    /// Answers a request for block status: extents from its first byte on, at least one.
+    /// Answers a request for block status with extents from its first byte on, at least one.
     ///
-    /// Shape    lengths are multiples of the minimum block; more than [`EXTENTS_MAX`] are left out;
-    ///          what is beyond the request, or beyond its first extent when one was asked for, too
+    /// Shape    lengths are multiples of the minimum block; extents beyond [`EXTENTS_MAX`], beyond
+    ///          the request, or beyond the first when only one was asked for, are left out
     ///
     /// # Panics
-    /// Without an extent, or with an empty one.
+    /// Panics without an extent, or with an empty one.
     pub fn reply_extents(&mut self, request: &NbdRequest, extents: &[Extent]) {
         let Op::BlockStatus { len, one, .. } = request.op else {
             panic!("{request:?} does not ask for extents");
@@ -233,11 +237,12 @@ impl ServerConnection {
         }
     }
 
-    /// The bytes before one piece of a read that is answered in several, in order and without gaps,
-    /// with structured replies only. After a piece of data come `extent.len` bytes of it.
+    /// Header of one piece of a read that is answered in several, in order and without gaps.
+    /// Requires structured replies. After the header of a piece of data the driver sends its
+    /// `extent.len` bytes.
     ///
     /// # Panics
-    /// Without structured replies, or for a read that must be one piece and is not.
+    /// Panics without structured replies, or for a piece of a read that must be answered in one.
     #[must_use]
     pub fn piece_header(&self, request: &NbdRequest, extent: Extent, offset: u64) -> ReplyHeader {
         let Op::Read { offset: first, len, df } = request.op else {
@@ -246,14 +251,14 @@ impl ServerConnection {
         let end = first + u64::from(len);
         let last = offset + extent.len == end;
         assert!(self.is_structured() && extent.len > 0 && offset + extent.len <= end);
-        assert!(!df || (offset == first && last), "asked for in one piece");
+        assert!(!df || (offset == first && last), "the read must be answered in one piece");
         ReplyHeader::piece(self.to(request), extent, offset, last)
     }
 
-    /// Answers a read of nothing but zeroes, which are not sent. With structured replies only.
+    /// Answers a read of zeroes only, which are not sent. Requires structured replies.
     ///
     /// # Panics
-    /// Without structured replies.
+    /// Panics without structured replies.
     pub fn reply_hole(&mut self, request: &NbdRequest) {
         let Op::Read { offset, len, .. } = request.op else {
             panic!("{request:?} does not read");
@@ -262,16 +267,16 @@ impl ServerConnection {
         self.out.push(&reply_header(self.to(request), reply));
     }
 
-    /// From now on options are refused with `NBD_REP_ERR_SHUTDOWN` and requests with
-    /// [`NbdError::Shutdown`], until the client leaves. Requests already handed out are still
-    /// answered by the driver.
+    /// Refuses options with `NBD_REP_ERR_SHUTDOWN` and requests with [`NbdError::Shutdown`] from
+    /// now on, until the client disconnects. The driver still answers requests that it has been
+    /// given.
     ///
     /// Source   proto.md "Terminating the transmission phase"
     pub fn begin_shutdown(&mut self) {
         self.shutting_down = true;
     }
 
-    /// Whether structured replies were agreed on, with extended headers or without.
+    /// Whether structured replies were negotiated, with extended headers or without.
     #[must_use]
     pub fn is_structured(&self) -> bool {
         self.terms.headers.are_structured()
@@ -283,7 +288,7 @@ impl ServerConnection {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Memory held for this client outside the value itself, in bytes.
+    /// Memory held for this client beside the value itself, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let data = match &self.phase {
@@ -350,7 +355,7 @@ impl ServerConnection {
                 self.out.push(&reply_header(to, Reply::Error(error)));
                 Step::Again
             }
-            // Not reached from `input`, which has asserted that there is no payload to take.
+            // Not reached from `input`, which has asserted that no payload remains.
             Phase::Payload { .. } => Step::NeedInput,
             Phase::Closed => {
                 *rest = &[];
@@ -370,7 +375,8 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// Decides from an option's number and length what to do with its data, before any is kept.
+    /// Decides from an option's number and length how its data is handled, before any of it is
+    /// kept.
     fn on_option_header(&mut self, header: OptionHeader) -> Step {
         let OptionHeader { option, len } = header;
         if option == option::EXPORT_NAME && len as usize > wire::STRING_BYTES_MAX {
@@ -381,7 +387,8 @@ impl ServerConnection {
             return self.close(CloseReason::OptionTooLong { option, len });
         }
         let answer = match option {
-            // Data is malformed here, but there is no better answer to one who wants to leave.
+            // The option has data, which is malformed, but the client wants to leave, so this is
+            // the best answer.
             option::ABORT => (option_reply::ACK, ""),
             option::EXPORT_NAME
             | option::GO
@@ -410,7 +417,7 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// The end of an option whose data was not looked at.
+    /// Ends an option with data that was skipped.
     fn refuse_option(&mut self, option: u32, (kind, message): (u32, &'static str)) -> Step {
         let answer = if self.shutting_down && option != option::ABORT {
             (option_reply::ERR_SHUTDOWN, "server is shutting down")
@@ -425,7 +432,7 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// An option that is known, with all of its data.
+    /// Carries out a known option, with all of its data.
     fn on_option(&mut self, option: u32, data: &[u8]) -> Step {
         if option == option::EXPORT_NAME {
             return self.on_export_name(data);
@@ -488,8 +495,8 @@ impl ServerConnection {
         self.enter_transmission(index)
     }
 
-    /// Lists or selects contexts of an export: `base:allocation`, where the export has it.
-    /// Selecting replaces what was selected before.
+    /// Lists or selects contexts of an export: `base:allocation`, if the export has it. A selection
+    /// replaces the former one.
     fn on_meta_context(&mut self, option: u32, data: &[u8]) -> Step {
         let is_set = option == option::SET_META_CONTEXT;
         if is_set {
@@ -508,7 +515,7 @@ impl ServerConnection {
         };
         let listed = !is_set && (request.is_empty || request.all_of_base);
         if self.exports[index].has_allocation() && (request.allocation || listed) {
-            // To list, the number means nothing.
+            // When listing, the number has no meaning.
             let id = if is_set { ALLOCATION_CONTEXT } else { 0 };
             let data: [&[u8]; 2] = [&id.to_be_bytes(), wire::BASE_ALLOCATION.as_bytes()];
             push_option_reply(&mut self.out, option, option_reply::META_CONTEXT, &data);
@@ -520,7 +527,7 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// The one option that has no error reply: an unknown export ends the session.
+    /// Handles the only option without an error reply: an unknown export ends the session.
     fn on_export_name(&mut self, name: &[u8]) -> Step {
         if self.shutting_down {
             return self.close(CloseReason::Shutdown);
@@ -609,36 +616,36 @@ impl ServerConnection {
 /// Event of a client's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// The client cannot be followed any further. Send the output if possible, then hang up.
+    /// The client violated the protocol. Send the output if possible, then disconnect.
     Close(CloseReason),
-    /// The client leaves. Answer what is open, send the output, then hang up.
+    /// The client ends the session. Answer open requests, send the output, then disconnect.
     Disconnect,
     /// The client has chosen an export; requests follow.
     Ready {
         /// Index into the exports given to [`ServerConnection::new`].
         export: usize,
     },
-    /// Something to do. After [`Op::Write`] the next bytes are payload.
+    /// A request to carry out. After [`Op::Write`] the next bytes are payload.
     Request(NbdRequest),
 }
 
-/// Reasons why a session cannot go on.
+/// Reasons why a session cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// Unknown flags, or a client without fixed newstyle.
+    /// The client sent unknown flags, or does not support fixed newstyle.
     #[error("client flags: found {found:#x}, expected 0x1 or 0x3 (fixed newstyle)")]
     ClientFlags {
-        /// The flags.
+        /// The flags that were sent.
         found: u32,
     },
-    /// An option that does not start like one.
+    /// An option does not start with its magic.
     #[error("option magic: found {found:#018x}, expected {:#018x}", wire::IHAVEOPT)]
     OptionMagic {
-        /// The number in its place.
+        /// Number found in its place.
         found: u64,
     },
-    /// An option too long to be skipped.
+    /// An option is too long to be skipped.
     #[error("option {option}: found {len} bytes of data, expected at most {OPTION_SKIP_BYTES_MAX}")]
     OptionTooLong {
         /// Number of the option.
@@ -646,27 +653,27 @@ pub enum CloseReason {
         /// Length in bytes.
         len: u32,
     },
-    /// A write, or another request with payload, too long to be skipped.
+    /// A write, or another request with payload, is too long to be skipped.
     #[error("request: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
     PayloadTooLong {
         /// Length in bytes.
         len: u64,
     },
-    /// A request that does not start like one.
+    /// A request does not start with its magic.
     #[error("request magic: found {found:#010x}, expected {:#010x}", wire::REQUEST_MAGIC)]
     RequestMagic {
-        /// The number in its place.
+        /// Number found in its place.
         found: u32,
     },
-    /// An export was chosen by an option that cannot be refused while the server stops.
+    /// While the server stops, an export was chosen with an option that has no error reply.
     #[error("server is shutting down")]
     Shutdown,
-    /// An unknown export was chosen by an option that cannot be refused.
+    /// An unknown export was chosen with an option that has no error reply.
     #[error("export not found, and NBD_OPT_EXPORT_NAME has no error reply")]
     UnknownExport,
 }
 
-/// Phase of a session; the drawing at the top has the transitions.
+/// Phase of a session; the drawing at the top shows the transitions.
 #[derive(Debug)]
 enum Phase {
     ClientFlags,
@@ -682,20 +689,20 @@ enum Phase {
 /// Outcome of one transition.
 type Step = Transition<ServerEvent>;
 
-/// Most extents of one reply: 8 KiB of it.
+/// Most extents in one reply, 8 KiB of data.
 pub const EXTENTS_MAX: usize = 1024;
-/// Names `base:allocation` in replies.
+/// Identifier of `base:allocation` in replies.
 const ALLOCATION_CONTEXT: u32 = 1;
-/// Bytes of output at which no more input is taken: 64 KiB, some 2,000 replies. One option or
-/// request may go past it, at most by a list of all exports.
+/// Bytes of output from which on no more input is consumed: 64 KiB, some 2,000 replies. One option
+/// or request may exceed it, by a list of all exports at most.
 pub const OUTPUT_BYTES_HIGH: usize = 64 << 10;
-/// Longest option whose data is kept: a name of 4096 bytes and 30,000 information requests.
+/// Longest option with data that is kept: a name of 4096 bytes and 30,000 information requests.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// Longest option that is read over; beyond it a client is not making a mistake but a denial of
-/// service.
+/// Longest option that is skipped. A longer one is an attempt at denial of service rather than a
+/// mistake.
 const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-/// Longest payload of a refused write that is read over, 64 MiB: twice what the document wants to
-/// be tolerated.
+/// Longest payload of a refused write that is skipped, 64 MiB: twice the size that the document
+/// asks servers to tolerate.
 ///
 /// Source   proto.md "Size constraints"
 const PAYLOAD_SKIP_BYTES_MAX: u32 = 64 << 20;

@@ -1,8 +1,8 @@
-//! Requests and replies after the handshake: which requests are allowed, and how replies look.
+//! Requests and replies after the handshake: the checks of requests, and the encoding of replies.
 //!
-//! [`Terms`] is what handshake agreed on, as few words; [`Terms::judge`] is the one place where a
-//! request is accepted or refused. The server asks it about what came in, the client about what it
-//! is going to send, so that the two halves cannot disagree.
+//! [`Terms`] holds the results of the handshake; [`Terms::judge`] is the only place where a request
+//! is accepted or refused. The server applies it to requests received, the client to requests that
+//! it is about to send, so that the two halves cannot disagree.
 //!
 //! Source: `proto.md` "Transmission phase", "Size constraints", "Error values".
 
@@ -23,20 +23,20 @@ use crate::wire::{
 /// Source   proto.md "Request types"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Ask where holes are. Takes any length, but is answered for as much as the server likes.
+    /// Query extents. Any length is legal, but the server may answer for only a part of it.
     BlockStatus {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// One extent, and none beyond the range.
+        /// Whether to return one extent only, and none beyond the range.
         one: bool,
     },
     /// Prefetch a range.
     Cache {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
     /// Make writes completed so far durable.
@@ -45,46 +45,46 @@ pub enum Op {
     Read {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
-        /// The reply must be one piece. Replies of weft always are.
+        /// Whether the reply must be one piece. Replies of weft always are.
         df: bool,
     },
-    /// Forget a range.
+    /// Discard a range.
     Trim {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// Durable before the reply.
+        /// Whether to make it durable before the reply.
         fua: bool,
     },
     /// Write a range; `len` bytes of payload follow.
     Write {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
-        /// Durable before the reply.
+        /// Whether to make it durable before the reply.
         fua: bool,
     },
     /// Write zeroes to a range.
     WriteZeroes {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// Durable before the reply.
+        /// Whether to make it durable before the reply.
         fua: bool,
-        /// The range stays allocated.
+        /// Whether the range must stay allocated.
         no_hole: bool,
-        /// Answer [`NbdError::NotSupported`] rather than be as slow as a write.
+        /// Whether to fail with [`NbdError::NotSupported`] rather than take as long as a write.
         fast: bool,
     },
 }
 
 impl Op {
-    /// The request as it goes on the wire.
+    /// Header of the request, for the wire.
     #[must_use]
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -114,26 +114,26 @@ impl Op {
     }
 }
 
-/// A request a server is to carry out; keep it until it is answered.
+/// A request that a server has to carry out. Keep it until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdRequest {
-    /// Cookie: the client's name for the request, which goes back with the reply. Clients may reuse
-    /// one that is answered.
+    /// Cookie that the client chose, which is repeated in the reply. Clients may reuse a cookie
+    /// once its request is answered.
     pub cookie: u64,
-    /// Operation that is asked for, with its range.
+    /// Operation with its range.
     pub op: Op,
 }
 
-/// Result of a request, as far as the reply's header is concerned.
+/// Result of a request, as far as the header of its reply depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Success of anything but a read.
+    /// Success of any request except a read.
     Done,
-    /// Failure of anything.
+    /// Failure of any request.
     Error(NbdError),
-    /// Success of a read of nothing but zeroes, which do not follow.
+    /// Success of a read of zeroes only, which are not sent.
     Hole { offset: u64, len: u32 },
-    /// Success of a read: after the header come exactly `len` bytes of data.
+    /// Success of a read: exactly `len` bytes of data follow the header.
     Read { offset: u64, len: u32 },
 }
 
@@ -155,7 +155,7 @@ impl Reply {
     }
 }
 
-/// The bytes of a request before its payload; dereferences to a slice.
+/// Bytes of a request before its payload; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBytes {
     bytes: [u8; RequestHeader::EXTENDED_BYTES],
@@ -191,7 +191,7 @@ pub(crate) enum Headers {
     Simple,
     /// Structured replies.
     Structured,
-    /// Extended headers, which are those of structured replies too.
+    /// Extended headers, which include structured replies.
     Extended,
 }
 
@@ -205,17 +205,17 @@ impl Headers {
     }
 }
 
-/// To which request a reply goes.
+/// Destination of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct To {
     pub(crate) headers: Headers,
     pub(crate) cookie: u64,
-    /// Offset that extended headers repeat.
+    /// Offset of the request, which extended headers repeat.
     pub(crate) offset: u64,
 }
 
 impl To {
-    /// A chunk's header.
+    /// Encodes the header of a chunk.
     pub(crate) fn chunk(self, flags: u16, kind: u16, len: u32) -> ReplyHeader {
         let header = ChunkHeader { flags, kind, cookie: self.cookie, len };
         if self.headers.are_extended() {
@@ -226,7 +226,7 @@ impl To {
     }
 }
 
-/// The bytes of a reply before its data, 16 to 44 of them; dereferences to a slice.
+/// Bytes of a reply before its data, 16 to 44 of them; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyHeader {
     bytes: [u8; 44],
@@ -246,13 +246,13 @@ impl ReplyHeader {
         Self { bytes, len: 16 }
     }
 
-    /// A chunk that is its whole reply: the header, and the first `prefix_len` bytes of `prefix`.
-    /// `data_len` bytes are sent after it by someone else.
+    /// A chunk that is the whole reply: its header, and the first `prefix_len` bytes of `prefix`.
+    /// The caller sends `data_len` bytes after it.
     fn chunk(kind: u16, to: To, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
         Self::chunk_start(chunk::DONE, kind, to, &prefix[..usize::from(prefix_len)], data_len)
     }
 
-    /// A chunk of a reply: the header and the fixed first part of its payload.
+    /// A chunk of a reply: its header and the fixed first part of its payload.
     fn chunk_start(flags: u16, kind: u16, to: To, prefix: &[u8], data_len: u32) -> Self {
         let prefix_len = u8::try_from(prefix.len()).expect("at most 12");
         let len = data_len.checked_add(u32::from(prefix_len)).expect("longer reads are refused");
@@ -263,7 +263,7 @@ impl ReplyHeader {
         header
     }
 
-    /// A chunk with a range of zeroes.
+    /// A chunk that describes a range of zeroes.
     fn hole(flags: u16, to: To, offset: u64, len: u32) -> Self {
         let mut prefix = [0; 12];
         prefix[..8].copy_from_slice(&offset.to_be_bytes());
@@ -271,7 +271,7 @@ impl ReplyHeader {
         Self::chunk_start(flags, chunk::OFFSET_HOLE, to, &prefix, 0)
     }
 
-    /// One piece of a read in several: data, which follows, or zeroes, which do not.
+    /// One piece of a read in several: data, which follows, or zeroes, which are not sent.
     pub(crate) fn piece(to: To, extent: Extent, offset: u64, last: bool) -> Self {
         let flags = if last { chunk::DONE } else { 0 };
         let len = u32::try_from(extent.len).expect("no longer than the read");
@@ -291,19 +291,19 @@ impl Deref for ReplyHeader {
     }
 }
 
-/// A range of an export, one after the other.
+/// A range of an export; extents follow each other without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// No storage is allocated for the range (`NBD_STATE_HOLE`).
+    /// Whether no storage is allocated for the range (`NBD_STATE_HOLE`).
     pub hole: bool,
-    /// The range reads as zeroes (`NBD_STATE_ZERO`).
+    /// Whether the range reads as zeroes (`NBD_STATE_ZERO`).
     pub zero: bool,
 }
 
 impl Extent {
-    /// Data, as far as anybody knows.
+    /// An extent of data, as far as is known.
     #[must_use]
     pub fn data(len: u64) -> Self {
         Self { len, hole: false, zero: false }
@@ -322,7 +322,7 @@ impl Extent {
         hole | zero
     }
 
-    /// Flags that nobody has defined yet say nothing.
+    /// Parses the flags; undefined flags are ignored.
     fn of(len: u64, flags: u64) -> Self {
         let has = |flag: u32| flags & u64::from(flag) != 0;
         Self { len, hole: has(allocation::HOLE), zero: has(allocation::ZERO) }
@@ -336,7 +336,7 @@ impl Extent {
         bytes
     }
 
-    /// The extent as extended headers have it: length and flags of 64 bits each.
+    /// Encodes the extent for extended headers: length and flags of 64 bits each.
     pub(crate) fn encode_extended(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.len.to_be_bytes());
@@ -348,33 +348,33 @@ impl Extent {
         Self::of(wire::u32_at(bytes, 0).into(), wire::u32_at(bytes, 4).into())
     }
 
-    /// The extent as extended headers have it: length and flags of 64 bits each.
+    /// Parses an extent of extended headers: length and flags of 64 bits each.
     pub(crate) fn parse_extended(bytes: &[u8; 16]) -> Self {
         Self::of(wire::u64_at(bytes, 0), wire::u64_at(bytes, 8))
     }
 }
 
-/// Terms that the handshake agreed on.
+/// Results of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) size: u64,
     pub(crate) flags: TransmissionFlags,
     pub(crate) block_sizes: BlockSizes,
     pub(crate) headers: Headers,
-    /// The context `base:allocation`.
+    /// Whether the context `base:allocation` was selected.
     pub(crate) allocation: bool,
 }
 
 /// Verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The client leaves.
+    /// The client ends the session.
     Disconnect,
-    /// Zero bytes long: success, and nothing to do. The document leaves this to the server.
+    /// A request of zero bytes: it succeeds without work. The document leaves this to the server.
     Nothing(Reply),
-    /// To be carried out.
+    /// The request is to be carried out.
     Perform(Op),
-    /// Answered with an error.
+    /// The request is answered with an error.
     Refuse(NbdError),
 }
 
@@ -386,7 +386,7 @@ impl Terms {
     pub(crate) fn judge(&self, header: &RequestHeader) -> Verdict {
         let RequestHeader { flags, command, offset, len, .. } = *header;
         let fua = flags & command_flag::FUA != 0;
-        // What is longer is refused below.
+        // A longer read or write is refused below.
         let short = u32::try_from(len).unwrap_or(u32::MAX);
         let op = match command {
             command::READ => Op::Read { offset, len: short, df: flags & command_flag::DF != 0 },
@@ -408,7 +408,7 @@ impl Terms {
         match self.check(&op, header) {
             Err(error) => Verdict::Refuse(error),
             Ok(()) if len > 0 || op == Op::Flush => Verdict::Perform(op),
-            // A reply to it has an extent, which is never empty.
+            // The reply would need an extent, which is never empty.
             Ok(()) if command == command::BLOCK_STATUS => Verdict::Refuse(NbdError::Invalid),
             Ok(()) if command == command::READ => {
                 Verdict::Nothing(Reply::Read { offset, len: short })
@@ -434,7 +434,7 @@ impl Terms {
             Op::Flush => (has(TransmissionFlags::SEND_FLUSH), 0),
             Op::Read { .. } => (true, flag_if(has(TransmissionFlags::SEND_DF), command_flag::DF)),
             Op::Trim { .. } => (has(TransmissionFlags::SEND_TRIM), 0),
-            // Clients that leave the flag out mean the same.
+            // The flag is redundant, and some clients leave it out.
             Op::Write { .. } => {
                 (true, flag_if(self.headers.are_extended(), command_flag::PAYLOAD_LEN))
             }
@@ -444,7 +444,7 @@ impl Terms {
                     | flag_if(has(TransmissionFlags::SEND_FAST_ZERO), command_flag::FAST_ZERO),
             ),
         };
-        // Existing clients set FUA on commands that do not write, so it is allowed on all of them.
+        // Existing clients set FUA on commands that do not write, so it is allowed on all commands.
         let known = own_flags | flag_if(has(TransmissionFlags::SEND_FUA), command_flag::FUA);
         if !announced || header.flags & !known != 0 {
             return Err(NbdError::Invalid);
@@ -474,10 +474,10 @@ impl Terms {
         if len > u64::from(u32::MAX) && !self.headers.are_extended() {
             return Err(NbdError::Invalid);
         }
-        // A data chunk counts its 8 bytes of offset as well, in 32 bits.
+        // A data chunk includes its offset of 8 bytes in its length of 32 bits.
         if len > u64::from(self.block_sizes.payload_max().min(u32::MAX - 8)) {
             return match op {
-                // EOVERFLOW is for servers with structured replies; without, it is unexpected.
+                // EOVERFLOW is only for structured replies; other clients do not expect it.
                 Op::Read { .. } if self.headers.are_structured() => Err(NbdError::Overflow),
                 Op::Read { .. } | Op::Write { .. } => Err(NbdError::Invalid),
                 Op::BlockStatus { .. }
@@ -491,11 +491,11 @@ impl Terms {
     }
 }
 
-/// The bytes of a reply before its data.
+/// Header of a reply, before its data.
 ///
-/// With structured replies, reads are one chunk with the data, or a lone end mark when zero bytes
-/// long, since a data chunk must hold at least one byte; errors are an error chunk without a text;
-/// other successes stay simple replies, which the document permits and which are the shortest. With
+/// With structured replies, a read is one chunk with the data; a read of zero bytes is only an end
+/// mark, since a data chunk must hold at least one byte. An error is an error chunk without a text.
+/// Other successes stay simple replies, which the document permits and which are the shortest. With
 /// extended headers there are no simple replies.
 ///
 /// Source   proto.md "Simple reply message", "Structured reply chunk message", "Structured reply
@@ -519,7 +519,7 @@ pub(crate) fn reply_header(to: To, reply: Reply) -> ReplyHeader {
             ReplyHeader::chunk(chunk::OFFSET_DATA, to, offset.to_be_bytes(), 8, len)
         }
         Reply::Hole { offset, len } => {
-            assert!(structured && len > 0, "simple replies know no holes");
+            assert!(structured && len > 0, "simple replies cannot describe holes");
             ReplyHeader::hole(chunk::DONE, to, offset, len)
         }
         Reply::Error(error) => ReplyHeader::simple(error.code(), cookie),
@@ -602,7 +602,7 @@ mod tests {
     #[test]
     fn every_flag_on_every_command() {
         use TransmissionFlags as F;
-        // (command, what announces it, flag, what announces the flag)
+        // (command, flag that announces the command, command flag, flag that announces that)
         let good = [
             (command::READ, F(0), command_flag::DF, F::SEND_DF),
             (command::READ, F(0), command_flag::FUA, F::SEND_FUA),

@@ -1,7 +1,7 @@
 //! NBD URIs: the server and the export that a URI names.
 //!
-//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS is refused by name, as
-//! are query parameters that are not understood: a mistyped one must not be ignored.
+//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS is refused with an error
+//! of its own, and so are unknown query parameters: a mistyped one must not be ignored.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/uri.md`; RFC 3986 for the characters.
 
@@ -28,7 +28,7 @@ use crate::wire::{PORT, STRING_BYTES_MAX};
 pub struct NbdUri {
     /// Address of the server.
     pub address: NbdAddress,
-    /// The export's name; empty for the default one.
+    /// Name of the export; empty for the default export.
     pub export: String,
 }
 
@@ -39,12 +39,12 @@ pub enum NbdAddress {
     Tcp {
         /// A name, an IPv4 address, or an IPv6 address without its brackets.
         host: String,
-        /// 10809 unless told.
+        /// TCP port, 10809 by default.
         port: u16,
     },
     /// `nbd+unix://`
     Unix {
-        /// A path; begins with a NUL byte in the abstract namespace.
+        /// Path of the socket; begins with a NUL byte in the abstract namespace.
         socket: PathBuf,
     },
 }
@@ -52,7 +52,7 @@ pub enum NbdAddress {
 impl FromStr for NbdUri {
     type Err = UriError;
 
-    /// Reads a URI.
+    /// Parses a URI.
     ///
     /// # Errors
     /// A variant of [`UriError`] for each part that is missing, malformed or not supported.
@@ -111,28 +111,28 @@ impl fmt::Display for NbdUri {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
-    /// A host that is not one, a user name, or a host for a unix socket.
+    /// The host is invalid, has a user name, or is given for a unix socket.
     #[error("host `{0}`: expected HOST, HOST:PORT or [IPV6]:PORT, and none for nbd+unix")]
     Authority(String),
-    /// `%` without two hexadecimal digits, or a character that must be written so.
+    /// `%` without two hexadecimal digits, or a character that must be written that way.
     #[error("`{0}`: expected URI characters, others written as % and two hexadecimal digits")]
     Encoding(String),
-    /// An export name that cannot be one.
+    /// The export name is invalid.
     #[error("export name: expected UTF-8 without NUL, at most 4096 bytes")]
     Export,
-    /// A part after `#`.
+    /// The URI has a fragment, a part after `#`.
     #[error("`#` in the URI: a fragment means nothing here; write %23 in a name")]
     Fragment,
-    /// `nbd+unix` without its socket.
+    /// `nbd+unix` without a socket.
     #[error("nbd+unix: expected ?socket=PATH")]
     NoSocket,
-    /// A query parameter that is not understood, twice there, or out of place.
+    /// A query parameter is unknown, repeated or out of place.
     #[error("query parameter `{0}`: not understood here")]
     Parameter(String),
-    /// Not NBD, or not supported.
+    /// The scheme is not NBD, or is not supported.
     #[error("scheme: expected nbd:// or nbd+unix://")]
     Scheme,
-    /// TLS is asked for.
+    /// The URI asks for TLS.
     #[error("TLS is asked for, and not supported")]
     Tls,
 }
@@ -166,7 +166,7 @@ fn parse_authority(authority: &str) -> Result<NbdAddress, UriError> {
         if host.contains(|char: char| char.is_control() || "@:/?#[] ".contains(char)) {
             return Err(malformed());
         }
-        // libnbd reads a missing host as this one, too.
+        // libnbd also takes a missing host as this one.
         (if host.is_empty() { "localhost".into() } else { host }, port)
     };
     let port = match port.strip_prefix(':') {
@@ -202,7 +202,7 @@ fn decode(text: &str) -> Result<Vec<u8>, UriError> {
     Ok(bytes)
 }
 
-/// Writes everything as `%xx` that is not unreserved or `/` in RFC 3986.
+/// Encodes all characters as `%xx` except `/` and those that are unreserved in RFC 3986.
 fn encode(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(bytes.len());

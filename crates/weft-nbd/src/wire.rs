@@ -1,7 +1,7 @@
 //! Wire format of NBD: the protocol's numbers, and its fixed-size headers.
 //!
-//! Each header has a `parse` and an `encode`. No decision is made here; every integer on the wire
-//! is big-endian.
+//! Each header has a `parse` and an `encode`. This module makes no decisions. Every integer on the
+//! wire is big-endian.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` (2025-05-31, public domain), "Protocol phases" for
 //! the layouts and "Values" for the numbers. Extended headers are those of its section of that
@@ -50,7 +50,7 @@ pub const PORT: u16 = 10_809;
 /// Source   proto.md "Conventions"
 pub const STRING_BYTES_MAX: usize = 4096;
 
-/// Payload every peer has to accept and largest one weft advertises, 32 MiB.
+/// Payload that every peer has to accept, and the largest one that weft advertises, 32 MiB.
 ///
 /// Source   proto.md "Size constraints"
 pub const PAYLOAD_BYTES_DEFAULT: u32 = 1 << 25;
@@ -60,21 +60,21 @@ pub const PAYLOAD_BYTES_DEFAULT: u32 = 1 << 25;
 /// Source   proto.md "Newstyle negotiation"
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
-/// Flags the server sends with its greeting (16 bits).
+/// Flags that the server sends with its greeting (16 bits).
 ///
 /// Source   proto.md "Handshake flags"
 pub mod handshake_flag {
-    /// The server speaks fixed newstyle.
+    /// The server supports fixed newstyle.
     pub const FIXED_NEWSTYLE: u16 = 1 << 0;
     /// The server can leave out the 124 zero bytes.
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// Flags the client answers the greeting with (32 bits).
+/// Flags with which the client answers the greeting (32 bits).
 ///
 /// Source   proto.md "Client flags"
 pub mod client_flag {
-    /// The client speaks fixed newstyle.
+    /// The client supports fixed newstyle.
     pub const FIXED_NEWSTYLE: u32 = 1 << 0;
     /// The client does not want the 124 zero bytes.
     pub const NO_ZEROES: u32 = 1 << 1;
@@ -84,7 +84,7 @@ pub mod client_flag {
 ///
 /// Source   proto.md "Option types"
 pub mod option {
-    /// Choose an export and start; cannot report an error.
+    /// Choose an export and start; has no error reply.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
@@ -128,17 +128,17 @@ pub mod option_reply {
     pub const ERR_INVALID: u32 = ERROR_BIT + 3;
     /// The option is not available on this platform.
     pub const ERR_PLATFORM: u32 = ERROR_BIT + 4;
-    /// The server insists on TLS.
+    /// The server requires TLS.
     pub const ERR_TLS_REQD: u32 = ERROR_BIT + 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = ERROR_BIT + 6;
     /// The server is stopping.
     pub const ERR_SHUTDOWN: u32 = ERROR_BIT + 7;
-    /// The server insists that the client asks for block sizes.
+    /// The server requires that the client asks for block sizes.
     pub const ERR_BLOCK_SIZE_REQD: u32 = ERROR_BIT + 8;
     /// The option is too long to be processed.
     pub const ERR_TOO_BIG: u32 = ERROR_BIT + 9;
-    /// The option needs extended headers, or goes without them only.
+    /// The option requires extended headers, or is not allowed with them.
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT + 10;
 }
 
@@ -148,9 +148,9 @@ pub mod option_reply {
 pub mod info {
     /// Size and transmission flags; always sent.
     pub const EXPORT: u16 = 0;
-    /// The export's canonical name.
+    /// Canonical name of the export.
     pub const NAME: u16 = 1;
-    /// Text for people.
+    /// Description for people.
     pub const DESCRIPTION: u16 = 2;
     /// Minimum block, preferred block, maximum payload.
     pub const BLOCK_SIZE: u16 = 3;
@@ -162,19 +162,19 @@ pub mod info {
 pub mod command {
     /// Read a range.
     pub const READ: u16 = 0;
-    /// Write a range; the only command followed by payload.
+    /// Write a range; the only command that is followed by payload.
     pub const WRITE: u16 = 1;
     /// End the session.
     pub const DISC: u16 = 2;
     /// Make completed writes durable.
     pub const FLUSH: u16 = 3;
-    /// Forget a range.
+    /// Discard a range.
     pub const TRIM: u16 = 4;
     /// Prefetch a range.
     pub const CACHE: u16 = 5;
     /// Write zeroes to a range.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Ask which parts are allocated.
+    /// Query the allocation of a range.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
@@ -182,17 +182,17 @@ pub mod command {
 ///
 /// Source   proto.md "Command flags"
 pub mod command_flag {
-    /// Durable before the reply.
+    /// Make the request durable before the reply.
     pub const FUA: u16 = 1 << 0;
-    /// Zeroes that stay allocated.
+    /// Keep the zeroes allocated.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// One content chunk only.
+    /// Reply with one content chunk only.
     pub const DF: u16 = 1 << 2;
-    /// One extent only.
+    /// Reply with one extent only.
     pub const REQ_ONE: u16 = 1 << 3;
     /// Fail rather than zero slowly.
     pub const FAST_ZERO: u16 = 1 << 4;
-    /// The length is that of payload which follows; with extended headers only.
+    /// The length is that of the payload that follows; only with extended headers.
     pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
@@ -210,14 +210,14 @@ pub mod chunk {
     pub const OFFSET_HOLE: u16 = 2;
     /// 32-bit context, then extents: 32-bit length and 32-bit flags of each.
     pub const BLOCK_STATUS: u16 = 5;
-    /// 32-bit context, 32-bit count, then extents: 64-bit length and 64-bit flags of each. With
-    /// extended headers in place of the other.
+    /// 32-bit context, 32-bit count, then extents: 64-bit length and 64-bit flags of each. Replaces
+    /// `BLOCK_STATUS` with extended headers.
     pub const BLOCK_STATUS_EXT: u16 = 6;
     /// Set in every error type.
     pub const ERROR_BIT: u16 = 1 << 15;
     /// 32-bit error, 16-bit message length, message.
     pub const ERROR: u16 = ERROR_BIT + 1;
-    /// As `ERROR`, then the 64-bit offset where it happened.
+    /// `ERROR` followed by the 64-bit offset at which it happened.
     pub const ERROR_OFFSET: u16 = ERROR_BIT + 2;
 }
 
@@ -231,12 +231,12 @@ pub mod allocation {
     pub const ZERO: u32 = 1 << 1;
 }
 
-/// The metadata context that says where holes are.
+/// Metadata context that describes holes.
 ///
 /// Source   proto.md "`base:allocation` metadata context"
 pub const BASE_ALLOCATION: &str = "base:allocation";
 
-/// Abilities of an export, as announced to the client (16 bits).
+/// Capabilities of an export, as announced to the client (16 bits).
 ///
 /// Source   proto.md "Transmission flags"
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -251,15 +251,15 @@ impl TransmissionFlags {
     pub const SEND_FLUSH: Self = Self(1 << 2);
     /// The export takes `NBD_CMD_FLAG_FUA`.
     pub const SEND_FUA: Self = Self(1 << 3);
-    /// Seeks cost time.
+    /// The medium is rotational: seeks cost time.
     pub const ROTATIONAL: Self = Self(1 << 4);
     /// The export takes `NBD_CMD_TRIM`.
     pub const SEND_TRIM: Self = Self(1 << 5);
-    /// `NBD_CMD_WRITE_ZEROES` and `NBD_CMD_FLAG_NO_HOLE` work.
+    /// The export takes `NBD_CMD_WRITE_ZEROES` and `NBD_CMD_FLAG_NO_HOLE`.
     pub const SEND_WRITE_ZEROES: Self = Self(1 << 6);
-    /// The export takes `NBD_CMD_FLAG_DF`; only together with structured replies.
+    /// The export takes `NBD_CMD_FLAG_DF`; only with structured replies.
     pub const SEND_DF: Self = Self(1 << 7);
-    /// A flush on one connection covers the writes completed on all.
+    /// A flush on one connection covers the writes completed on all connections.
     pub const CAN_MULTI_CONN: Self = Self(1 << 8);
     /// The export takes `NBD_CMD_CACHE`.
     pub const SEND_CACHE: Self = Self(1 << 10);
@@ -272,13 +272,13 @@ impl TransmissionFlags {
         self.0 & other.0 == other.0
     }
 
-    /// These flags and those of `other`.
+    /// Union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These flags except those of `other`.
+    /// Set of flags without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -293,7 +293,7 @@ impl std::ops::BitOr for TransmissionFlags {
     }
 }
 
-/// Errors of requests, as the protocol names them.
+/// Errors of requests, named as in the protocol.
 ///
 /// Units    the discriminant is the number on the wire
 /// Source   proto.md "Error values"
@@ -306,19 +306,19 @@ pub enum NbdError {
     /// `NBD_EIO`: the members failed.
     #[error("input/output error")]
     Io = 5,
-    /// `NBD_ENOMEM`: to be avoided by servers.
+    /// `NBD_ENOMEM`: servers should avoid it.
     #[error("cannot allocate memory")]
     NoMemory = 12,
-    /// `NBD_EINVAL`: the request makes no sense for this export.
+    /// `NBD_EINVAL`: the request is not legal for this export.
     #[error("invalid argument")]
     Invalid = 22,
-    /// `NBD_ENOSPC`: a write beyond the end, or no room left.
+    /// `NBD_ENOSPC`: a write beyond the end, or no space left.
     #[error("no space left on device")]
     NoSpace = 28,
-    /// `NBD_EOVERFLOW`: longer than can be answered in one piece.
+    /// `NBD_EOVERFLOW`: longer than one reply can be.
     #[error("value too large")]
     Overflow = 75,
-    /// `NBD_ENOTSUP`: a fast zero request that would be slow.
+    /// `NBD_ENOTSUP`: a fast zero request would be slow.
     #[error("operation not supported")]
     NotSupported = 95,
     /// `NBD_ESHUTDOWN`: the server is stopping.
@@ -327,13 +327,13 @@ pub enum NbdError {
 }
 
 impl NbdError {
-    /// The number on the wire.
+    /// Error number on the wire.
     #[must_use]
     pub const fn code(self) -> u32 {
         self as u32
     }
 
-    /// Reads a nonzero number from the wire; an unexpected one counts as `NBD_EINVAL`.
+    /// Converts a nonzero number from the wire; an unexpected one counts as `NBD_EINVAL`.
     ///
     /// Source   proto.md "Error values", last paragraph
     #[must_use]
@@ -356,25 +356,25 @@ impl NbdError {
 /// Source   proto.md "Request message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// Flags of [`command_flag`].
+    /// Flags, from [`command_flag`].
     pub flags: u16,
-    /// Command of [`command`].
+    /// Command, from [`command`].
     pub command: u16,
-    /// Chosen by the client, echoed in the reply.
+    /// Cookie that the client chose, repeated in the reply.
     pub cookie: u64,
     /// First byte of the range.
     pub offset: u64,
-    /// Bytes in the range.
+    /// Length of the range in bytes.
     pub len: u64,
 }
 
 impl RequestHeader {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 28;
     /// Length in bytes with extended headers.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -391,7 +391,7 @@ impl RequestHeader {
         }
     }
 
-    /// Reads an extended header.
+    /// Parses an extended header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -408,7 +408,7 @@ impl RequestHeader {
         }
     }
 
-    /// Writes an extended header.
+    /// Encodes an extended header.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -421,10 +421,10 @@ impl RequestHeader {
         bytes
     }
 
-    /// Writes a header.
+    /// Encodes a header.
     ///
     /// # Panics
-    /// When the length needs more than 32 bits.
+    /// Panics when the length needs more than 32 bits.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let len = u32::try_from(self.len).expect("longer ones have extended headers");
@@ -444,23 +444,23 @@ impl RequestHeader {
 /// Source   proto.md "Simple reply message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimpleReply {
-    /// 0, or see [`NbdError`].
+    /// 0, or the number of an [`NbdError`].
     pub error: u32,
     /// Cookie of the request that is answered.
     pub cookie: u64,
 }
 
 impl SimpleReply {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 16;
 
-    /// Reads a reply whose magic has been checked.
+    /// Parses a reply; its magic has been checked.
     pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         debug_assert_eq!(u32_at(bytes, 0), SIMPLE_REPLY_MAGIC);
         Self { error: u32_at(bytes, 4), cookie: u64_at(bytes, 8) }
     }
 
-    /// Writes a reply.
+    /// Encodes a reply.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -471,31 +471,31 @@ impl SimpleReply {
     }
 }
 
-/// The start of a structured reply chunk.
+/// Start of a structured reply chunk.
 ///
 /// Source   proto.md "Structured reply chunk message", "Extended reply chunk message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// [`chunk::DONE`] or 0.
     pub flags: u16,
-    /// Type of the chunk, of [`chunk`].
+    /// Type of the chunk, from [`chunk`].
     pub kind: u16,
     /// Cookie of the request that is answered.
     pub cookie: u64,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub len: u32,
 }
 
 impl ChunkHeader {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 20;
     /// Length in bytes with extended headers.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// Reads an extended header whose magic has been checked, and the offset that it repeats.
+    /// Parses an extended header, and the offset that it repeats; its magic has been checked.
     ///
     /// # Errors
-    /// The length, which is more than anybody takes.
+    /// The length, if it is more than 32 bits.
     pub(crate) fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Result<(Self, u64), u64> {
         debug_assert_eq!(u32_at(bytes, 0), EXTENDED_CHUNK_MAGIC);
         let (offset, len) = (u64_at(bytes, 16), u64_at(bytes, 24));
@@ -504,7 +504,7 @@ impl ChunkHeader {
         Ok((Self { flags, kind, cookie, len }, offset))
     }
 
-    /// Writes an extended header, with the offset of the request.
+    /// Encodes an extended header, with the offset of the request.
     #[must_use]
     pub fn encode_extended(&self, offset: u64) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -517,7 +517,7 @@ impl ChunkHeader {
         bytes
     }
 
-    /// Reads a header whose magic has been checked.
+    /// Parses a header; its magic has been checked.
     pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         debug_assert_eq!(u32_at(bytes, 0), CHUNK_MAGIC);
         Self {
@@ -528,7 +528,7 @@ impl ChunkHeader {
         }
     }
 
-    /// Writes a header.
+    /// Encodes a header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -541,22 +541,22 @@ impl ChunkHeader {
     }
 }
 
-/// The start of an option.
+/// Start of an option.
 ///
 /// Source   proto.md "Newstyle negotiation"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// Number of the option, of [`option`].
+    /// Number of the option, from [`option`].
     pub option: u32,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub len: u32,
 }
 
 impl OptionHeader {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 16;
 
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -567,7 +567,7 @@ impl OptionHeader {
         }
     }
 
-    /// Writes a header.
+    /// Encodes a header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -578,24 +578,24 @@ impl OptionHeader {
     }
 }
 
-/// The start of a reply to an option.
+/// Start of a reply to an option.
 ///
 /// Source   proto.md "Fixed newstyle negotiation"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReplyHeader {
     /// Number of the option that is answered.
     pub option: u32,
-    /// Type of the reply, of [`option_reply`].
+    /// Type of the reply, from [`option_reply`].
     pub kind: u32,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub len: u32,
 }
 
 impl OptionReplyHeader {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 20;
 
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -610,7 +610,7 @@ impl OptionReplyHeader {
         }
     }
 
-    /// Writes a header.
+    /// Encodes a header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -622,17 +622,17 @@ impl OptionReplyHeader {
     }
 }
 
-/// Two bytes at `at`, which the caller knows to be there.
+/// The two bytes at `at`; the caller has checked the length.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array_at(bytes, at))
 }
 
-/// Four bytes at `at`, which the caller knows to be there.
+/// The four bytes at `at`; the caller has checked the length.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(array_at(bytes, at))
 }
 
-/// Eight bytes at `at`, which the caller knows to be there.
+/// The eight bytes at `at`; the caller has checked the length.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array_at(bytes, at))
 }

@@ -158,8 +158,7 @@ pub fn name(level: Level, layout: u32) -> Option<String> {
 /// number.
 ///
 /// Errors   `None` when the text names no layout of this level. [`is_legal`] checks whether a
-/// RAID10 layout
-///          fits the number of members.
+///          RAID10 layout fits the number of members.
 #[must_use]
 pub fn parse(level: Level, text: &str) -> Option<u32> {
     match level {

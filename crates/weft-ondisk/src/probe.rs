@@ -93,8 +93,7 @@ const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
 /// First signature of another user on a member, including md.
 ///
 /// Shape    `head` the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
-/// all
-///          of it if it is smaller; bytes that are not given are not searched
+///          all of it if it is smaller; bytes that are not given are not searched
 #[must_use]
 pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Option<Foreign> {
     let tail_start = member_size.bytes().0.saturating_sub(tail.len() as u64);
@@ -156,8 +155,7 @@ pub struct Misplaced {
 /// data.
 ///
 /// Shape    `bytes` begin at sector `first`; a superblock with less than 4096 bytes from its start
-/// on
-///          is not found, so pieces of a member have to overlap by 3584
+///          on is not found, so pieces of a member have to overlap by 3584
 #[must_use]
 pub fn superblocks_anywhere(bytes: &[u8], first: Sectors) -> Vec<Misplaced> {
     let sector_bytes = usize::try_from(SECTOR_BYTES).expect("512");

@@ -1,6 +1,6 @@
 //! Comparison of stored P and Q with the data, and location of a wrong strip.
 //!
-//! Syndromes are computed a block at a time into scratch on the stack, so a check of any strip
+//! Syndromes are computed one block at a time into a buffer on the stack, so a check of any strip
 //! needs the same 8 KiB, which stay in the first-level cache.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"; md
@@ -13,21 +13,21 @@ use crate::{Parity, Weighted, assert_weighted, gf};
 /// Disagreement of stored parity with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mismatch {
-    /// P was compared and differs.
+    /// Whether P was compared and differs.
     pub p: bool,
-    /// Q was compared and differs.
+    /// Whether Q was compared and differs.
     pub q: bool,
 }
 
 impl Mismatch {
-    /// Whether anything differs.
+    /// Whether P or Q differs.
     #[must_use]
     pub const fn any(self) -> bool {
         self.p || self.q
     }
 }
 
-/// The one strip that, if it alone were wrong, would explain every difference.
+/// The one strip that would explain every difference if it alone were wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
     /// P and Q agree with the data.
@@ -45,7 +45,7 @@ pub enum Located {
 impl Parity {
     /// Whether every byte is zero.
     ///
-    /// Shape    any length; true without bytes
+    /// Shape    any length; true for an empty slice
     #[must_use]
     pub fn is_zero(&self, bytes: &[u8]) -> bool {
         self.kernels.is_zero(bytes)
@@ -63,7 +63,7 @@ impl Parity {
 
     /// Compares stored P and Q, where given, with the data.
     ///
-    /// Shape    every slice has one length; what is not given does not differ
+    /// Shape    every slice has one length; a parity that is not given does not differ
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
     /// Errors   none; lengths and exponents are asserted
     /// Source   H. P. Anvin, "The mathematics of RAID-6", §3; spec md-raid §5.2, checking
@@ -100,9 +100,9 @@ impl Parity {
     /// Finds which single strip explains every byte at which stored P or Q differs from the data.
     ///
     /// A wrong byte in the data strip with exponent k changes P by some x ≠ 0 and Q by gᵏ·x, so the
-    /// quotient of the two differences names the strip. The answer is a conclusion from the
-    /// assumption that one strip is wrong: if two are, a byte points at some innocent strip of n
-    /// with a probability of about n/255. Believe it only as far as other evidence goes.
+    /// quotient of the two differences identifies the strip. The result rests on the assumption
+    /// that one strip is wrong: if two are, a byte points at some correct strip of n with a
+    /// probability of about n/255. Trust it only as far as other evidence supports it.
     ///
     /// Shape    every slice has one length
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
@@ -138,12 +138,12 @@ impl Parity {
     }
 }
 
-/// The reference for [`Parity::is_zero`].
+/// Reference for [`Parity::is_zero`].
 pub(crate) fn is_zero_scalar(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// The reference for [`Parity::equal`].
+/// Reference for [`Parity::equal`].
 pub(crate) fn equal_scalar(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
@@ -162,7 +162,7 @@ fn culprit(data: &[Weighted<'_>], x: u8, y: u8) -> Located {
     }
 }
 
-/// Computed P and Q of one block.
+/// Buffer for the computed P and Q of one block.
 struct Scratch {
     p: [u8; BLOCK_BYTES],
     q: [u8; BLOCK_BYTES],
@@ -183,7 +183,7 @@ fn blocks(strip_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     starts.map(move |start| start..strip_bytes.min(start + BLOCK_BYTES))
 }
 
-/// Two of these leave most of a 32 KiB first-level cache to the data.
+/// Size of a block: two of them leave most of a 32 KiB first-level cache to the data.
 const BLOCK_BYTES: usize = 4096;
 
 #[cfg(test)]

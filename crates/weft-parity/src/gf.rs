@@ -13,7 +13,7 @@ pub const GENERATOR: u8 = 2;
 
 /// The order of the multiplicative group: g^`ORDER` = g⁰ = 1.
 ///
-/// Exponents run from 0 to `ORDER - 1` = 254, which is what bounds an array to 255 data strips.
+/// Exponents run from 0 to `ORDER - 1` = 254, which limits an array to 255 data strips.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §2
 pub const ORDER: u8 = 255;
@@ -29,7 +29,7 @@ pub const fn mul(a: u8, b: u8) -> u8 {
     low[(b & 15) as usize] ^ high[(b >> 4) as usize]
 }
 
-/// Multiplies by the generator: a shift, folded back by the polynomial when a bit falls out.
+/// Multiplies by the generator: a shift, reduced by the polynomial when the top bit is shifted out.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §2, multiplication by {02}
 #[inline]
@@ -59,7 +59,7 @@ pub const fn log2(a: u8) -> u8 {
     LOGARITHMS[a as usize]
 }
 
-/// Returns the element whose product with `a` is 1.
+/// Returns the element that gives 1 when multiplied by `a`.
 ///
 /// Shape    `a` is not zero, which is asserted
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §2: a⁻¹ = g^(255 − log a)
@@ -87,15 +87,15 @@ pub(crate) const fn exponent_difference(a: u8, b: u8) -> u8 {
     if a >= b { a - b } else { ORDER - (b - a) }
 }
 
-/// What the bit that falls out of a doubling folds back into: 0x11d without its top bit.
+/// Reduction of a doubling that shifts out the top bit: 0x11d without its own top bit.
 ///
 /// Source   spec md-raid §5.2, the polynomial 0x11d
 pub(crate) const REDUCTION: u8 = 0x1d;
 
-/// For each coefficient c: c times every low nibble, and c times every high nibble.
+/// Products of each coefficient c with every low nibble and with every high nibble.
 ///
 /// Multiplication distributes over XOR, so c·x is the XOR of two lookups of 16 entries each. The
-/// tables have the shape a byte shuffle wants. 256 × 2 × 16 bytes = 8 KiB.
+/// tables have the form that a byte shuffle needs. 256 × 2 × 16 bytes = 8 KiB.
 pub(crate) static NIBBLES: [[[u8; 16]; 2]; 256] = nibbles();
 
 const fn nibbles() -> [[[u8; 16]; 2]; 256] {

@@ -1,7 +1,8 @@
 //! XOR, P+Q syndromes and recovery as md computes them.
 //!
-//! Pure functions on byte slices: no allocation, no I/O, no state but the choice of kernels and of
-//! their strategy, which [`Parity::detect`] makes once. Slices have any length and any alignment.
+//! The functions are pure and work on byte slices: no allocation, no I/O, no state except the
+//! choice of kernels and of their strategy, which [`Parity::detect`] makes once. Slices may have
+//! any length and any alignment.
 //!
 //! | Part | File |
 //! |---|---|
@@ -16,7 +17,8 @@
 //! # Exponents
 //!
 //! P is the XOR of all data strips. Q is the sum of gᵏ·D over all data strips D, where the exponent
-//! k names the strip's place. Callers pass the exponent with each strip. Two orders are in use:
+//! k stands for the position of the strip. Callers pass the exponent with each strip. Two orders
+//! are in use:
 //!
 //! - md order: the data strips count 0, 1, 2, … cyclically from the member after Q.
 //! - DDF order: the exponent is the slot, so P and Q leave gaps.
@@ -54,11 +56,11 @@ use std::fmt;
 pub use compare::{Located, Mismatch};
 pub use strategy::{Maker, Strategy};
 
-/// Which kernels are in use, chosen once at run time.
+/// Level of SIMD of the kernels, chosen once at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Level {
-    /// One byte at a time; the reference that every other level equals.
+    /// One byte at a time; the reference for all other levels.
     Scalar,
     /// aarch64: 16 bytes at a time, products by two table look-ups.
     Neon,
@@ -71,11 +73,11 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level, slowest first, whether this CPU has it or not.
+    /// Every level, slowest first, including those that this CPU lacks.
     pub const ALL: [Self; 5] =
         [Self::Scalar, Self::Neon, Self::Ssse3, Self::Avx2, Self::Avx512Gfni];
 
-    /// The name as users write it: `scalar`, `neon`, `ssse3`, `avx2` or `avx512-gfni`.
+    /// Name of the level for users: `scalar`, `neon`, `ssse3`, `avx2` or `avx512-gfni`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,8 +104,8 @@ impl fmt::Display for Level {
 
 /// The parity operations, with the kernels chosen for this CPU.
 ///
-/// Copying is free. The operations are grouped by question in `xor.rs`, `pq.rs`, `recover.rs` and
-/// `compare.rs`.
+/// A copy costs nothing. The operations are grouped by purpose in `xor.rs`, `pq.rs`, `recover.rs`
+/// and `compare.rs`.
 #[derive(Clone, Copy)]
 pub struct Parity {
     kernels: &'static simd::Kernels,
@@ -111,7 +113,7 @@ pub struct Parity {
 }
 
 impl Parity {
-    /// Chooses the best level this CPU has, and its strategy for strips that are in a cache.
+    /// Chooses the best level of this CPU, and its strategy for strips that are in a cache.
     ///
     /// Reads no environment variable; a caller that offers a choice uses [`Parity::with_level`].
     #[must_use]
@@ -120,14 +122,14 @@ impl Parity {
         best_first.find_map(Self::with_level).expect("every CPU has the scalar level")
     }
 
-    /// Chooses a given level, `None` where the CPU lacks it; the strategy as [`Parity::detect`].
+    /// Chooses a given level, `None` if the CPU lacks it, with the strategy of [`Parity::detect`].
     #[must_use]
     pub fn with_level(level: Level) -> Option<Self> {
         let strategy = Strategy::for_cached(Maker::detect());
         simd::kernels(level).map(|kernels| Self { kernels, strategy })
     }
 
-    /// The same kernels with another strategy for `pq`, `xor` and `recover_two`.
+    /// Uses another strategy for `pq`, `xor` and `recover_two`, with the same kernels.
     #[must_use]
     pub fn with_strategy(self, strategy: Strategy) -> Self {
         Self { strategy, ..self }
@@ -156,14 +158,16 @@ impl fmt::Debug for Parity {
 /// A data strip with the exponent k of its coefficient gᵏ.
 type Weighted<'a> = (u8, &'a [u8]);
 
-/// Asserts what all operations on weighted strips need: equal lengths, distinct exponents to 254.
+/// Asserts the conditions of operations on weighted strips: equal lengths, distinct exponents up to
+/// 254.
 ///
-/// Two strips of one exponent would make Q useless for recovery, so this is checked in release too.
+/// Two strips with the same exponent would make Q useless for recovery, so release builds check
+/// too.
 fn assert_weighted(data: &[Weighted<'_>], strip_bytes: usize) {
     let mut seen = [0u64; 4];
     for &(exponent, strip) in data {
         assert_eq!(strip.len(), strip_bytes, "strips differ in length");
-        assert!(exponent < gf::ORDER, "exponent 255 means the same as 0");
+        assert!(exponent < gf::ORDER, "exponent 255 is equivalent to 0");
         let word = &mut seen[usize::from(exponent / 64)];
         let bit = 1 << (exponent % 64);
         assert!(*word & bit == 0, "two strips have exponent {exponent}");

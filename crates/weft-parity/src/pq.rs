@@ -1,7 +1,7 @@
 //! P and Q syndromes, and their update after a change of one strip.
 //!
-//! Q = Σ gᵏ·D over all data strips D with exponent k. Like P it is a sum, so a changed strip is
-//! carried over by adding gᵏ times its difference, without reading the other strips.
+//! Q = Σ gᵏ·D over all data strips D with exponent k. Like P it is a sum, so a change of a strip is
+//! applied by adding gᵏ times the difference, without reading the other strips.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §1 and §3.
 
@@ -32,7 +32,7 @@ impl Parity {
         self.kernels.q(data, 0, q);
     }
 
-    /// Carries a changed data strip over to those of P and Q that are there.
+    /// Applies a change of a data strip to P and Q, as far as they are given.
     ///
     /// `p ^= old ^ new` and `q ^= gᵏ·(old ^ new)`.
     ///
@@ -74,13 +74,13 @@ impl Parity {
     }
 }
 
-/// The reference for [`Parity::pq`], over `p.len()` bytes from byte `offset` of each strip.
+/// Reference for [`Parity::pq`], over `p.len()` bytes from byte `offset` of each strip.
 pub(crate) fn pq_scalar(data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8]) {
     xor_scalar(data, offset, p);
     q_scalar(data, offset, q);
 }
 
-/// The reference for [`Parity::q`], over `q.len()` bytes from byte `offset` of each strip.
+/// Reference for [`Parity::q`], over `q.len()` bytes from byte `offset` of each strip.
 pub(crate) fn q_scalar(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
     q.fill(0);
     for (exponent, strip) in data {
@@ -88,13 +88,13 @@ pub(crate) fn q_scalar(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
     }
 }
 
-/// The reference for [`Parity::update_pq`] where only Q is there.
+/// Reference for [`Parity::update_pq`] with only Q.
 pub(crate) fn update_q_scalar(coefficient: u8, old: &[u8], new: &[u8], q: &mut [u8]) {
     mul_into_scalar(coefficient, old, q);
     mul_into_scalar(coefficient, new, q);
 }
 
-/// The reference for [`Parity::update_pq`] where both are there.
+/// Reference for [`Parity::update_pq`] with P and Q.
 pub(crate) fn update_pq_scalar(
     coefficient: u8,
     old: &[u8],
@@ -106,7 +106,7 @@ pub(crate) fn update_pq_scalar(
     update_q_scalar(coefficient, old, new, q);
 }
 
-/// The reference for [`Parity::mul_into`].
+/// Reference for [`Parity::mul_into`].
 pub(crate) fn mul_into_scalar(coefficient: u8, source: &[u8], target: &mut [u8]) {
     if coefficient == 1 {
         return xor_into_scalar(target, source);

@@ -8,8 +8,8 @@
 //! | one data and P | other data, Q | [`Parity::recover_data_from_q`], then [`Parity::xor`] |
 //! | two data | other data, P, Q | [`Parity::recover_two`] |
 //!
-//! With P′ and Q′ the syndromes of the data that is left, P ⊕ P′ and Q ⊕ Q′ are the syndromes of
-//! the lost data alone: one equation each, solved for one or two unknowns.
+//! With P′ and Q′ the syndromes of the remaining data, P ⊕ P′ and Q ⊕ Q′ are the syndromes of the
+//! lost data alone: one equation each, solved for one or two unknowns.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §4.
 
@@ -19,12 +19,12 @@ use crate::xor::xor_into_scalar;
 use crate::{Parity, Weighted, assert_weighted};
 
 impl Parity {
-    /// Recovers one data strip from Q and the other data, where P is lost too.
+    /// Recovers one data strip from Q and the other data, when P is lost too.
     ///
-    /// `out = (Q ⊕ Q′)·g⁻ᵏ`, with Q′ the syndrome of the others and k = `lost`.
+    /// `out = (Q ⊕ Q′)·g⁻ᵏ`, with Q′ the syndrome of the other strips and k = `lost`.
     ///
     /// Shape    every slice has one length; `out` is overwritten
-    /// Units    `lost` is the exponent of the lost strip, none of the others'
+    /// Units    `lost` is the exponent of the lost strip and differs from those of the others
     /// Errors   none; lengths and exponents are asserted
     /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, failure of P and a data drive
     pub fn recover_data_from_q(&self, others: &[(u8, &[u8])], q: &[u8], lost: u8, out: &mut [u8]) {
@@ -36,8 +36,8 @@ impl Parity {
     /// Recovers two data strips from P, Q and the other data.
     ///
     /// Shape    every slice has one length; `out_a` and `out_b` are overwritten
-    /// Units    `a` and `b` are the exponents of the lost strips: different, in any order, none of
-    ///          the others'
+    /// Units    `a` and `b` are the exponents of the lost strips: different from each other and
+    ///          from those of the others, in any order
     /// Errors   none; lengths and exponents are asserted
     /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, equations for two data failures
     #[allow(clippy::too_many_arguments, reason = "six strips and two exponents make the equation")]
@@ -62,7 +62,7 @@ impl Parity {
     }
 }
 
-/// The coefficients that solve P ⊕ P′ = Dₐ ⊕ D_b and Q ⊕ Q′ = gᵃDₐ ⊕ gᵇD_b for Dₐ.
+/// Coefficients that solve P ⊕ P′ = Dₐ ⊕ D_b and Q ⊕ Q′ = gᵃDₐ ⊕ gᵇD_b for Dₐ.
 ///
 /// Multiplying the second equation by g⁻ᵃ and adding g^(b−a) times the first removes D_b, and
 /// leaves Dₐ = (g^(b−a)·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (g^(b−a) ⊕ 1). The divisor is zero only
@@ -90,7 +90,7 @@ fn assert_lost(others: &[Weighted<'_>], lost: u8, strip_bytes: usize) {
     assert!(others.iter().all(|(exponent, _)| *exponent != lost), "strip {lost} is not lost");
 }
 
-/// The reference for [`Parity::recover_data_from_q`], from byte `offset` of each of the others.
+/// Reference for [`Parity::recover_data_from_q`], from byte `offset` of each of the others.
 pub(crate) fn recover_one_scalar(
     others: &[Weighted<'_>],
     offset: usize,
@@ -105,7 +105,7 @@ pub(crate) fn recover_one_scalar(
     }
 }
 
-/// The reference for [`Parity::recover_two`], from byte `offset` of each of the others.
+/// Reference for [`Parity::recover_two`], from byte `offset` of each of the others.
 pub(crate) fn recover_two_scalar(
     others: &[Weighted<'_>],
     offset: usize,

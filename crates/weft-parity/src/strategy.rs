@@ -1,58 +1,59 @@
 //! Strategy of the kernels: in which order strips are read, and how results are stored.
 //!
-//! Every strategy gives the same bytes. Which one is fast depends on where the strips are and on
-//! who made the CPU. Where strips lie, callers know and say; the CPU is asked once.
+//! Every strategy gives the same bytes. The fastest one depends on where the strips are and on the
+//! maker of the CPU. Callers say where the strips are; the CPU is queried once.
 //!
 //! | Strips | AMD | other CPUs |
 //! |---|---|---|
-//! | in a cache, or nobody knows ([`Strategy::for_cached`]) | swapped | in order |
-//! | in no cache, and results that nobody reads soon ([`Strategy::for_cold`]) | by size | by size |
+//! | in a cache, or not known ([`Strategy::for_cached`]) | swapped | in order |
+//! | in no cache, with results not read soon ([`Strategy::for_cold`]) | by size | by size |
 //!
 //! # In a cache
 //!
-//! AMD's CPUs watch each load instruction, and fetch ahead once its addresses are a constant
-//! distance apart. A kernel goes through the strips with one instruction, and the strips of a
-//! stripe often lie at a constant distance: so the CPU fetches what lies as far again behind the
+//! AMD's CPUs watch each load instruction, and prefetch once its addresses are a constant distance
+//! apart. A kernel steps through the strips with one instruction, and the strips of a stripe often
+//! lie at a constant distance. The CPU then prefetches the data at the same distance behind the
 //! last strip, into the very lines of the first-level cache that the strips need. That halves the
-//! rate: XOR 8+1 with strips of 64 KiB went at 0.51 of ISA-L. (Its loop goes through the strips
-//! from the last to the first. Where they lie the other way round it is ISA-L that loses up to
-//! half.) So it appears from the orders that were tried: there were no hardware counters to ask.
-//! Reading the strips as 1, 0, 3, 2, 5, 4 makes no two distances in a row equal. A kernel of its
-//! own for each count of strips helps less: each of its loads steps through one strip, and fetches
-//! beyond its end (0.7 of ISA-L with strips of 16 KiB).
+//! rate: XOR 8+1 with strips of 64 KiB ran at 0.51 of ISA-L. (The loop of ISA-L steps from the last
+//! strip to the first. With the reverse placement ISA-L loses up to half.) This explanation follows
+//! from the orders that were tried; there were no hardware counters to confirm it. Reading the
+//! strips as 1, 0, 3, 2, 5, 4 makes no two consecutive distances equal. A kernel for each count of
+//! strips helps less: each of its loads steps through one strip, and prefetches beyond its end (0.7
+//! of ISA-L with strips of 16 KiB).
 //!
-//! With that out of the way more of a strip at a time is faster, as long as the sums stay in
-//! registers: XOR 8+1 with 4, 16 and 64 KiB went at 1.02, 0.95 and 0.94 of ISA-L by one vector of
-//! 64 bytes at a time, at 1.11, 0.80 and 1.01 by eight, at 1.35, 1.07 and 1.00 by sixteen, and at
-//! 1.40, 1.09 and 1.02 by twenty. So AVX-512 takes 20 for P, and for P and Q 12. Pages of 4 KiB
-//! leave four of either.
+//! Without this effect, wider columns are faster as long as the sums stay in registers: XOR 8+1
+//! with 4, 16 and 64 KiB ran at 1.02, 0.95 and 0.94 of ISA-L with one vector of 64 bytes at a time,
+//! at 1.11, 0.80 and 1.01 with eight, at 1.35, 1.07 and 1.00 with sixteen, and at 1.40, 1.09 and
+//! 1.02 with twenty. AVX-512 therefore takes 20 for P, and 12 for P and Q. In pages of 4 KiB either
+//! leaves a rest of four.
 //!
 //! Source: an AMD EPYC of family 26 (Zen 5) with 1 MiB of L2; medians of 11 rounds in turns. Older
-//! families have not been measured and get the same. Intel's have been measured with strips in
-//! order alone, and keep that. `weft bench parity --strategy swapped` tells what another CPU does.
+//! families have not been measured and get the same strategy. Intel's CPUs have been measured with
+//! strips in order only, and keep that order. `weft bench parity --strategy swapped` measures other
+//! CPUs.
 //!
 //! # In no cache
 //!
-//! An ordinary store first reads the line that it changes, and pushes something else out of the
-//! caches. A streaming store (non-temporal, in Intel's words) does neither, and a streaming kernel
-//! prefetches its sources. Where strips come from memory and results leave for a device
-//! that is worth 1.1 to 1.4 times the rate. Where strips are in a cache, or a CPU reads the results
-//! soon, it costs up to two thirds of it.
+//! An ordinary store first reads the line that it changes, and evicts another line from the caches.
+//! A streaming store (non-temporal, in Intel's words) does neither, and a streaming kernel
+//! prefetches its sources. If strips come from memory and results leave for a device, that gives
+//! 1.1 to 1.4 times the rate. If strips are in a cache, or a CPU reads the results soon, it costs
+//! up to two thirds of the rate.
 
 use std::fmt;
 
 /// Order in which strips are read, and way in which results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// Strips in order; results into the caches.
+    /// Strips are read in order, and results go into the caches.
     InOrder,
-    /// Each two strips swapped and in wide columns; results into the caches.
+    /// Each two strips are swapped and read in wide columns; results go into the caches.
     ///
-    /// Not all kernels have it: [`xor`](crate::Parity::xor) of every level but scalar,
-    /// [`pq`](crate::Parity::pq) and [`recover_two`](crate::Parity::recover_two) of AVX-512. Others
-    /// read in order.
+    /// Only some kernels have it: [`xor`](crate::Parity::xor) of every level except scalar,
+    /// [`pq`](crate::Parity::pq) and [`recover_two`](crate::Parity::recover_two) of AVX-512. The
+    /// others read in order.
     Swapped,
-    /// Strips in order and fetched ahead; results past the caches.
+    /// Strips are read in order and prefetched; results bypass the caches.
     ///
     /// Results that are not aligned to 64 bytes go through the caches, and so do those of kernels
     /// without such stores (scalar, NEON).
@@ -63,7 +64,7 @@ impl Strategy {
     /// Every strategy.
     pub const ALL: [Self; 3] = [Self::InOrder, Self::Swapped, Self::Streaming];
 
-    /// The name as users write it: `in-order`, `swapped` or `streaming`.
+    /// Name of the strategy for users: `in-order`, `swapped` or `streaming`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +80,7 @@ impl Strategy {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)
     }
 
-    /// What is faster for strips that are in a cache, on a CPU of this maker.
+    /// Fastest strategy for strips that are in a cache, on a CPU of this maker.
     #[must_use]
     pub const fn for_cached(maker: Maker) -> Self {
         match maker {
@@ -88,14 +89,14 @@ impl Strategy {
         }
     }
 
-    /// What is faster for strips of which no cache holds anything, and results that nobody on a CPU
-    /// reads soon, on a CPU of this maker.
+    /// Fastest strategy for strips that are in no cache, with results that no CPU reads soon, on a
+    /// CPU of this maker.
     ///
-    /// Long strips gain by streaming; on AMD's CPUs while there are fewer than eight of them for a
-    /// result, so that stores are a large part. With short ones the first lines of each strip,
-    /// which nobody asked for ahead, are what is waited for: still a gain when two results would be
-    /// read before they are written, and none for a single one or where more than ten strips
-    /// compete for prefetches.
+    /// Long strips gain by streaming; on AMD's CPUs only with fewer than eight strips per result,
+    /// so that stores are a large part. With short strips the time goes into the first lines of
+    /// each strip, which are not prefetched: streaming still gains when two results would be read
+    /// before they are written, but not for a single result or where more than ten strips compete
+    /// for prefetches.
     ///
     /// Shape    `sources` strips are read and `results` are written, of `strip_bytes` each
     /// Source   `weft bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to
@@ -121,7 +122,7 @@ impl Strategy {
         if long || (results > 1 && sources <= 10) { Self::Streaming } else { Self::InOrder }
     }
 
-    /// The same for results that are read at once: not past the caches.
+    /// The strategy for results that are read at once, which must not bypass the caches.
     pub(crate) const fn into_caches(self) -> Self {
         match self {
             Self::InOrder | Self::Streaming => Self::InOrder,
@@ -136,26 +137,26 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// Who made the CPU, as far as a strategy depends on it.
+/// Maker of the CPU, as far as a strategy depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Maker {
     /// AMD.
     Amd,
-    /// Anybody else, or nobody knows.
+    /// Any other maker, or not known.
     Other,
 }
 
 impl Maker {
     /// The maker of this CPU.
     ///
-    /// In a virtual machine it is the one that the hypervisor tells.
+    /// In a virtual machine it is the maker that the hypervisor reports.
     #[must_use]
     pub fn detect() -> Self {
         crate::simd::maker()
     }
 
-    /// The maker whose name these twelve bytes are, as an x86-64 CPU tells it.
+    /// Maker with this name of twelve bytes, in the form that an x86-64 CPU reports it.
     ///
     /// Source   AMD, "AMD64 Architecture Programmer's Manual", volume 3, CPUID function 0
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others do not tell"))]

@@ -1,7 +1,7 @@
 //! P, the XOR of all data strips, and its updates.
 //!
-//! XOR is its own inverse, so the same function generates P,
-//! recovers any one lost strip from the others and P, and takes an old strip out of P again.
+//! XOR is its own inverse, so the same function generates P, recovers any one lost strip from the
+//! others and P, and removes an old strip from P.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §1.
 
@@ -27,7 +27,7 @@ impl Parity {
         self.kernels.xor(sources, p, self.strategy);
     }
 
-    /// Carries a changed data strip over to P: `p ^= old ^ new`.
+    /// Applies a change of a data strip to P: `p ^= old ^ new`.
     ///
     /// Shape    every slice has one length
     /// Errors   none; lengths are asserted
@@ -39,7 +39,7 @@ impl Parity {
     }
 }
 
-/// A strip as the XOR kernels take it: alone, or with the exponent that XOR does not need.
+/// A strip for the XOR kernels: alone, or with an exponent, which XOR does not need.
 pub(crate) trait Strip: Copy {
     fn bytes(&self) -> &[u8];
 }
@@ -58,7 +58,7 @@ impl Strip for (u8, &[u8]) {
     }
 }
 
-/// The reference for [`Parity::xor`], over `p.len()` bytes from byte `offset` of each source.
+/// Reference for [`Parity::xor`], over `p.len()` bytes from byte `offset` of each source.
 pub(crate) fn xor_scalar<S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
     p.fill(0);
     for source in sources {
@@ -66,14 +66,14 @@ pub(crate) fn xor_scalar<S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
     }
 }
 
-/// The reference for [`Parity::xor_into`].
+/// Reference for [`Parity::xor_into`].
 pub(crate) fn xor_into_scalar(target: &mut [u8], source: &[u8]) {
     for (target, source) in target.iter_mut().zip(source) {
         *target ^= source;
     }
 }
 
-/// The reference for [`Parity::update_p`].
+/// Reference for [`Parity::update_p`].
 pub(crate) fn update_p_scalar(old: &[u8], new: &[u8], p: &mut [u8]) {
     xor_into_scalar(p, old);
     xor_into_scalar(p, new);

@@ -1,10 +1,10 @@
-//! Skips: the one way for a test to leave something out, which fails under `CI=1`.
+//! Skips: the only way for a test to leave out a part, which fails under `CI=1`.
 //!
 //! A test that needs a program, a file or a system call that this machine lacks calls [`skip`] and
 //! returns. On a developer's machine the test passes and prints the reason. Under `CI=1` the test
-//! panics: a gate that tests less without a word is worse than a red one. A test of xtask
+//! panics: a gate that silently tests less is worse than a red one. A test of xtask
 //! (`xtask/src/skips.rs`) finds skips that do not go through here. Only development dependencies
-//! name this crate, so no product contains it.
+//! use this crate, so no product contains it.
 
 /// Whether a skip is a failure: `CI` is `1` or `true`.
 pub fn in_ci() -> bool {
@@ -15,10 +15,10 @@ fn ci_is_on(value: &str) -> bool {
     value == "1" || value == "true"
 }
 
-/// Says why the rest of a test is left out; the test then returns.
+/// Prints why the rest of a test is left out; the test then returns.
 ///
 /// # Panics
-/// Under `CI=1`.
+/// Panics under `CI=1`.
 #[track_caller]
 pub fn skip(reason: &str) {
     if let Err(failure) = verdict(reason, in_ci()) {
@@ -31,8 +31,8 @@ fn verdict(reason: &str, in_ci: bool) -> Result<(), String> {
     if in_ci { Err(format!("skipped under CI=1: {reason}")) } else { Ok(()) }
 }
 
-/// Whether `WEFT_NO_URING=1` says that io_uring is refused here on purpose. The suite
-/// `interop/bare_lane` alone sets it; a test that finds io_uring working all the same fails.
+/// Whether `WEFT_NO_URING=1` says that io_uring is refused here on purpose. Only the suite
+/// `interop/bare_lane` sets it; a test that finds io_uring working nevertheless fails.
 pub fn uring_is_refused_on_purpose() -> bool {
     std::env::var("WEFT_NO_URING").is_ok_and(|value| value == "1")
 }

@@ -7,7 +7,7 @@ macro_rules! index {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// For indexing into a table.
+            /// The number as an index into a table.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
@@ -21,7 +21,7 @@ index! {
     MemberIndex(u16)
 }
 index! {
-    /// The position a member fills in its array: md's role, an entry of `dev_roles`.
+    /// Position of a member in its array: md's role, an entry of `dev_roles`.
     Slot(u16)
 }
 index! {
@@ -29,26 +29,27 @@ index! {
     VolumeId(u16)
 }
 index! {
-    /// A client connection, named by the driver. Not reused while anything of it is outstanding.
+    /// Client connection, numbered by the driver. Not reused while it has anything outstanding.
     ClientId(u32)
 }
-/// A group of clients by its number: a member is shared between groups first, then within each.
+/// Group of clients by its number: a member is shared between groups first, then within each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(u8);
 
 impl Group {
-    /// That of whoever is in no other. Each of its clients has a share of its own, beside groups.
+    /// Group of clients without a group. Each of its clients has a share of its own, beside the
+    /// groups.
     pub const ROOT: Self = Self(0);
-    /// The most groups beside the root.
+    /// Most groups beside the root.
     pub const MAX: u8 = 15;
 
-    /// The group of a number from 1 to [`Group::MAX`].
+    /// Creates the group of a number from 1 to [`Group::MAX`].
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if 1 <= number && number <= Self::MAX { Some(Self(number)) } else { None }
     }
 
-    /// Its number; 0 is the root.
+    /// Number of the group; 0 is the root.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -56,7 +57,7 @@ impl Group {
 }
 
 index! {
-    /// A stripe-cache entry.
+    /// Entry of the stripe cache.
     StripeId(u32)
 }
 

@@ -1,9 +1,9 @@
 //! Quantities of the block layer as types.
 //!
-//! Bare integers stay inside this crate, the parity kernels and wire structs. Everything else says
-//! whether it counts sectors, bytes or nanoseconds, and which of the many small indices it holds.
-//! [`rng`] is the one source of random numbers, for simulations, benchmarks and tests; the engine
-//! may not name it.
+//! Bare integers stay inside this crate, the parity kernels and wire structs. All other code states
+//! by type whether it counts sectors, bytes or nanoseconds, and which of the many small indices it
+//! holds. [`rng`] is the only source of random numbers, for simulations, benchmarks and tests; the
+//! engine may not use it.
 #![forbid(unsafe_code)]
 
 mod ids;

@@ -21,13 +21,13 @@ pub struct SectorRange {
 }
 
 impl ByteRange {
-    /// A range from plain numbers of bytes.
+    /// Creates a range from plain numbers of bytes.
     #[must_use]
     pub const fn new(start: u64, len: u64) -> Self {
         Self { start: Bytes(start), len: Bytes(len) }
     }
 
-    /// One past the last byte, or `None` when that is not a number: the range came from outside.
+    /// End of the range, exclusive; `None` on overflow, for a range from outside.
     #[must_use]
     pub const fn checked_end(self) -> Option<Bytes> {
         match self.start.0.checked_add(self.len.0) {
@@ -36,13 +36,13 @@ impl ByteRange {
         }
     }
 
-    /// One past the last byte of a range known to be inside a volume.
+    /// End of the range, exclusive, for a range known to be inside a volume.
     #[must_use]
     pub fn end(self) -> Bytes {
         self.start + self.len
     }
 
-    /// Whether the two have a byte in common. An empty range overlaps nothing.
+    /// Whether the ranges have a byte in common. An empty range overlaps nothing.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.len.0 > 0 && other.len.0 > 0 && self.start < other.end() && other.start < self.end()
@@ -50,13 +50,13 @@ impl ByteRange {
 }
 
 impl SectorRange {
-    /// A range from plain numbers of sectors.
+    /// Creates a range from plain numbers of sectors.
     #[must_use]
     pub const fn new(start: u64, len: u64) -> Self {
         Self { start: Sectors(start), len: Sectors(len) }
     }
 
-    /// One past the last sector.
+    /// End of the range, exclusive.
     #[must_use]
     pub fn end(self) -> Sectors {
         self.start + self.len

@@ -1,17 +1,17 @@
 //! Random numbers, all from one seed: SplitMix64.
 //!
-//! 64 bits of state, one multiplication chain per number, no dependency. Good enough to choose
-//! completion orders and faults; not for anything that must not be guessed.
+//! 64 bits of state, one multiplication chain per number, no dependency. The quality suffices to
+//! choose completion orders and faults, but not where a number must not be guessed.
 //!
 //! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
 
-/// A stream of numbers that a seed determines.
+/// Stream of numbers that a seed determines.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
 }
 
-/// The mixing function alone: every bit of `z` changes about half of the bits of the result.
+/// Mixing function: every bit of `z` changes about half of the bits of the result.
 #[must_use]
 #[inline]
 pub fn mix(mut z: u64) -> u64 {
@@ -21,57 +21,58 @@ pub fn mix(mut z: u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream of a seed.
+    /// Creates the stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::at(seed ^ 0x6a09_e667_f3bc_c909)
     }
 
-    /// The stream that begins at a state, as others who publish SplitMix64 seed it.
+    /// Creates the stream that begins at a state, for comparison with published SplitMix64
+    /// sequences.
     #[must_use]
     pub fn at(state: u64) -> Self {
         Self { state }
     }
 
-    /// 64 fresh bits.
+    /// Next 64 bits of the stream.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Number below `bound`, which is not zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0);
         self.next_u64() % bound
     }
 
-    /// An index into a collection of `len` things, which is not empty.
+    /// Index into a collection of `len` items, which is not empty.
     #[inline]
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below a usize")
     }
 
-    /// True in `percent` of cases.
+    /// Returns true in `percent` of cases.
     #[inline]
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// Picks one of several values.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }
 
-    /// Puts a slice into any order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last + 1));
         }
     }
 
-    /// A stream of its own, so that drawing from one does not move the other.
+    /// Creates an independent stream, so that drawing from one does not move the other.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }

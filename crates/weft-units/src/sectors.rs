@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// Bytes in a sector, the unit of every md offset, whatever the device's logical block is.
+/// Bytes in a sector, the unit of every md offset, independent of the device's logical block.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// Bytes in a frame, the unit of memory that the engine names and the driver owns.
@@ -21,13 +21,13 @@ impl Sectors {
     /// No sectors.
     pub const ZERO: Self = Self(0);
 
-    /// The same length in bytes. Saturates; no real device comes near.
+    /// Converts to bytes. Saturates; no real device is that large.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.0.saturating_mul(SECTOR_BYTES))
     }
 
-    /// The sum, or `None` on overflow: for values read from a device.
+    /// Sum, or `None` on overflow, for values read from a device.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -59,13 +59,13 @@ impl Bytes {
         Self(count << 20)
     }
 
-    /// Whole sectors in this length, a partial one dropped.
+    /// Number of whole sectors in this length.
     #[must_use]
     pub const fn sectors_floor(self) -> Sectors {
         Sectors(self.0 / SECTOR_BYTES)
     }
 
-    /// Sectors touched by this length from a sector boundary.
+    /// Number of sectors that this length touches, from a sector boundary on.
     #[must_use]
     pub const fn sectors_ceil(self) -> Sectors {
         Sectors(self.0.div_ceil(SECTOR_BYTES))

@@ -2,16 +2,16 @@
 
 use std::ops::{Add, Sub};
 
-/// A moment, in nanoseconds since the driver's own origin. Never decreases within one engine.
+/// Point in time, in nanoseconds since an origin of the driver. Never decreases within one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
-/// A length of time in nanoseconds.
+/// Length of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub u64);
 
 impl Span {
-    /// No time at all; as a knob, usually "never".
+    /// Zero; as a knob, usually "never".
     pub const ZERO: Self = Self(0);
 
     /// Whole milliseconds.
@@ -28,7 +28,7 @@ impl Span {
 }
 
 impl Time {
-    /// The time since an earlier moment; zero when `earlier` is not earlier.
+    /// Time since an earlier point; zero when `earlier` is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))

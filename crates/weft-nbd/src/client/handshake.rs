@@ -1,4 +1,4 @@
-//! Client's handshake: opening an export, describing one, or listing them all.
+//! Handshake of a client: it opens an export, describes one, or lists them all.
 //!
 //! Source: `proto.md` "Newstyle negotiation", "Option types", "Option reply types".
 
@@ -16,20 +16,20 @@ use crate::wire::{
 /// Purpose of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Describe the export of this name, then leave.
+    /// Describe the export of this name, then end the session.
     Info(String),
-    /// List the exports, then leave.
+    /// List the exports, then end the session.
     List,
     /// Open the export of this name.
     Open(String),
 }
 
-/// A session up to the first request, seen from the client.
+/// Session of a client up to its first request.
 ///
-/// Bytes in, events and bytes out. The driver sends [`output`](Self::output), gives what it
-/// receives to [`input`](Self::input) until that takes nothing and returns nothing, and stops at
+/// Bytes in, events and bytes out. The driver sends [`output`](Self::output) and passes received
+/// bytes to [`input`](Self::input) until that consumes nothing and returns nothing. It stops at
 /// [`HandshakeEvent::Ready`], [`HandshakeEvent::Finished`] or [`HandshakeEvent::Failed`]; bytes
-/// left over at `Ready` belong to the connection.
+/// that are left at `Ready` belong to the connection.
 ///
 /// ```text
 /// Greeting ──► Replies to EXTENDED_HEADERS, if wanted
@@ -48,13 +48,13 @@ pub struct ClientHandshake {
     phase: HandshakePhase,
     gather: Gather,
     out: Outbox,
-    /// The option whose replies are awaited.
+    /// Option that waits for replies.
     option: u32,
-    /// Replies to that option so far.
+    /// Number of replies to that option so far.
     reply_count: u32,
     no_zeroes: bool,
     headers: Headers,
-    /// The server's number for `base:allocation`.
+    /// Identifier that the server gave to `base:allocation`.
     allocation: Option<u32>,
     export: Option<ExportInfo>,
     name: Option<String>,
@@ -63,12 +63,13 @@ pub struct ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// A handshake that waits for the server's greeting and will ask for structured replies.
+    /// Creates a handshake that waits for the server's greeting and will ask for structured
+    /// replies.
     ///
     /// Shape    names at most 4096 bytes, without NUL
     ///
     /// # Errors
-    /// [`ExportError::Text`] when the name breaks the limits.
+    /// [`ExportError::Text`] when the name is too long or contains NUL.
     pub fn new(goal: Goal) -> Result<Self, ExportError> {
         if let Goal::Info(name) | Goal::Open(name) = &goal {
             ExportInfo::new(name.as_str(), 0)?;
@@ -100,45 +101,46 @@ impl ClientHandshake {
         self
     }
 
-    /// Asks for extended headers first: requests without payload may then be longer than 4 GiB. A
-    /// server may decline.
+    /// Asks for extended headers first, with which requests without payload may be longer than 4
+    /// GiB. A server may decline.
     #[must_use]
     pub fn with_extended_headers(mut self) -> Self {
         self.wants_extended = true;
         self
     }
 
-    /// Asks for the context `base:allocation` of an export that is opened: where its holes are. A
-    /// server may decline.
+    /// Asks for the context `base:allocation` of the export to be opened, which describes its
+    /// holes. A server may decline.
     #[must_use]
     pub fn with_allocation(mut self) -> Self {
         self.wants_allocation = true;
         self
     }
 
-    /// Takes bytes from the server: how many of them, and what they mean.
+    /// Consumes bytes from the server. Returns the number consumed, and the event if there is one.
     ///
-    /// Call it again with the rest, and with what arrives, until it returns `(0, None)`.
+    /// The driver repeats the call with the rest, and with further bytes, until it returns `(0,
+    /// None)`.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<HandshakeEvent>) {
         transitions(bytes, |rest| self.step(rest))
     }
 
-    /// Bytes waiting to be sent. May grow after `input`.
+    /// Bytes that wait to be sent. May grow after `input`.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         self.out.pending()
     }
 
-    /// The first `count` bytes of [`output`](Self::output) have been sent.
+    /// Removes the first `count` bytes of [`output`](Self::output), which were sent.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// Panics when the output is shorter.
     pub fn advance_output(&mut self, count: usize) {
         self.out.advance(count);
     }
 
-    /// Memory held outside the value itself, in bytes, export name and description apart.
+    /// Memory held beside the value itself, in bytes, without export name and description.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let data = match &self.phase {
@@ -198,7 +200,7 @@ impl ClientHandshake {
                 }
                 self.finish_export()
             }
-            // What follows `Ready` belongs to the connection, what follows an end to nobody.
+            // Bytes after `Ready` belong to the connection; bytes after another end are ignored.
             HandshakePhase::Closed => HandshakeStep::NeedInput,
         }
     }
@@ -322,7 +324,7 @@ impl ClientHandshake {
     }
 
     fn on_error_reply(&mut self, kind: u32, message: &[u8]) -> HandshakeStep {
-        // A server from before NBD_OPT_GO: the old option cannot report errors, but works.
+        // The server predates NBD_OPT_GO. The older option cannot report errors, but works.
         if self.option == option::GO
             && kind == option_reply::ERR_UNSUP
             && let Goal::Open(name) = &self.goal
@@ -336,7 +338,7 @@ impl ClientHandshake {
         self.leave(HandshakeEvent::Failed(error))
     }
 
-    /// All facts about the export are here.
+    /// Completes the export, when the server has described it.
     fn finish_export(&mut self) -> HandshakeStep {
         let Some(mut export) = self.export.take() else {
             let what = "success without size and flags of the export";
@@ -385,7 +387,7 @@ impl ClientHandshake {
         self.phase = HandshakePhase::ReplyHeader;
     }
 
-    /// Ends the session politely, as a client must while the server keeps to the protocol.
+    /// Ends the session with an option, as a client must unless the server violates the protocol.
     fn leave(&mut self, event: HandshakeEvent) -> HandshakeStep {
         self.send(option::ABORT, &[]);
         self.phase = HandshakePhase::Closed;
@@ -398,21 +400,21 @@ impl ClientHandshake {
     }
 }
 
-/// Message of a server during the handshake.
+/// Event of the handshake.
 #[derive(Debug)]
 pub enum HandshakeEvent {
-    /// The goal is out of reach. Send the output if there is some, then hang up.
+    /// The goal cannot be reached. Send the output if there is any, then disconnect.
     Failed(ClientError),
-    /// The goal is reached and the session over. Send the output, then hang up.
+    /// The goal is reached and the session has ended. Send the output, then disconnect.
     Finished {
         /// The export of [`Goal::Info`].
         export: Option<ExportInfo>,
     },
     /// One export of [`Goal::List`].
     Listed {
-        /// The name to ask for.
+        /// Name that a client asks for.
         name: String,
-        /// A text for people, possibly empty.
+        /// Description for people, possibly empty.
         description: String,
     },
     /// The export of [`Goal::Open`] is open.
@@ -431,7 +433,7 @@ enum HandshakePhase {
 
 type HandshakeStep = Transition<HandshakeEvent>;
 
-/// One entry of the list of exports: name and description.
+/// Parses an entry of the list of exports: name and description.
 fn parse_list_entry(data: &[u8]) -> Result<(&str, &[u8]), &'static str> {
     if data.len() < 4 {
         return Err("list entry too short");
@@ -444,7 +446,7 @@ fn parse_list_entry(data: &[u8]) -> Result<(&str, &[u8]), &'static str> {
     Ok((parse_name(name)?, description))
 }
 
-/// A server's text for people, safe to print: at most 4096 bytes of it, without control characters.
+/// Text of a server for people, safe to print: at most 4096 bytes, without control characters.
 fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(wire::STRING_BYTES_MAX)])
         .chars()

@@ -1,12 +1,12 @@
 //! Client half of the protocol: handshake, requests, and replies checked against them.
 //!
 //! [`ClientHandshake`] reaches one [`Goal`]: open an export, describe one, or list them all. It
-//! ends by handing over a [`ClientConnection`], or by leaving. [`ClientConnection`] encodes
+//! ends with a [`ClientConnection`], or with the end of the session. [`ClientConnection`] encodes
 //! requests, remembers them, and checks every reply against them.
 //!
-//! Faults expected from the peer: any bytes in any pieces, replies to nothing, data outside the
-//! range asked for, data twice, success without all the data, lists without end. Each ends the
-//! session with a [`ClientError`]; the caller never takes payload that it has not asked for.
+//! Faults expected from the peer: any bytes in any pieces, replies to no request, data outside the
+//! requested range, data sent twice, success without all the data, endless lists. Each of them ends
+//! the session with a [`ClientError`]; the caller never gets payload that it has not asked for.
 //!
 //! Source: `proto.md` "Protocol phases", "Option reply types", "Structured reply types".
 
@@ -19,23 +19,23 @@ use crate::wire::option_reply;
 pub use handshake::{ClientHandshake, Goal, HandshakeEvent};
 pub use requests::{ClientConnection, ClientEvent, RequestError};
 
-/// Why a client gives up on a server.
+/// Reasons why a client ends its session with a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// A message that does not start like one; also an old server, or not an NBD server.
+    /// A message does not start with its magic; also an old server, or not an NBD server.
     #[error("magic: found {found:#018x}; not an NBD server of fixed newstyle, or out of step")]
     Magic {
-        /// The number in its place.
+        /// Number found in its place.
         found: u64,
     },
-    /// A message that breaks the protocol.
+    /// A message violates the protocol.
     #[error("server broke the protocol: {what}")]
     Malformed {
         /// Violation of the protocol.
         what: &'static str,
     },
-    /// A server that cannot refuse options.
+    /// The server does not support fixed newstyle, so it cannot refuse options.
     #[error("server does not speak fixed newstyle")]
     NotFixedNewstyle,
     /// The server refused the option that the goal needs.
@@ -43,21 +43,21 @@ pub enum ClientError {
     Refused {
         /// Number of the option.
         option: u32,
-        /// See [`option_reply`].
+        /// Type of the error, see [`option_reply`].
         kind: u32,
-        /// The server's text, possibly empty, control characters replaced.
+        /// Text of the server, possibly empty, with control characters replaced.
         message: String,
     },
-    /// A reply longer than any reply has to be.
+    /// A reply is longer than any legal reply.
     #[error("reply: found {len} bytes, expected at most {REPLY_BYTES_MAX}")]
     ReplyTooLong {
-        /// Length of the reply, bytes.
+        /// Length of the reply in bytes.
         len: u64,
     },
-    /// A reply to nothing.
+    /// A reply matches no open request.
     #[error("reply to cookie {cookie:#x}, which no open request has")]
     UnknownCookie {
-        /// The cookie.
+        /// Cookie of the reply.
         cookie: u64,
     },
 }
@@ -78,6 +78,6 @@ fn option_error_name(kind: u32) -> &'static str {
     }
 }
 
-/// Longest reply to an option, and longest error chunk: an error chunk's text is at most 65,535
-/// bytes by its 16-bit length, plus 14 of numbers.
+/// Longest reply to an option, and longest error chunk: the text of an error chunk has at most
+/// 65,535 bytes by its 16-bit length, plus 14 bytes of numbers.
 const REPLY_BYTES_MAX: u32 = (64 << 10) + 14;

@@ -1,7 +1,7 @@
-//! Client's replies: each one checked against its request.
+//! Replies to a client: each one is checked against its request.
 //!
-//! Data has to be inside the range asked for, once, and all of it; extents begin at its first byte;
-//! a reply to a request that is not open is an error.
+//! Data has to be within the requested range, complete and without repetition. Extents begin at the
+//! first byte of the range. A reply that matches no open request is an error.
 //!
 //! Source: `proto.md` "Simple reply message", "Structured reply types", "Extended reply chunk
 //! message".
@@ -72,7 +72,7 @@ impl ClientConnection {
                 let (cookie, done) = (*cookie, *done);
                 self.end_chunk(cookie, done)
             }
-            // Not reached from `input`, which has asserted that there is no payload to take.
+            // Not reached from `input`, which has asserted that no payload remains.
             Phase::Payload { .. } => Ok(ReplyStep::NeedInput),
             Phase::Closed => {
                 *rest = &[];
@@ -186,8 +186,8 @@ impl ClientConnection {
         }
     }
 
-    /// Extents have come: of the context that was agreed on, once, none empty, and as many as asked
-    /// for.
+    /// Handles extents: they must be of the negotiated context, come once, not be empty, and be as
+    /// many as asked for.
     fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, cookie, kind, .. } = header;
         self.phase = Phase::Reply;
@@ -217,7 +217,7 @@ impl ClientConnection {
         if extents.iter().any(|extent| extent.len == 0) {
             return Err(malformed("an empty extent"));
         }
-        // Only the last may go on beyond what was asked, and an only one may not.
+        // Only the last extent may reach beyond the range, and a single requested extent may not.
         if before >= asked || (one && (extents.len() > 1 || last.len > asked)) {
             return Err(malformed("extents beyond the range asked for"));
         }
@@ -232,7 +232,7 @@ impl ClientConnection {
         if done { self.end(cookie).map(ReplyStep::Event) } else { Ok(ReplyStep::Again) }
     }
 
-    /// Data or a hole has come: inside what was asked, and not twice.
+    /// Records that data or a hole has come, which must be within the range and not repeated.
     fn cover(&mut self, cookie: u64, offset: u64, len: u32) -> Result<(), ClientError> {
         let request = self.find(cookie)?;
         let Op::Read { offset: first, len: asked, df } = request.op else {
@@ -249,7 +249,7 @@ impl ClientConnection {
         request.covered.add(range)
     }
 
-    /// The reply is complete.
+    /// Completes the reply to a request.
     pub(super) fn end(&mut self, cookie: u64) -> Result<ClientEvent, ClientError> {
         let request = self.open.remove(&cookie).ok_or(ClientError::UnknownCookie { cookie })?;
         if let Some(error) = request.error {
@@ -271,12 +271,12 @@ impl ClientConnection {
     }
 }
 
-/// Parts of a read that have come. Disjoint ranges inside the read whose lengths add up to that of
-/// the read cover it, so no merging is needed.
+/// Parts of a read that have come. They are disjoint and within the read, so they cover it when
+/// their lengths add up to its length; no merging is needed.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     pub(super) total: u32,
-    /// Grows at its end: the only range of a server that sends in order.
+    /// Grows at its end; it is the only range if the server sends in order.
     first: Range<u32>,
     others: Vec<Range<u32>>,
 }

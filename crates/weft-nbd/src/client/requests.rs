@@ -1,4 +1,4 @@
-//! Client's requests: which an export allows, their encoding, and those that are open.
+//! Requests of a client: the checks against the export, their encoding, and the open requests.
 //!
 //! Source: `proto.md` "Request message", "Extended request message", "Request types".
 
@@ -11,29 +11,30 @@ use crate::handshake::{ExportInfo, len_u32};
 use crate::transmission::{Extent, Headers, Op, Reply, RequestBytes, Terms, Verdict};
 use crate::wire::{ChunkHeader, NbdError, RequestHeader, command};
 
-/// A session from the first request on, seen from the client.
+/// Session of a client from its first request on.
 ///
 /// The driver
 ///
-/// 1. asks [`request`](Self::request) for the bytes of a request and sends them, after a write
-///    followed by the payload;
-/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns
+/// 1. calls [`request`](Self::request) for the bytes of a request and sends them, for a write
+///    followed
+///    by the payload;
+/// 2. passes received bytes to [`input`](Self::input) until that consumes nothing and returns
 ///    nothing;
 /// 3. after [`ClientEvent::Data`], takes the payload itself, from its receive buffer or straight
-///    from the socket into its own memory, and says so with
-///    [`payload_consumed`](Self::payload_consumed), then calls `input` again even when it has no
-///    more bytes: the end of a request may be waiting.
+///    from the socket into its own memory, and reports it with
+///    [`payload_consumed`](Self::payload_consumed), then calls `input` again even if it has no
+///    further bytes: the end of a request may be waiting.
 #[derive(Debug)]
 pub struct ClientConnection {
     pub(super) export: ExportInfo,
     pub(super) terms: Terms,
-    /// The server's number for `base:allocation`.
+    /// Identifier that the server gave to `base:allocation`.
     pub(super) allocation: Option<u32>,
     pub(super) open: BTreeMap<u64, OpenRequest>,
     pub(super) open_max: usize,
     pub(super) phase: Phase,
     pub(super) gather: Gather,
-    /// A request that ended together with its payload.
+    /// End of a request that came together with its payload.
     pub(super) ended: Option<ClientEvent>,
     pub(super) leaving: bool,
 }
@@ -60,39 +61,40 @@ impl ClientConnection {
         }
     }
 
-    /// The export that was opened.
+    /// The open export.
     #[must_use]
     pub fn export(&self) -> &ExportInfo {
         &self.export
     }
 
-    /// Whether structured replies were agreed on, with extended headers or without.
+    /// Whether structured replies were negotiated, with extended headers or without.
     #[must_use]
     pub fn is_structured(&self) -> bool {
         self.terms.headers.are_structured()
     }
 
-    /// Whether extended headers were agreed on.
+    /// Whether extended headers were negotiated.
     #[must_use]
     pub fn is_extended(&self) -> bool {
         self.terms.headers.are_extended()
     }
 
-    /// Requests sent and not yet answered.
+    /// Number of requests sent and not yet answered.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.open.len()
     }
 
-    /// The bytes of a request, which is from now on expected to be answered. After an
-    /// [`Op::Write`], send exactly `len` bytes of payload.
+    /// Encodes a request, which is expected to be answered from now on. After an [`Op::Write`],
+    /// send exactly `len` bytes of payload.
     ///
-    /// Shape    `cookie` unlike those of all open requests; zero bytes long only for [`Op::Flush`]
+    /// Shape    `cookie` differs from those of all open requests; zero bytes long only for
+    ///          [`Op::Flush`]
     ///
     /// # Errors
-    /// [`RequestError::Refused`] when the export does not take such a request, with what a server
-    /// would answer; [`RequestError::CookieInUse`]; [`RequestError::TooManyOpen`] at 4096;
-    /// [`RequestError::Closed`] after the end of the session. Nothing changes then.
+    /// [`RequestError::Refused`] when the export does not take such a request, with the error that
+    /// a server would return; [`RequestError::CookieInUse`]; [`RequestError::TooManyOpen`] at 4096;
+    /// [`RequestError::Closed`] after the end of the session. The session is unchanged then.
     pub fn request(&mut self, cookie: u64, op: Op) -> Result<RequestBytes, RequestError> {
         if self.leaving || matches!(self.phase, Phase::Closed) {
             return Err(RequestError::Closed);
@@ -118,8 +120,8 @@ impl ClientConnection {
         Ok(RequestBytes::new(header, self.is_extended()))
     }
 
-    /// The bytes that end the session; to be sent when every request is answered. There is no
-    /// reply: the server hangs up.
+    /// Encodes the end of the session, to be sent when every request is answered. There is no
+    /// reply: the server disconnects.
     ///
     /// Source   proto.md "Request types", `NBD_CMD_DISC`
     #[must_use = "the bytes are to be sent"]
@@ -130,12 +132,13 @@ impl ClientConnection {
         RequestBytes::new(header, self.is_extended())
     }
 
-    /// Takes bytes from the server: how many of them, and what they mean.
+    /// Consumes bytes from the server. Returns the number consumed, and the event if there is one.
     ///
-    /// Call it again with the rest, and with what arrives, until it returns `(0, None)`.
+    /// The driver repeats the call with the rest, and with further bytes, until it returns `(0,
+    /// None)`.
     ///
     /// # Panics
-    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
+    /// Panics while [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
     /// driver's.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ClientEvent>) {
@@ -164,10 +167,10 @@ impl ClientConnection {
         }
     }
 
-    /// The driver has taken the next `count` bytes of payload.
+    /// Notes that the driver has taken the next `count` bytes of payload.
     ///
     /// # Panics
-    /// When `count` is more than [`payload_remaining`](Self::payload_remaining).
+    /// Panics when `count` is more than [`payload_remaining`](Self::payload_remaining).
     pub fn payload_consumed(&mut self, count: usize) {
         let remaining = self.payload_remaining();
         assert!(count <= remaining, "took {count} bytes of {remaining} bytes of payload");
@@ -187,41 +190,41 @@ impl ClientConnection {
     }
 }
 
-/// Event in a session: a reply, data, extents.
+/// Event of a session: a reply, data or extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// The server cannot be followed any further. Hang up; open requests are not answered.
+    /// The server violated the protocol. Disconnect; open requests are not answered.
     Close(ClientError),
     /// The next `len` bytes are data of a read. More may follow, and an error may still come.
     Data {
-        /// The request.
+        /// Cookie of the request.
         cookie: u64,
-        /// First byte of the export, inside the range asked for and not told before.
+        /// Offset in the export, within the requested range and not repeated.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// The request is answered, and its cookie free. A read has all its data if this is success.
+    /// The request is answered, and its cookie is free. On success a read has all its data.
     Done {
-        /// The request.
+        /// Cookie of the request.
         cookie: u64,
         /// Result of the request.
         result: Result<(), NbdError>,
     },
-    /// Extents from the first byte of a request for block status on. An error may still come.
+    /// Extents from the first byte of a request for block status. An error may still come.
     Extents {
-        /// The request.
+        /// Cookie of the request.
         cookie: u64,
-        /// At least one; the last may go on beyond what was asked.
+        /// At least one extent; the last may reach beyond the requested range.
         extents: Vec<Extent>,
     },
-    /// A range of a read that is zeroes, which do not follow.
+    /// A range of a read that is zeroes, which are not sent.
     Hole {
-        /// The request.
+        /// Cookie of the request.
         cookie: u64,
-        /// First byte of the export, inside the range asked for and not told before.
+        /// Offset in the export, within the requested range and not repeated.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
@@ -236,7 +239,7 @@ pub enum RequestError {
     /// Another open request has this cookie.
     #[error("an open request has this cookie")]
     CookieInUse,
-    /// A server would answer this.
+    /// The export does not take the request: the error that a server would return.
     #[error("the export does not take such a request: {0}")]
     Refused(NbdError),
     /// 4096 requests are open.
@@ -246,13 +249,13 @@ pub enum RequestError {
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// The fixed first part of a chunk's payload.
+    /// Expects the fixed first part of a chunk's payload.
     Chunk {
         header: ChunkHeader,
         prefix_len: u8,
     },
     Closed,
-    /// The payload of a chunk of extents.
+    /// Expects the payload of a chunk of extents.
     Extents {
         header: ChunkHeader,
         data: Vec<u8>,
@@ -263,7 +266,7 @@ pub(super) enum Phase {
         done: bool,
     },
     Reply,
-    /// The rest of an error chunk.
+    /// Skips the rest of an error chunk.
     Skip {
         remaining: u32,
         cookie: u64,
@@ -276,11 +279,11 @@ pub(super) type ReplyStep = Transition<ClientEvent>;
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     pub(super) op: Op,
-    /// The first error told, if any.
+    /// First error in a reply, if any.
     pub(super) error: Option<NbdError>,
     pub(super) covered: Coverage,
     pub(super) extents_told: bool,
 }
 
-/// Most open requests; a member's queue is a few hundred.
+/// Most open requests; the queue of a member holds a few hundred.
 const OPEN_COUNT_MAX: usize = 4096;

@@ -167,8 +167,7 @@ impl Disk090 {
     /// Role of the member.
     ///
     /// Source   the kernel tests "faulty" and then "sync"; a member that is active but not in sync
-    /// is a spare
-    ///          to it, and so are members of a reshape, which weft does not continue
+    ///          is a spare to it, and so are members of a reshape, which weft does not continue
     #[must_use]
     pub fn role(&self) -> Role {
         match u16::try_from(self.raid_disk) {
@@ -234,7 +233,7 @@ impl Super090 {
     /// Reads a superblock and makes all checks that are possible on one member.
     ///
     /// Shape    `bytes` are the 4096 at [`Super090::position`] of the member; further bytes are
-    /// ignored
+    ///          ignored
     ///
     /// # Errors
     ///

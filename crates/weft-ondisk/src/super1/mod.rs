@@ -170,7 +170,7 @@ impl Super1 {
     /// Reads a superblock and makes all checks that are possible on one member.
     ///
     /// Shape    `bytes` are the 4096 at [`Minor::position`] of the member; further bytes are
-    /// ignored
+    ///          ignored
     ///
     /// # Errors
     ///
@@ -217,8 +217,7 @@ impl Super1 {
     /// Writes every field into `block`, and last the checksum.
     ///
     /// Shape    `block` is the block that was read, or any 4096 bytes; bytes behind the role table
-    /// are
-    ///          left unchanged
+    ///          are left unchanged
     ///
     /// # Panics
     ///
@@ -507,8 +506,7 @@ impl fmt::Display for Role {
 /// requires, or `max_dev` is more than [`ROLES_MAX`].
 ///
 /// Shape    the first `256 + 2 * max_dev` bytes are summed as little-endian words of 4 bytes, a
-/// rest of
-///          two bytes as one of 2, and the stored checksum as 0
+///          rest of two bytes as one of 2, and the stored checksum as 0
 /// Source   md: 64-bit sum, its halves added once, the carry of that addition lost
 #[must_use]
 pub fn csum_v1(block: &[u8]) -> Option<u32> {

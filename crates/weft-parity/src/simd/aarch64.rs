@@ -14,7 +14,7 @@ use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
 use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
 use crate::{Level, Strategy, Weighted};
 
-// 8 P and 8 Q leave half of 32 registers.
+// 8 vectors of P and 8 of Q leave half of the 32 registers.
 vector_kernels!(("neon", Level::Neon, NEON), (horner, nothing, COLUMN = 8), (horner, P = 16));
 
 type Vector = uint8x16_t;
@@ -40,7 +40,7 @@ fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
     unsafe { vst1q_u8(bytes.as_mut_ptr(), vector) }
 }
 
-/// NEON's intrinsics have no stores past the caches.
+/// Ordinary store: NEON's intrinsics have no streaming stores.
 #[target_feature(enable = "neon")]
 #[inline]
 fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -50,7 +50,8 @@ fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
 #[inline]
 fn fence() {}
 
-/// Nor are there loads before their time; the hardware sees that strips are read in order.
+/// No prefetch: NEON's intrinsics have none, and the hardware detects that strips are read in
+/// order.
 #[inline]
 fn prefetch(_bytes: &[u8; BYTES]) {}
 
@@ -78,7 +79,7 @@ fn is_zero(a: Vector) -> bool {
     vmaxvq_u8(a) == 0
 }
 
-/// The products of the low nibbles, and those of the high nibbles.
+/// Products of the low nibbles, and products of the high nibbles.
 type Multiplier = [Vector; 2];
 
 #[target_feature(enable = "neon")]
@@ -95,7 +96,7 @@ fn mul(a: Vector, [low, high]: &Multiplier) -> Vector {
     xor(low_product, vqtbl1q_u8(*high, vshrq_n_u8::<4>(a)))
 }
 
-/// Shifting a signed byte right by 7 spreads the bit that falls out over the byte.
+/// Doubles each byte. A signed shift right by 7 spreads the bit that is shifted out over the byte.
 #[target_feature(enable = "neon")]
 #[inline]
 fn double(a: Vector) -> Vector {

@@ -1,36 +1,38 @@
-//! Kernels of parity a vector at a time, generated for each level of SIMD.
+//! Parity kernels that work on one vector at a time, generated for each level of SIMD.
 //!
-//! `vector_kernels!` generates a level's table from these definitions in the module that calls it:
+//! `vector_kernels!` generates the table of a level from these definitions in the module that calls
+//! it:
 //!
 //! | Name | Meaning |
 //! |---|---|
 //! | `Vector`, `BYTES` | the vector type and its size |
 //! | `zero`, `load`, `store` | no bits set; from and to an array of `BYTES` bytes, at any address |
-//! | `stream`, `fence`, `prefetch` | a store past the caches, their end, and a load before its time |
+//! | `stream`, `fence`, `prefetch` | a store that bypasses the caches, its fence, and a prefetch |
 //! | `xor`, `xor3`, `or`, `is_zero` | bitwise, of two or three vectors |
 //! | `Multiplier`, `multiplier`, `mul` | multiplication by a constant, and its preparation |
 //! | `double` | multiplication by g, for `horner!` |
 //!
-//! Work goes column by column: `COLUMN` vectors of every strip, enough for as many independent
-//! chains of operations as hide their latency, few enough that P and Q stay in registers. A column
-//! reads each strip once and writes each result once. What is left after the last whole column is
-//! done one vector at a time, and what is less than a vector by the scalar reference.
+//! Work proceeds column by column. A column is `COLUMN` vectors of every strip: enough for
+//! independent chains of operations that hide their latency, and few enough that P and Q stay in
+//! registers. A column reads each strip once and writes each result once. The rest after the last
+//! whole column is done one vector at a time, and a rest of less than a vector by the scalar
+//! reference.
 //!
-//! There are two ways to a column's P and Q: `horner!` needs only doublings while exponents are
-//! consecutive, for levels where a general product takes several instructions, and
+//! There are two ways to compute P and Q of a column. `horner!` needs only doublings while
+//! exponents are consecutive, for levels where a general product takes several instructions;
 //! `sum_of_products!` is for levels where it takes one.
 //!
-//! Kernels that take a [`crate::Strategy`] have up to three ways. Streaming ones store past the
-//! caches where their results are aligned to a vector; they then also ask for sources ahead of
-//! time, since nothing of them is in a cache either. Swapped ones read strips in another order and
-//! in wider columns.
+//! Kernels that take a [`crate::Strategy`] have up to three variants. Streaming variants bypass the
+//! caches with stores if their results are aligned to a vector; they then also prefetch their
+//! sources, which are not in a cache either. Swapped variants read strips in another order and in
+//! wider columns.
 //!
 //! All functions carry the level's `#[target_feature]`, which makes the intrinsics safe to call and
-//! lets helpers inline. A trait could not do that: its methods cannot carry the attribute. What
-//! would be a large helper is a macro: `#[inline(always)]` and the attribute exclude each other,
-//! and a call that is not inlined passes the column's P and Q through memory.
+//! lets helpers inline. A trait could not do that, because its methods cannot carry the attribute.
+//! Large helpers are macros: `#[inline(always)]` and the attribute exclude each other, and a call
+//! that is not inlined passes the column's P and Q through memory.
 
-/// `WIDTH` vectors from byte `at` of a strip.
+/// `WIDTH` vectors from byte `at` of a strip, for reading.
 #[inline(always)]
 pub(super) fn column<const BYTES: usize, const WIDTH: usize>(
     strip: &[u8],
@@ -39,7 +41,7 @@ pub(super) fn column<const BYTES: usize, const WIDTH: usize>(
     strip[at..].as_chunks().0.first_chunk().expect("strips of one length, column inside")
 }
 
-/// `WIDTH` vectors from byte `at` of a strip, to write.
+/// `WIDTH` vectors from byte `at` of a strip, for writing.
 #[inline(always)]
 pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
     strip: &mut [u8],
@@ -48,28 +50,30 @@ pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
     strip[at..].as_chunks_mut().0.first_chunk_mut().expect("strips of one length, column inside")
 }
 
-/// How far ahead of its use a line is asked for when streaming.
+/// Distance at which streaming kernels prefetch a line.
 ///
-/// Memory answers in about 100 ns; at 30 GB/s and ten strips that is 300 bytes of each. More does
-/// no harm as long as what was fetched stays in a first-level cache of 32 KiB until it is used.
+/// Memory responds in about 100 ns; at 30 GB/s and ten strips that is 300 bytes of each strip. A
+/// larger distance does no harm as long as prefetched lines stay in a first-level cache of 32 KiB
+/// until they are used.
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 pub(super) const AHEAD_BYTES: usize = 1024;
 
-/// The strip that comes at a turn from 0 on: 1, 0, 3, 2, 5, 4, an odd last one in its place.
+/// Strip for a turn, counted from 0: 1, 0, 3, 2, 5, 4; an odd last strip stays in its place.
 ///
-/// No two neighbours in this order are as far apart as the two before them. Nor may a compiler undo
-/// it: a loop that took two turns at once would go through every second strip with the same load.
-/// Bounds that are checked at each turn keep it from that.
+/// No two consecutive distances in this order are equal. The compiler must not undo it: a loop
+/// unrolled by two turns would step through every second strip with the same load. The bounds check
+/// at each turn prevents that.
 #[inline(always)]
 pub(super) fn swapped<S>(strips: &[S], turn: usize) -> &S {
     &strips[(turn ^ 1).min(strips.len() - 1)]
 }
 
-/// Runs a body for each column of `$bytes` bytes, first as many vectors wide as the first of the
-/// `$widths` says, and what is left by the next: `COLUMN` and one vector where none are given.
+/// Runs a body for each column of `$bytes` bytes. The first of the `$widths` is the width of a
+/// column in vectors, and the next one that for the rest; without `$widths` they are `COLUMN` and
+/// one vector.
 ///
-/// `$at` is the column's first byte and `$width` its constant width. Evaluates to the end of the
-/// last column, where less than a vector is left, as the last of the widths is 1.
+/// `$at` is the first byte of the column and `$width` its constant width. Evaluates to the end of
+/// the last column, after which less than a vector is left, because the last width is 1.
 macro_rules! columns {
     ($bytes:expr, |$at:ident, $width:ident| $body:block) => {
         columns!($bytes, [COLUMN, 1], |$at, $width| $body)
@@ -88,12 +92,12 @@ macro_rules! columns {
     }};
 }
 
-/// The `([P; $width], [Q; $width])` of a column of the data, by Horner's rule from the last strip
-/// to the first.
+/// Computes the `([P; $width], [Q; $width])` of a column of the data, by Horner's rule from the
+/// last strip to the first.
 ///
 /// With exponents k₀ < k₁ < …, Q = g^k₀·(D₀ ⊕ g^(k₁−k₀)·(D₁ ⊕ g^(k₂−k₁)·(D₂ ⊕ …))). In md order
 /// every factor is g, a doubling, and the outermost is 1. DDF gaps and unsorted strips give other
-/// factors, which cost a general product each and are right in any order, since exponents count
+/// factors, which cost a general product each and are correct in any order, since exponents count
 /// modulo 255.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §3
@@ -140,11 +144,11 @@ macro_rules! raise {
     }};
 }
 
-/// The `([P; $width], [Q; $width])` of a column of the data, adding products two at a time, which
-/// three-operand XOR takes in one instruction.
+/// Computes the `([P; $width], [Q; $width])` of a column of the data, adding products two at a
+/// time, which a three-operand XOR does in one instruction.
 ///
 /// For levels where a general product costs no more than a doubling: no order of exponents is
-/// special, and no strip waits for the one before as it does in `horner!`.
+/// special, and no strip depends on the one before it, unlike in `horner!`.
 #[allow(unused_macros, reason = "which levels there are depends on the architecture")]
 macro_rules! sum_of_products {
     ($data:expr, $at:expr, $width:ident, $stream:ident) => {{
@@ -183,7 +187,7 @@ macro_rules! sum_of_products {
     }};
 }
 
-/// As `sum_of_products!`, each two strips swapped, and one at a time.
+/// Computes the same as `sum_of_products!`, with each two strips swapped, and one at a time.
 #[allow(unused_macros, reason = "which levels there are depends on the architecture")]
 macro_rules! swapped_products {
     ($data:expr, $at:expr, $width:ident, CACHED) => {{
@@ -206,16 +210,17 @@ macro_rules! swapped_products {
 
 /// Generates the kernels of a level and their table.
 ///
-/// The first group names the level. The second says what it does with strips in order: the way to a
-/// column's P and Q, what is better for common shapes, and how many vectors wide a column is. The
-/// third says what with swapped ones: the way to P and Q, and the width of a column of P alone.
+/// The first group names the level. The second describes the variants that read strips in order:
+/// the macro for P and Q of a column, a faster function for common shapes, and the width of a
+/// column in vectors. The third describes the swapped variants: the macro for P and Q, and the
+/// width of a column of P alone.
 macro_rules! vector_kernels {
     (
         ($feature:literal, $level:expr, $table:ident),
         ($syndrome:ident, $common:ident, COLUMN = $column:literal),
         ($swapped:ident, P = $swapped_p:literal)
     ) => {
-        /// The kernels of this level.
+        /// Kernels of this level.
         pub(in crate::simd) static $table: Kernels = Kernels {
             level: $level,
             xor_into,
@@ -233,7 +238,7 @@ macro_rules! vector_kernels {
             equal,
         };
 
-        /// How many vectors of a strip are in work at once.
+        /// Vectors of a strip that are processed at once.
         const COLUMN: usize = $column;
 
         #[target_feature(enable = $feature)]
@@ -349,7 +354,7 @@ macro_rules! vector_kernels {
             p: &mut [u8],
             q: &mut [u8],
         ) {
-            // A level may have something better for the shapes that are most common.
+            // A level may have a faster function for the most common shapes.
             let done = $common::<STREAM, SWAPPED>(data, offset, p, q);
             let (p, q, offset) = (&mut p[done..], &mut q[done..], offset + done);
             let tail = columns!(p.len(), |at, WIDTH| {
@@ -535,7 +540,7 @@ macro_rules! vector_kernels {
             equal_scalar(&a[tail..], &b[tail..])
         }
 
-        /// `STREAM` only where [`is_aligned`] and where `at` counts whole vectors.
+        /// Writes a column. `STREAM` requires [`is_aligned`] and an `at` that counts whole vectors.
         #[target_feature(enable = $feature)]
         #[inline]
         fn write<const WIDTH: usize, const STREAM: bool>(
@@ -553,17 +558,17 @@ macro_rules! vector_kernels {
             }
         }
 
-        /// As [`write`]'s and the syndrome's `STREAM`: through the caches.
+        /// Value of `STREAM` for [`write`] and the syndrome macros: through the caches.
         const CACHED: bool = false;
 
-        /// Whether a strip starts where a vector may be streamed to.
+        /// Whether a strip is aligned so that vectors can be streamed to it.
         fn is_aligned(strip: &[u8]) -> bool {
             strip.as_ptr().addr().is_multiple_of(BYTES)
         }
     };
 }
 
-/// For levels that have nothing better for common shapes.
+/// Function for levels without a faster one for common shapes.
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 #[inline(always)]
 pub(super) fn nothing<const STREAM: bool, const SWAPPED: bool>(

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::vector;
 use crate::Maker;
 
-/// The names every level's module starts from.
+/// Names that the modules of all levels use.
 mod prelude {
     pub(super) use std::arch::x86_64::*;
 
@@ -25,7 +25,7 @@ mod prelude {
     pub(super) use crate::{Level, Strategy, Weighted};
 }
 
-/// Asks for the line that will be used a little later, or whatever is there.
+/// Prefetches the line at a fixed distance ahead of `place`.
 #[inline(always)]
 fn prefetch_at(place: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -36,7 +36,7 @@ fn prefetch_at(place: *const u8) {
 
 /// The maker of this CPU.
 ///
-/// Asked once: a virtual machine leaves to its hypervisor to be told.
+/// Queried once: in a virtual machine the query traps to the hypervisor.
 pub(super) static MAKER: LazyLock<Maker> = LazyLock::new(|| {
     // SAFETY: every x86-64 CPU has the instruction, and its function 0.
     #[allow(unused_unsafe, reason = "calling it is safe since Rust 1.94")]
@@ -59,7 +59,7 @@ mod ssse3 {
     use super::prelude::*;
     use crate::gf::exponent_difference;
 
-    // 4 P, 4 Q and two tables leave 6 of 16 registers.
+    // 4 vectors of P, 4 of Q and two tables leave 6 of the 16 registers.
     vector_kernels!(("ssse3", Level::Ssse3, SSSE3), (horner, nothing, COLUMN = 4), (horner, P = 8));
 
     type Vector = __m128i;
@@ -91,7 +91,7 @@ mod ssse3 {
         prefetch_at(bytes.as_ptr());
     }
 
-    /// Past the caches; `bytes` is aligned to a vector.
+    /// Store that bypasses the caches; `bytes` is aligned to a vector.
     #[target_feature(enable = "ssse3")]
     #[inline]
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -99,11 +99,11 @@ mod ssse3 {
         debug_assert!(place.addr().is_multiple_of(BYTES));
         // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels
         // stream only to strips that `is_aligned` found to be, at whole vectors from their start.
-        // `fence` comes before anybody else may look.
+        // `fence` comes before other code may read the bytes.
         unsafe { _mm_stream_si128(place.cast(), vector) }
     }
 
-    /// What was streamed comes before whatever is stored later.
+    /// Orders streaming stores before all later stores.
     #[target_feature(enable = "ssse3")]
     #[inline]
     fn fence() {
@@ -134,7 +134,7 @@ mod ssse3 {
         _mm_movemask_epi8(_mm_cmpeq_epi8(a, zero())) == 0xffff
     }
 
-    /// The products of the low nibbles, and those of the high nibbles.
+    /// Products of the low nibbles, and products of the high nibbles.
     type Multiplier = [Vector; 2];
 
     #[target_feature(enable = "ssse3")]
@@ -153,7 +153,7 @@ mod ssse3 {
         xor(low_product, _mm_shuffle_epi8(*high, high_index))
     }
 
-    /// A byte whose top bit falls out is negative, and that is what the comparison finds.
+    /// Doubles each byte. A byte with its top bit set is negative, which the comparison detects.
     #[target_feature(enable = "ssse3")]
     #[inline]
     fn double(a: Vector) -> Vector {
@@ -168,7 +168,7 @@ mod avx2 {
     use super::prelude::*;
     use crate::gf::exponent_difference;
 
-    // 4 P, 4 Q and two tables leave 6 of 16 registers.
+    // 4 vectors of P, 4 of Q and two tables leave 6 of the 16 registers.
     vector_kernels!(("avx2", Level::Avx2, AVX2), (horner, nothing, COLUMN = 4), (horner, P = 8));
 
     type Vector = __m256i;
@@ -200,7 +200,7 @@ mod avx2 {
         prefetch_at(bytes.as_ptr());
     }
 
-    /// Past the caches; `bytes` is aligned to a vector.
+    /// Store that bypasses the caches; `bytes` is aligned to a vector.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -208,11 +208,11 @@ mod avx2 {
         debug_assert!(place.addr().is_multiple_of(BYTES));
         // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels
         // stream only to strips that `is_aligned` found to be, at whole vectors from their start.
-        // `fence` comes before anybody else may look.
+        // `fence` comes before other code may read the bytes.
         unsafe { _mm256_stream_si256(place.cast(), vector) }
     }
 
-    /// What was streamed comes before whatever is stored later.
+    /// Orders streaming stores before all later stores.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn fence() {
@@ -243,7 +243,7 @@ mod avx2 {
         _mm256_testz_si256(a, a) == 1
     }
 
-    /// The products of the low nibbles, and those of the high nibbles, the same in both halves.
+    /// Products of the low nibbles, and products of the high nibbles, the same in both halves.
     type Multiplier = [Vector; 2];
 
     #[target_feature(enable = "avx2")]
@@ -269,7 +269,7 @@ mod avx2 {
         xor(low_product, _mm256_shuffle_epi8(*high, high_index))
     }
 
-    /// A byte whose top bit falls out is negative, and that is what the comparison finds.
+    /// Doubles each byte. A byte with its top bit set is negative, which the comparison detects.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn double(a: Vector) -> Vector {
@@ -288,14 +288,14 @@ mod avx512_gfni {
     use md_order::md_order;
     use swapped::swapped_pq;
 
-    // 8 P, 8 Q, two matrices and a pair of strips in flight fill 32 registers.
+    // 8 vectors of P, 8 of Q, two matrices and a pair of strips in flight fill 32 registers.
     vector_kernels!(
         ("avx512f,gfni", Level::Avx512Gfni, AVX512_GFNI),
         (sum_of_products, common, COLUMN = 8),
         (swapped_products, P = 20)
     );
 
-    /// What is better than `sum_of_products!` for the shapes that are most common.
+    /// Computes the most common shapes faster than `sum_of_products!`.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn common<const STREAM: bool, const SWAPPED: bool>(
@@ -340,7 +340,7 @@ mod avx512_gfni {
         prefetch_at(bytes.as_ptr());
     }
 
-    /// Past the caches; `bytes` is aligned to a vector.
+    /// Store that bypasses the caches; `bytes` is aligned to a vector.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -348,11 +348,11 @@ mod avx512_gfni {
         debug_assert!(place.addr().is_multiple_of(BYTES));
         // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels
         // stream only to strips that `is_aligned` found to be, at whole vectors from their start.
-        // `fence` comes before anybody else may look.
+        // `fence` comes before other code may read the bytes.
         unsafe { _mm512_stream_si512(place.cast(), vector) }
     }
 
-    /// What was streamed comes before whatever is stored later.
+    /// Orders streaming stores before all later stores.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn fence() {
@@ -365,7 +365,7 @@ mod avx512_gfni {
         _mm512_xor_si512(a, b)
     }
 
-    /// The truth table of XOR of three bits is 1 where an odd number of them is: 0b1001_0110.
+    /// XOR of three vectors. Its truth table is 1 where an odd number of bits is set: 0b1001_0110.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn xor3(a: Vector, b: Vector, c: Vector) -> Vector {
@@ -384,7 +384,7 @@ mod avx512_gfni {
         _mm512_test_epi64_mask(a, a) == 0
     }
 
-    /// The bit matrix of the multiplication, once for each 8 bytes.
+    /// Bit matrix of the multiplication, once for each 8 bytes.
     type Multiplier = Vector;
 
     #[target_feature(enable = "avx512f,gfni")]
@@ -399,10 +399,10 @@ mod avx512_gfni {
         _mm512_gf2p8affine_epi64_epi8::<0>(a, *matrix)
     }
 
-    /// For each coefficient c the matrix over GF(2) that takes the bits of x to those of c·x.
+    /// Matrix over GF(2) for each coefficient c, which maps the bits of x to those of c·x.
     ///
-    /// Column j holds the bits of c·2ʲ. The instruction wants rows, the row of bit i in byte 7 − i.
-    /// (The multiplication of GFNI itself is modulo 0x11b and of no use here.)
+    /// Column j holds the bits of c·2ʲ. The instruction takes rows, with the row of bit i in byte 7
+    /// − i. (GFNI's own multiplication is modulo 0x11b and cannot be used here.)
     ///
     /// Source   Intel, "Intrinsics Guide", `_mm512_gf2p8affine_epi64_epi8`
     static MATRICES: [i64; 256] = matrices();

@@ -318,7 +318,7 @@ impl Overlay {
     /// it covers in part get zeroes.
     ///
     /// Errors    `EOPNOTSUPP` if the overlay's file system has no holes; the caller writes zeroes
-    /// then
+    ///           then
     fn discard(&self, range: &Range<u64>) -> Result<(), Errno> {
         assert_eq!(self.access, Access::ReadWrite, "an overlay that was opened read-only");
         self.reserve_map(range)?;

@@ -2,10 +2,11 @@
 //!
 //! Most arrays have two to ten data strips with the exponents 0, 1, 2, …. For each count there is a
 //! function of its own, in which every strip's pointer stays in a register and Horner's rule needs
-//! a single matrix, doubling, so that the loop over the strips is no loop. What it takes in a
-//! second-level cache is what the same loads and stores take without any multiplication.
+//! a single matrix, doubling, so that the loop over the strips is unrolled completely. With data in
+//! a second-level cache it takes as long as the same loads and stores without any multiplication.
 //!
-//! Beyond ten strips pointers no longer fit in the registers, and `sum_of_products!` is as fast.
+//! Beyond ten strips the pointers no longer fit in the registers, and `sum_of_products!` is as
+//! fast.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §3.
 
@@ -13,10 +14,10 @@ use super::{BYTES, Vector, mul, multiplier, prefetch_at, store, stream, xor, zer
 use crate::Weighted;
 use std::arch::x86_64::_mm512_loadu_si512;
 
-/// P and Q of as many whole columns as there are, and how many bytes that was: none when the
-/// exponents of the strips are not 0 to 1 up to 0 to 9, in any order.
+/// Computes P and Q of all whole columns and returns their number of bytes, or 0 when the exponents
+/// of the strips are not 0 to 1 up to 0 to 9, in any order.
 ///
-/// Streaming only where `p` and `q` are aligned to a vector.
+/// `STREAM` requires that `p` and `q` are aligned to a vector.
 #[target_feature(enable = "avx512f,gfni")]
 #[inline]
 pub(super) fn md_order<const STREAM: bool>(
@@ -39,20 +40,19 @@ pub(super) fn md_order<const STREAM: bool>(
     }
 }
 
-/// How many strips there are, if their exponents are 0, 1, 2, … without a gap, in any order; else
-/// 0.
+/// Number of strips if their exponents are 0, 1, 2, … without a gap, in any order; otherwise 0.
 #[inline]
 fn count_in_order(data: &[Weighted<'_>]) -> usize {
     let seen = data.iter().fold(0u64, |seen, strip| seen | 1 << strip.0.min(63));
     if data.len() < 63 && seen == (1 << data.len()) - 1 { data.len() } else { 0 }
 }
 
-/// How many vectors of a strip are in work at once: as many chains of dependent operations as hide
+/// Vectors of a strip that are processed at once: as many chains of dependent operations as hide
 /// their latency of about four cycles.
 const COLUMN: usize = 4;
 const COLUMN_BYTES: usize = COLUMN * BYTES;
 
-/// A column of a strip.
+/// Loads a column of a strip.
 macro_rules! column {
     ($strip:ident, $at:ident, $stream:ident) => {{
         let mut column = [zero(); COLUMN];
@@ -70,7 +70,7 @@ macro_rules! column {
     }};
 }
 
-/// One function for each count of strips, which are named from the last to the first.
+/// Generates a function for each count of strips, which are named from the last to the first.
 macro_rules! counts {
     ($($name:ident, $count:literal: $last:ident $($strip:ident)*;)*) => {$(
         #[target_feature(enable = "avx512f,gfni")]
@@ -90,7 +90,7 @@ macro_rules! counts {
             for (exponent, strip) in data {
                 starts[$count - 1 - usize::from(*exponent)] = strip[offset..].as_ptr();
             }
-            // Distinct exponents below their count: each place was filled.
+            // The exponents are distinct and below their count, so every place was filled.
             let [$last $(, $strip)*]: [*const u8; $count] = starts;
             let two = multiplier(2);
             let (p, q) = (p.as_chunks_mut::<COLUMN>().0, q.as_chunks_mut::<COLUMN>().0);

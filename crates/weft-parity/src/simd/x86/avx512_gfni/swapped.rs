@@ -1,22 +1,22 @@
 //! P and Q of swapped strips, with GFNI: columns that fill the registers.
 //!
-//! What a call's columns have in common is made once: the order of the strips, and the matrix of
-//! each. Twelve vectors of a strip are in work at once, so that the sums and a matrix fill the
-//! registers; a page of 4 KiB leaves four.
+//! The order of the strips and the matrix of each are the same for all columns of a call and are
+//! computed once. Twelve vectors of a strip are processed at once, so that the sums and a matrix
+//! fill the registers; the rest of a page of 4 KiB is four vectors.
 
 use super::{BYTES, MATRICES, Vector, column_mut, mul, store, swapped, xor, zero};
 use crate::{Weighted, gf};
 use std::arch::x86_64::{_mm512_loadu_si512, _mm512_set1_epi64};
 
-/// Strips that are put in order on the stack.
+/// Most strips, which are ordered on the stack.
 const MOST: usize = 32;
 const WIDE: usize = 12;
 const NARROW: usize = 4;
 
-/// A strip from a call's first byte on, and the matrix that it is multiplied by.
+/// Start of a strip from a call's first byte on, and the matrix that multiplies it.
 type Turn = (*const u8, i64);
 
-/// P and Q of as many whole columns as there are, and how many bytes that was: none of more than
+/// Computes P and Q of all whole columns and returns their number of bytes, or 0 for more than
 /// [`MOST`] strips.
 #[target_feature(enable = "avx512f,gfni")]
 #[inline]
@@ -38,17 +38,17 @@ pub(super) fn swapped_pq(
         *strip = (start, MATRICES[usize::from(gf::pow2(*exponent))]);
     }
     let (p, q) = (&mut p[..bytes], &mut q[..bytes]);
-    // SAFETY: each start was taken from a slice of as many bytes as P and Q have, whose strip is
+    // SAFETY: each start was taken from a slice of as many bytes as P and Q have, and the strip is
     // borrowed until this function ends.
     let wide = unsafe { columns::<WIDE>(turns, 0, p, q) };
     // SAFETY: as above.
     unsafe { columns::<NARROW>(turns, wide, p, q) }
 }
 
-/// P and Q of whole columns from byte `at` on; the end of the last.
+/// Computes P and Q of whole columns from byte `at` on. Returns the end of the last column.
 ///
 /// # Safety
-/// As many bytes as P and Q each have can be read from each start on.
+/// From each start, as many bytes as P and Q each have must be readable.
 #[target_feature(enable = "avx512f,gfni")]
 #[inline]
 unsafe fn columns<const WIDTH: usize>(
@@ -65,8 +65,9 @@ unsafe fn columns<const WIDTH: usize>(
             let matrix = _mm512_set1_epi64(*matrix);
             for lane in 0..WIDTH {
                 let place = start.wrapping_add(at + lane * BYTES);
-                // SAFETY: the column lies within P's bytes, and as many can be read from `start`
-                // on, as the caller says. No alignment is needed.
+                // SAFETY: the column lies within P's bytes, and the caller guarantees that as many
+                // bytes can be
+                // read from `start` on. No alignment is needed.
                 let bytes = unsafe { _mm512_loadu_si512(place.cast()) };
                 sum_p[lane] = xor(sum_p[lane], bytes);
                 sum_q[lane] = xor(sum_q[lane], mul(bytes, &matrix));
