@@ -288,13 +288,13 @@ pub struct ShareStatus {
     pub bytes_read: u64,
     /// Bytes of the other requests.
     pub bytes_written: u64,
-    /// Sectors that members read and wrote for it.
+    /// Sectors that members read and wrote for the party.
     pub sectors: u64,
-    /// Its part of the sectors of all parties, in thousandths.
+    /// Share of the party in the sectors of all parties, in thousandths.
     pub share_permille: u32,
-    /// The same part over the last seconds in which the volume was active.
+    /// Share of the party over the last seconds in which the volume was active, in thousandths.
     pub share_recently_permille: u32,
-    /// The sectors by purpose.
+    /// Sectors of the party by purpose.
     pub purposes: Vec<PurposeStatus>,
 }
 

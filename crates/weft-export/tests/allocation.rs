@@ -1,4 +1,4 @@
-//! Tests of holes: where they are, what is read of them, and how they are made.
+//! Tests of holes: where they are, that they read as zeroes, and how they are made.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
@@ -49,7 +49,7 @@ fn holes_of_a_bare_file_are_told_and_read_as_zeroes() {
         let one = Op::BlockStatus { offset: 0, len: 8 * MIB, one: true };
         client.call(one, &[]).unwrap();
         assert_eq!(client.extents, [hole(2 * MIB)]);
-        // Long and short, in a hole, over its end, in one piece by demand.
+        // Reads that are long and short, in a hole, across its end, and with `DF` set.
         assert!(client.read(0, 2 << 20).unwrap() == vec![0; 2 << 20]);
         assert!(client.read(4096, 4096).unwrap() == vec![0; 4096]);
         let both = client.read(MIB, 2 << 20).unwrap();
@@ -92,7 +92,7 @@ fn holes_are_made_by_trim_and_by_zeroes_that_need_not_be_stored() {
         for at in [1_usize, 3, 5] {
             image[at << 20..(at + 1) << 20].fill(0);
         }
-        // Another client, in another worker.
+        // Another client, on another worker.
         assert!(server.client().read(0, 8 << 20).unwrap() == image);
         drop(client);
         server.settled();
@@ -100,8 +100,8 @@ fn holes_are_made_by_trim_and_by_zeroes_that_need_not_be_stored() {
     }
 }
 
-/// What an array calls a hole reads as zeroes, and what was written is not called one: over random
-/// writes, all levels, with a member missing and with another that took its place.
+/// A hole of an array reads as zeroes, and written data is never reported as a hole: over random
+/// writes, all levels, with a member missing or replaced.
 #[test]
 fn holes_of_an_array_are_those_of_every_member() {
     for (level, count) in [
@@ -114,7 +114,7 @@ fn holes_of_an_array_are_those_of_every_member() {
         (Level::Raid10, 4),
         (Level::Raid10, 3),
     ] {
-        // Levels without parity take whole blocks.
+        // Levels without parity only take whole blocks.
         let block = if level.parity_count() > 0 { 1 } else { 512 };
         for missing in [false, true] {
             if missing && !level.uses_size() {
@@ -144,7 +144,7 @@ fn holes_of_an_array_are_those_of_every_member() {
                 for (sector, hole) in image.chunks(512).zip(&holes) {
                     assert!(!hole || sector.iter().all(|byte| *byte == 0));
                 }
-                // Not everything is called data, or the answer would be worth nothing.
+                // Some holes must be reported, or the test would prove nothing.
                 assert!(round > 3 || holes.contains(&true), "round {round}");
             }
             for (at, chunk) in image.chunks(1 << 20).enumerate() {
@@ -158,7 +158,7 @@ fn holes_of_an_array_are_those_of_every_member() {
     }
 }
 
-/// Sectors that the members of an array store.
+/// Sectors allocated in the files of an array's members.
 fn stored(dir: &std::path::Path, count: u8) -> u64 {
     let path = |number: u8| dir.join(format!("m{number}"));
     let blocks = |path: std::path::PathBuf| {
@@ -167,8 +167,8 @@ fn stored(dir: &std::path::Path, count: u8) -> u64 {
     (0..count).map(path).map(blocks).sum()
 }
 
-/// Trim and zeroes on arrays: full stripes are given back by every member, what is beside them
-/// stays, and parity is right, also with a member missing.
+/// Trim and zeroes on arrays: every member deallocates full stripes, adjacent data stays, and
+/// parity is right, also with a member missing.
 #[test]
 fn an_array_gives_back_full_stripes() {
     for (level, count, missing) in [
@@ -197,8 +197,8 @@ fn an_array_gives_back_full_stripes() {
         }
         client.flush().unwrap();
         let before = stored(&dir, count);
-        // Full stripes 1 to 19, with ends that are kept; then full stripe 30 alone, by zeroes with
-        // ends that are stored.
+        // Full stripes 1 to 19, with partial stripes at both ends that a trim keeps; then full
+        // stripe 30 alone by a write of zeroes, which stores zeros in the partial stripes.
         let (trimmed, edge) = (full_stripe - 4096, 8192);
         let trim = Op::Trim { offset: trimmed, len: 19 * full_stripe + edge, fua: true };
         client.call(trim, &[]).unwrap();
@@ -206,7 +206,7 @@ fn an_array_gives_back_full_stripes() {
         let (offset, len) = (30 * full_stripe - 512, full_stripe + 1024);
         client.zero(offset, len).unwrap();
         image[offset as usize..(offset + len) as usize].fill(0);
-        // Less than a full stripe: advice that is not taken.
+        // Less than a full stripe: a trim may be ignored.
         client
             .call(Op::Trim { offset: 25 * full_stripe + 1, len: full_stripe, fua: false }, &[])
             .unwrap();
@@ -217,8 +217,8 @@ fn an_array_gives_back_full_stripes() {
         client.flush().unwrap();
         let members = u64::from(count) - missing.iter().len() as u64;
         let saved = before - stored(&dir, count);
-        // With a member missing zeros are stored. A file with more holes needs a block or two to
-        // say so.
+        // With a member missing, zeros are stored. A file with more holes needs a block or two for
+        // its own metadata.
         let full_stripes_discarded = if missing.is_none() { 20 } else { 19 };
         assert!(
             saved + members * 16 >= members * full_stripes_discarded * 128,
@@ -242,7 +242,7 @@ fn an_array_gives_back_full_stripes() {
     }
 }
 
-/// Requests longer than 4 GiB: one trim of a whole array, one look at all of it.
+/// Requests longer than 4 GiB: one trim and one query of a whole array.
 #[test]
 fn extended_headers_carry_long_ranges() {
     let size = Sectors(3 << 21);
@@ -258,7 +258,7 @@ fn extended_headers_carry_long_ranges() {
     for at in places {
         client.write(at, &pattern(at + 1, 8192)).unwrap();
     }
-    // Of each place its full stripe, which is of two chunks.
+    // The full stripe of each place is data, two chunks each.
     let data: u64 = client.map(0, size).iter().filter(|extent| !extent.hole).map(|e| e.len).sum();
     assert_eq!(data, 3 * 2 * 65_536);
     client.call(Op::Cache { offset: 0, len: size }, &[]).unwrap();
@@ -275,9 +275,9 @@ fn extended_headers_carry_long_ranges() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Full stripes with a little data each are one extent, and members are asked for every one: a
-/// request for all of a large array would keep everybody else waiting. It is answered in part, and
-/// whoever goes on gets the rest.
+/// Full stripes with a little data each merge to one extent, yet members are queried for every one.
+/// A query of all of a large array would keep all other clients waiting, so it is answered in part,
+/// and the client repeats it for the rest.
 #[test]
 fn one_look_at_many_full_stripes_ends_before_the_last() {
     let full_stripes = EXTENTS_MAX as u64 + 50;
@@ -291,7 +291,7 @@ fn one_look_at_many_full_stripes_ends_before_the_last() {
     for number in 0..full_stripes {
         client.write(number * full_stripe, &pattern(number + 1, 4096)).unwrap();
     }
-    // 256 looks, at each of three members.
+    // 256 looks, one at each of three members per full stripe.
     let (mut at, mut looks, size, at_once) = (0, 0, client.size(), 86);
     let mut data = 0;
     while at < size {
@@ -325,7 +325,7 @@ fn mismatches(server: &Server) -> u64 {
     }
 }
 
-/// Of each sector whether it is a hole; the extents fill the export without a gap.
+/// Whether each sector is a hole. Asserts that the extents fill the export without a gap.
 fn map_all(client: &mut Client, size: u64) -> Vec<bool> {
     let mut holes = Vec::new();
     let mut at = 0;
@@ -344,8 +344,8 @@ fn map_all(client: &mut Client, size: u64) -> Vec<bool> {
     holes
 }
 
-/// Trims that overlap wait for each other and take no memory of their own: only some are taken at a
-/// time, and all of them are answered, with what came between them.
+/// Overlapping trims wait for each other and take no memory of their own. Only some are taken at a
+/// time, and all of them are answered, with the writes between them.
 #[test]
 fn a_thousand_overlapping_trims_are_answered_in_order_of_what_they_cover() {
     let server = Server::start(raid5(1024, 16 << 20), Backend::Auto);
@@ -354,8 +354,8 @@ fn a_thousand_overlapping_trims_are_answered_in_order_of_what_they_cover() {
     let bytes = pattern(3, 4096);
     let mut waiting = std::collections::BTreeSet::new();
     for number in 0..1000u64 {
-        // More than the server takes at a time, and fewer than a socket holds replies: whoever
-        // never reads them is not listened to any more.
+        // More than the server takes at a time, and fewer than the replies that a socket holds: the
+        // server stops reading from a client that never reads.
         if waiting.len() >= 128 {
             let (cookie, result) = client.receive();
             assert!(waiting.remove(&cookie) && result.is_ok(), "{cookie}: {result:?}");

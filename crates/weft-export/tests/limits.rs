@@ -1,6 +1,6 @@
 //! Test of a process without descriptors: it accepts no new client and serves all others (F20).
 //!
-//! A file of its own, since the limit is the whole process's.
+//! The test is in a file of its own because the limit applies to the whole process.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn without_descriptors_old_clients_are_served_and_new_ones_wait() {
     let open = common::descriptors() as u64;
     setrlimit(Resource::Nofile, Rlimit { current: Some(open + 3), ..old }).unwrap();
 
-    // Each connection takes a descriptor here and one in the server, until there are none.
+    // Each connection takes one descriptor here and one in the server, until none are left.
     let mut waiting = Vec::new();
     while let Ok(stream) = UnixStream::connect(server.socket()) {
         waiting.push(stream);

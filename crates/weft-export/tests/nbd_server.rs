@@ -1,4 +1,4 @@
-//! Tests of the NBD server over a bare member and over an array, with clients of all manners.
+//! Tests of the NBD server over a bare member and over an array, with clients of all kinds.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
@@ -48,7 +48,7 @@ fn what_is_written_is_read_over_both_backends() {
     }
 }
 
-/// With chunks of 64 KiB.
+/// Preferred block sizes with chunks of 64 KiB.
 #[test]
 fn block_sizes_are_those_of_the_level() {
     for (level, members, row_kib) in [
@@ -145,7 +145,7 @@ fn requests_in_flight_are_answered_in_whatever_order() {
 
 #[test]
 fn requests_that_do_not_fit_are_worked_through_in_pieces() {
-    // 8 frames and 16 KiB of credit: nothing larger than four frames goes in one piece.
+    // 8 frames and 16 KiB of credit: no request of more than four frames is whole.
     for frames in [2, 3, 8] {
         let make = |member: &OpenMember| -> Box<dyn Core> { Box::new(engine_of(member)) };
         let server = Server::start(core(make, frames, 16_384), Backend::Auto);
@@ -185,7 +185,7 @@ fn rude_clients_leave_nothing_behind() {
         }
         let status = server.settled();
         assert_eq!(status.tokens_outstanding, 0);
-        // The other test threads open and close descriptors of their own.
+        // Other test threads open and close descriptors, too.
         let deadline = Instant::now() + Duration::from_secs(10);
         while descriptors() > before + 200 {
             assert!(Instant::now() < deadline, "{} descriptors, {before} before", descriptors());
@@ -199,7 +199,7 @@ fn rude_clients_leave_nothing_behind() {
     }
 }
 
-/// One client that does not do what it should.
+/// Runs one client that violates the protocol.
 fn be_rude(server: &Server, random: &mut Rng, round: u64) {
     if round.is_multiple_of(10) {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
@@ -218,7 +218,7 @@ fn be_rude(server: &Server, random: &mut Rng, round: u64) {
         let header = weft_nbd::wire::RequestHeader { flags, command, cookie: 1, offset, len };
         let mut bytes = header.encode().to_vec();
         if command == 1 {
-            // All of the payload, none, some, or too much.
+            // The full payload, none, half, or too much.
             let payload = [len, 0, len / 2, len + 3][random.below(4) as usize];
             bytes.extend(pattern(round, payload as usize));
         }
@@ -236,8 +236,8 @@ fn be_rude(server: &Server, random: &mut Rng, round: u64) {
     }
 }
 
-/// Several at a time, so that they are in different workers: replies of one are on their way from
-/// another worker when it leaves.
+/// Several clients at a time are on different workers: replies of a client are on their way from
+/// another worker when it disconnects.
 #[test]
 fn rude_clients_of_several_workers_leave_nothing_behind() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
@@ -298,7 +298,7 @@ fn refusals_name_the_reason_and_the_session_goes_on() {
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody_else() {
     let server = Server::start(bare("64M"), Backend::Auto);
-    // Of holes nothing would be sent.
+    // Holes would be answered without data.
     let mut writer = server.client();
     (0..60).for_each(|index| writer.write(index << 20, &pattern(7, 1 << 20)).unwrap());
     drop(writer);
@@ -334,7 +334,8 @@ fn an_idle_server_does_not_run() {
     let mut client = server.client();
     client.write(0, &[1; 4096]).unwrap();
     client.flush().unwrap();
-    // The array is marked clean after a while; that is work. Busy CPUs make its last polls slow.
+    // The array is marked clean after a while, which takes work. On busy CPUs the last polls are
+    // slow.
     std::thread::sleep(Duration::from_millis(1600));
     let path = format!("/proc/self/task/{}", server.thread_id);
     let usage = || {
@@ -350,8 +351,8 @@ fn an_idle_server_does_not_run() {
     assert_eq!(usage(), before, "context switches and nanoseconds of CPU");
 }
 
-/// The first write marks the array dirty: flush, then superblock, then data, one started by the end
-/// of the other.
+/// The first write marks the array dirty: flush, then superblock, then data, each started by the
+/// completion of the one before.
 #[test]
 fn the_first_write_after_a_rest_does_not_wait_for_a_timer() {
     for backend in [Backend::Auto, Backend::Threads] {
@@ -407,7 +408,7 @@ fn after_a_panic_nothing_is_acknowledged() {
     }
 }
 
-/// Every other read stalls; its frames come back a millisecond later.
+/// A core in which every other read stalls, with frames that come back a millisecond later.
 struct Stalling {
     inner: Engine,
     runs: BTreeMap<(ClientId, Tag), Run>,
@@ -452,7 +453,7 @@ impl Core for Stalling {
 
 #[test]
 fn a_read_that_stalled_is_asked_again_with_other_frames() {
-    // The last size leaves room for one piece and a half, so that asking again has to wait.
+    // The last size has room for one sub-request and a half, so the repetition has to wait.
     for frames in [16_384, 4096, 400] {
         let make = |member: &OpenMember| -> Box<dyn Core> {
             let inner = engine_of(member);
@@ -517,8 +518,8 @@ fn a_stopped_array_is_found_clean_and_whole() {
     }
 }
 
-/// A client has a bounded time to choose an export, however it dawdles, and then as long as it
-/// likes.
+/// A client has a limited time to choose an export, however it delays, and unlimited time
+/// afterwards.
 #[test]
 fn a_handshake_that_takes_too_long_is_ended() {
     let limits = TimeLimits { handshake: Span::millis(300), ..TimeLimits::default() };
@@ -526,7 +527,7 @@ fn a_handshake_that_takes_too_long_is_ended() {
     let begun = std::time::Instant::now();
     let mut ready = server.client();
     let greeting = b"NBDMAGICIHAVEOPT\0\x03";
-    // Says nothing; says half; says options without end.
+    // One client sends nothing, one sends half an option, one sends options without end.
     let mut dawdlers: Vec<_> =
         (0..3).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
     for dawdler in &mut dawdlers {
@@ -549,19 +550,19 @@ fn a_handshake_that_takes_too_long_is_ended() {
     });
     for mut dawdler in dawdlers {
         let mut rest = Vec::new();
-        // The end, or a reset where something was still to be read.
+        // End of file, or a reset if the server had not read everything.
         let _ = dawdler.read_to_end(&mut rest);
     }
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(talk.join().unwrap() > 1);
-    assert!(ready.read(0, 4096).unwrap() == vec![0; 4096], "who is ready may stay");
+    assert!(ready.read(0, 4096).unwrap() == vec![0; 4096], "a client after the handshake may stay");
     drop(ready);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Whoever has been told that a volume has stopped may open its members at once.
+/// The members of a volume can be opened as soon as the answer to its stop has come.
 #[test]
 fn members_are_free_when_stop_is_answered() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of overload: what greedy, stalled, silent and non-reading clients leave to the others.
+//! Tests of overload: service of other clients beside greedy, stalled, silent and non-reading ones.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
@@ -29,11 +29,11 @@ use weft_units::{ClientId, Sectors, Span, Time};
 const MIB: u64 = 1 << 20;
 const WRITE: u16 = 1;
 
-/// Handshakes, and waits for a place, that take as long as they like.
+/// Time limits that never end a handshake or a wait for a place.
 const NEVER: TimeLimits = TimeLimits { handshake: LONG, handshake_wanted: LONG, place: LONG };
 const LONG: Span = Span::secs(36_000);
 
-/// Writes, reads back and flushes a MiB, at 48 MiB.
+/// Writes, reads back and flushes a MiB at offset 48 MiB.
 fn serve_well(client: &mut Client, seed: u64) {
     let bytes = pattern(seed, 1 << 20);
     client.write(48 * MIB, &bytes).unwrap();
@@ -54,7 +54,7 @@ fn writes_that_are_announced_and_not_sent_hold_up_nobody() {
         }
         let mut good: Vec<_> = (0..3).map(|_| server.client()).collect();
         good.iter_mut().zip(1..).for_each(|(client, seed)| serve_well(client, seed));
-        // A piece for each half that has sent none of it.
+        // The frames of one sub-request for each client that has not sent that much.
         let held = server.status().frames_held;
         assert!(sent > 1 << 20 || held == 2 * 256, "{held} frames with {sent} bytes sent");
         for half in &mut halves {
@@ -73,7 +73,7 @@ fn writes_that_are_announced_and_not_sent_hold_up_nobody() {
     }
 }
 
-/// Asks for as much as a socket takes, and reads nothing.
+/// Sends as many reads as the socket takes, and reads no reply.
 fn ask_and_be_deaf(client: &mut Client, count: u64, len: u32) {
     client.stream.set_nonblocking(true).unwrap();
     for index in 0..count {
@@ -117,7 +117,7 @@ fn silent_connections_make_room_for_who_comes() {
         serve_well(&mut server.client(), round + 1);
     }
     serve_well(&mut ready, 7);
-    // With nobody who waits, there is no hurry.
+    // While no client waits for a place, the longer limit applies.
     drop(silent);
     let mut slow = UnixStream::connect(server.socket()).unwrap();
     std::thread::sleep(Duration::from_millis(200));
@@ -149,8 +149,8 @@ fn a_client_for_which_there_is_no_place_is_hung_up_on() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// How much is taken is told by the answers to another administrator: whenever one comes, the
-/// server has looked at everybody.
+/// The answers to another administrator pace the test: after each, the server has served all
+/// connections.
 #[test]
 fn an_administrator_who_does_not_read_is_not_read_either() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
@@ -169,10 +169,11 @@ fn an_administrator_who_does_not_read_is_not_read_either() {
         }
         assert_eq!(other.command(Command::Status).unwrap().status.unwrap().volumes.len(), 1);
     }
-    // Two sockets hold some 300 lines each, and 16 a look could have been answered into memory.
+    // Two sockets hold some 300 lines each, and 16 lines per turn could have been answered into
+    // memory.
     let lines = sent / line.len();
     assert!((100..3000).contains(&lines), "{lines} lines were taken in {looks} looks");
-    // It is answered once it reads.
+    // The connection is answered once it reads.
     deaf.set_nonblocking(false).unwrap();
     deaf.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let (mut answers, mut buffer) = (0, vec![0; 1 << 16]);
@@ -185,10 +186,9 @@ fn an_administrator_who_does_not_read_is_not_read_either() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Clients that ask for block status of a volume with many holes, without end, on every thread that
-/// serves clients: one that reads gets its answers, and what is read is right. How many answers the
-/// others may get meanwhile is counted where it does not depend on which thread runs when
-/// (`src/nbd/stepped.rs`).
+/// Clients on every thread that serves clients ask for block status of a volume with many holes all
+/// the time. A client that reads gets its answers, with the right data. `src/nbd/stepped.rs` counts
+/// the answers to the other clients, independently of thread scheduling.
 #[test]
 fn reads_end_beside_block_status_that_does_not() {
     let full_stripes = EXTENTS_MAX as u64;
@@ -228,14 +228,14 @@ fn reads_end_beside_block_status_that_does_not() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    // They have left with questions that were not answered yet, and leave their turns.
+    // The clients disconnected with requests outstanding, and gave up their turns.
     assert!(good.map(0, 64 * full_stripe).len() == 64);
     drop(good);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Zeroes that the engine has at one time, and whose they were.
+/// Zeroes that the engine has at one time, with the client of each slice.
 #[derive(Default)]
 struct Zeroes {
     under_way: Vec<(ClientId, Tag)>,
@@ -293,7 +293,7 @@ fn zeroes_of_several_clients_are_written_by_turns() {
     for index in 0..4 * 4 {
         clients[index % 4].send(op, &[]);
     }
-    // One that leaves in the middle leaves its turn.
+    // A client that disconnects in the middle gives up its turn.
     drop(clients.pop());
     for client in &mut clients {
         (0..4).for_each(|_| drop(client.receive().1.unwrap()));
@@ -307,7 +307,8 @@ fn zeroes_of_several_clients_are_written_by_turns() {
     assert!(seen.most <= TURNS_MAX, "{} at one time", seen.most);
     assert!(slices.iter().all(|(_, len)| *len <= 4 << 20), "{slices:?}");
     assert!(slices.len() >= 3 * 4 * 16, "{} slices", slices.len());
-    // As soon as all have come, and until the first is through, everybody's is next in turn.
+    // Between the first slice of the last client and the last slice of the first one, all take
+    // turns.
     let mut order: Vec<ClientId> = Vec::new();
     slices.iter().for_each(|(client, _)| {
         if !order.contains(client) {
@@ -321,8 +322,8 @@ fn zeroes_of_several_clients_are_written_by_turns() {
     let begin = order.iter().map(|client| first_of(*client)).max().unwrap();
     let end = order.iter().map(|client| last_of(*client)).min().unwrap();
     assert!(end > begin + 30, "together from {begin} to {end}");
-    // A worker may be late to ask for a client's next turn, so shares are compared and not each
-    // turn.
+    // A worker may be late to ask for a client's next turn, so shares are compared, not single
+    // turns.
     for client in &order {
         let had = slices[begin..end].iter().filter(|slice| slice.0 == *client).count();
         assert!(had * 2 >= (end - begin) / 3, "{client:?} had {had} of {}", end - begin);

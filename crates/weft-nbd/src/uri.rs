@@ -1,7 +1,7 @@
 //! NBD URIs: the server and the export that a URI names.
 //!
-//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS is refused with an error
-//! of its own, and so are unknown query parameters: a mistyped one must not be ignored.
+//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS and unknown query
+//! parameters are refused, each with an error of its own: a mistyped parameter must not be ignored.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/uri.md`; RFC 3986 for the characters.
 

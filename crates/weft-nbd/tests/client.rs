@@ -20,7 +20,8 @@ fn open_disk() -> Goal {
     Goal::Open("disk".into())
 }
 
-/// A client past the handshake: 1 MiB, everything but read-only and fast zeroes.
+/// A client past the handshake: an export of 1 MiB with every feature but read-only and fast
+/// zeroes.
 fn connected(structured: bool) -> Client {
     let mut client = Client::new(open_disk(), structured);
     client.receive(&hex(GREETING));
@@ -296,8 +297,8 @@ const fn malformed(what: &'static str) -> ClientError {
     ClientError::Malformed { what }
 }
 
-/// Replies that break the protocol, structured or not, and what the client says of them. A read of
-/// 4 bytes at 8 with DF is open under 1, a flush under 2.
+/// Replies that break the protocol, structured or not, and the error of the client for each. A read
+/// of 4 bytes at 8 with DF is open under cookie 1, a flush under cookie 2.
 const RUDE: &[(bool, &str, ClientError)] = &[
     (true, "67446698 00000000 0000000000000001", malformed("simple reply to a read")),
     (false, "67446698 00000000 0000000000000003", ClientError::UnknownCookie { cookie: 3 }),
@@ -393,7 +394,7 @@ fn rude_replies_are_given_up() {
         client.receive(&hex(bytes));
         assert_eq!(client.failed.as_ref(), Some(expected), "{bytes}");
         assert_eq!(client.done, [], "{bytes}");
-        // It is over.
+        // The connection stays closed.
         client.receive(&[0xff; 64]);
         assert_eq!(client.request(9, Op::Flush, &[]), Err(RequestError::Closed));
     }
@@ -449,7 +450,7 @@ fn names_of_errors_are_those_of_the_document() {
     }
 }
 
-/// Past a handshake in which `base:allocation` was agreed on, as number 7.
+/// A client past a handshake that agreed on `base:allocation` as context number 7.
 fn with_context() -> Client {
     let mut client = Client::with_allocation(open_disk());
     client.receive(&hex(GREETING));
@@ -470,10 +471,10 @@ fn extents_are_told_and_hostile_ones_end_the_session() {
                 00000200 00000003 00001000 00000000";
     for (op, chunk, found) in [
         (status(4096, false), good, Some(vec![Extent::hole(512), Extent::data(4096)])),
-        // The first must not cover everything when another follows.
+        // The first extent must not cover everything when another follows.
         (status(512, false), good, None),
         (status(4096, true), good, None),
-        // Of another context, empty, of a wrong length, without any.
+        // Replies of another context, empty, of a wrong length, without any extent.
         (
             status(512, false),
             "668e33ef 0001 0005 0000000000000001 0000000c 00000008 00000200 00000003",
@@ -493,7 +494,7 @@ fn extents_are_told_and_hostile_ones_end_the_session() {
             "668e33ef 0001 0005 0000000000000001 0000000c 00000007 00000201 00000000",
             None,
         ),
-        // For a request that did not ask.
+        // Reply to a request that did not ask for block status.
         (
             read(0, 512),
             "668e33ef 0001 0005 0000000000000001 0000000c 00000007 00000200 00000003",
@@ -509,7 +510,7 @@ fn extents_are_told_and_hostile_ones_end_the_session() {
             assert_eq!(client.done, [(1, Ok(()))]);
         }
     }
-    // Told twice, in two chunks.
+    // Block status sent twice, in two chunks.
     let mut client = with_context();
     client.request(1, status(512, false), &[]).unwrap();
     let chunk = "668e33ef 0000 0005 0000000000000001 0000000c 00000007 00000200 00000003";

@@ -1,4 +1,5 @@
-//! Extended headers, byte by byte as the document has them, and what a server makes of misuse.
+//! Tests of extended headers, byte by byte as the protocol document gives them, and of their
+//! misuse.
 
 mod common;
 
@@ -9,7 +10,7 @@ use weft_nbd::{
     TransmissionFlags,
 };
 
-/// 1 TiB, all zeroes behind its first MiB.
+/// Export size of 1 TiB, all zeroes behind the first MiB.
 const SIZE: u64 = 1 << 40;
 
 fn server() -> Server {
@@ -36,7 +37,7 @@ fn requests_and_replies_are_those_of_the_document() {
                 0000000000001000 \"DATA\"";
     assert_eq!(answer(&mut server, &read), show(&hex(data)));
 
-    // Half of the export, in one request.
+    // A request for half of the export.
     let zeroes = hex("21e41c71 0001 0006 00000000000000a3 0000000000100000 0000008000000000");
     let done = "6e8a278c 0001 0000 00000000000000a3 0000000000100000 0000000000000000";
     assert_eq!(answer(&mut server, &zeroes), show(&hex(done)));
@@ -90,7 +91,7 @@ fn misuse_is_refused_and_leaves_the_stream_in_step() {
         assert_eq!(answer(&mut server, &good), good_reply, "{name}");
         server.events.clear();
     }
-    // A write of a client that forgets the flag means the same.
+    // A write without the payload flag has the same meaning.
     let mut bytes = extended(1, 0, 8, 512, 4);
     bytes.extend(b"data");
     let done = "6e8a278c 0001 0000 0000000000000008 0000000000000200 0000000000000000";
@@ -138,7 +139,7 @@ fn options_are_agreed_on_once() {
     assert_eq!(answer(&mut server, &extended(3, 0, 1, 0, 0)), show(&hex(done)));
 }
 
-/// Moves everything both have to say.
+/// Moves bytes both ways until both sides are silent.
 fn converse(client: &mut Client, server: &mut Server) {
     loop {
         let (to_client, to_server) = (server.take_sent(), client.take_sent());
@@ -169,7 +170,7 @@ fn a_client_asks_for_long_ranges_where_the_server_takes_them() {
     let told: u64 = client.extents[&2].iter().map(|extent| extent.len).sum();
     assert_eq!(told, SIZE);
 
-    // Without them the same is refused before it is sent.
+    // Without extended headers a trim of this length is refused before it is sent.
     let mut client = Client::with_allocation(Goal::Open("disk".into()));
     converse(&mut client, &mut Server::with_disk(SIZE));
     assert_eq!(client.request(1, trim, &[]), Err(RequestError::Refused(NbdError::Invalid)));
@@ -237,7 +238,7 @@ fn replies_that_break_the_rules_end_the_session() {
         client.receive(&reply);
         assert_eq!(client.failed, Some(error), "{}", show(&reply));
     }
-    // A good one, to show that the others are not good.
+    // A valid reply, to show that the others are refused for their faults.
     let mut client = open();
     client.receive(&hex(&format!(
         "{} 00000001 00000001 0000000000000400 0000000000000003",

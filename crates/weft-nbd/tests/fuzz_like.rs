@@ -1,8 +1,8 @@
-//! 20,000 mutations of valid sessions, from a fixed seed, against each half; `WEFT_FUZZ_SEED=n` has
-//! another seed, as `cargo xtask long fuzz` does.
+//! Tests of each half against 20,000 mutations of valid sessions, from a fixed seed;
+//! `WEFT_FUZZ_SEED=n` sets another seed, as `cargo xtask long fuzz` does.
 //!
-//! What counts is that nothing panics, that memory stays bounded (checked by the drivers in
-//! `common`), and that a session which the server still follows can be left politely.
+//! A session passes when nothing panics, when memory stays bounded (checked by the drivers in
+//! `common`), and when a session that the server still follows ends politely.
 
 mod common;
 
@@ -54,7 +54,8 @@ fn client_bytes(structured: bool, extended_headers: bool) -> Vec<u8> {
     bytes
 }
 
-/// A few changes of the kinds that find faults: bits, bytes, telling numbers, cuts and copies.
+/// Makes a few changes of the kinds that find faults: bits, bytes, telling numbers, cuts and
+/// copies.
 fn mutate(random: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..1 + random.index(4) {
         if bytes.is_empty() {
@@ -101,7 +102,8 @@ fn mutated_clients() {
         feed(&mut random, &bytes, |piece| server.receive(piece));
         outcomes[usize::from(server.connection.is_closed())] += 1;
     }
-    // Both happen often, or the mutations are too mild or too wild to mean anything.
+    // Both outcomes are frequent; otherwise the mutations are too mild or too wild to test
+    // anything.
     assert!(outcomes.iter().all(|&count| count > MUTATIONS / 20), "{outcomes:?}");
 }
 
@@ -111,13 +113,13 @@ fn mutated_servers() {
     let mut outcomes = [0; 2];
     for round in 0..MUTATIONS {
         let structured = round % 2 == 0;
-        // What a good server says, message by message, is recorded first.
+        // The messages of a valid server are recorded first, one by one.
         let ops = [
             Op::Read { offset: 0, len: 700, df: false },
             Op::Flush,
             Op::Write { offset: 1, len: 3, fua: true },
             Op::Read { offset: 9000, len: 20, df: structured },
-            // Without the context, a client does not even send it.
+            // Without the context, a client does not even send block status.
             Op::BlockStatus { offset: 0, len: 5000, one: false },
             Op::Cache { offset: 0, len: 5000 },
         ];

@@ -1,4 +1,4 @@
-//! The server's side of the handshake, byte by byte as `proto.md` writes it.
+//! Tests of the server side of the handshake, byte by byte as `proto.md` gives it.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn client_flags_are_fixed_newstyle_and_perhaps_no_zeroes() {
     }
 }
 
-/// An option as a client sends it, with its name and the reply.
+/// An option as a client sends it, with the name of the case and the reply.
 type OptionRow = (&'static str, &'static str, String);
 
 fn info_and_go() -> Vec<OptionRow> {
@@ -166,14 +166,14 @@ fn every_option_has_its_documented_reply() {
         let mut server = greeted();
         check(&mut server, input, expected);
         assert!(server.events.is_empty(), "{name}");
-        // Whatever the answer was, the next option is understood.
+        // After every reply the server understands the next option.
         check(
             &mut server,
             "\"IHAVEOPT\" 0000000c 00000000",
             "0003e889045565a9 0000000c 80000001 00000000",
         );
     }
-    // All of them in one session.
+    // All options in one session.
     let mut server = greeted();
     for (_, input, expected) in table.iter().filter(|row| row.0 != "STRUCTURED_REPLY") {
         check(&mut server, input, expected);
@@ -213,7 +213,7 @@ fn structured_replies_bring_the_df_flag() {
     assert!(server.connection.is_structured());
 }
 
-/// Exports with and without holes, asked in all ways.
+/// Exports with and without holes, asked for in all ways.
 #[test]
 fn contexts_are_listed_and_selected() {
     let exports = [ExportInfo::new("disk", 512).unwrap().with_allocation()];
@@ -232,7 +232,7 @@ fn contexts_are_listed_and_selected() {
     };
     let (list, set) = ("00000009", "0000000a");
     for (data, expected) in [
-        // Every context, by no query or by a wildcard.
+        // Every context is listed, for no query and for a wildcard.
         (format!("{list} 0000000c 00000004 \"disk\" 00000000"), context(list, "00000000")),
         (
             format!("{list} 00000015 00000004 \"disk\" 00000001 00000005 \"base:\""),
@@ -240,12 +240,13 @@ fn contexts_are_listed_and_selected() {
         ),
         (format!("{list} 0000000d 00000005 \"plain\" 00000000"), ack(list)),
         (format!("{list} 00000013 00000000 00000001 00000007 \"x:dirty\""), ack(list)),
-        // By name, among what nobody knows; the default export by the empty name.
+        // A context is selected by its name, among unknown names; the default export by the empty
+        // name.
         (
             format!("{set} 00000025 00000000 00000002 00000006 \"qemu:a\" 0000000f {base}"),
             context(set, "00000001"),
         ),
-        // A wildcard selects nothing, and neither does nothing.
+        // A wildcard selects nothing, and so does an empty list of queries.
         (format!("{set} 00000011 00000000 00000001 00000005 \"base:\""), ack(set)),
         (format!("{set} 0000000c 00000004 \"disk\" 00000000"), ack(set)),
         (format!("{set} 00000020 00000005 \"plain\" 00000001 0000000f {base}"), ack(set)),
@@ -266,7 +267,7 @@ fn contexts_are_listed_and_selected() {
     }
 }
 
-/// The context belongs to the export for which it was asked.
+/// A context belongs to the export that it was asked for.
 #[test]
 fn a_context_of_another_export_is_not_selected() {
     for (name, agreed) in [("disk", true), ("other", false)] {
@@ -431,7 +432,7 @@ fn client_that_does_not_read_is_not_read_from() {
     }
     assert!(taken < flood.len() / 5);
     assert!(server.connection.memory_bytes() <= common::MEMORY_BYTES_MAX);
-    // Once it reads, it goes on.
+    // Once the client reads, the server goes on.
     server.receive(&flood[taken..]);
     assert_eq!(server.take_sent().len() % 10_000, 0);
 }

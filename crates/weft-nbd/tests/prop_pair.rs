@@ -1,4 +1,5 @@
-//! Property tests of the two halves against each other, in all chunkings, and against any bytes.
+//! Property tests of the two halves against each other, in all chunkings, and against arbitrary
+//! bytes.
 
 mod common;
 
@@ -36,7 +37,7 @@ fn byte_of(cookie: u64) -> u8 {
     u8::try_from(cookie % 251).unwrap()
 }
 
-/// Format of message headers that is asked for.
+/// Format of message headers that the client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Headers {
     Simple,
@@ -46,8 +47,8 @@ enum Headers {
 
 const HEADERS: [Headers; 3] = [Headers::Simple, Headers::Structured, Headers::Extended];
 
-/// Opens, sends all of `ops` at once, leaves; checks every read against a model that takes effect
-/// in order, as this server does.
+/// Opens a session, sends all of `ops` at once and leaves. Every read is compared with a model that
+/// applies requests in order, as this server does.
 fn session(headers: Headers, ops: &[Op], mut piece: impl FnMut() -> usize) {
     let structured = headers != Headers::Simple;
     let mut server = Server::with_disk(u64::from(SIZE));

@@ -1,4 +1,5 @@
-//! Requests that a server carries out, refuses or gives up on; refused ones leave it in step.
+//! Tests of requests that a server carries out, refuses or gives up on; refused ones leave it in
+//! step.
 
 mod common;
 
@@ -10,7 +11,7 @@ use weft_nbd::{
 const SIZE: u64 = 1 << 30;
 const GOOD: u64 = 0x600d;
 
-/// A good read of the first byte, and what the server answers.
+/// Sends a valid read of the first byte and checks the answer: the server is in step.
 fn expect_in_step(server: &mut Server, structured: bool, after: &str) {
     server.events.clear();
     server.receive(&request(0, 0, GOOD, 0, 1));
@@ -191,7 +192,7 @@ fn requests_that_cannot_be_skipped_end_the_session() {
         (vec![0; 28], CloseReason::RequestMagic { found: 0 }),
         // Extended headers were not agreed on.
         (hex("21e41c71").repeat(8), CloseReason::RequestMagic { found: 0x21e4_1c71 }),
-        // A client that believes to be in the handshake still.
+        // The client still behaves as in the handshake.
         (option(3, &[0; 12]), CloseReason::RequestMagic { found: 0x4948_4156 }),
     ] {
         for structured in [false, true] {
@@ -281,8 +282,8 @@ fn failed_reads_are_answered_by_the_connection() {
     }
 }
 
-/// What rude clients were seen or thought to do, one session each; none panics, none is followed
-/// further than the document allows.
+/// Misbehaviour of clients that was seen or thought of, one session each; none makes the server
+/// panic, and none is followed further than the document allows.
 #[test]
 fn rude_sequences() {
     let go = option(7, &info_data(b"disk", &[3]));

@@ -1,4 +1,4 @@
-//! Tests of new arrays at the edges of what can be created.
+//! Tests of new arrays at the limits of what can be created.
 
 use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1, Uuid};
 use weft_units::Sectors;
@@ -13,7 +13,7 @@ fn array(level: Level, members: u8, size: u64) -> NewArray {
     NewArray::in_sync(level, members.into(), Sectors(size))
 }
 
-/// `legal`, or what is said.
+/// `legal`, or the text of the error.
 fn said(array: &NewArray) -> String {
     array.plan().map_or_else(|error| error.to_string(), |_| "legal".to_owned())
 }
@@ -131,7 +131,8 @@ fn an_array_has_as_many_bytes_as_a_block_device_can() {
         (Level::Raid6, 5, 3),
         (Level::Raid10, 4, 4),
     ] {
-        // Whole chunks, or what mirrors are cut to, with room for the metadata.
+        // Whole chunks (for mirrors, the unit that their size is rounded down to), with room for
+        // the metadata.
         let edge = most / data_members / 1024 * 1024;
         for (size, legal) in [(edge, true), (edge + 1024, false)] {
             let mut changed = array(level, members, 1 << 60);
@@ -149,7 +150,7 @@ fn an_array_has_as_many_bytes_as_a_block_device_can() {
             assert_eq!(found, expected, "{level}");
         }
     }
-    // RAID0 has no size: its members count as a whole.
+    // RAID0 has no size: each member counts in full.
     assert_eq!(said(&array(Level::Raid0, 4, most / 4)), "legal");
     assert!(said(&array(Level::Raid0, 4, most / 4 + 1)).starts_with("data of a member: found"));
 }
@@ -174,7 +175,7 @@ fn data_ends_where_bitmap_and_log_begin() {
         assert_eq!(planned.super_offset.0 - planned.data_size.0, bitmap + 8, "{size}");
         assert_eq!((planned.bblog_offset, planned.bblog_size), (-8, 8));
     }
-    // Otherwise behind the superblock: the log lies behind it, if there is room before the data.
+    // In the other versions the log lies behind the superblock, if there is room before the data.
     for (data_offset, bblog_offset) in [(16, 0), (23, 0), (24, 8), (31, 15), (32, 16), (48, 16)] {
         let mut changed = array(Level::Raid5, 3, GIB);
         changed.data_offset = Some(Sectors(data_offset));
@@ -201,7 +202,7 @@ fn spares_take_numbers_behind_the_slots_and_lengthen_the_table() {
     let numbers: Vec<u32> =
         planned[126..].iter().map(|planned: &Super1| planned.dev_number).collect();
     assert_eq!(numbers, [126, 127, 128]);
-    // With one to be rebuilt, whose number is the last.
+    // With a member to rebuild, that member has the last number.
     let mut raid5 = NewArray { assume_clean: false, ..array(Level::Raid5, 3, GIB) };
     raid5.spares.push(member(9, GIB));
     let numbers: Vec<u32> = raid5.plan().unwrap().iter().map(|it| it.dev_number).collect();
@@ -224,7 +225,7 @@ fn as_many_slots_as_there_are_numbers() {
 
 #[test]
 fn a_mirror_of_chunks_needs_one_holder_of_each() {
-    // Near and offset copies of 5 members start at other members in each row.
+    // With near and offset copies on 5 members, each row starts at another member.
     for (near, missing, legal) in [
         (0x102, &[0, 2][..], true),
         (0x102, &[0, 4], false),

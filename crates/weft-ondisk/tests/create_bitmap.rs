@@ -5,16 +5,16 @@ use std::path::Path;
 use weft_ondisk::{BitmapHeader, NewBitmap, Superblock, Version};
 use weft_units::{Bytes, Sectors};
 
-/// An array as mdadm made it.
+/// Array that mdadm created.
 struct Made {
     name: String,
     superblock: Superblock,
     member_size: Sectors,
     bitmap_start: Sectors,
     new: NewBitmap,
-    /// Header and first bits.
+    /// Header and first bits of the bitmap.
     bitmap: Vec<u8>,
-    /// Bytes that mdadm wrote.
+    /// Number of bytes that mdadm wrote.
     written: usize,
 }
 
@@ -31,8 +31,8 @@ fn made() -> Vec<Made> {
         let chunk = Some(Bytes(number(5))).filter(|chunk| chunk.0 > 0);
         let superblock = Superblock::parse(&read("m0.super.bin"), version, member_size).unwrap();
         let mut bitmap = read("m0.bitmap.bin");
-        // A new 0.90 array begins at event 1, and mdadm's bitmap at 0, which is out of date;
-        // weft's is current.
+        // A new 0.90 array begins at event 1, and its bitmap by mdadm at event 0, which is out of
+        // date; the bitmap that weft writes is current.
         assert_eq!(superblock.events(), u64::from(version == Version::V0_90), "{}", fields[0]);
         assert!(bitmap[24..40].iter().all(|byte| *byte == 0), "{}", fields[0]);
         for events in [24, 32] {
@@ -51,8 +51,8 @@ fn made() -> Vec<Made> {
     made.collect()
 }
 
-/// Byte for byte, with the place on the member and the length; mdadm fills all 60 KiB of 0.90,
-/// where weft makes no arrays.
+/// The comparison is byte for byte, with the place on the member and the length; mdadm fills all 60
+/// KiB of version 0.90, in which weft creates no arrays.
 #[test]
 fn a_new_bitmap_is_that_of_mdadm() {
     let made = made();
@@ -75,7 +75,7 @@ fn a_new_bitmap_is_that_of_mdadm() {
         assert_eq!(header.sync_size, superblock.sync_size(), "{name}");
         let chunk = new.chunk.map_or(64 << 20, |chunk| chunk.0);
         assert_eq!(u64::from(header.chunksize), chunk, "{name}");
-        // The comparison sees another chunk and another period.
+        // The comparison notices another chunk and another period.
         let other = NewBitmap { chunk: Some(Bytes(chunk * 2)), ..new };
         assert_ne!(other.encode(&superblock).unwrap()[..512], bitmap, "{name}");
         let other = NewBitmap { daemon_sleep: 6, ..new };
@@ -83,7 +83,7 @@ fn a_new_bitmap_is_that_of_mdadm() {
     }
 }
 
-/// An array that was created without a bitmap gets the same one later, at the same place.
+/// An array created without a bitmap later gets the same bitmap at the same place.
 #[test]
 fn a_bitmap_that_comes_later_is_that_of_mdadm() {
     for Made { name, mut superblock, member_size, bitmap_start, new, bitmap, .. } in made() {
@@ -100,7 +100,7 @@ fn a_bitmap_that_comes_later_is_that_of_mdadm() {
     }
 }
 
-/// Where there is no room the chunk is refused, and so is any without room for a header.
+/// A chunk is refused when its bitmap has no room, and every chunk when the header has none.
 #[test]
 fn a_bitmap_without_room_is_refused() {
     let made = made();

@@ -1,4 +1,5 @@
-//! Tests of superblocks as text: one line after one change, as mdadm prints it.
+//! Tests of superblocks as text: one line after one change, compared with the line that mdadm
+//! prints.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -8,7 +9,7 @@ mod fixture;
 use weft_ondisk::{Disk090, Features, Level, Minor, Role, Super1, Super090};
 use weft_units::Sectors;
 
-/// `None` where there is no such line.
+/// The value of the line `name`; `None` when there is no such line.
 fn line(lines: &[(String, String)], name: &str) -> Option<String> {
     let mut found = lines.iter().filter(|(known, _)| known == name);
     let value = found.next().map(|(_, value)| value.clone());
@@ -88,7 +89,7 @@ const NEW: &[Case<Super1>] = &[
         "Internal Bitmap",
         Some("-16 sectors from superblock"),
     ),
-    // What reaches furthest behind the superblock counts, and 72 sectors at least.
+    // The area that reaches furthest behind the superblock counts, and at least 72 sectors.
     (
         |it| (it.bblog_size, it.bblog_offset) = (8, 16),
         "Unused Space",
@@ -136,7 +137,7 @@ const NEW: &[Case<Super1>] = &[
     ),
 ];
 
-/// Changes of a superblock that says that a reshape goes on.
+/// Changes of a superblock with a reshape in progress.
 const NEW_RESHAPING: &[Case<Super1>] = &[
     (|_| {}, "Reshape pos'n", Some("0")),
     (|it| it.reshape.position = 20_000, "Reshape pos'n", Some("10000 (9.77 MiB 10.24 MB)")),
@@ -192,7 +193,7 @@ const OLD: &[Case<Super090>] = &[
     (|it| it.level = Level::Raid1, "Chunk Size", None),
 ];
 
-/// Changes of a superblock that says that a reshape goes on.
+/// Changes of a superblock with a reshape in progress.
 const OLD_RESHAPING: &[Case<Super090>] = &[
     (|_| {}, "Version", Some("0.91.00")),
     (|_| {}, "Reshape pos'n", Some("0")),
@@ -267,7 +268,7 @@ fn rows_of_the_old_table_say_what_a_member_does() {
         superblock.spare_disks = 1;
         superblock.disks[2].state = state;
         let lines = superblock.describe_disks();
-        // The heading, this one, four slots and a spare.
+        // The heading, the changed row, four slots and a spare.
         assert_eq!(lines.len(), 7);
         assert!(lines[4].starts_with("   2     2 "), "{}", lines[4]);
         let words: Vec<&str> = lines[4].split_whitespace().skip(5).collect();

@@ -1,7 +1,7 @@
-//! Tests of superblocks at the edges of what is legal.
+//! Tests of superblocks at the limits of legal values.
 //!
-//! Both sides of each edge are tried: a check that is too strict would refuse arrays that the
-//! kernel takes.
+//! Both sides of each limit are tried: a check that is too strict would refuse arrays that the
+//! kernel accepts.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -11,7 +11,7 @@ mod fixture;
 use weft_ondisk::{ByteOrder, Features, Level, Minor, ResyncOffset, Role, Super1, Super090};
 use weft_units::{Sectors, Slot};
 
-/// A change to the number given, the last that is legal, and the first that is not.
+/// A change to a given number, the last legal number, and the first illegal one.
 type Edge<T> = (&'static str, fn(&mut T, i64), i64, i64);
 
 fn sectors(number: i64) -> Sectors {
@@ -22,7 +22,7 @@ fn small<T: TryFrom<i64>>(number: i64) -> T {
     T::try_from(number).ok().expect("the table's numbers fit their fields")
 }
 
-/// Puts the superblock behind the data, this many sectors.
+/// Puts the superblock `gap` sectors behind the data.
 fn at_the_end(it: &mut Super1, gap: i64) {
     it.minor = Minor::V1_0;
     it.super_offset = Minor::V1_0.position(MEMBER).unwrap();
@@ -45,7 +45,8 @@ fn parity_log(it: &mut Super1, offset: i64, size: i64) {
 
 const MEMBER: Sectors = Sectors(12_288);
 
-/// Of a RAID 5 of four: superblock at sector 8 with 128 roles (one sector), data from 2048 on.
+/// Limits of a RAID5 of four members: superblock at sector 8 with 128 roles (one sector), data from
+/// sector 2048 on.
 const NEW: &[Edge<Super1>] = &[
     ("logical block, least", |it, n| it.logical_block_size = small(n), 512, 256),
     ("logical block, none", |it, n| it.logical_block_size = small(n), 0, 1),
@@ -155,7 +156,7 @@ const NEW: &[Edge<Super1>] = &[
     ),
 ];
 
-/// Changes of a superblock that says that a reshape goes on.
+/// Changes of a superblock with a reshape in progress.
 const NEW_RESHAPING: &[Edge<Super1>] = &[
     ("slots before a reshape, least", |it, n| it.reshape.delta_disks = small(n), 3, 4),
     ("slots before a reshape, most", |it, n| it.reshape.delta_disks = small(n), -1916, -1917),
@@ -241,7 +242,7 @@ const OLD: &[Edge<Super090>] = &[
     ("its own state", |it, n| it.this_disk.state = small(n), 6, 7),
 ];
 
-/// Changes of a superblock that says that a reshape goes on.
+/// Changes of a superblock with a reshape in progress.
 const OLD_RESHAPING: &[Edge<Super090>] = &[
     ("slots before a reshape, least", |it, n| it.reshape.delta_disks = small(n), 3, 4),
     ("slots before a reshape, most", |it, n| it.reshape.delta_disks = small(n), -23, -24),
@@ -273,7 +274,7 @@ fn version_0_90_is_believed_up_to_each_edge_and_not_beyond() {
     }
 }
 
-/// Whether something is odd, which is no error.
+/// Odd values draw a warning, not an error.
 #[test]
 fn what_is_odd_is_warned_of_from_its_edge_on() {
     let fixture = fixture::member("raid5-4x64k-ls", 0);
@@ -308,7 +309,7 @@ fn what_is_odd_is_warned_of_from_its_edge_on() {
     }
 }
 
-/// A checkpoint counts only with the event count that it was stored with.
+/// A checkpoint counts only with the event count stored along with it.
 #[test]
 fn an_old_checkpoint_is_not_believed() {
     let mut it = area::one("raid5-4-v090", 0, "super090").super090();

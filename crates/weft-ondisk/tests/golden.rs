@@ -1,4 +1,5 @@
-//! Golden tests of superblocks: those that mdadm and the kernel wrote, read and written again.
+//! Golden tests of superblocks written by mdadm and the kernel: weft reads them and writes them
+//! again.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod fixture;
@@ -36,18 +37,18 @@ fn the_superblock_is_found_among_all_places() {
     }
 }
 
-/// The kernel's own number, which mdadm rounds differently.
+/// A line with the number that the kernel uses, which mdadm rounds differently.
 fn corrected(array: &str, line: &str) -> String {
     match (array, line) {
-        // 26 chunks of 64 KiB: with three copies on five members the last copies do not fit.
-        // mdadm 4.2 divides sectors instead of chunks; /proc/mdstat says 1664 blocks.
+        // 26 chunks of 64 KiB: with three copies on five members the last copies do not fit. mdadm
+        // 4.2 divides sectors instead of chunks; /proc/mdstat reports 1664 blocks.
         ("raid10-5-n3", "Array Size : 1706 KiB") => "Array Size : 1664 KiB".to_owned(),
         _ => line.to_owned(),
     }
 }
 
-/// The lines of `mdadm --examine` for each member. Only what it says of the superblock: mdadm goes
-/// on to show the first sector as a partition table.
+/// The lines of `mdadm --examine` for each member. Only lines about the superblock are taken: mdadm
+/// goes on to print the first sector as a partition table.
 fn examined(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut members = BTreeMap::new();
     let mut lines: Option<&mut Vec<String>> = None;
@@ -87,8 +88,8 @@ fn every_line_of_mdadm_examine_is_the_same() {
     assert_eq!(compared, 5700);
 }
 
-/// The array that the command in `create.txt` asks for; `None` when it asks for what
-/// [`NewArray`] does not do.
+/// The array that the command in `create.txt` creates; `None` when the command uses an option that
+/// [`NewArray`] does not support.
 fn commanded(command: &str, members: &[Fixture]) -> Option<NewArray> {
     if ["-b ", "--write-journal", "--consistency-policy"].iter().any(|with| command.contains(with))
     {
@@ -139,25 +140,26 @@ fn commanded(command: &str, members: &[Fixture]) -> Option<NewArray> {
     Some(array)
 }
 
-/// Takes over from `kernel` what the kernel changed since the array was created, and checks that
-/// it could come to that.
+/// Copies the fields that the kernel changed since the creation of the array, and checks that the
+/// changes are possible.
 fn age(planned: &mut Super1, kernel: &Super1, array: &NewArray) {
     assert_eq!(planned.events, 0);
     planned.events = kernel.events;
     assert_eq!(planned.utime, planned.ctime);
     planned.utime = kernel.utime;
-    // A clean array is clean again when stopped, and the images of one were taken before that.
+    // A clean array is clean again once stopped; the images of the unclean array were taken before
+    // it stopped.
     if planned.resync_offset.is_clean() && !array.name.ends_with("-unclean") {
         assert!(kernel.resync_offset.is_clean(), "{}", array.name);
     }
     planned.resync_offset = kernel.resync_offset;
     let story = array.name.rsplit('-').next().unwrap();
     if ["badblock", "failedmark", "rebuild", "stale", "stale2"].contains(&story) {
-        // Members failed, were added or have bad blocks.
+        // Members failed, were added or got bad blocks.
         planned.roles.clone_from(&kernel.roles);
         planned.feature_map.insert(Features(kernel.feature_map.0 & Features::BADBLOCKS.0));
     }
-    // The member to be rebuilt has a slot as soon as the array runs.
+    // The member to rebuild gets a slot as soon as the array runs.
     let rebuilt = array.slots.len() + array.spares.len();
     if let (Some(role), Some(now)) = (planned.roles.get_mut(rebuilt), kernel.roles.get(rebuilt)) {
         *role = *now;
@@ -181,10 +183,10 @@ fn new_arrays_are_as_mdadm_creates_them() {
         for fixture in members {
             let kernel = fixture.parse();
             let planned = plan.iter().find(|planned| planned.device_uuid == kernel.device_uuid);
-            // A member that was added later is not planned.
+            // A member added later is not in the plan.
             let Some(mut planned) = planned.cloned() else { continue };
             if kernel.events == 0 {
-                // The kernel has not written yet: these are the bytes of mdadm.
+                // The kernel has not written yet: the bytes are those of mdadm.
                 let len = planned.encoded_len(512);
                 assert!(planned.encode()[..len] == fixture.block[..len], "{name}");
                 exact += 1;

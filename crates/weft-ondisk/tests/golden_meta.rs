@@ -20,7 +20,7 @@ fn every_old_superblock_is_written_back_as_it_was() {
         assert_eq!(Super090::position(area.member_size), Some(area.start));
         let parsed = area.super090();
         let mut block: [u8; SUPER_BYTES] = area.bytes.clone().try_into().unwrap();
-        // All fields are written: nothing of these is left.
+        // All fields are written: none of these bytes survives.
         for byte in (0..64).chain(128..200).chain(256..272).chain(512..532).chain(3968..3988) {
             block[byte] ^= 0x5a;
         }
@@ -31,8 +31,8 @@ fn every_old_superblock_is_written_back_as_it_was() {
     }
 }
 
-/// What mdadm printed, without names of devices and empty lines. Of a far layout the kernel uses
-/// whole chunks in each section, 31 of 63 here; mdadm 4.2 divides sectors instead.
+/// The lines that mdadm printed, without device names and empty lines. In a far layout the kernel
+/// uses whole chunks in each section, 31 of 63 here; mdadm 4.2 divides sectors instead.
 fn examined(text: &str) -> Vec<String> {
     let far = text.contains("Layout : far=2");
     let text = if far {
@@ -65,13 +65,13 @@ fn every_line_of_mdadm_examine_is_the_same() {
     assert_eq!(compared, 711);
 }
 
-/// The same superblock as a machine of the other byte order writes it.
+/// The superblock `block` in the opposite byte order.
 fn swapped(block: &[u8]) -> Vec<u8> {
     let mut swapped = block.to_vec();
     for word in swapped.chunks_exact_mut(4) {
         word.reverse();
     }
-    // Pairs of words are one number of 64 bits.
+    // Pairs of words form one number of 64 bits.
     for byte in [156, 164, 176] {
         let (low, high) = (byte..byte + 4, byte + 4..byte + 8);
         let low: Vec<u8> = swapped[low].to_vec();
@@ -111,11 +111,11 @@ fn roles_are_those_of_the_table() {
         assert_eq!(parsed.identity(), DeviceIdentity::Number(0));
         assert_eq!(parsed.version(), Version::V0_90);
     }
-    // Failed, and does not know: the others do.
+    // The failed member does not record its failure: the others do.
     let failed = area::one("v090-failed", 1, "super090").superblock();
     assert_eq!(failed.own_role(), Ok(active(1)));
     assert_eq!((failed.events(), failed.dirty_from()), (2, Some(Sectors(0))));
-    // A spare that took a slot has the number of the slot.
+    // A spare that took a slot carries the number of the slot.
     let spare = area::one("v090-failed", 4, "super090").superblock();
     assert_eq!((spare.dev_number(), spare.own_role()), (1, Ok(active(1))));
     assert_eq!((spare.events(), spare.dirty_from()), (22, None));
@@ -154,7 +154,7 @@ fn of_one_array_the_superblock_created_last_counts() {
     assert_eq!(both.legal, [newer.clone().into(), older.clone().into()]);
     assert_eq!(both.looked, [Sectors(0), Sectors(8)]);
     assert_eq!(both.one(), Ok(newer.clone().into()));
-    // Damage is reported only where there is nothing else.
+    // Damage is reported only when no other superblock is legal.
     let one = find(&damaged);
     assert_eq!((one.legal.len(), one.damaged[0].0), (1, Version::V1_1));
     assert_eq!(one.one(), Ok(newer.into()));
@@ -233,7 +233,7 @@ fn lines(described: Vec<(String, String)>) -> Vec<String> {
     described.into_iter().map(|(name, value)| format!("{name:>16} : {value}")).collect()
 }
 
-/// What the superblock of the same member says of its bitmap.
+/// The bitmap context according to the superblock of the same member.
 fn context(area: &area::Area) -> BitmapContext {
     let superblock = area.superblock();
     let room = superblock.bitmap_room(area.member_size).unwrap().unwrap();
@@ -265,7 +265,7 @@ fn every_bitmap_is_read_as_mdadm_does() {
         let expected: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
         let mut described = lines(bitmap.describe());
         if area.superblock().version() == Version::V0_90 {
-            // mdadm prints words, which are stored with their lowest byte first.
+            // mdadm prints words, which are stored with the lowest byte first.
             let uuid = area.superblock().set_uuid();
             described[2] = format!("{:>16} : {uuid}", "UUID");
         }
@@ -280,14 +280,14 @@ fn bits_are_where_writes_were() {
         let bitmap = Bitmap::parse(&area.bytes, &context(&area)).unwrap();
         bitmap.dirty_ranges().map(|range| (range.start.0, range.len.0)).collect()
     };
-    // Two blocks of 4 KiB at 20 KiB, and a bit for each.
+    // Two blocks of 4 KiB at 20 KiB, with a bit for each.
     assert_eq!(ranges("bitmap-raid10-active", 0), [(40, 16)]);
-    // Two blocks of 4 KiB at 400 KiB: in stripe 3 of two chunks of 64 KiB. This kernel marks all of
-    // a full stripe, 8 bits.
+    // Two blocks of 4 KiB at 400 KiB: in stripe 3 of two chunks of 64 KiB. This kernel marks all 8
+    // bits of a full stripe.
     assert_eq!(ranges("bitmap-degraded", 0), [(3 * 128, 128)]);
     assert_eq!(ranges("raid5-4-bitmap-stale", 0), [(0, 2048)]);
     assert_eq!(ranges("raid5-4-v11-bitmap", 0), []);
-    // The member that left knows of no later write, but that it is behind.
+    // The bitmap of the member that left records no later write; only its event count is behind.
     let stale = area::one("raid5-4-bitmap-stale", 1, "bitmap");
     let bitmap = Bitmap::parse(&stale.bytes, &context(&stale)).unwrap();
     assert_eq!(bitmap.header.events, 2);
@@ -331,7 +331,7 @@ fn every_bad_block_log_is_read_as_mdadm_does_and_written_as_the_kernel_does() {
     }
 }
 
-/// The newest log of a member, and its sector in the area.
+/// The newest log of a member, with its sector in the area.
 fn newest_log(area: &area::Area) -> (Sectors, PplHeader) {
     let superblock = area.superblock();
     let place = superblock.ppl_area().unwrap();
@@ -380,7 +380,7 @@ fn the_parity_a_log_asks_for_is_the_one_the_kernel_wrote() {
         room: Sectors(2048) - at,
         owner: Slot(2),
     };
-    // Left-symmetric on three members.
+    // Left-symmetric layout on three members.
     let parity_slot = |stripe: u64| Slot(2 - u16::try_from(stripe % 3).unwrap());
     let found = header.recovery(&context, parity_slot).unwrap();
     let [PplRecompute { entry: 0, parity_slot: Slot(2), stripes, data, partial: Some(partial) }] =
@@ -388,7 +388,7 @@ fn the_parity_a_log_asks_for_is_the_one_the_kernel_wrote() {
     else {
         panic!("{found:?}")
     };
-    // 4 KiB of the second data chunk of stripe 0, which is on member 1.
+    // 4 KiB of the second data chunk of stripe 0, which lies on member 1.
     assert_eq!((*stripes, &data[..]), (SectorRange::new(8, 8), &[SectorRange::new(136, 8)][..]));
     let start = usize::try_from((at + partial.start).bytes().0).unwrap();
     let partial = &area.bytes[start..start + 4096];
@@ -407,7 +407,7 @@ fn a_journal_of_the_kernel_is_live() {
     assert_eq!(area.start, superblock.data_offset + tail);
     let mut scan = JournalScan::new(superblock.set_uuid, tail, superblock.data_size).unwrap();
     scan.handle(&area.bytes);
-    // 16 blocks of data follow; there is nothing behind them.
+    // 16 blocks of data follow, and nothing behind them.
     assert_eq!(scan.poll(), Some(tail + Sectors(17 * 8)));
     scan.handle(&[0; 4096]);
     let Ok(JournalState::Live(blocks)) = scan.finish() else { panic!("it is not empty") };

@@ -1,7 +1,7 @@
 //! Tests of damaged superblocks: each error names the field.
 //!
-//! Each row breaks one field of a superblock that mdadm made, corrects the sum, and has the text
-//! that the error must contain.
+//! Each row breaks one field of a superblock that mdadm wrote, corrects the checksum, and names the
+//! field that the error must report.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod fixture;
@@ -13,7 +13,7 @@ use weft_ondisk::{
 };
 use weft_units::{Sectors, Slot};
 
-/// Bytes to write over a superblock: where, and what.
+/// Byte offset in a superblock and the bytes to write there.
 type Edit = (usize, Vec<u8>);
 
 fn u8_at(byte: usize, value: u8) -> Edit {
@@ -55,7 +55,8 @@ fn parse(fixture: &Fixture, edits: &[Edit]) -> Result<Super1, SuperblockError> {
     Super1::parse(&edited(fixture, edits), fixture.minor, fixture.member_size)
 }
 
-/// Every row: edits and the field to be named. No field stands for a superblock that is accepted.
+/// Checks rows of edits and the field that the error names. An empty field stands for a superblock
+/// that is accepted.
 fn check(array: &str, member: usize, rows: &[(&[Edit], &str)]) {
     let fixture = fixture::member(array, member);
     for (edits, field) in rows {
@@ -367,7 +368,7 @@ fn superblocks_of_two_arrays_on_one_member_are_refused() {
     let found = find(&[(Version::V1_1, &block), newer]).unwrap_err();
     assert!(matches!(found, SuperblockError::Ambiguous { .. }), "{found}");
 
-    // A stale one that is damaged does not count, unless there is no other.
+    // A stale superblock that is damaged does not count, unless there is no other.
     let mut stale = block;
     stale[200] ^= 1;
     let stale: (Version, &[u8]) = (Version::V1_1, &stale);

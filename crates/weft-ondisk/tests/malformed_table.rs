@@ -1,6 +1,6 @@
 //! Tests of all 70 kinds of broken metadata in the reference (spec/md-ondisk.md §11).
 //!
-//! Rows that one member's bytes decide are checked; the others are listed by name.
+//! Rows that the bytes of one member decide are checked; the other rows are listed by name.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -16,7 +16,7 @@ use weft_ondisk::{
 };
 use weft_units::{Sectors, Slot};
 
-/// Rows that need other members, and who decides them.
+/// Rows that one member alone cannot decide, each with its condition.
 const SET_LEVEL: [(u8, &str); 14] = [
     (27, "RAID0 with several zones and no layout: the other members' sizes say how many zones"),
     (33, "two members with the same slot and events"),
@@ -34,7 +34,7 @@ const SET_LEVEL: [(u8, &str); 14] = [
     (70, "a read that fails: nothing here reads, a short block is named in row 1"),
 ];
 
-/// What was said of something: an error, a warning, or that it is accepted.
+/// Outcome of a check as text: an error, a warning, or `accepted`.
 trait Said {
     fn said(self) -> String;
 }
@@ -55,12 +55,12 @@ impl Said for Vec<String> {
 struct Table {
     rows: BTreeSet<u8>,
     cases: usize,
-    /// Cases that say something else, all of them.
+    /// All cases with an unexpected outcome.
     wrong: String,
 }
 
 impl Table {
-    /// Case `what` of a row says what begins with `expected`.
+    /// Checks that the outcome of case `what` of a row begins with `expected`.
     fn row(&mut self, row: u8, what: &str, found: impl Said, expected: &str) {
         let said = found.said();
         let named = said.contains(": found ") && said.contains(", expected ");
@@ -94,7 +94,7 @@ fn edit(bytes: &mut [u8], edits: &[Edit]) {
     }
 }
 
-/// A version 1 superblock of this array with fields changed and its sum made right.
+/// A version 1 superblock of this array with fields changed and the checksum corrected.
 fn new(array: &str, edits: &[Edit]) -> Result<Super1, SuperblockError> {
     let fixture = fixture::member(array, 0);
     let mut block = fixture.block;
@@ -109,7 +109,7 @@ fn raid5(edits: &[Edit]) -> Result<Super1, SuperblockError> {
     new("raid5-4x64k-ls", edits)
 }
 
-/// The same for 0.90.
+/// A 0.90 superblock with fields changed and the checksum corrected.
 fn old(edits: &[Edit]) -> Result<Super090, SuperblockError> {
     let area = area::one("raid5-4-v090", 0, "super090");
     let mut block = area.bytes.clone();
@@ -119,7 +119,7 @@ fn old(edits: &[Edit]) -> Result<Super090, SuperblockError> {
     Super090::parse(&block, area.member_size)
 }
 
-/// The bitmap of a member with bytes changed, for a context that may be.
+/// The bitmap of a member with bytes changed, parsed in a context that may be changed too.
 fn bitmap(
     edits: &[Edit],
     change: impl Fn(&mut BitmapContext),
@@ -139,7 +139,7 @@ fn bitmap(
     Bitmap::parse(&bytes, &context)
 }
 
-/// Where the bitmap is when its offset is this.
+/// Place of the bitmap for a given `bitmap_offset`.
 fn bitmap_place(array: &str, offset: i32) -> Result<(), SuperblockError> {
     let size = fixture::member(array, 0).member_size;
     let parsed = new(array, &[w32(96, offset.cast_unsigned())])?;
@@ -160,7 +160,7 @@ fn bad_blocks(edits: &[Edit]) -> Result<BadBlocks, weft_ondisk::LogError> {
     BadBlocks::parse(&bytes, &context)
 }
 
-/// The newest log of a member after bytes of it changed.
+/// The newest log of a member with bytes changed.
 fn ppl(edits: &[Edit]) -> Result<(Sectors, PplHeader), weft_ondisk::LogError> {
     let area = area::one("raid5-4-ppl", 0, "ppl");
     let mut bytes = area.bytes.clone();
@@ -171,7 +171,7 @@ fn ppl(edits: &[Edit]) -> Result<(Sectors, PplHeader), weft_ondisk::LogError> {
     scan.newest()
 }
 
-/// What recovery makes of an entry in the log of slot 3, on four members with chunks of 64 KiB.
+/// Result of the recovery of one entry in the log of slot 3, on four members with chunks of 64 KiB.
 fn ppl_entry(
     data_sector: u64,
     pp_size: u32,
@@ -197,7 +197,7 @@ fn ppl_entry(
     header.recovery(&context, slot).map(|found| found.len())
 }
 
-/// A meta block of a ring of 64 sectors after 4 bytes of it changed and its sum made right.
+/// A meta block of a ring of 64 sectors with 4 bytes changed and the checksum corrected.
 fn journal(edits: &[Edit], payload: Payload) -> Result<weft_ondisk::JournalState, impl Display> {
     let uuid = Uuid([7; 16]);
     let seed = journal_seed(uuid);
@@ -220,7 +220,7 @@ fn data(blocks: usize) -> Payload {
     Payload::Data { flags: 0, sector: Sectors(0), checksums: vec![0; blocks] }
 }
 
-/// The superblocks of a member of `size` sectors with these blocks.
+/// The superblock found in these blocks of a member of `size` sectors.
 fn find(blocks: &[(Version, &[u8])], size: u64) -> Result<Superblock, SuperblockError> {
     Superblock::find(blocks, Sectors(size))
 }
@@ -541,7 +541,7 @@ fn bitmaps(table: &mut Table) {
     table.row(44, "before the member", bitmap_place("raid5-4-bitmap-stale", -10), before);
     let after = "superblock bitmap_offset at byte 96: found 6150 sectors needed, expected no more";
     table.row(44, "after the member", bitmap_place("raid1-3-v10-bitmap", 14), after);
-    // Very old tools: behind the superblock's roles.
+    // Very old tools put the bitmap behind the roles of the superblock.
     assert_eq!(bitmap_place(ARRAY, 2), Ok(()));
     let same = |_: &mut BitmapContext| {};
     table.row(45, "good", bitmap(&[], same), "accepted");

@@ -1,4 +1,5 @@
-//! Tests of a member's metadata as a whole: as Linux wrote it, and longer than what is read of it.
+//! Tests of the metadata of a member as a whole: as Linux wrote it, and longer than the part that
+//! is read.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -12,7 +13,7 @@ use weft_ondisk::{
 };
 use weft_units::Sectors;
 
-/// A member of which only some areas are not zero, and which remembers what was read.
+/// A member with only some areas that are not zero. It records the reads.
 struct Member {
     size: Sectors,
     areas: Vec<(Sectors, Vec<u8>)>,
@@ -41,7 +42,7 @@ impl Member {
     }
 }
 
-/// Each member of `fixtures/md-meta` whose superblock is there, with all that is there of it.
+/// Each member of `fixtures/md-meta` with a stored superblock, and all stored areas of it.
 fn members() -> Vec<(String, Vec<Area>)> {
     let mut members: Vec<(String, Vec<Area>)> = Vec::new();
     for area in area::all() {
@@ -74,7 +75,8 @@ fn what_linux_wrote_is_read_where_it_is() {
                 used_size: new.used_size(),
                 member_size: size,
             };
-            // Without the feature there is a place for it, and nothing in it.
+            // Without the feature the superblock has a place for the log, and nothing is read from
+            // it.
             let used = superblock.features().contains(Features::BADBLOCKS);
             let expected = used.then(|| Ok(BadBlocks::parse(&area.bytes, &context).unwrap()));
             assert_eq!(logs.bad_blocks, expected, "{name}");
@@ -94,7 +96,7 @@ fn what_linux_wrote_is_read_where_it_is() {
             assert_eq!(logs.ppl, None, "{name}");
         }
         if has("journal").is_some() {
-            // Its second block is data: the journal ends there.
+            // The second block is data: the journal ends there.
             assert!(matches!(logs.journal, Some(Ok(JournalState::Live(_)))), "{name}");
             seen[3] += 1;
         } else {
@@ -106,7 +108,7 @@ fn what_linux_wrote_is_read_where_it_is() {
 
 const SIZE: Sectors = Sectors(1 << 22);
 
-/// The first superblock of a new RAID 5 of large members.
+/// The first superblock of a new RAID5 of large members.
 fn new(change: impl FnOnce(&mut Super1)) -> Superblock {
     let array = NewArray::in_sync(Level::Raid5, 4, SIZE);
     let mut superblock = array.plan().unwrap().swap_remove(0);
@@ -114,7 +116,7 @@ fn new(change: impl FnOnce(&mut Super1)) -> Superblock {
     superblock.into()
 }
 
-/// The logs of a member that holds this, and what was read.
+/// The logs of a member with these areas, and the reads made.
 fn logs(superblock: &Superblock, areas: Vec<(Sectors, Vec<u8>)>) -> (Logs, Vec<(u64, usize)>) {
     let mut member = Member { size: SIZE, areas, reads: Vec::new() };
     let logs = Logs::read(superblock, SIZE, |sector, len| Ok(member.read(sector, len))).unwrap();
@@ -129,12 +131,12 @@ fn a_superblock_is_looked_for_at_every_place_that_the_member_has() {
     let versions: Vec<Version> = blocks.read.iter().map(|(version, _)| *version).collect();
     assert_eq!(versions, Version::ALL);
     assert_eq!(member.reads, [(65_520, 4096), (0, 4096), (8, 4096), (65_408, 4096)]);
-    // One too small for 0.90 has three places, and one that is smaller still has none.
+    // A member too small for 0.90 has three places, and a still smaller member has none.
     let places = |size| read_superblock_blocks(Sectors(size), |_, len| Ok(vec![0; len])).read.len();
     assert_eq!((places(65_543), places(127), places(24), places(23)), (4, 3, 3, 0));
 }
 
-// One bad sector at any of the four places cost the member.
+// Regression: one bad sector at any of the four places cost the member.
 #[test]
 fn a_place_that_cannot_be_read_costs_the_member_only_if_its_superblock_is_there() {
     let mut used = 0;
@@ -203,8 +205,8 @@ fn a_bad_block_log_is_read_as_long_as_it_says_up_to_a_limit() {
 
 #[test]
 fn of_a_bitmap_as_much_is_read_as_has_bits() {
-    // Sectors to the next thing, bytes of a chunk, sectors of data, and what is read: first 4096
-    // bytes, then all that the header says, in blocks, where there is room for it, up to a limit.
+    // Sectors to the next area, bytes of a chunk, sectors of data, and the reads: first 4096 bytes,
+    // then everything that the header announces, in blocks, if there is room for it, up to a limit.
     for (room, chunksize, size, reads) in [
         (0, 1 << 22, 1 << 21, &[(16, 4096)][..]),
         (0, 1 << 15, (4096 - 256) * 8 * 64, &[(16, 4096)]),
@@ -219,7 +221,7 @@ fn of_a_bitmap_as_much_is_read_as_has_bits() {
             superblock.feature_map.insert(Features::BITMAP);
             superblock.bitmap_offset_raw = 8i32.to_le_bytes();
             superblock.size = Sectors(size);
-            // Where there is a log, it is what follows.
+            // The next area is the bad-block log, if there is one.
             let log = if room > 0 { (8 + room, 8) } else { (0, 0) };
             (superblock.bblog_offset, superblock.bblog_size) = log;
         });
@@ -241,7 +243,7 @@ fn of_a_bitmap_as_much_is_read_as_has_bits() {
         assert_eq!(found, reads, "chunks of {chunksize} bytes");
         assert_eq!(logs.bitmap.unwrap().is_ok(), room == 0 && chunksize != 300);
     }
-    // A place that cannot be is said, and not read.
+    // An impossible place is reported and not read.
     let nowhere = new(|superblock| superblock.feature_map.insert(Features::BITMAP));
     let (found, reads) = logs(&nowhere, Vec::new());
     assert!(found.bitmap.unwrap().unwrap_err().contains("bitmap_offset at byte 96"));
@@ -283,7 +285,7 @@ fn a_journal_is_read_from_its_tail_until_it_ends_or_is_long_enough() {
         match logs.unwrap().journal.unwrap() {
             Err(error) => assert!(blocks == 0 && error.starts_with("journal magic"), "{error}"),
             Ok(JournalState::Empty) => assert_eq!(blocks, 1),
-            // The one at the tail says nothing.
+            // An empty block at the tail is not counted.
             Ok(JournalState::Live(live)) => assert_eq!(live.len() as u64, read.min(blocks) - 1),
         }
     }

@@ -1,9 +1,9 @@
 //! Tests of parsers against random damage: real metadata with random bytes changed, 20,000 times
 //! for each format.
 //!
-//! Half of the time the sum is made right afterwards, so that every check is reached. What is still
-//! believed is computed with and written back. The seed is fixed: a failure is the same again.
-//! `WEFT_FUZZ_SEED=n` has another, as `cargo xtask long fuzz` does.
+//! Half of the time the checksum is corrected afterwards, so that every check is reached. Metadata
+//! that is still accepted is used in calculations and written back. The seed is fixed, so that a
+//! failure can be repeated. `WEFT_FUZZ_SEED=n` sets another seed, as `cargo xtask long fuzz` does.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -23,7 +23,7 @@ const MUTATIONS: usize = 20_000;
 struct Random(Rng);
 
 impl Random {
-    /// The stream of a test.
+    /// The random stream of one test.
     fn of(test: u64) -> Self {
         let seed = std::env::var("WEFT_FUZZ_SEED").ok();
         let seed: u64 = seed.map_or(0, |text| text.parse().expect("WEFT_FUZZ_SEED is a number"));
@@ -42,7 +42,7 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// A number at the edge of what fields allow, or any.
+    /// A number at the limit of the range of some field, or any number.
     fn number(&mut self) -> u64 {
         const EDGES: [u64; 24] = [
             0,
@@ -77,7 +77,7 @@ impl Random {
         }
     }
 
-    /// Changes up to four numbers among the bytes that `hot` says matter.
+    /// Changes up to four numbers within the byte ranges `hot`.
     fn mutate(&mut self, bytes: &mut [u8], hot: &[std::ops::Range<usize>]) {
         for _ in 0..=self.below(4) {
             let hot = self.pick(hot).clone();
@@ -102,7 +102,7 @@ fn said(error: &impl std::fmt::Display) {
     assert!(!message.is_empty() && message.len() < 500, "{message}");
 }
 
-/// Every question that can be put to a superblock.
+/// Calls every query of a superblock.
 fn ask(superblock: &Superblock, member_size: Sectors) {
     for (name, value) in superblock.describe(member_size) {
         assert!(!name.is_empty() && value.is_ascii());
@@ -187,7 +187,7 @@ fn version_0_90_superblocks() {
             Ok(decoded) => {
                 let mut again: [u8; 4096] = block.clone().try_into().unwrap();
                 decoded.encode_into(&mut again);
-                // A sum that only folds to the right one becomes the right one.
+                // A sum that matches only once folded becomes the exact sum.
                 let exact = again[152..156] == block[152..156];
                 assert!(again[..152] == block[..152] && again[156..] == block[156..]);
                 assert!(exact || Super090::decode(&again, size).as_ref() == Ok(&decoded));
@@ -369,7 +369,7 @@ fn partial_parity_logs() {
                 said(&error);
             }
         }
-        // The layout agrees with the log, so that what follows is reached.
+        // The layout always agrees with the log, so that the later checks are reached.
         match header.recovery(&context, |_| context.owner) {
             Ok(found) => {
                 believed += 1;
@@ -408,7 +408,7 @@ fn journals() {
         match MetaBlock::parse(&bytes, seed, tail) {
             Ok(block) => {
                 believed += 1;
-                // What is past meta_size, and padding, is not kept.
+                // Bytes past `meta_size` and padding are not kept.
                 let again = block.encode(seed).unwrap();
                 assert_eq!(MetaBlock::parse(&again, seed, tail), Ok(block));
             }

@@ -1,5 +1,4 @@
-//! Property tests of version 1 superblocks against arbitrary bytes. Superblocks come from members,
-//! which hold anything.
+//! Property tests of version 1 superblocks against arbitrary bytes: members may hold anything.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod fixture;
@@ -13,7 +12,7 @@ use weft_ondisk::{
 };
 use weft_units::Sectors;
 
-/// Numbers at the edges of what fields allow, and others.
+/// Numbers at the limits of fields, and any others.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         3 => select(vec![0, 1, 2, 4, 7, 8, 9, 16, 127, 128, 512, 1920, 1921, 2048, 4096, 6144]),
@@ -23,7 +22,7 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Every method that a parsed superblock offers.
+/// Calls every method of a parsed superblock.
 fn exercise(parsed: &Super1, member_size: Sectors) {
     for (name, value) in parsed.describe(member_size) {
         assert!(!name.is_empty() && value.is_ascii());
@@ -47,7 +46,7 @@ proptest! {
         let _ = foreign_signature(Sectors(size), &bytes, &bytes);
     }
 
-    /// Some fields of a real superblock are overwritten and the sum corrected, so that every check
+    /// Overwrites some fields of a real superblock and corrects the checksum, so that every check
     /// is reached.
     #[test]
     fn what_is_believed_is_written_back_and_computed_with(
@@ -137,7 +136,7 @@ proptest! {
                 }
             }
             Err(weft_ondisk::CreateError::Illegal(error)) => {
-                // The only check that is left to the superblock.
+                // The only check left to the superblock.
                 let overflow = matches!(error, SuperblockError::Overflow { .. });
                 prop_assert!(overflow, "{}", error);
             }

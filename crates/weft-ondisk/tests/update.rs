@@ -15,8 +15,8 @@ fn standing(role: Role) -> Standing {
     Standing { role, rebuilding: false, present: true, device: Disk090::default() }
 }
 
-/// Four slots: 2 has failed and a spare has taken over, another is being filled for 3, one waits,
-/// and one is gone.
+/// Four slots: the member of slot 2 has failed and a spare has taken over, another member is being
+/// rebuilt for slot 3, one spare waits, and one is gone.
 fn members() -> Vec<Standing> {
     let active = |slot| standing(Role::Active(Slot(slot)));
     let device = |minor, state| Disk090 { number: 9, major: 8, minor, raid_disk: 9, state };
@@ -69,7 +69,8 @@ fn version_0_90_says_who_does_what_by_slot_and_behind_the_slots() {
     let old: Super090 = table(0);
     let in_sync = Disk090::ACTIVE | Disk090::SYNC;
     let gone = Disk090::REMOVED | Disk090::FAULTY;
-    // Number and slot are the position; what the device was remains, as far as it matters.
+    // Number and slot equal the position; the earlier flags of the device remain where they still
+    // matter.
     let rows = [
         (8, 1, in_sync | Disk090::WRITE_MOSTLY),
         (8, 17, in_sync | Disk090::FAIL_FAST),
@@ -84,7 +85,8 @@ fn version_0_90_says_who_does_what_by_slot_and_behind_the_slots() {
         assert_eq!(old.disks[position as usize], expected, "row {position}");
     }
     assert!(old.disks[rows.len()..].iter().all(|disk| *disk == Disk090::default()));
-    // Three work, one waits and one is being filled; one failed and one slot is empty.
+    // Three members are active, one waits and one is being rebuilt; one failed and one slot is
+    // empty.
     assert_eq!((old.active_disks, old.working_disks, old.spare_disks), (3, 5, 2));
     assert_eq!((old.failed_disks, old.nr_disks), (2, 6));
     assert_eq!((old.events, old.utime, old.cp_events), (50, 77, 50));
@@ -92,7 +94,7 @@ fn version_0_90_says_who_does_what_by_slot_and_behind_the_slots() {
     for (number, row) in [(0, 0), (1, 1), (2, 4), (3, 5), (4, 2), (5, 6)] {
         assert_eq!(table(number).this_disk, old.disks[row], "number {number}");
     }
-    // One that is not there keeps what it said of itself.
+    // An absent member keeps the row that it had.
     assert_eq!(table(6).this_disk, area.super090().this_disk);
 }
 
@@ -141,7 +143,7 @@ fn a_spare_needs_room_for_metadata_and_for_as_much_data_as_the_others() {
     assert_eq!(spare(offset.0 + size.0 - 1), Err(SpareError::Data { found, expected: size }));
     assert_eq!(spare(23), Err(SpareError::TooSmall { found: Sectors(23) }));
 
-    // With the superblock at the end, data ends there.
+    // With the superblock at the end, data ends at the superblock.
     let mut last = fixture.parse();
     (last.minor, last.data_offset) = (Minor::V1_0, Sectors(0));
     let last = Superblock::from(last);
@@ -155,7 +157,7 @@ fn a_spare_needs_room_for_metadata_and_for_as_much_data_as_the_others() {
     let row = Disk090 { number: 5, raid_disk: 5, ..Disk090::default() };
     assert_eq!(spare.as_v0_90().unwrap().this_disk, row);
     assert_eq!(spare.device(), row);
-    // The superblock is where whole 64 KiB end, and the data before it.
+    // The superblock lies at the last multiple of 64 KiB that fits, and the data before it.
     let needed = old.size().0 + 128;
     assert!(old.of_spare(Sectors(needed), 5, Uuid([8; 16])).is_ok());
     assert!(old.of_spare(Sectors(needed - 128), 5, Uuid([8; 16])).is_err());

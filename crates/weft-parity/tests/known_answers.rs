@@ -1,4 +1,4 @@
-//! Tests of syndromes against a field that is built another way.
+//! Tests of syndromes against a field built in another way.
 //!
 //! The reference multiplies by logarithms, in tables built here by repeated doubling, and shares
 //! nothing with the crate.
@@ -47,13 +47,13 @@ impl Field {
     }
 }
 
-/// Every level by every strategy.
+/// Every SIMD level with every strategy.
 fn levels() -> impl Iterator<Item = Parity> {
     let levels = Level::ALL.into_iter().filter_map(Parity::with_level);
     levels.flat_map(|level| Strategy::ALL.map(|strategy| level.with_strategy(strategy)))
 }
 
-/// Strips without a pattern that a wrong kernel could share.
+/// Strips of random bytes: a wrong kernel cannot share their pattern.
 fn strips(count: usize, len: usize) -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let mut next = || rng.next_u64().to_be_bytes()[0];
@@ -64,7 +64,8 @@ fn with_exponents<'a>(exponents: &[u8], strips: &'a [Vec<u8>]) -> Vec<(u8, &'a [
     exponents.iter().copied().zip(strips.iter().map(Vec::as_slice)).collect()
 }
 
-/// md order, md order of many, DDF gaps, the ends of the range, unsorted.
+/// Exponents in md order, in md order for many strips, with DDF gaps, at the ends of the range, and
+/// unsorted.
 const EXPONENTS: [&[u8]; 7] = [
     &[0],
     &[0, 1, 2],

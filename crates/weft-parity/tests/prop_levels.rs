@@ -11,7 +11,7 @@ fn vector_levels() -> impl Iterator<Item = Parity> {
     Level::ALL.into_iter().skip(1).filter_map(Parity::with_level)
 }
 
-/// Every level by every strategy.
+/// Every SIMD level with every strategy.
 fn vector_ways() -> impl Iterator<Item = Parity> {
     vector_levels().flat_map(|level| Way::ALL.map(|way| level.with_strategy(way)))
 }
@@ -24,7 +24,7 @@ fn scalar() -> Parity {
     Parity::with_level(Level::Scalar).unwrap()
 }
 
-/// Data strips, each inside a larger buffer at an offset of its own.
+/// Data strips, each inside a larger buffer at its own offset.
 #[derive(Clone, Debug)]
 struct Strips {
     len: usize,
@@ -64,20 +64,21 @@ fn strips() -> impl Strategy<Value = Strips> {
     })
 }
 
-/// Runs an operation on `len` bytes at offset `at` of a filled buffer, and returns all of the
-/// buffer: what lies beside the target must not change either.
+/// Runs an operation on `len` bytes at offset `at` of a filled buffer, and returns the whole
+/// buffer: bytes beside the target must not change either.
 fn inside(at: usize, len: usize, operation: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut buffer: Vec<u8> = (0u8..=255).cycle().take(at + len + 64).collect();
     operation(&mut buffer[at..at + len]);
     buffer
 }
 
-/// As [`inside`], `beside` bytes after the start of a cache line.
+/// Runs an operation on `len` bytes that start `beside` bytes after the start of a cache line, with
+/// the checks of [`inside`].
 fn from_line(beside: usize, len: usize, operation: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut buffer: Vec<u8> = (0u8..=255).cycle().take(len + 256).collect();
     let at = buffer.as_ptr().align_offset(64) + beside;
     operation(&mut buffer[at..at + len]);
-    // What lies before the line differs by the buffer's own place.
+    // The bytes before the line differ with the place of the buffer.
     buffer.rotate_left(at);
     assert!(buffer[len..len + 64].windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)));
     buffer.truncate(len);
@@ -238,8 +239,7 @@ fn bits_beside_the_slice_do_not_count() {
     }
 }
 
-/// Counts that have kernels of their own and counts that have none, lengths around every width of a
-/// column.
+/// Counts with and without kernels of their own, at lengths around every width of a column.
 #[test]
 fn every_shape_gives_the_scalar_results_by_every_strategy() {
     let mut rng = Rng::new(1);

@@ -3,7 +3,7 @@
 use weft_parity::{Level, Located, Mismatch, Parity, Strategy};
 use weft_units::rng::Rng;
 
-/// An array's strips with their parity, which tests then lose or damage.
+/// Strips of an array with their parity, which tests then lose or damage.
 struct Row {
     exponents: Vec<u8>,
     strips: Vec<Vec<u8>>,
@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// For 2 to 8 data strips: md order, and DDF order with P and Q at each pair of slots.
+/// Exponents for 2 to 8 data strips: md order, and DDF order with P and Q at each pair of slots.
 fn orders() -> Vec<Vec<u8>> {
     let mut orders = Vec::new();
     for count in 2..=8 {
@@ -54,7 +54,7 @@ fn orders() -> Vec<Vec<u8>> {
     orders
 }
 
-/// Every level by every strategy.
+/// Every SIMD level with every strategy.
 fn levels() -> impl Iterator<Item = Parity> {
     let levels = Level::ALL.into_iter().filter_map(Parity::with_level);
     levels.flat_map(|level| Strategy::ALL.map(|strategy| level.with_strategy(strategy)))
@@ -129,7 +129,8 @@ fn updated_parity_equals_generated_parity() {
     }
 }
 
-/// Where a row is damaged: in each role, at the ends of vectors, columns and scratch blocks.
+/// Positions of damage in a row, tried in each role: at the ends of vectors, columns and scratch
+/// blocks.
 const POSITIONS: [usize; 9] = [0, 1, 63, 64, 255, 256, 4095, 4096, 4999];
 
 #[test]
@@ -213,7 +214,7 @@ fn two_wrong_strips_are_unknown() {
         let row = || Row::new(parity, &[0, 1, 2, 3], 5000);
         let locate = |row: &Row| parity.locate(&row.data(), &row.p, &row.q);
 
-        // At different bytes, in one block or in two.
+        // Damage at different bytes, in one block or in two.
         for second in [11, 4500] {
             let mut data_and_data = row();
             data_and_data.strips[0][10] ^= 1;
@@ -231,7 +232,7 @@ fn two_wrong_strips_are_unknown() {
             assert_eq!(locate(&data_and_p), Located::Unknown);
         }
 
-        // At the same byte: 1 in P and g⁹ in Q name exponent 9, which no strip has.
+        // Damage at the same byte: 1 in P and g⁹ in Q point at exponent 9, which no strip has.
         let mut same_byte = row();
         same_byte.p[10] ^= 1;
         same_byte.q[10] ^= 0x3a;

@@ -1,4 +1,4 @@
-//! Stops beside a member that does not answer: they end, and say which member it is.
+//! Stop beside a member that does not answer: it ends, and names the member.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Context, Ending, Exit, Port, Reactor};
 use weft_units::{MemberIndex, Sectors, Time};
 
-/// An engine beside which a request is with another member that the engine does not wait for, as
-/// with one that was failed.
+/// An engine with a request outstanding on a second member that the engine does not wait for, as on
+/// one that has failed.
 struct GivenUp {
     engine: Engine,
     rest: Option<Output>,
@@ -44,7 +44,7 @@ impl Core for GivenUp {
     }
 }
 
-/// A port that stops at the second pass, and keeps how it was.
+/// A port that stops the loop in its second pass, and keeps the exit that it is told.
 struct Stops(u32, Arc<Mutex<Option<Exit>>>);
 
 impl Port for Stops {
@@ -88,7 +88,8 @@ fn member(path: &std::path::Path, index: u16) -> OpenMember {
     OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(index), []).unwrap()
 }
 
-/// What ports are told, what the loop ends with, and the two members' locks: whether each is free.
+/// Runs a loop to its end. Returns the exit that ports are told, the exit of the loop, and for each
+/// of the two members whether its lock is free.
 fn stopped(hangs: bool) -> (Exit, Exit, [bool; 2]) {
     let dir = tempfile::tempdir().unwrap();
     let paths = ["well", "stuck"].map(|name| dir.path().join(name));
@@ -135,6 +136,6 @@ fn a_stop_names_a_member_that_hangs_and_does_not_wait_for_it() {
     assert!(text.contains("/stuck") && !text.contains("/well"), "{text}");
     assert_eq!((&told, free), (&exit, [true, false]));
     assert!(start.elapsed() < Duration::from_secs(20));
-    // The twin.
+    // The counterpart without a member that hangs.
     assert_eq!(stopped(false), (Exit::Clean, Exit::Clean, [true, true]));
 }

@@ -1,7 +1,7 @@
 //! Faults of rings reach the engine as correct data or as one fault (F21, F26).
 //!
-//! One list of cases for io_uring and for threads: a script makes operations short, late,
-//! interrupted or failing, and after a fixed workload every request has had its one answer, and the
+//! One list of cases runs on io_uring and on threads. A script makes operations short, late,
+//! interrupted or failing. After a fixed workload every request has had exactly one answer, and the
 //! bytes agree.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ type Verdict = fn(u64, &RingOp) -> Option<Injection>;
 const MEMBER: MemberIndex = MemberIndex(0);
 const WRITES: u32 = 64;
 
-/// A member of memory behind a ring that follows a script.
+/// A member of memory behind a ring that injects the faults of a script.
 struct Bench {
     slab: Slab,
     io: MemberIo<Rings>,
@@ -53,7 +53,7 @@ impl Bench {
         token
     }
 
-    /// Until every request is answered.
+    /// Runs until every request is answered.
     fn finish(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.io.outstanding() > 0 || self.io.busy() {
@@ -77,7 +77,7 @@ impl Bench {
         self.answers[&token].as_ref().err().copied()
     }
 
-    /// Writes, then reads elsewhere in memory; tokens of the writes and of the reads.
+    /// Writes, then reads to other memory. Returns the tokens of the writes and of the reads.
     fn round_trip(&mut self) -> (Vec<Token>, Vec<Token>) {
         for index in 0..WRITES {
             for part in [whole(index), second(index)] {
@@ -112,12 +112,13 @@ impl Bench {
     }
 }
 
-/// 16 KiB of frames per write: up to 8 KiB in one part, 512 bytes to 4 KiB in a second.
+/// First part of a write, up to 8 KiB; each write has 16 KiB of frames and may have a second part
+/// of 512 bytes to 4 KiB.
 fn whole(index: u32) -> Segment {
     Segment { frame: Frame(1 + index * 4), offset: 0, len: 8192 - index % 4 * 512 }
 }
 
-/// The last frame of the first write, which uses three.
+/// Last frame of the first write, which uses three.
 const UNUSED: Segment = Segment { frame: Frame(4), offset: 0, len: 4096 };
 
 fn second(index: u32) -> Segment {
@@ -147,8 +148,8 @@ fn rings() -> Vec<(&'static str, MakeRing)> {
     rings
 }
 
-/// Whether tests run on io_uring. They do, but where `WEFT_NO_URING=1` says that it is refused on
-/// purpose; refused without that, what is left out is a skip.
+/// Whether the tests include io_uring. They do, unless `WEFT_NO_URING=1` says that it is refused on
+/// purpose. If it is refused otherwise, leaving it out is a skip.
 fn has_uring() -> bool {
     let opened = UringRing::new(&Slab::new(2).unwrap(), 4);
     match (opened, uring_is_refused_on_purpose()) {
@@ -345,7 +346,7 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
         }));
     }
     let is_stuck: Verdict = |_, op| (op.file == MEMBER.0).then_some(Injection::Late(u32::MAX));
-    // The share of one of two members, and the twin: of one that is alone.
+    // The share of one of two members, and for comparison that of a single member.
     for ((ring, make), (is_alone, most)) in
         rings.into_iter().flat_map(|ring| [(ring, (false, 24)), (ring, (true, 64))])
     {
@@ -360,7 +361,7 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
             let other = OpenOptions::new(Access::ReadWrite).open(&spec, OTHER, []).unwrap();
             bench.io.add(other).unwrap();
         }
-        // More than the ring holds, then as many of the other member.
+        // More writes than the ring holds, then as many to the other member.
         let stuck: Vec<_> = (0..100).map(|index| bench.start(write(index))).collect();
         let good: Vec<_> = (100..200)
             .filter(|_| !is_alone)
@@ -379,7 +380,8 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
             answers.extend(std::iter::from_fn(|| bench.io.answer()));
         }
         assert!(answers.keys().eq(&good) && answers.values().all(Result::is_ok), "{answers:?}");
-        // Given up, those that wait are answered at once; what the ring has keeps its memory.
+        // After an abort, requests that wait are answered at once; those in the ring keep their
+        // memory.
         for token in &stuck {
             bench.io.abort(*token);
         }
@@ -388,7 +390,7 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
         assert!(answers.values().all(|result| *result == Err(Fault::Aborted)), "{answers:?}");
         assert_eq!((bench.io.outstanding(), bench.io.ring().outstanding()), (most, most));
         assert!(bench.slab.leased_sectors() > 0);
-        // A member that is taken out answers what was not with the ring.
+        // A removed member answers the requests that were not in the ring.
         (0..3).for_each(|index| _ = bench.start(write(index)));
         bench.io.submit().unwrap();
         bench.io.remove(MEMBER);
@@ -424,7 +426,7 @@ fn aborted_requests_are_answered_once_as_well() {
     }
 }
 
-/// The other members of an array may have discarded theirs, and parity relies on zeros.
+/// The other members of an array may have discarded their part, and parity relies on zeros.
 #[test]
 fn zeros_are_stored_where_a_discard_is_refused_or_fails() {
     for (name, ring) in rings() {
@@ -459,7 +461,7 @@ fn zeros_are_stored_where_a_discard_is_refused_or_fails() {
             assert!(bytes[..first].iter().chain(&bytes[end..]).all(|byte| *byte == 7), "{name}");
             assert!(bytes[first..end].iter().all(|byte| *byte == 0), "{name}");
         }
-        // What says that there is no space is believed.
+        // An error that says there is no space is final.
         let full: Verdict = |_, op| match op.action {
             Action::Discard { .. } => Some(Injection::Error(Errno::OPNOTSUPP)),
             _ => Some(Injection::Error(Errno::NOSPC)),
@@ -468,7 +470,7 @@ fn zeros_are_stored_where_a_discard_is_refused_or_fails() {
         let token = bench.start(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
         bench.finish();
         assert_eq!(bench.fault(token), Some(Fault::NoSpace), "{name}");
-        // So is a member that takes no zeros either, or is gone.
+        // So is the error of a member that takes no zeros either, or is gone.
         for (script, fault) in [
             ((|_, _| Some(Injection::Error(Errno::IO))) as Verdict, Fault::Io),
             (|_, _| Some(Injection::Error(Errno::NODEV)), Fault::Gone),
@@ -536,14 +538,14 @@ fn a_backend_can_be_forced() {
     assert!(auto.starts_with(if has_uring() { "io_uring" } else { "threads" }), "{auto}");
 }
 
-/// A file that is cut short while it is open: no answer after that is a success, and none is zeros.
+/// After an open file was cut short, no answer is a success, and no read returns zeros.
 #[test]
 fn a_file_that_was_cut_short_is_gone_whatever_comes_next() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let (len, cut) = (2 << 20, 600 << 10);
-    // What comes first after the cut: a read of what is cut off, one across the end, a write behind
-    // the end (which makes the file longer), the same at once with reads, a write at the very end,
-    // a flush, a superblock at the very end, a trim.
+    // First operation after the cut: a read of missing bytes, a read across the end, a write behind
+    // the end (which makes the file longer), that write together with reads, a write at the very
+    // end, a flush, a superblock at the very end, a trim.
     let read =
         |index| MemberOp::Read { at: place(index), into: Segments::from_slice(&[whole(index)]) };
     let write = |at, fua| MemberOp::Write { at, from: Segments::from_slice(&[whole(0)]), fua };
@@ -596,7 +598,7 @@ fn a_file_that_was_cut_short_is_gone_whatever_comes_next() {
                         "{ring}: {case}: {fault:?}"
                     );
                 }
-                // It stays gone, though it may be as long as it was by now.
+                // The member stays gone, although the file has its old length again.
                 file.set_len(len).unwrap();
                 let later = [read(1), read(50), write(place(60), false), MemberOp::Flush];
                 let later = later.map(|op| bench.start(op));

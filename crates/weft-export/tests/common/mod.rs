@@ -27,7 +27,7 @@ use weft_runtime::poison::Core;
 use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors, Time};
 
-/// Clients that the server takes at one time.
+/// Limit of clients of the server.
 pub const CLIENTS_MAX: usize = 32;
 
 /// A running server.
@@ -52,7 +52,7 @@ impl Server {
         Self::start_limited(source, backend, read_only, TimeLimits::default())
     }
 
-    /// The same, with other limits of time.
+    /// Starts a server with these time limits.
     pub fn start_limited(
         source: impl FnOnce(&Path) -> Source + Send + 'static,
         backend: Backend,
@@ -114,7 +114,7 @@ impl Server {
         self.control().command(Command::Status).unwrap().status.unwrap()
     }
 
-    /// Waits until nothing is held for anybody.
+    /// Waits until the server holds nothing for any client.
     pub fn settled(&self) -> Status {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -135,7 +135,7 @@ impl Server {
         exit
     }
 
-    /// After `stop` was asked for in another way.
+    /// Waits for the end, after the server was told to stop in another way.
     pub fn join(mut self) -> ExitState {
         self.thread.take().unwrap().join().unwrap()
     }
@@ -151,7 +151,7 @@ impl Drop for Server {
     }
 }
 
-/// One member of memory, as it is.
+/// A bare member of memory.
 pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
     move |_| Source::Bare {
         member: Box::new(ram(size)),
@@ -166,7 +166,7 @@ pub fn ram(size: &str) -> OpenMember {
     OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap()
 }
 
-/// An engine for one member as it is.
+/// An engine for one bare member.
 pub fn engine_of(member: &OpenMember) -> Engine {
     Engine::new(Config::for_single(member.info().clone(), false), Time(0)).unwrap()
 }
@@ -190,12 +190,12 @@ pub fn core(
     }
 }
 
-/// Files with a new array on them.
+/// Creates files with a new array on them.
 pub fn array_files(dir: &Path, level: Level, count: u8) -> Vec<MemberSpec> {
     array_files_of(dir, level, count, Sectors(32 << 11))
 }
 
-/// The same with members of another size.
+/// Creates files with a new array of members of this size.
 pub fn array_files_of(dir: &Path, level: Level, count: u8, size: Sectors) -> Vec<MemberSpec> {
     let mut array = NewArray::in_sync(level, count.into(), size);
     array.name = "v".into();
@@ -216,13 +216,13 @@ pub fn array_files_of(dir: &Path, level: Level, count: u8, size: Sectors) -> Vec
         .collect()
 }
 
-/// The array on these files.
+/// Assembles the array on these files.
 pub fn assembled(specs: &[MemberSpec], client_frames: u32, credit: u64) -> Source {
     let options = Options { run: true, ..Options::default() };
     assembled_with(&options, specs, client_frames, credit)
 }
 
-/// The same as the options say.
+/// Assembles the array on these files with these options.
 pub fn assembled_with(
     options: &Options,
     specs: &[MemberSpec],
@@ -239,7 +239,7 @@ pub fn assembled_with(
     Source::Arrays { config: Box::new(config), members }
 }
 
-/// A RAID-5 of three on files.
+/// A RAID5 of three files.
 pub fn raid5(client_frames: u32, credit: u64) -> impl FnOnce(&Path) -> Source + Send + 'static {
     move |dir| assembled(&array_files(dir, Level::Raid5, 3), client_frames, credit)
 }
@@ -250,7 +250,7 @@ pub struct Client {
     pub connection: ClientConnection,
     next: u64,
     unread: Vec<u8>,
-    /// What the last request for block status brought.
+    /// Extents of the last request for block status.
     pub extents: Vec<Extent>,
 }
 
@@ -260,7 +260,7 @@ impl Client {
         Self::after(path, handshake.with_allocation())
     }
 
-    /// With extended headers.
+    /// Connects with extended headers.
     pub fn extended(path: &Path) -> Self {
         let handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap();
         Self::after(path, handshake.with_extended_headers().with_allocation())
@@ -278,7 +278,7 @@ impl Client {
         self.connection.export().size()
     }
 
-    /// Sends a request; its cookie.
+    /// Sends a request and returns its cookie.
     pub fn send(&mut self, op: Op, payload: &[u8]) -> u64 {
         self.next += 1;
         let header = self.connection.request(self.next, op).unwrap();
@@ -287,7 +287,7 @@ impl Client {
         self.next
     }
 
-    /// Waits for the end of any request: its cookie, its result, its data.
+    /// Waits for the end of any request. Returns its cookie, its result and its data.
     pub fn receive(&mut self) -> (u64, Result<Vec<u8>, NbdError>) {
         let mut data = Vec::new();
         let mut buffer = vec![0; 1 << 16];
@@ -357,25 +357,25 @@ impl Client {
         std::mem::take(&mut self.extents)
     }
 
-    /// Bytes of a request that the client half would refuse to make.
+    /// Sends the header of a request that the client half would refuse to encode.
     pub fn send_raw(&mut self, command: u16, flags: u16, offset: u64, len: u32) {
         let header = RequestHeader { flags, command, cookie: 7, offset, len: len.into() };
         self.stream.write_all(&header.encode()).unwrap();
     }
 }
 
-/// Bytes that differ everywhere and from seed to seed.
+/// Bytes without repetition, different for each seed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
 }
 
-/// Descriptors of this process.
+/// Number of descriptors of this process.
 pub fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A core whose outputs pass through the hands of a test.
+/// A core with a filter of the test on its outputs.
 pub struct Meddled<F> {
     pub inner: Engine,
     pub meddle: F,

@@ -1,4 +1,4 @@
-//! A client that keeps what it reads, driven as the crate's documentation says.
+//! A client that keeps everything it reads, driven as the documentation of the crate describes.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub(crate) struct Client {
     pub(crate) finished: Option<Option<ExportInfo>>,
     pub(crate) failed: Option<ClientError>,
     pub(crate) done: Vec<(u64, Result<(), NbdError>)>,
-    /// What reads have brought, by cookie: first byte and bytes.
+    /// Data received by reads, by cookie: offset of the first byte, and bytes.
     pub(crate) data: BTreeMap<u64, (u64, Vec<u8>)>,
-    /// What requests for block status have brought, by cookie.
+    /// Extents received by block status requests, by cookie.
     pub(crate) extents: BTreeMap<u64, Vec<Extent>>,
     reading: Option<(u64, usize)>,
     sent: Vec<u8>,
@@ -31,12 +31,12 @@ impl Client {
         Self::of(handshake)
     }
 
-    /// The same, with extended headers, and asking where holes are.
+    /// A client that asks for extended headers and for `base:allocation`.
     pub(crate) fn extended(goal: Goal) -> Self {
         Self::of(ClientHandshake::new(goal).unwrap().with_extended_headers().with_allocation())
     }
 
-    /// The same, asking where holes are.
+    /// A client that asks for `base:allocation`.
     pub(crate) fn with_allocation(goal: Goal) -> Self {
         Self::of(ClientHandshake::new(goal).unwrap().with_allocation())
     }

@@ -11,10 +11,11 @@ use weft_nbd::{
     TransmissionFlags,
 };
 
-/// Most memory a client may make the server hold: one option, a full output, one more reply.
+/// Upper bound of the memory that a client can make the server hold: one option, a full output, one
+/// more reply.
 pub(crate) const MEMORY_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (OUTPUT_BYTES_HIGH + 16 * 1024);
 
-/// Bytes written in hexadecimal; blanks are for the reader, `"text"` is itself.
+/// Bytes from hexadecimal text; blanks are ignored, and `"text"` stands for its own bytes.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (index, part) in text.split('"').enumerate() {
@@ -30,7 +31,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Bytes as [`hex`] reads them, for messages of failed tests.
+/// Bytes as hexadecimal text that [`hex`] reads, for the messages of failed tests.
 pub(crate) fn show(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -40,7 +41,7 @@ pub(crate) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     [&OptionHeader { option, len }.encode()[..], data].concat()
 }
 
-/// The data of GO and INFO.
+/// Data of the options GO and INFO.
 pub(crate) fn info_data(name: &[u8], kinds: &[u16]) -> Vec<u8> {
     let mut data = u32::try_from(name.len()).unwrap().to_be_bytes().to_vec();
     data.extend_from_slice(name);
@@ -54,7 +55,7 @@ pub(crate) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u
     RequestHeader { flags, command, cookie, offset, len }.encode().to_vec()
 }
 
-/// The same with extended headers.
+/// A request with extended headers.
 pub(crate) fn extended(command: u16, flags: u16, cookie: u64, offset: u64, len: u64) -> Vec<u8> {
     RequestHeader { flags, command, cookie, offset, len }.encode_extended().to_vec()
 }
@@ -63,20 +64,20 @@ pub(crate) fn client_flags() -> [u8; 4] {
     (client_flag::FIXED_NEWSTYLE | client_flag::NO_ZEROES).to_be_bytes()
 }
 
-/// A server with a disk, driven as the crate's documentation says.
+/// A server with a disk in memory, driven as the documentation of the crate describes.
 pub(crate) struct Server {
     pub(crate) connection: ServerConnection,
     pub(crate) disk: Vec<u8>,
     pub(crate) events: Vec<ServerEvent>,
     pub(crate) sent: Vec<u8>,
     writing: Option<(NbdRequest, usize)>,
-    /// Reads are answered in pieces where there are zeroes.
+    /// Answers reads in pieces where the disk has zeroes.
     pub(crate) sparse: bool,
 }
 
 impl Server {
-    /// The first export is the default one and has a disk of up to 1 MiB; what is beyond reads as
-    /// zeroes.
+    /// A server of these exports. The first export is the default export and has a disk of up to 1
+    /// MiB; bytes beyond the disk read as zeroes.
     pub(crate) fn new(exports: Vec<ExportInfo>) -> Self {
         let disk = vec![0; usize::try_from(exports[0].size()).unwrap().min(1 << 20)];
         let exports: Arc<[ExportInfo]> = exports.into();
@@ -85,7 +86,7 @@ impl Server {
         Self { connection, disk, events, sent, writing: None, sparse: false }
     }
 
-    /// One export called `disk`, with everything the server half implements.
+    /// A server of one export called `disk`, with everything the server half implements.
     pub(crate) fn with_disk(size: u64) -> Self {
         let flags = ExportInfo::DEFAULT_FLAGS
             | TransmissionFlags::SEND_TRIM
@@ -94,13 +95,13 @@ impl Server {
         Self::new(vec![disk])
     }
 
-    /// The same, past the handshake, with nothing in `sent`.
+    /// The server past the handshake, with nothing in `sent`.
     pub(crate) fn open(self, structured: bool) -> Self {
         self.open_after(if structured { &[8] } else { &[] })
     }
 
-    /// The same after these options without data, and the choice of `base:allocation` if replies
-    /// may tell it.
+    /// The server past a handshake with these options without data, and with `base:allocation`
+    /// chosen if replies may report it.
     pub(crate) fn open_after(mut self, options: &[u32]) -> Self {
         self.receive(&client_flags());
         for number in options {
@@ -217,12 +218,12 @@ impl Server {
         }
     }
 
-    /// Runs of zeroes and of other bytes.
+    /// Runs of zeroes and of other bytes in a range.
     fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
         let at = usize::try_from(offset).unwrap();
         let is_zero = |at: usize| self.disk.get(at).is_none_or(|byte| *byte == 0);
         let mut extents: Vec<Extent> = Vec::new();
-        // Beyond the disk all is zero.
+        // Bytes beyond the disk are all zero.
         let near = usize::try_from(len).unwrap().min(self.disk.len().saturating_sub(at) + 1);
         for at in at..at + near {
             match extents.last_mut() {

@@ -1,4 +1,4 @@
-//! Metadata that mdadm and Linux wrote; `fixtures/md-meta/MANIFEST` says how it came about.
+//! Areas of metadata that mdadm and Linux wrote, described in `fixtures/md-meta/MANIFEST`.
 
 use std::path::{Path, PathBuf};
 use weft_ondisk::{Super1, Super090, Superblock, Version};
@@ -6,20 +6,20 @@ use weft_units::Sectors;
 
 /// One area of one member.
 pub(crate) struct Area {
-    /// Folder: the array.
+    /// Folder, named after the array.
     pub(crate) array: String,
-    /// `m0`.
+    /// Member, for example `m0`.
     pub(crate) member: String,
     /// `super090`, `super1`, `bitmap`, `bblog`, `ppl` or `journal`.
     pub(crate) kind: String,
     pub(crate) member_size: Sectors,
-    /// Sector of the member where it was.
+    /// Sector of the member at which the area starts.
     pub(crate) start: Sectors,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Area {
-    /// Text of `mdadm`, in the file `mN.NAME.txt`.
+    /// Output of `mdadm`, from the file `mN.NAME.txt`.
     pub(crate) fn text(&self, name: &str) -> String {
         let file = format!("{}.{name}.txt", self.member);
         std::fs::read_to_string(root().join(&self.array).join(file)).unwrap()
@@ -50,18 +50,18 @@ impl Area {
     }
 }
 
-/// All of them, in the order of the manifest.
+/// All areas, in the order of the manifest.
 pub(crate) fn all() -> Vec<Area> {
     let manifest = std::fs::read_to_string(root().join("MANIFEST")).unwrap();
     manifest.lines().filter(|line| !line.starts_with('#')).map(read).collect()
 }
 
-/// All of one kind.
+/// All areas of one kind.
 pub(crate) fn of_kind(kind: &str) -> Vec<Area> {
     all().into_iter().filter(|area| area.kind == kind).collect()
 }
 
-/// One of them.
+/// One area, by array, member and kind.
 pub(crate) fn one(array: &str, member: usize, kind: &str) -> Area {
     let member = format!("m{member}");
     let found = |area: &Area| area.array == array && area.member == member && area.kind == kind;
@@ -88,7 +88,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/md-meta")
 }
 
-/// Says that a reshape goes on, which changes nothing.
+/// Records a reshape in progress that changes nothing.
 pub(crate) fn reshaping(it: &mut Super090) {
     it.minor_version = 91;
     it.reshape.position = 0;

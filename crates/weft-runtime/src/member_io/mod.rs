@@ -32,7 +32,7 @@
 //! write, and a cut that is undone (`truncate` twice) while nothing of the member is read or
 //! written.
 //!
-//! The same check finds a file that was deleted. It exists until it is closed, so the member is
+//! The same check finds a deleted file. A deleted file exists until it is closed, so the member is
 //! used as before, and the log reports the deletion once.
 //!
 //! # Flushes
