@@ -191,7 +191,7 @@ pub fn split_slice<'a>(
     let (mut rest, mut at) = (memory, 0);
     for index in order {
         let place = &write[index];
-        assert!(at <= place.start, "{place:?} to write overlaps one that ends at {at}");
+        assert!(at <= place.start, "the target {place:?} overlaps a target that ends at {at}");
         let (gap, tail) = rest.split_at_mut(place.start - at);
         let (target, tail) = tail.split_at_mut(place.len());
         gaps.push((at, gap));

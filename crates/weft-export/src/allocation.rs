@@ -252,8 +252,8 @@ const ARRAY_BYTES_MIN: u64 = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) len: u64,
-    /// Whether no storage is allocated for it, so that it reads as zeroes. Otherwise it is data, as
-    /// far as is known.
+    /// Whether the extent has no storage allocated, so that it reads as zeroes. Otherwise the
+    /// extent is data, as far as is known.
     pub(crate) hole: bool,
 }
 

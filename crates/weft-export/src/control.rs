@@ -92,7 +92,7 @@ pub enum Command {
     },
     /// Set md's `sync_action`: `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
     SyncAction {
-        /// One of these words.
+        /// The action: one of the six words.
         action: String,
     },
 }
@@ -402,7 +402,7 @@ pub struct MemberStatus {
     pub dev_number: u32,
     /// `in_sync`, `rebuilding`, `spare` or `faulty`.
     pub state: String,
-    /// Whether a mirror reads from it only when no other member can be read.
+    /// Whether a mirror reads from the member only when no other member can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub write_mostly: bool,
     /// First sector of its data, and how many the array may use; a bare member has none.

@@ -114,7 +114,7 @@ mod tests {
         looks.take(LOOKS_MAX + 50);
         assert!(!looks.may_look(b) && !looks.may_look(c) && !looks.may_look(a));
         looks.begin_round();
-        assert!(!looks.may_look(a) && !looks.may_look(c), "b is ahead of them");
+        assert!(!looks.may_look(a) && !looks.may_look(c), "b is ahead of a and c");
         looks.leave(b);
         assert!(looks.may_look(c) && looks.may_look(c), "until no looks are left");
         assert!(looks.may_look(a), "c has no more requests");

@@ -143,7 +143,7 @@ pub enum ExitState {
     StopFailed(String),
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal or an administrator stops the server.
 ///
 /// Runs on the calling thread. When it returns, sockets are removed and members are closed, except
 /// those that do not answer.

@@ -98,7 +98,7 @@ fn clients_that_do_not_read_their_replies_hold_up_nobody() {
         serve_well(&mut good, index + 1);
         serve_well(&mut server.client(), index + 100);
     }
-    assert!(server.status().frames_held > 16_384 / 2, "they were greedy");
+    assert!(server.status().frames_held > 16_384 / 2, "the deaf clients hold many frames");
     drop((good, deaf));
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);

@@ -47,7 +47,7 @@ pub enum Op {
         offset: u64,
         /// Length in bytes.
         len: u32,
-        /// Whether the reply must be one piece. Replies of weft always are.
+        /// Whether the reply must be one piece, as replies of weft always are.
         df: bool,
     },
     /// Discard a range.
@@ -56,7 +56,7 @@ pub enum Op {
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// Whether to make it durable before the reply.
+        /// Whether the discard must be durable before the reply.
         fua: bool,
     },
     /// Write a range; `len` bytes of payload follow.
@@ -65,7 +65,7 @@ pub enum Op {
         offset: u64,
         /// Length in bytes.
         len: u32,
-        /// Whether to make it durable before the reply.
+        /// Whether the data must be durable before the reply.
         fua: bool,
     },
     /// Write zeroes to a range.
@@ -74,7 +74,7 @@ pub enum Op {
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// Whether to make it durable before the reply.
+        /// Whether the zeroes must be durable before the reply.
         fua: bool,
         /// Whether the range must stay allocated.
         no_hole: bool,

@@ -427,7 +427,7 @@ impl RequestHeader {
     /// Panics when the length needs more than 32 bits.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
-        let len = u32::try_from(self.len).expect("longer ones have extended headers");
+        let len = u32::try_from(self.len).expect("longer requests have extended headers");
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());

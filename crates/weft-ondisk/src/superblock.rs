@@ -407,7 +407,7 @@ impl Superblock {
         }
     }
 
-    /// Number of the member, for [`Superblock::role`]. It is not its slot.
+    /// Number of the member, for [`Superblock::role`]; distinct from its slot.
     #[must_use]
     pub fn dev_number(&self) -> u32 {
         match self {

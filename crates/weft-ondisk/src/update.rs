@@ -84,7 +84,7 @@ impl Superblock {
     #[must_use]
     pub fn encode_for(&self, logical_block: u32) -> Vec<u8> {
         match self {
-            // md always writes all of it, whatever the logical block.
+            // md always writes the whole superblock, whatever the logical block.
             Self::V0_90(old) => Vec::from(old.encode()),
             Self::V1(new) => {
                 let mut bytes = Vec::from(new.encode());

@@ -410,7 +410,7 @@ fn a_journal_of_the_kernel_is_live() {
     // 16 blocks of data follow, and nothing behind them.
     assert_eq!(scan.poll(), Some(tail + Sectors(17 * 8)));
     scan.handle(&[0; 4096]);
-    let Ok(JournalState::Live(blocks)) = scan.finish() else { panic!("it is not empty") };
+    let Ok(JournalState::Live(blocks)) = scan.finish() else { panic!("the journal is not live") };
     let said = JournalState::Live(blocks.clone()).to_string();
     assert_eq!(said, "meta blocks to replay: 1, with 16 blocks of data and parity");
     let [block] = &blocks[..] else { panic!("{blocks:?}") };

@@ -142,7 +142,7 @@ fn a_place_that_cannot_be_read_costs_the_member_only_if_its_superblock_is_there(
     let mut used = 0;
     for at in Version::ALL {
         let superblock = new(|_| {});
-        let bytes = superblock.as_v1().expect("it is new").encode();
+        let bytes = superblock.as_v1().expect("a new superblock is version 1").encode();
         let place = superblock.version().position(SIZE).unwrap();
         let mut member =
             Member { size: SIZE, areas: vec![(place, bytes.to_vec())], reads: Vec::new() };

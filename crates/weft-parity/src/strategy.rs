@@ -159,7 +159,7 @@ impl Maker {
     /// Maker with this name of twelve bytes, in the form that an x86-64 CPU reports it.
     ///
     /// Source   AMD, "AMD64 Architecture Programmer's Manual", volume 3, CPUID function 0
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others do not tell"))]
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only x86-64 asks"))]
     pub(crate) fn from_name(name: &[u8; 12]) -> Self {
         if name == b"AuthenticAMD" { Self::Amd } else { Self::Other }
     }

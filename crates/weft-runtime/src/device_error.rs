@@ -74,7 +74,7 @@ pub enum DeviceError {
         /// Reason, with the line and field, and the way out.
         why: String,
     },
-    /// A member that is to be written was not rescued completely, says its map of ddrescue.
+    /// A member to be written was not rescued completely, according to its map of ddrescue.
     #[error("{label}: {why}")]
     NotRescued {
         /// Name of the member.

@@ -144,7 +144,7 @@ mod tests {
         };
         assert_eq!(stretch(0, 1), (true, Bytes::mib(1)));
         assert_eq!(stretch(0, 8), (true, Bytes::mib(2)), "up to what was not rescued");
-        assert_eq!(stretch(2, 6), (false, Bytes::mib(1)), "what was not rescued");
+        assert_eq!(stretch(2, 6), (false, Bytes::mib(1)), "a range that was not rescued");
         assert_eq!(stretch(3, 5), (true, Bytes::mib(5)));
         assert_eq!(member.hole(Bytes::mib(1), Bytes::mib(2)), Bytes::mib(1));
         assert_eq!(member.hole(Bytes::mib(2), Bytes::mib(1)), Bytes::ZERO);

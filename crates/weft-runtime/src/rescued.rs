@@ -392,7 +392,7 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         // The log of a server is not a map.
         write("disk.log", "started\n");
-        // Neither is the map of an array.
+        // The map of an array is not a map of a member either.
         write("disk.map", "# Mapfile of weft cat --skip-unreadable\n0 ? 1\n0 512 ?\n");
         assert_eq!(beside().unwrap(), None);
         std::fs::remove_file(dir.path().join("disk.map")).unwrap();

@@ -316,7 +316,7 @@ mod tests {
             std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
         taken.sort_unstable();
         assert_eq!(taken, [0, 1, 2, 20, 21, 22], "three each, in their order");
-        // None of the six is answered, and a third file gets the remaining threads.
+        // The six are still unanswered; a third file gets the remaining threads.
         (40..42).for_each(|id| queue.push(job(id, 1)));
         let taken: Vec<u32> = std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
         assert_eq!(taken, [40, 41]);

@@ -87,7 +87,7 @@ mod tests {
         let moves = turns.moves();
         assert!(turns.end(a, Tag(1)));
         assert_ne!(turns.moves(), moves);
-        assert!(!turns.begin(b, Tag(1)), "a is before it");
+        assert!(!turns.begin(b, Tag(1)), "a is ahead of b");
         assert!(turns.begin(a, Tag(3)) && !turns.begin(a, Tag(4)));
         assert!(turns.end(a, Tag(2)) && turns.end(a, Tag(3)));
         assert!(!turns.begin(a, Tag(4)) && !turns.begin(c, Tag(1)));

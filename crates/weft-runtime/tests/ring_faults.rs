@@ -346,7 +346,8 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
         }));
     }
     let is_stuck: Verdict = |_, op| (op.file == MEMBER.0).then_some(Injection::Late(u32::MAX));
-    // The share of one of two members, and for comparison that of a single member.
+    // Ring places that a stuck member fills: its share beside another member, and more of them for
+    // a single member.
     for ((ring, make), (is_alone, most)) in
         rings.into_iter().flat_map(|ring| [(ring, (false, 24)), (ring, (true, 64))])
     {
@@ -470,7 +471,7 @@ fn zeros_are_stored_where_a_discard_is_refused_or_fails() {
         let token = bench.start(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
         bench.finish();
         assert_eq!(bench.fault(token), Some(Fault::NoSpace), "{name}");
-        // So is the error of a member that takes no zeros either, or is gone.
+        // The error of a member that takes no zeros either, or is gone, is final too.
         for (script, fault) in [
             ((|_, _| Some(Injection::Error(Errno::IO))) as Verdict, Fault::Io),
             (|_, _| Some(Injection::Error(Errno::NODEV)), Fault::Gone),

@@ -181,7 +181,7 @@ impl<C: Codec> Connection<C> {
         self.served.is_some()
     }
 
-    /// Whether it waits for something that the engine or the pool will return.
+    /// Whether the client waits for something that the engine or the pool will return.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some() || !self.starved.is_empty() || !self.stash.is_empty()
     }
@@ -192,7 +192,7 @@ impl<C: Codec> Connection<C> {
         self.readable && parsed && !self.leaving && self.open() < REQUESTS_MAX && !self.is_flooded()
     }
 
-    /// Whether it can go on without anything being returned.
+    /// Whether the client can go on without anything being returned.
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielded
     }

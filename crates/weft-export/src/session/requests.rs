@@ -318,7 +318,8 @@ impl<C: Codec> Connection<C> {
         for index in 0..open.sub_requests.len() {
             let sub_request = open.sub_requests[index];
             if sub_request.at == At::Ours {
-                // This one was read already and must not be submitted again with the others.
+                // A sub-request at `Ours` was read already and must not be submitted again with the
+                // others.
                 hidden.push(index);
                 open.sub_requests[index].at = At::Nobody;
             } else if sub_request.is_stalled() {

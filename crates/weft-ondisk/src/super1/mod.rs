@@ -51,7 +51,7 @@ pub struct MdTime {
 /// sectors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncOffset {
-    /// All of it is in sync: the array was stopped cleanly.
+    /// The whole part is in sync: the array was stopped cleanly.
     Clean,
     /// The part below this sector is in sync. 0 while writes may be in flight.
     At(Sectors),
@@ -136,7 +136,7 @@ pub struct Super1 {
     /// End of the rebuilt part of a member, or start of a journal: [`Super1::recovery_offset`],
     /// [`Super1::journal_tail`]. Byte 152.
     pub recovery_offset_raw: u64,
-    /// Entry of the member in `roles`. It is not its slot. Byte 160.
+    /// Entry of the member in `roles`, distinct from its slot. Byte 160.
     pub dev_number: u32,
     /// Number of read errors that were corrected by writing. Byte 164.
     pub cnt_corrected_read: u32,

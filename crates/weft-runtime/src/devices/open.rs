@@ -353,8 +353,8 @@ fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>
         let usable = offset != 0 && unit.is_power_of_two() && unit <= 4096;
         return Ok(usable.then_some(unit));
     }
-    // Before Linux 6.1 the kernel does not report the unit. Devices take their logical block. So do
-    // files, but their device is not known, and 4096 bytes suit all.
+    // Before Linux 6.1 the kernel does not report the unit. Devices use their logical block. Files
+    // would too, but the device of a file is not known, and 4096 bytes suit all.
     Ok(Some(if is_block { block } else { 4096 }))
 }
 

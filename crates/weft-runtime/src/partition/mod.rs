@@ -35,7 +35,7 @@ pub struct Partition {
     pub len: u64,
     /// Purpose of the partition by its table: a name, or the number of its type.
     pub kind: String,
-    /// Whether it contains other partitions rather than data.
+    /// Whether the partition contains other partitions rather than data.
     pub is_extended: bool,
 }
 
