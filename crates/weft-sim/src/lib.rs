@@ -1,7 +1,7 @@
 //! The simulated world of the weft engine: disks, clients, faults and power cuts, from a seed.
 //!
-//! The engine is a state machine without I/O. A [`World`] makes everything happen to it that real
-//! disks, clients and power supplies do, in any order.
+//! The engine is a state machine without I/O. A [`World`] exposes it to everything that real disks,
+//! clients and power supplies may do, in any order.
 //!
 //! | Part | File |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | faults of a member | `faults.rs` |
 //! | power cuts | `crash.rs` |
 //! | values that a client may read | `model.rs` |
-//! | the same where members disagree (write hole) | `suspects.rs` |
+//! | values that it may read where members disagree (write hole) | `suspects.rs` |
 //! | checkers of the promises | `checker/` |
 //! | random runs and their replay | `script.rs` |
 //! | planted bugs | `bugs.rs` |
@@ -34,14 +34,15 @@
 #![forbid(unsafe_code)]
 #![allow(
     clippy::cast_possible_truncation,
-    reason = "simulated disks and counts are small; a wrong one fails a test, not a user"
+    reason = "simulated disks and counts are small; a truncated one fails a test, not a user"
 )]
 #![allow(
     clippy::missing_panics_doc,
-    reason = "a simulation stops at the first thing that is wrong"
+    reason = "a simulation stops at the first violation"
 )]
 
-/// What checkers may look at, borrowed field by field so that they may be changed meanwhile.
+/// The [`checker::View`] of a world, borrowed field by field so that its checkers may be changed
+/// meanwhile.
 macro_rules! view {
     ($world:expr) => {
         View {
@@ -60,11 +61,11 @@ macro_rules! view {
     };
 }
 
-/// Adds what another has counted, field by field.
+/// Implements `merge` for a struct of counts: adds the named fields.
 macro_rules! sums {
     ($type:ident: $($field:ident),*) => {
         impl $type {
-            /// Adds what another has counted.
+            /// Adds the counts of another run.
             pub fn merge(&mut self, other: Self) {
                 $(self.$field += other.$field;)*
             }

@@ -1,11 +1,11 @@
 //! World: an engine with simulated disks, memory, clients, clock and checkers.
 //!
 //! A [`World`] does what a driver must: it owns the slab, submits and computes, honours credit, and
-//! asks again when the engine says that a member stalled. The clock moves only when told.
-//! `driver.rs` chooses the next event. A copy of a world ([`Clone`]) goes on independently.
+//! repeats requests that the engine answers with a stall. The clock moves only when told.
+//! `driver.rs` chooses the next event. A clone of a world continues independently.
 //!
-//! A restart always goes the way of a real one: superblock sectors are read off the media, parsed,
-//! assembled and made into an engine.
+//! Every restart takes the path of a real one: superblock sectors are read off the media, parsed
+//! and assembled, and an engine is made from the assembly.
 
 mod at_stake;
 mod bare;
@@ -50,53 +50,53 @@ use crate::payload::NeedsPayload;
 use crate::rng::{Digest, Rng};
 use crate::suspects::Suspects;
 
-/// Names a request or command of a client.
+/// Client and tag of a request or command.
 pub type Ticket = (ClientId, Tag);
 
-/// How a request ended: a read with its bytes, or with what stands for them.
+/// Result of a request. A read returns its bytes, or their representation.
 pub type Answer = Result<Vec<u8>, ReplyError>;
 
-/// A line of the log.
+/// Entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Logged {
     /// A request was answered.
     Answer(Ticket, bool),
-    /// A request ended at its disk.
+    /// A member request completed.
     Done {
         /// Index of the disk.
         disk: usize,
-        /// Whether it went well.
+        /// Whether it succeeded.
         ok: bool,
     },
-    /// Flush.
+    /// A flush was submitted.
     Flush {
         /// Index of the disk.
         disk: usize,
     },
-    /// Read.
+    /// A read was submitted.
     Read {
         /// Index of the disk.
         disk: usize,
         /// First absolute sector.
         at: u64,
-        /// Sectors.
+        /// Number of sectors.
         count: u64,
         /// Origin of the request.
         origin: Origin,
     },
-    /// Everything submitted since the last of these was submitted before any of it completed.
+    /// End of a round: requests since the previous one were submitted before any of them completed.
     Round,
-    /// Write.
+    /// A write was submitted.
     Write {
-        /// To which disk.
+        /// Index of the disk.
         disk: usize,
         /// First absolute sector.
         at: u64,
-        /// Sectors.
+        /// Number of sectors.
         count: u64,
-        /// Durable at completion.
+        /// Whether the data is durable at completion.
         fua: bool,
-        /// A superblock.
+        /// Whether it writes metadata (superblock or bitmap).
         metadata: bool,
         /// Origin of the request.
         origin: Origin,
@@ -114,17 +114,17 @@ pub struct World {
     pub disks: Vec<Disk>,
     disk_of: Vec<usize>,
     pub(crate) engine: Option<Engine>,
-    /// Whether the engine was told something since its last turn.
+    /// Whether the engine received an input since its last turn.
     pub(crate) plugged: bool,
     memory: Memory,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
-    /// Of writes whose client is gone, until nothing is served any more.
+    /// Ranges of writes whose client is gone, until the engine ends.
     pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
-    /// Drains that were asked for and not answered, and what had been acknowledged before.
+    /// Unanswered drains, with what had been acknowledged before each.
     drains: BTreeMap<Ticket, (VolumeId, FlushMark)>,
-    /// Stripes of the stripe cache, and those that were asked for and not answered.
+    /// Size of the stripe cache; `resizes` holds the sizes of unanswered requests to change it.
     cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
     waiting: VecDeque<Waiting>,
@@ -136,48 +136,47 @@ pub struct World {
     at_stake: AtStake,
     /// Columns whose members disagree.
     pub(crate) suspects: Suspects,
-    /// Whether members may disagree since a cut or a death of the process, and were not measured
-    /// since.
+    /// Whether members may disagree after a cut or a process crash and were not measured since.
     measure_due: bool,
     /// Members that were being rebuilt when the engine started, by slot: the disk, and the column
     /// up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
     served: Served,
-    /// Whether copies of a mirror may differ for want of space.
+    /// Whether copies of a mirror may differ because a member lacked space.
     lacked_space: bool,
     /// Model of what clients may read.
     pub model: Model,
-    /// A volume beside the array.
+    /// Bare volume beside the array, if any.
     bare: Option<Bare>,
     /// Geometry of the array.
     pub array: Array,
     /// Content of the durable superblocks.
     pub record: Record,
-    /// Content of the superblocks as they were written, where some of them cannot be read.
+    /// Content of the superblocks as they were written, if some of them cannot be read.
     written: Option<Record>,
-    /// What they said when the last engine ended, before a power cut took or tore any of them.
+    /// The record when the last engine ended, before a power cut destroyed or tore superblocks.
     record_before: Record,
     /// Disks whose superblock a cut tore.
     torn: BTreeSet<usize>,
     pub(crate) checkers: Checkers,
     pub(crate) failure: Option<Violation>,
-    /// Whether the power went or the process died at any time.
+    /// Whether the power was cut or the process crashed at any time.
     interrupted: bool,
-    /// Whether it was by a cut in the middle of something, or the process died: not only by stops.
+    /// Whether the interruption was a cut in the middle of something or a crash, and not a stop.
     pub(crate) was_cut: bool,
-    /// Everything that the engine said for people.
+    /// Notices of the engine, each with its time.
     pub notices: Vec<(Time, Notice)>,
     /// Requests and answers, if [`Options::logged`].
     pub log: Vec<Logged>,
-    /// Every output with its time.
+    /// Digest of every output with its time.
     pub digest: Digest,
     /// Number of power cuts of each kind.
     pub coverage: Coverage,
-    /// Counts of reads that passed with an excuse.
+    /// Counts of reads that passed with an excuse, beside those of the checkers.
     excuses: Excuses,
-    /// Requests and computations that ended.
+    /// Number of requests and computations that completed.
     pub(crate) completed: u64,
-    /// The stream that chooses completions.
+    /// Random numbers that choose completions.
     pub rng: Rng,
     parity: Parity,
 }
@@ -186,7 +185,7 @@ impl World {
     /// Makes the array with `weft-ondisk`, writes its superblocks and starts an engine on it.
     ///
     /// # Panics
-    /// The options make no array.
+    /// Panics if no array can be made from the options.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let count = options.members + options.spares;
@@ -209,7 +208,7 @@ impl World {
         let mut data_offset: Vec<Sectors> = supers.iter().map(Superblock::data_offset).collect();
         let bare = options.bare.then(|| {
             disks.push(bare::new_disk(&options));
-            // No sector of it is one of the array's.
+            // None of its sectors belongs to the array.
             data_offset.push(Sectors(1 << 60));
             Bare { disk: count, model: Model::new(options.payload), answered: 0 }
         });
@@ -271,7 +270,7 @@ impl World {
     /// The assembly is refused.
     ///
     /// # Panics
-    /// An engine runs already, or the configuration is refused.
+    /// Panics if an engine runs already, or if the configuration is refused.
     pub fn start(&mut self, how: &assemble::Options) -> Result<(), Refused> {
         assert!(self.engine.is_none(), "stop the engine first");
         self.refuse_logs()?;
@@ -318,13 +317,13 @@ impl World {
         self.allow_waits();
         let engine = Engine::new(config, self.now);
         self.engine = Some(engine.unwrap_or_else(|error| panic!("{error}")));
-        // What it finds on its members may be a reason to act.
+        // The engine may have to act on the state of its members.
         self.plugged = true;
         self.settle();
         Ok(())
     }
 
-    /// P5, of an assembly that had consent.
+    /// Checks P5 for an assembly that had consent.
     fn judge_consent(&mut self, how: &assemble::Options, with: &Assembly) {
         if !how.force_dirty {
             return;
@@ -337,7 +336,7 @@ impl World {
         }
     }
 
-    /// A partial parity log is payload.
+    /// Refuses arrays with a partial parity log, which needs payload.
     fn refuse_logs(&self) -> Result<(), Refused> {
         let logged = |disk: &usize| self.record.of(*disk).is_some_and(|sb| sb.ppl_area().is_some());
         let found = (0..self.disks.len()).find(logged).map(|_| NeedsPayload::Ppl);
@@ -351,7 +350,7 @@ impl World {
         })
     }
 
-    /// What would be assembled from the media now.
+    /// The assembly that the media would give now.
     ///
     /// # Errors
     /// The assembly is refused.
@@ -363,7 +362,7 @@ impl World {
         assemble::assemble(&candidates, how)
     }
 
-    /// A disk as an opened device, with what is on it.
+    /// A disk as an opened device, with its metadata.
     fn candidate(&self, disk: usize) -> Candidate {
         let state = &self.disks[disk];
         let metadata = Metadata::read(state.size(), |sector, len| {
@@ -373,13 +372,13 @@ impl World {
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
     }
 
-    /// Superblocks were written, or can be read no more.
+    /// Reads the record again, after superblocks were written or became unreadable.
     pub(crate) fn read_record(&mut self) {
         self.record = Record::read(&self.disks, self.options.version);
         self.written = Record::written(&self.disks, self.options.version);
     }
 
-    /// Disks that are there, whole, and whose superblock cannot be read now.
+    /// Number of present, whole disks whose superblock cannot be read now.
     fn unreadable_superblocks(&self) -> u64 {
         let unreadable = |disk: &usize| {
             let at = self.options.version.position(self.disks[*disk].size());
@@ -391,16 +390,16 @@ impl World {
         (0..self.disks.len()).filter(unreadable).count() as u64
     }
 
-    /// Disks whose superblock a cut tore, and that have none since.
+    /// Disks whose superblock a cut tore and that have no superblock since.
     #[must_use]
     pub fn torn_out(&self) -> BTreeSet<usize> {
         let none = |disk: &&usize| self.record.of(**disk).is_none();
         self.torn.iter().filter(none).copied().collect()
     }
 
-    /// Whether a refusal to assemble is a promise that is not kept: unless superblocks that were
-    /// whole when the last engine ended are torn now or cannot be read, and so many that members
-    /// are too few.
+    /// Whether a refusal to assemble breaks a promise. It does not if superblocks that were whole
+    /// when the last engine ended are now torn or unreadable on so many members that the rest is
+    /// too few.
     #[must_use]
     pub fn must_assemble(&self) -> bool {
         let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
@@ -408,7 +407,7 @@ impl World {
             |disk: &usize| !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
         let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk))
             || self.unreadable_superblocks() > 0;
-        // What came after may have been recorded by some of them.
+        // Some of these members may have recorded later events.
         let still = |disk: &usize| {
             let faults = &self.disks[*disk].faults;
             let there = !faults.gone && faults.ends_at.is_none();
@@ -433,7 +432,7 @@ impl World {
     /// Counters and states of the engine.
     ///
     /// # Panics
-    /// No engine runs.
+    /// Panics if no engine runs.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.engine.as_ref().expect("an engine runs").snapshot()
@@ -450,22 +449,22 @@ impl World {
         self.engine.as_mut()
     }
 
-    /// The first promise that was not kept.
+    /// The first violation that was found.
     #[must_use]
     pub fn failure(&self) -> Option<&Violation> {
         self.failure.as_ref()
     }
 
-    /// Reports a violation found from outside.
+    /// Reports a violation that was found outside of the checkers.
     pub fn fail(&mut self, violation: Violation) {
         if self.counts(violation.checker) {
             self.failure.get_or_insert(violation);
         }
     }
 
-    /// Whether what this checker says counts.
+    /// Whether violations of a checker count.
     fn counts(&self, checker: &str) -> bool {
-        // What was acknowledged may be on members that are not believed any more, or are not there.
+        // Acknowledged data may be on members that are missing or are not believed any more.
         let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I20", "I2 "];
         let lost = match (self.options.data_promised, self.interrupted) {
             // Nothing is known of data where disks lie about flushes.
@@ -483,8 +482,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// Counts of what passed with an excuse. Where disks lie nothing counts that is about data, and
-    /// neither does this.
+    /// Counts of what passed with an excuse. If disks lie, checks of data do not count, and neither
+    /// do these.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;
@@ -492,7 +491,7 @@ impl World {
         if self.options.disks_lie { Excuses::default() } else { excuses }
     }
 
-    /// Bytes of the volume.
+    /// Size of the volume in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.array.layout.array_size().bytes().0

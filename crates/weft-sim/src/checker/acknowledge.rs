@@ -2,11 +2,13 @@
 //! complete.
 //!
 //! - (a) A write is acknowledged after every member that a restart would believe has completed it.
-//! - (b) With FUA, after it is durable on each of them.
-//! - (c) A flush, after all that was acknowledged before its receipt is durable on each member.
-//! - (d) A member that missed it may be left out only once no survivor's durable superblock counts
-//!   it as in sync: that is what "would believe" means. A survivor whose superblock can never be
-//!   read again does not count; one that was written there does, for the writer cannot know.
+//! - (b) With FUA, the write is durable on each of them.
+//! - (c) A flush is acknowledged after all that was acknowledged before its receipt is durable on
+//!   each member.
+//! - (d) A member that missed the write may be left out only once no survivor's durable superblock
+//!   counts it as in sync: that is what "would believe" means. A survivor whose superblock can
+//!   never be read again does not count. A superblock that was written there does, because its
+//!   writer cannot know.
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for what was
 //!   acknowledged before its receipt.
 
@@ -19,18 +21,18 @@ use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
-/// Orders submissions, completions, receipts and replies.
+/// Order of submissions, completions, receipts and replies.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledge {
     clock: u64,
     requests: BTreeMap<(ClientId, Tag), Request>,
     writes: BTreeMap<Token, Write>,
     flushes: BTreeMap<Token, (usize, u64)>,
-    /// Per disk and absolute sector: the last write there.
+    /// The last write of each sector, by disk and absolute sector.
     stored: BTreeMap<(usize, u64), Stored>,
-    /// Per disk: writes completed before this are durable.
+    /// By disk: writes completed before this time are durable.
     durable: BTreeMap<usize, u64>,
-    /// Per disk: the last completion that an acknowledged write relies on.
+    /// By disk: the last completion that an acknowledged write relies on.
     relied_on: BTreeMap<usize, u64>,
 }
 
@@ -40,7 +42,7 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// `relied_on` at receipt.
+    /// Copy of `relied_on` at receipt.
     must_be_durable: BTreeMap<usize, u64>,
 }
 
@@ -57,16 +59,16 @@ struct Write {
 struct Stored {
     submitted: u64,
     completed: u64,
-    /// Submission of the last one that is known to be durable, though others may have followed.
+    /// Submission of the last write that is known to be durable; later ones may have followed.
     known_durable: u64,
-    /// Submissions and completions of those before the last one that were not durable when they
-    /// were replaced: a flush that had begun makes them so.
+    /// Submission and completion of each earlier write that was not durable when it was replaced. A
+    /// flush that had begun by then still makes it durable.
     replaced: Vec<(u64, u64)>,
 }
 
 impl Stored {
-    /// Whether what was submitted after `received` is durable, or was before it was replaced, if
-    /// writes that were completed before `flushed` are.
+    /// Whether a write submitted after `received` is durable, or was before it was replaced, given
+    /// that writes completed before `flushed` are durable.
     fn is_durable(&self, received: u64, flushed: u64) -> bool {
         let was =
             |(submitted, completed): &(u64, u64)| *submitted > received && *completed < flushed;
@@ -123,7 +125,7 @@ impl Acknowledge {
                         self.flushes.insert(*token, (disk, self.clock));
                     }
                     MemberOp::WriteMetadata { .. } => {
-                        // It flushes too.
+                        // A metadata write flushes too.
                         self.flushes.insert(*token, (disk, self.clock));
                     }
                     MemberOp::Write { at, from, fua } => {
@@ -153,8 +155,8 @@ impl Acknowledge {
         }
     }
 
-    /// Disks that have to be durable before a flush that a request is, or begins with, is over, and
-    /// are not.
+    /// Disks that must be durable before a request's flush completes, and are not. The request is a
+    /// flush or begins with one.
     fn not_flushed_for<'a>(
         &'a self,
         view: View<'a>,
@@ -162,14 +164,15 @@ impl Acknowledge {
     ) -> impl Iterator<Item = usize> + 'a {
         let late = move |(disk, completed): &(&usize, &u64)| {
             let in_sync = |record: &Record| record.is_in_sync(**disk);
-            // One that is gone may come back, and is believed as long as survivors count on it.
+            // A missing disk may come back, and is believed as long as survivors count it as in
+            // sync.
             let counts = in_sync(view.record) && in_sync(view.written);
             counts && self.durable.get(disk).copied().unwrap_or(0) < **completed
         };
         request.must_be_durable.iter().filter(late).map(|(disk, _)| *disk)
     }
 
-    /// (e) of a write of a client's that goes to a disk.
+    /// Checks (e) for a client's write that goes to a disk.
     fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
         let begins = |request: &&Request| {
             let stores = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
@@ -183,8 +186,8 @@ impl Acknowledge {
                 start < end && first < start + len && other.op != RequestOp::Read
             };
             let alone = self.requests.values().filter(overlaps).count() == 1;
-            // What is more than the request's may be a block of which another request changed a
-            // part.
+            // A write that is larger than the request may carry a block of which another request
+            // changed a part.
             let places = view.array.columns(request.range).filter_map(|(_, column)| {
                 let place = *column.places.iter().find(|place| place.slot == column.data)?;
                 let own = view.record.in_sync(place.slot) == Some(write.disk);
@@ -229,8 +232,8 @@ impl Acknowledge {
             found.push(Violation::new(NAME, text));
         }
         let advice = request.op == RequestOp::Trim && !view.discards;
-        // (a) is not so of what a cache keeps, a write or parts of one: what a flush covers of it,
-        // reads after a cut show.
+        // (a) does not hold for data that a cache keeps, a whole write or parts of one. Reads after
+        // a cut show whether a flush covered it.
         if view.may_keep(request.op) && !request.flags.fua {
             return;
         }
@@ -278,7 +281,7 @@ impl Acknowledge {
                     return;
                 }
                 if stored.known_durable >= stored.submitted {
-                    // It needs no flush.
+                    // A durable write needs no flush.
                     continue;
                 }
                 let relied_on = self.relied_on.entry(disk).or_default();

@@ -1,8 +1,8 @@
-//! Array as checkers know it: the places of its sectors on members, and the members that it needs.
+//! Array as the checkers know it: where its sectors lie on members, and which members it needs.
 //!
-//! A *column* is what has to agree. With parity it is one data sector of each member, named by that
-//! sector. Without parity it is one sector of the array with all of its copies, named by the array
-//! sector: copies lie at different sectors of their members.
+//! A *column* is a set of sectors that have to agree. With parity it is one data sector of each
+//! member, named by that sector. Without parity it is one sector of the array with all of its
+//! copies, named by the array sector: copies lie at different sectors of their members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,41 +18,41 @@ use crate::model::pieces;
 /// One sector of the data of a slot's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Slot.
+    /// Slot of the member.
     pub slot: Slot,
-    /// Data sector of its member.
+    /// Data sector of that member.
     pub sector: u64,
 }
 
 /// Places that have to store a sector of the array.
 pub type Places = SmallVec<[Place; 4]>;
 
-/// Who has to have stored what: one column of a stripe, or the copies of a sector.
+/// One column of a stripe, or the copies of a sector, as a write of an array sector needs them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Name of the column: see the module.
+    /// Name of the column: see the module documentation.
     pub number: u64,
     /// Slot that holds the array sector, or its first copy.
     pub data: Slot,
-    /// All places that a write of the array sector changes: its data or first copy comes first.
+    /// All places that a write of the array sector changes, its data or first copy first.
     pub places: Places,
 }
 
-/// Where the array's data is on its members.
+/// Location of the array's data on its members.
 #[derive(Clone, Debug)]
 pub struct Array {
-    /// Level, layout, sizes.
+    /// Level, layout and sizes.
     pub layout: Layout,
     /// First data sector of each disk.
     pub data_offset: Vec<Sectors>,
     /// Extents of each slot of a striped array, in order: data sector, length, array sector.
     extents: Arc<Vec<Vec<(u64, u64, u64)>>>,
-    /// Without parity: for each chunk the slots that hold it, each set once.
+    /// Without parity: the sets of slots that hold a chunk, each set once.
     holders: Arc<BTreeSet<Vec<u16>>>,
 }
 
 impl Array {
-    /// An array of this layout on disks whose data begins there.
+    /// An array of this layout on disks whose data begins at `data_offset`.
     #[must_use]
     pub fn new(layout: Layout, data_offset: Vec<Sectors>) -> Self {
         let mut extents = vec![Vec::new(); layout.members().into()];
@@ -82,7 +82,7 @@ impl Array {
     /// The geometry of a level with parity.
     ///
     /// # Panics
-    /// The level has none.
+    /// Panics if the level has no parity.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         self.layout.parity().expect("the level has parity")
@@ -94,13 +94,13 @@ impl Array {
         self.layout.parity().is_some()
     }
 
-    /// Whether each sector is stored once, and nothing can disagree.
+    /// Whether each sector is stored only once, so that no copies can disagree.
     #[must_use]
     pub fn is_striped(&self) -> bool {
         matches!(self.layout, Layout::Striped(_))
     }
 
-    /// Slots.
+    /// Number of slots.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.layout.members()
@@ -115,7 +115,7 @@ impl Array {
         }
     }
 
-    /// Whether every byte is known from the members at these slots.
+    /// Whether the members at the slots that are `there` suffice to read every byte.
     #[must_use]
     pub fn suffices(&self, there: impl Fn(Slot) -> bool) -> bool {
         match &self.layout {
@@ -129,7 +129,7 @@ impl Array {
         }
     }
 
-    /// Whether the members at these slots know more than every byte once.
+    /// Whether the members at the slots that are `there` hold any redundancy.
     #[must_use]
     pub fn has_redundancy(&self, there: impl Fn(Slot) -> bool) -> bool {
         let count = |slots: &[u16]| slots.iter().filter(|slot| there(Slot(**slot))).count();
@@ -180,7 +180,7 @@ impl Array {
         pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
     }
 
-    /// The places of a column: of one with parity, every slot.
+    /// The places of a column; with parity, every slot.
     #[must_use]
     pub fn places(&self, column: u64) -> Places {
         match &self.layout {
@@ -192,8 +192,8 @@ impl Array {
         }
     }
 
-    /// The array sector that a data sector of a slot's member holds; `None` for parity, and for
-    /// what the array does not use.
+    /// The array sector that a data sector of a slot's member holds; `None` for parity and for
+    /// space that the array does not use.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, sector: u64) -> Option<u64> {
         match &self.layout {
@@ -218,7 +218,7 @@ impl Array {
         if self.has_parity() { Some(sector) } else { self.array_sector(slot, sector) }
     }
 
-    /// A range of the array after which it goes on in another way: a full stripe, or two chunks.
+    /// Bytes of the array after which its layout repeats: a full stripe, or two chunks.
     #[must_use]
     pub fn row_bytes(&self, chunk: Sectors) -> u64 {
         let geometry = self.layout.parity();
@@ -235,26 +235,26 @@ impl Array {
         ByteRange::new(first, end.saturating_sub(first))
     }
 
-    /// The sectors that an acknowledgement of a request speaks of; `None` if it stores nothing.
+    /// The range that an acknowledgement of a request covers; `None` if it stores nothing.
     #[must_use]
     pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
         match op {
             RequestOp::Flush | RequestOp::Read => None,
-            // Where nothing can disagree a trim is advice, done or not.
+            // Without redundancy a trim is advice, whether carried out or not.
             RequestOp::Trim if self.is_striped() => None,
             RequestOp::Trim => Some(self.discarded(range)),
             RequestOp::Write | RequestOp::WriteZeroes => Some(range),
         }
     }
 
-    /// The data sector of an absolute one; `None` before the data.
+    /// The data sector of an absolute sector; `None` outside of the data.
     #[must_use]
     pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
         let first = self.data_offset.get(disk)?.0;
         absolute.checked_sub(first).filter(|sector| *sector < self.layout.member_size().0)
     }
 
-    /// The array sectors of a column, with their slots.
+    /// The array sectors of a column, with the slot of each.
     #[must_use]
     pub fn data_of(&self, column: u64) -> Vec<(Slot, u64)> {
         if !self.has_parity() {
@@ -278,8 +278,8 @@ mod tests {
         Array::new(options.array_layout(), vec![Sectors(16); options.members])
     }
 
-    /// Every sector of the array has places of its own, on as many slots, and is found from there;
-    /// what is drawn has every layout.
+    /// Every sector of the array has places of its own, on distinct slots, and each place leads
+    /// back to it. The generated options have every layout.
     #[test]
     fn places_are_apart_and_lead_back() {
         let (mut seen, mut shapes) = (0, BTreeSet::new());
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(found, [1, 2, 1, 7], "{shapes:?}");
     }
 
-    /// Which members an array does without: by which they are, not by how many.
+    /// Which members an array can lose depends on their slots, not on their number.
     #[test]
     fn two_mirrors_survive_one_member_each_and_not_one_mirror() {
         let mut options = Options::new(Level::Raid10, 4, Sectors(8));

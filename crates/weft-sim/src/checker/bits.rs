@@ -1,9 +1,9 @@
 //! Checker I20, bits before data: the bit of a chunk is durable on every member that will be
 //! believed before what members hold of the chunk changes, and is cleared only once they agree.
 //!
-//! For the write-intent bitmap what I5 is for the clean state. Bits are read off the media, as the
-//! next start would read them; those of a bitmap of another time all count as set. What counts as a
-//! change is what counts in [`super::Dirty`], which calls this.
+//! This is for the write-intent bitmap what I5 is for the clean state. Bits are read off the media,
+//! as the next start would read them; all bits of an out-of-date bitmap count as set. A change is
+//! what counts as one in [`super::Dirty`], which calls this checker.
 
 use weft_engine::Token;
 use weft_ondisk::Features;
@@ -14,10 +14,10 @@ use super::{View, Violation};
 
 pub(super) const NAME: &str = "I20 bits before data";
 
-/// A disk's sectors: its number, the first, how many.
+/// A run of sectors on a disk: disk number, first sector, count.
 pub(super) type Place = (usize, u64, u64);
 
-/// Those of some sectors of a disk that become something else by this.
+/// The sectors of a write whose content it changes.
 fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     let before = view.disks[disk].peek(at, count);
     let len = bytes.len() / count as usize;
@@ -26,10 +26,10 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     changed.map(|(at, _)| at).collect()
 }
 
-/// What a member holds of these sectors is about to become this. Those that stay what they are
-/// count for nothing, nor do those of a member that is being rebuilt and not believed there yet: a
-/// stripe is written to it as a whole. One that a bitmap let come back is believed wherever no bit
-/// is set.
+/// Checks a write of data that is about to change what a member holds. Sectors whose content stays
+/// the same do not count. Neither do those of a member that is being rebuilt and is not believed
+/// there yet, because stripes are written to it as a whole. A member that returned by its bitmap is
+/// believed wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,
@@ -53,7 +53,7 @@ pub(super) fn before_data(
     }
 }
 
-/// Up to which of its data sectors a member is believed; `None` for all.
+/// End of the data sectors up to which a member is believed; `None` for all of them.
 fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
     if view.record.is_in_sync(disk) {
         return None;
@@ -66,8 +66,8 @@ fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
     slotted.recovery_offset().filter(|_| !by_bitmap)
 }
 
-/// Metadata are about to be written to a disk. Where they clear bits, nothing is outstanding that
-/// changes these chunks, what members hold of them is durable, and agrees.
+/// Checks a metadata write that is about to go to a disk. Where it clears bits, no outstanding
+/// write changes these chunks, and what members hold of them is durable and agrees.
 pub(super) fn before_clear(
     view: View<'_>,
     (disk, at): (usize, u64),
@@ -90,7 +90,7 @@ pub(super) fn before_clear(
     };
     for (token, place) in outstanding {
         let (other, at, count) = place;
-        // Of a stripe that is written as a whole most stays what it is.
+        // Most of a stripe that is written as a whole stays the same.
         let written = match view.disks[other].payload_of(token) {
             Some(bytes) if !bytes.is_empty() => changed(view, place, bytes),
             _ => (at..at + count).collect(),
@@ -110,7 +110,7 @@ pub(super) fn before_clear(
     }
 }
 
-/// The first disk in sync that may lose what it holds of a column.
+/// The first disk in sync that may lose its content of a column.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     let may_lose = |slot: Slot, sector: u64| {
         let disk = view.record.in_sync(slot)?;
@@ -123,7 +123,8 @@ fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     places.iter().find_map(|place| may_lose(place.slot, place.sector))
 }
 
-/// The power is about to go, or the process to die: the bit of whatever members may lose is set.
+/// Checks, before a power cut or a process crash, that every column that members may lose has its
+/// bit set.
 pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
     if !view.record.has_bitmaps() {
         return;
@@ -147,8 +148,8 @@ pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// After a power cut, or the end of the process: members agree wherever one of them says that they
-/// do. How many columns were compared for that.
+/// Checks, after a power cut or a process crash, that members agree in every column whose bit one
+/// of them has clear. Returns the number of columns compared.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

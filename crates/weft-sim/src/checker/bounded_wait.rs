@@ -1,14 +1,14 @@
 //! Checker I19, bounded wait: no request waits for ever while the volume serves others.
 //!
-//! While members answer and other requests of the volume are done, no request waits longer than its
-//! stripes may wait to be filled, and to be free, each a few times over, and what members take; and
-//! no more is written meanwhile than may pass a stripe, as many times over. Its time begins anew
-//! when an earlier request is answered that it overlaps, when a member has not answered for a
-//! second, and when one answers with an error: what follows from that has bounds of its own
-//! (`no_space_wait`, superblocks). After a lack of space it begins when the engine tries again.
+//! While members answer and other requests of the volume complete, a request waits at most
+//! [`WAITS`] times as long as a stripe may wait, plus the service time of members; and at most
+//! [`WAITS`] times as many bytes are written meanwhile as may pass a stripe. The wait starts anew
+//! when an earlier request that it overlaps is answered, when a member has not answered for a
+//! second, and when a member answers with an error: what follows an error has bounds of its own
+//! (`no_space_wait`, superblocks). After a lack of space it starts when the engine tries again.
 //!
-//! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written:
-//! then nothing is promised, and nothing is checked.
+//! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written.
+//! Nothing is promised then, and nothing is checked.
 
 use std::collections::BTreeMap;
 
@@ -20,34 +20,34 @@ use super::Violation;
 
 const NAME: &str = "I19 bounded wait";
 
-/// How often a request may wait for as long as a stripe may: for a stripe, for it to be filled, and
-/// both again for what an unlucky read or a full cache make it do twice.
+/// Factor on a stripe's longest wait. A request may wait for a free stripe and for that stripe to
+/// be filled, and do both twice after an unlucky read or with a full cache.
 const WAITS: u64 = 4;
 
-/// What members take, and longer than that they do not answer.
+/// Longest service time of a member request. A member that takes longer counts as silent.
 const SERVICE: Span = Span::secs(1);
 
-/// From a write that found no space to the next attempt at it.
+/// Time from a write that found no space to its next attempt.
 const SPACE_RETRY: Span = Span::secs(1);
 
-/// So many others are answered meanwhile.
+/// Number of other requests that must be answered before a wait counts as unbounded.
 const OTHERS: u64 = 16;
 
-/// Checker I19: requests that wait, and since when.
+/// Checker I19: the requests that wait, each with its start.
 #[derive(Clone, Debug)]
 pub struct BoundedWait {
     wait_max: Span,
     /// Bytes that may pass a stripe.
     passed_max: Bytes,
     requests: BTreeMap<(ClientId, Tag), Waits>,
-    /// Requests and answers so far.
+    /// Number of requests received so far; `answered` counts replies.
     arrived: u64,
     answered: u64,
-    /// Bytes of writes that were answered so far.
+    /// Bytes of answered writes so far.
     written: u64,
-    /// Member requests that are not done, and since when.
+    /// Outstanding member requests, each with the time of its submission.
     submitted: BTreeMap<Token, Time>,
-    /// The longest that anybody waited who was answered.
+    /// Longest wait of any request that was answered.
     longest: Span,
 }
 
@@ -56,7 +56,7 @@ struct Waits {
     range: ByteRange,
     writes: bool,
     number: u64,
-    /// From when it counts, and what had been answered then.
+    /// Time from which the wait counts; `answered` and `written` are the counters at that time.
     since: Time,
     answered: u64,
     written: u64,
@@ -78,14 +78,14 @@ impl Default for BoundedWait {
 }
 
 impl BoundedWait {
-    /// Stripes may wait so long from now on, and let so much pass.
+    /// Sets how long stripes may wait from now on, and how many bytes may pass one.
     pub fn allow(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
         self.wait_max = wait_max;
         self.passed_max = passed_max;
         self.begin_anew(now);
     }
 
-    /// The longest that a request waited, of those that were answered.
+    /// The longest wait of any request that was answered.
     #[must_use]
     pub fn longest(&self) -> Span {
         self.longest

@@ -10,45 +10,45 @@ use super::{View, Violation};
 
 const NAME: &str = "I12 bounds";
 
-/// Bounds that the configuration sets.
+/// Limits that the configuration sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Stripes of the stripe cache.
     pub stripes: u32,
     /// Frames that clients may hold.
     pub client_frames: u32,
-    /// Bytes that a client may have outstanding. A request larger than that goes alone.
+    /// Bytes that a client may have outstanding. A single request may exceed it.
     pub client_credit: Bytes,
-    /// Bytes of one member request.
+    /// Largest member request in bytes.
     pub member_bytes: u64,
 }
 
-/// Compares counters with limits.
+/// Checker I12: compares counters with limits.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     limits: Limits,
     /// Bytes of requests without an answer.
     sent: BTreeMap<(ClientId, Tag), u64>,
-    /// Bytes that clients have sent and have no credit back for, and of how many requests.
+    /// Bytes and number of the requests of each client whose credit is not back yet.
     outstanding: BTreeMap<ClientId, (u64, u64)>,
-    /// Largest limit of dirty pages since nothing was outstanding.
+    /// Largest limit of dirty pages since the dirty pages were last within the limit at rest.
     limit_pages: u64,
 }
 
 impl Bounds {
-    /// With these limits.
+    /// A checker with these limits.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, sent: BTreeMap::new(), outstanding: BTreeMap::new(), limit_pages: 0 }
     }
 
-    /// Those limits.
+    /// The limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// A knob changed.
+    /// Changes the limits after a change of a knob.
     pub fn change(&mut self, change: impl FnOnce(&mut Limits)) {
         change(&mut self.limits);
     }
@@ -93,7 +93,7 @@ impl Bounds {
             }
             MemberOp::WriteMetadata { at, bytes } => (at.0, bytes.len() as u64),
             MemberOp::Flush => return,
-            // It moves nothing.
+            // A discard transfers no data.
             MemberOp::Discard { at, len, .. } => (at.0, len.bytes().0),
         };
         let disk = &view.disks[view.disk(*member)];
@@ -139,14 +139,15 @@ impl Bounds {
         }
         if let Some(cache) = &snapshot.write_back {
             let (pages, limit) = (cache.dirty_pages + cache.writeback_pages, cache.limit_pages);
-            // A knob may lower the limit under what is dirty, and under requests that were let in.
+            // A knob may lower the limit below the dirty pages and the requests that were already
+            // admitted.
             self.limit_pages = self.limit_pages.max(limit);
             if pages > self.limit_pages {
                 let text = format!("{pages} pages of the write-back cache dirty; at most {limit}");
                 found.push(Violation::new(NAME, text));
             }
         }
-        // What goes beyond is refused in the turn that it came in.
+        // Requests beyond the credit are refused in the same turn in which they arrive.
         let limit = self.limits.client_credit;
         for (client, (bytes, requests)) in &self.outstanding {
             if *bytes > limit.0 && *requests > 1 {

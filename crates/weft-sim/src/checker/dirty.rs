@@ -19,27 +19,27 @@ use crate::disk::Disk;
 
 const NAME: &str = "I5 dirty before data";
 
-/// Watches member writes and superblocks.
+/// Checker I5: watches member writes and superblocks.
 #[derive(Clone, Debug, Default)]
 pub struct Dirty {
-    /// Data writes that are outstanding.
+    /// Outstanding data writes.
     writes: BTreeMap<Token, Write>,
-    /// Members that the engine said have failed.
+    /// Members whose failure the engine has reported.
     failed: BTreeSet<MemberIndex>,
-    /// The one that is being submitted.
+    /// The write that is being submitted.
     submitted: Option<Token>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// Number of the superblock update by which superblocks know its disk. Taken down when it is
-    /// submitted: a disk that becomes shorter may lose its superblock before it answers.
+    /// Device number of the write's disk in superblocks, recorded at submission: a disk that
+    /// becomes shorter may lose its superblock before it answers.
     number: Option<u32>,
-    /// Its disk and sectors.
+    /// Disk and sectors of the write.
     place: bits::Place,
-    /// The column of its first sector.
+    /// Column of the first sector.
     column: u64,
-    /// Whether it is a client's, or changes what the member holds.
+    /// Whether the write is a client's, or changes what the member holds.
     counts: bool,
 }
 
@@ -53,7 +53,7 @@ impl Dirty {
 
     /// See [`super::Checkers::output`].
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
-        // Where nothing can disagree nothing is marked.
+        // Without redundancy nothing can disagree, and nothing is marked dirty.
         if view.array.is_striped() {
             return;
         }
@@ -104,7 +104,7 @@ impl Dirty {
         let changes = view.disks[disk].peek(at, count) != bytes;
         let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
         let Some(write) = write else { return };
-        // Nobody believes a member that is being rebuilt.
+        // A member that is being rebuilt is not believed.
         let rebuilt = !write.counts && !view.record.is_in_sync(disk);
         write.counts |= changes && !rebuilt;
         if changes && !rebuilt {
@@ -124,22 +124,22 @@ impl Dirty {
     fn superblock(&self, view: View<'_>, bytes: &[u8], found: &mut Vec<Violation>) {
         let mut block = bytes.to_vec();
         block.resize(4096.max(bytes.len()), 0);
-        // Of any member: its size says where a superblock is, not what is in it.
+        // The size of any member will do: it locates a superblock and does not change its content.
         let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
         let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
         let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
-        // Clean, or dirty only from there on.
+        // Columns below this are clean; the rest is dirty.
         let clean_to = sb.dirty_from().map_or(u64::MAX, |from| from.0);
         if clean_to == 0 {
             return;
         }
-        // Under 0.90 the number of a member is its place, and another may have it by now.
+        // Under 0.90 the number of a member is its slot, which another disk may occupy by now.
         let replaced = |disk: usize| {
             let index = view.disk_of.iter().rposition(|known| *known == disk);
             let index = index.map(|index| MemberIndex(index as u16));
             sb.version() == Version::V0_90 && index.is_some_and(|it| self.failed.contains(&it))
         };
-        // What a member still does that the superblock itself says has left counts for nothing.
+        // Writes to a member that the superblock itself says has left do not count.
         let has_left = |write: &Write| {
             let role = write.number.and_then(|number| sb.role(number).ok());
             role.is_some_and(|role| !matches!(role, Role::Active(_))) || replaced(write.place.0)
@@ -150,7 +150,7 @@ impl Dirty {
         }
         for (disk, state) in view.disks.iter().enumerate() {
             let data = view.array.data_offset.get(disk).map_or(0, |first| first.0);
-            // What the superblock itself says of the disk counts.
+            // The superblock's own entry for the disk counts.
             let number = view.record.of(disk).map(|own| own.dev_number());
             let active = number.and_then(|number| sb.role(number).ok());
             if view.record.is_in_sync(disk)
@@ -172,7 +172,7 @@ impl Dirty {
     }
 }
 
-/// The data sectors of a slot's member whose columns lie below a mark: first and count.
+/// The data sectors of a slot's member whose columns lie below `clean_to`: first and count.
 fn clean_ranges(view: View<'_>, slot: Slot, clean_to: u64) -> Vec<(u64, u64)> {
     let array = view.array;
     if array.has_parity() || clean_to >= array.columns_count() {

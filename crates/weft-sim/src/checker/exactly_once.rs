@@ -1,8 +1,8 @@
 //! Checker I11, exactly once: every token, request, frame and credit ends once.
 //!
-//! Tokens are fresh and get one `Done`; an accepted request gets one reply unless its client left;
-//! its frames come back once; its credit comes back in full. With nothing outstanding the engine's
-//! own counters are zero.
+//! Each token is fresh and gets one `Done`. An accepted request gets one reply, unless its client
+//! left; its frames come back once and its credit comes back in full. With nothing outstanding the
+//! engine's own counters are zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub struct ExactlyOnce {
     outstanding: BTreeSet<Token>,
     requests: BTreeMap<(ClientId, Tag), (RequestOp, Run, i128)>,
     commands: BTreeSet<(ClientId, Tag)>,
-    /// Frames that are the engine's.
+    /// Frames that the engine holds.
     frames: BTreeMap<Run, usize>,
     gone: BTreeSet<ClientId>,
     /// Bytes sent less bytes credited.
@@ -75,7 +75,7 @@ impl ExactlyOnce {
                     fail(format!("a reply to {client:?}, which is gone"));
                 } else if let Some((op, run, credit)) = self.requests.remove(&(*client, *tag)) {
                     if *result == Err(ReplyError::Busy(NO_CREDIT)) {
-                        // It took none.
+                        // A request refused for lack of credit took none.
                         *self.credit.entry(*client).or_default() -= credit;
                     }
                     if op == RequestOp::Read && result.is_ok() && run.count > 0 {

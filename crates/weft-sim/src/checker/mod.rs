@@ -1,16 +1,16 @@
 //! Checkers: one for each promise of the engine, judged from its inputs and outputs and from the
 //! media.
 //!
-//! Checkers watch what goes into an engine, what comes out and what is on the media. They take
-//! nothing from the engine's own account but its counters at rest: members in sync and the clean
-//! state are read off the durable superblocks ([`Record`]), as a restart would.
+//! Checkers watch the inputs and outputs of an engine and the contents of the media. Of the
+//! engine's own account they use only its counters at rest: members in sync and the clean state are
+//! read off the durable superblocks ([`Record`]), as a restart would.
 //!
 //! | Checker | Invariants | File |
 //! |---|---|---|
 //! | reads and the model | I1 durability, I2 old or new, I3 stable reads | `../model.rs` |
 //! | [`Acknowledge`] | I4 no early acknowledgement | `acknowledge.rs` |
 //! | [`Dirty`] | I5 dirty before data | `dirty.rs` |
-//! | [`bits`] | I20 bits before data, of the write-intent bitmap | `bits.rs` |
+//! | [`bits`] | I20 bits before data (write-intent bitmap) | `bits.rs` |
 //! | [`parity`] | I6 parity or dirty | `parity.rs` |
 //! | [`Untouched`] | I7 untouched data | `untouched.rs` |
 //! | [`Stale`] | I8 no stale member | `stale.rs` |
@@ -63,17 +63,17 @@ use crate::model::Model;
 use crate::suspects::Suspects;
 use crate::world::ARRAY;
 
-/// A promise that was not kept.
+/// A violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Name of the checker that found it.
+    /// Name of the checker that found the violation.
     pub checker: &'static str,
     /// What the checker saw, in one sentence.
     pub message: String,
 }
 
 impl Violation {
-    /// Of a checker.
+    /// A violation that the named checker found.
     #[must_use]
     pub fn new(checker: &'static str, message: impl Into<String>) -> Self {
         Self { checker, message: message.into() }
@@ -86,12 +86,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything that a checker may look at.
+/// State of the world that checkers read.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Whether a trim that is acknowledged stored zeros.
+    /// Whether an acknowledged trim stores zeros.
     pub discards: bool,
-    /// Whether a write may be answered before a member has it.
+    /// Whether a write may be answered before it is stored on a member (write-back cache).
     pub write_back: bool,
     /// Virtual time of the event.
     pub now: Time,
@@ -105,7 +105,7 @@ pub struct View<'a> {
     pub array: &'a Array,
     /// Content of the durable superblocks.
     pub record: &'a Record,
-    /// Content of the superblocks as they were written, those that cannot be read among them.
+    /// Content of the superblocks as they were written, including those that cannot be read.
     pub written: &'a Record,
     /// Model of what clients wrote.
     pub model: &'a Model,
@@ -114,14 +114,14 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// Whether what an operation stores, or a part of that, may be answered before a member has it.
+    /// Whether the data of an operation, or part of it, may be answered before a member has it.
     #[must_use]
     pub fn may_keep(&self, op: RequestOp) -> bool {
         self.write_back && matches!(op, RequestOp::Write | RequestOp::WriteZeroes)
     }
 
-    /// The column of an absolute sector of a disk. Without parity by the slot that the disk's own
-    /// superblock says.
+    /// The column of an absolute sector of a disk. Without parity, the slot is taken from the
+    /// disk's own superblock.
     #[must_use]
     pub fn column_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(self.array, disk, absolute)
@@ -152,7 +152,7 @@ pub struct Checkers {
 }
 
 impl Checkers {
-    /// For an engine that starts.
+    /// Checkers for an engine that starts.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -169,13 +169,13 @@ impl Checkers {
         }
     }
 
-    /// Something goes into the engine. The media already show a completed write.
+    /// Checks an input of the engine. The media already show a completed write.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         let found = &mut self.found;
         self.single_flight.input(input);
         self.exactly_once.input(input, found);
         self.bounds.input(input);
-        // What follows is about the array and its members.
+        // The checkers below concern only the array and its members.
         if matches!(input, Input::Client(request) if request.volume != ARRAY) {
             return;
         }
@@ -185,13 +185,13 @@ impl Checkers {
         self.bounded_wait.input(view.now, input);
     }
 
-    /// Something comes out of it. The media do not show a new write yet.
+    /// Checks an output of the engine. The media do not show a new write yet.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         let found = &mut self.found;
         self.single_flight.output(view, output, found);
         self.exactly_once.output(output, found);
         self.bounds.output(view, output, found);
-        // What follows is about the array and its members.
+        // The checkers below concern only the array and its members.
         if matches!(output, Output::Submit { member, .. } if view.bare == Some(view.disk(*member)))
         {
             return;
@@ -202,7 +202,7 @@ impl Checkers {
         self.bounded_wait.output(view.now, output, found);
     }
 
-    /// A write is about to go to a disk.
+    /// Checks a write that is about to go to a disk.
     pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         if view.bare == Some(disk) {
             return;
@@ -211,18 +211,18 @@ impl Checkers {
         self.dirty.write(view, disk, (at, count), bytes, &mut self.found);
     }
 
-    /// After each round of the engine.
+    /// Checks the counters after each round of the engine.
     pub fn settled(&mut self, snapshot: &Snapshot) {
         self.bounds.settled(snapshot, &mut self.found);
     }
 
-    /// Nothing is outstanding.
+    /// Checks the counters when nothing is outstanding.
     pub fn at_rest(&mut self, snapshot: &Snapshot) {
         self.bounds.at_rest(snapshot);
         self.exactly_once.at_rest(snapshot, &mut self.found);
     }
 
-    /// The engine is gone; what members hold stays.
+    /// Drops what concerns the engine, which has stopped; what members hold stays.
     pub fn stopped(&mut self) {
         let limits = self.bounds.limits();
         let found = std::mem::take(&mut self.found);
@@ -232,38 +232,39 @@ impl Checkers {
         *self = Self { stale, excuses, found, ..Self::new(limits) };
     }
 
-    /// What is remembered when an engine is gone, for the fingerprint of what a cut would find.
+    /// The state that outlives an engine, for the fingerprint of what a cut would find.
     pub(crate) fn after_a_stop(&self) -> impl fmt::Debug {
         (self.bounds.limits(), self.stale.after_a_stop())
     }
 
-    /// The power went after that: what members lost that were not in sync.
+    /// Records a power cut after [`Self::stopped`], with the content that members not in sync lost.
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         self.stale.power_cut(lost);
     }
 
-    /// An assembly is about to become an engine.
+    /// Checks an assembly that is about to become an engine.
     pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly) {
         self.stale.assembled(view, assembly, &mut self.found);
     }
 
-    /// A disk joins that never was a member, or was one before. `keeps`: with what it held.
+    /// Records that a disk joins, whether or not it was a member before. `keeps` says that it kept
+    /// its content.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }
 
-    /// Whether a token is outstanding, as far as checkers know.
+    /// Whether a token is outstanding, as far as the checkers know.
     #[must_use]
     pub fn knows(&self, token: Token) -> bool {
         self.single_flight.knows(token)
     }
 
-    /// How long stripes wait at most, from now on.
+    /// Sets the bounds of a stripe's wait from now on: its time, and the bytes that may pass it.
     pub fn allow_waits(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
         self.bounded_wait.allow(wait_max, passed_max, now);
     }
 
-    /// The engine's limits changed with a knob.
+    /// Changes the limits, because a knob of the engine has changed.
     pub fn limit(&mut self, change: impl FnOnce(&mut Limits)) {
         self.bounds.change(change);
     }

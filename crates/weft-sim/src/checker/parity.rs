@@ -1,16 +1,15 @@
 //! Checker I6, parity or dirty: the parity of every stripe is right and copies agree, or the stripe
 //! is recorded as suspect.
 //!
-//! Computes P and Q of every column anew from what is on the media and compares. A scrub says how
-//! much it looked at, so that a test can tell zero mismatches from zero stripes. RAID 6 with one
-//! member missing has one parity left to compare. Of mirrors it compares the copies that are there,
-//! and counts columns with one copy left, or none, as not written.
+//! The checker computes P and Q of every column anew from the media and compares. A scrub reports
+//! how many columns it read, so that a test can tell zero mismatches from zero stripes. RAID 6 with
+//! one member missing has one parity left to compare. For mirrors the checker compares the copies
+//! that are present, and counts columns with at most one copy left as not written.
 //!
-//! After a cut a column is judged where the superblocks promise that its parity is right; and,
-//! whatever they say, where no write was under way: no member had anything of it that was not
-//! durable, no request that writes to it was unanswered, and it was right before. Such a stripe is
-//! not half written, and the write hole is not open in it (P5: only stripes that were being written
-//! may be damaged).
+//! After a cut a column is judged where the superblocks promise that its parity is right. A quiet
+//! column is judged whatever they say: no member had volatile data of it, no unanswered request
+//! writes to it, and it was right before. Its stripe is not half written, and the write hole is not
+//! open in it (P5: only stripes that were being written may be damaged).
 
 use std::collections::BTreeSet;
 
@@ -26,7 +25,7 @@ const NAME: &str = "I6 parity or dirty";
 /// Counts of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
-    /// Columns (member data sectors) looked at.
+    /// Columns that were read (member data sectors).
     pub columns: u64,
     /// Columns that hold anything but zeros.
     pub written: u64,
@@ -46,18 +45,19 @@ pub enum Bytes {
 /// Counts of the columns that were judged after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Columns that hold something and whose parity was found right or wrong.
+    /// Columns that hold data and whose parity was found right or wrong.
     pub columns: u64,
-    /// Those of them that superblocks promise: the array is clean, or not dirty from there on.
+    /// Judged columns that superblocks promise: the array is clean, or dirty only from a later
+    /// column.
     pub promised: u64,
-    /// Those of them that superblocks promise though the rest of the array is dirty.
+    /// Promised columns of an array that is dirty elsewhere.
     pub partly: u64,
-    /// Those of them that are compared by the one parity that is left.
+    /// Judged columns of a degraded array, compared by the one parity that is left.
     pub degraded: u64,
 }
 
-/// Looks at columns. Left out are those with as many members missing, as the record says, as there
-/// are parities.
+/// Scrubs columns. Columns are left out if the record says that as many members are missing as
+/// there are parities.
 #[must_use]
 pub fn scrub(
     disks: &[Disk],
@@ -80,7 +80,7 @@ pub fn scrub(
     scrub
 }
 
-/// Members, of which enough are there to compare something.
+/// Media of an array with enough members to compare something.
 pub(super) struct Media<'a> {
     disks: &'a [Disk],
     array: &'a Array,
@@ -108,8 +108,8 @@ impl<'a> Media<'a> {
         self.members.contains(&None)
     }
 
-    /// Whether the parity of a column is right, or its copies agree; `None` if it holds nothing but
-    /// zeros, or there is nothing to compare.
+    /// Whether the parity of a column is right, or its copies agree; `None` if the column holds
+    /// only zeros or there is nothing to compare.
     pub(super) fn look(&self, column: u64) -> Option<bool> {
         let read = |place: &Place| {
             let disk = self.members[place.slot.index()]?;
@@ -134,8 +134,8 @@ impl<'a> Media<'a> {
     }
 }
 
-/// Whether all parity that is there is right. At most one block is missing, and if one is, not all
-/// of the parity: data is computed from P then, and Q says whether that is right.
+/// Whether all parity that is present is right. At most one block is missing. If it is data, it is
+/// computed from P, and Q tells whether it is right.
 fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]) -> bool {
     let (p, q) = (placement.p, placement.q);
     let data_of = |slot: Slot| placement.data_index(slot).is_some();
@@ -158,7 +158,7 @@ fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]
     right(p, &p_found) && q.is_none_or(|q| right(q, &q_found))
 }
 
-/// P and Q of data strips, each with its exponent. Without Q the exponents mean nothing.
+/// P and Q of data strips, each with its exponent. Exponents are ignored without Q.
 pub(super) fn syndromes(
     parity: &Parity,
     data: &[(u8, Vec<u8>)],
@@ -176,9 +176,9 @@ pub(super) fn syndromes(
     (p, q)
 }
 
-/// After a power cut, or the end of the process: a column whose parity is wrong is one that was
-/// being written, and one that a restart will look at. `quiet` are columns that nobody was writing
-/// and that were right before. What was judged.
+/// Judges columns after a power cut or a process crash: a column whose parity is wrong was being
+/// written, and a restart will check it. `quiet` says whether a column was right before and not
+/// being written. Returns the counts of what was judged.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     supers: Vec<Option<Superblock>>,
-    /// Empty where no superblock that can be read says that there is one.
+    /// Bitmaps of the disks; empty where no readable superblock announces one.
     bitmaps: Vec<Option<Bitmap>>,
     gone: Vec<bool>,
     freshest: Option<usize>,
@@ -24,18 +24,18 @@ pub struct Record {
 fn parsed(disk: &Disk, version: Version) -> Option<Superblock> {
     let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
     let bytes = disk.peek_stable(at.0, 8);
-    // A member that joined when it was short already has a superblock of its size today. One that
-    // was cut short behind its superblock is still known by it.
+    // A member that joined when the disk was short already has a superblock of today's size. A disk
+    // that was cut short behind its superblock is still known by it.
     let of_size = |size| Superblock::parse(&bytes, version, size).ok();
     of_size(disk.size()).or_else(|| of_size(disk.whole_size()))
 }
 
-/// The sectors of a disk that its bitmap can have.
+/// The sectors of a disk that are reserved for its bitmap.
 fn bitmap_room(disk: &Disk, sb: &Superblock) -> Option<SectorRange> {
     sb.bitmap_room(disk.whole_size()).ok().flatten()
 }
 
-/// The bitmap of a disk that has this superblock.
+/// The bitmap of a disk with the given superblock.
 fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
     let room = bitmap_room(disk, sb)?;
     let context = BitmapContext {
@@ -51,13 +51,13 @@ fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
 }
 
 impl Record {
-    /// Reads all of them, each where superblocks of this version are.
+    /// Reads the superblocks of all disks, at the position that the version defines.
     #[must_use]
     pub fn read(disks: &[Disk], version: impl Into<Version>) -> Self {
         let version = version.into();
         let read = |disk: &Disk| {
             let at = version.position(disk.size())?;
-            // What cannot be read is not there until it is written, and then it is another one.
+            // An unreadable superblock does not exist until it is written anew.
             if !disk.is_readable(at.0, 8) {
                 return None;
             }
@@ -71,8 +71,8 @@ impl Record {
         record
     }
 
-    /// Content of the superblocks as they were written, those that cannot be read among them: an
-    /// engine that wrote one does not know. `None` if all can be read.
+    /// Content of the superblocks as they were written, including those that cannot be read: the
+    /// engine that wrote one cannot know that. `None` if all can be read.
     #[must_use]
     pub fn written(disks: &[Disk], version: impl Into<Version>) -> Option<Self> {
         let version = version.into();
@@ -85,8 +85,8 @@ impl Record {
         disks.iter().any(dead).then(written)
     }
 
-    /// Events of the superblock of a disk, whether it can be read or not, also where the disk was
-    /// cut short before it.
+    /// Event count of a disk's superblock, even if it cannot be read or the disk was cut short
+    /// before it.
     #[must_use]
     pub fn events_on(disk: &Disk, version: impl Into<Version>) -> Option<u64> {
         let (version, size) = (version.into(), disk.whole_size());
@@ -97,11 +97,11 @@ impl Record {
         parsed(disk, version).or_else(beyond).map(|sb| sb.events())
     }
 
-    /// Of superblocks that were read already.
+    /// A record of superblocks that are already parsed.
     #[must_use]
     pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);
-        // One with a slot: a spare may lag or lead.
+        // The freshest superblock is one with a slot: a spare may lag or lead.
         let has_slot = |sb: &Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
         let freshest = present
             .filter_map(|disk| {
@@ -112,13 +112,13 @@ impl Record {
         Self { supers, bitmaps: Vec::new(), gone, freshest }
     }
 
-    /// Whether any disk has one.
+    /// Whether any disk has a bitmap.
     #[must_use]
     pub fn has_bitmaps(&self) -> bool {
         self.bitmaps.iter().any(Option::is_some)
     }
 
-    /// A disk that is there, in sync, and whose bitmap says that members agree about a column.
+    /// A present disk in sync whose bitmap says that members agree about a column.
     #[must_use]
     pub fn clear_bit(&self, column: u64) -> Option<usize> {
         let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
@@ -127,8 +127,8 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// The chunks whose bits metadata clear that are about to be written to a disk: the first
-    /// column of each, and how many.
+    /// The chunks whose bits are cleared by metadata that are about to be written to a disk: the
+    /// first column of each, and its length.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
         let Some(Some(bitmap)) = self.bitmaps.get(disk) else { return Vec::new() };
@@ -153,7 +153,7 @@ impl Record {
         cleared.map(|number| (number * chunk, chunk)).collect()
     }
 
-    /// The slot of a disk by its own superblock's word.
+    /// The slot that a disk's own superblock claims.
     #[must_use]
     pub fn own_slot(&self, disk: usize) -> Option<Slot> {
         match self.of(disk)?.own_role() {
@@ -162,7 +162,7 @@ impl Record {
         }
     }
 
-    /// The column of an absolute sector of a disk; of one without a slot only with parity.
+    /// The column of an absolute sector of a disk. A disk without a slot has one only with parity.
     #[must_use]
     pub fn column_at(&self, array: &Array, disk: usize, absolute: u64) -> Option<u64> {
         let sector = array.data_sector(disk, absolute)?;
@@ -178,7 +178,7 @@ impl Record {
         self.supers.get(disk)?.as_ref()
     }
 
-    /// The one with the most events, of disks that are there.
+    /// The superblock with the most events among the present disks.
     #[must_use]
     pub fn freshest(&self) -> Option<&Superblock> {
         self.of(self.freshest?)
@@ -187,14 +187,14 @@ impl Record {
     /// The slot at which a witness believes a disk to be in sync.
     fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
         let own = self.of(disk)?;
-        // What does not know that it has a slot has not all of its data.
+        // A disk that does not know of its slot does not have all of its data.
         let has_slot = matches!(own.own_role(), Ok(Role::Active(_)));
         if own.recovery_offset().is_some() || !has_slot {
             return None;
         }
         let witness = self.of(witness)?;
-        // Further behind, it is not believed whatever its number; and the number may be another's
-        // now.
+        // A disk whose events lag further behind is not believed, whatever its number: the number
+        // may belong to another disk by now.
         if own.events() + 1 < witness.events() {
             return None;
         }
@@ -204,7 +204,7 @@ impl Record {
         }
     }
 
-    /// The disk that is in sync at a slot, as the freshest superblock says.
+    /// The disk that is in sync at a slot, according to the freshest superblock.
     #[must_use]
     pub fn in_sync(&self, slot: Slot) -> Option<usize> {
         let freshest = self.freshest?;
@@ -212,9 +212,9 @@ impl Record {
             .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
     }
 
-    /// The disk that *some* survivor says is in sync at a slot: were the others lost, a restart
-    /// would believe it. A disk is no witness for itself, and neither is one that is gone or that
-    /// the freshest superblock does not count as in sync.
+    /// The disk that at least one survivor counts as in sync at a slot: were the others lost, a
+    /// restart would believe it. A disk is no witness for itself. Neither is a missing disk, nor
+    /// one that the freshest superblock does not count as in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();
@@ -234,7 +234,7 @@ impl Record {
         self.freshest.is_some_and(|freshest| self.slot_by(freshest, disk).is_some())
     }
 
-    /// Whether every disk that is in sync says that the array is dirty.
+    /// Whether every disk in sync says that the array is dirty.
     #[must_use]
     pub fn all_dirty(&self) -> bool {
         (0..self.supers.len())
@@ -242,7 +242,8 @@ impl Record {
             .all(|disk| self.of(disk).is_some_and(|sb| sb.dirty_from().is_some()))
     }
 
-    /// The first member data sector whose parity may be wrong, as the freshest superblock says.
+    /// The first member data sector whose parity may be wrong, according to the freshest
+    /// superblock.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         self.freshest()?.dirty_from()

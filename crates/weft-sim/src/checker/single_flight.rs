@@ -1,8 +1,9 @@
 //! Checker I10, single flight: outstanding writes to a member do not overlap, and no frame is
 //! shared.
 //!
-//! No two outstanding writes to a member overlap. No frame is written while anything outstanding
-//! reads or writes it, nor given back to the driver. The frame of zeros is never written.
+//! No two outstanding writes to a member overlap. A frame that an outstanding operation reads or
+//! writes is neither written by another nor given back to the driver. The frame of zeros is never
+//! written.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,17 @@ use super::{View, Violation};
 
 const NAME: &str = "I10 single flight";
 
-/// Everything that is outstanding.
+/// All outstanding operations.
 #[derive(Clone, Debug, Default)]
 pub struct SingleFlight {
     flights: BTreeMap<Token, Flight>,
-    /// Reads of clients: their frames come back with the reply.
+    /// Client reads: their frames come back with the reply.
     reads: BTreeMap<(ClientId, Tag), Run>,
 }
 
 #[derive(Clone, Debug)]
 struct Flight {
-    /// Written sectors of a disk.
+    /// Disk and sectors that the operation writes, from and to.
     sectors: Option<(usize, u64, u64)>,
     reads: Vec<Segment>,
     writes: Vec<Segment>,
@@ -127,7 +128,7 @@ impl SingleFlight {
         }
         let whole = run.part(0, u64::from(run.count) * 4096);
         for (token, flight) in &self.flights {
-            // A copy still to be read out of it would read whatever comes next.
+            // A copy that has still to be read out of the frame would read new content.
             let used = flight.writes.iter().chain(&flight.reads).any(|part| part.overlaps(whole));
             if used {
                 found.push(Violation::new(

@@ -1,16 +1,16 @@
 //! Checker I8, no stale member: a member that missed an acknowledged write is never counted as in
 //! sync.
 //!
-//! Per disk the columns whose newest acknowledged content it does not hold. An acknowledgement adds
-//! those that the disk did not store; a completed write takes them away again, of whatever origin.
-//! After a restart no such column may lie where the assembly counts the disk as good.
+//! The checker keeps, for each disk, the columns whose newest acknowledged content it misses. An
+//! acknowledgement adds the columns that the disk did not store; a completed write of any origin
+//! removes them. After a restart no such column may lie where the assembly counts the disk as good.
 //!
-//! A member that is being rebuilt is good below its recovery offset, like one in sync: a write
-//! there that was acknowledged and not flushed may be lost with the power, and the model knows it.
-//! What may not be lost is what the rebuild put there. So a column that such a disk lost is missing
-//! unless a version of it was durable before, or the disk came back with what it held and missed
-//! nothing there. A column that reads after the cut as it did before was not lost: a correction of
-//! a read error writes again what lay there.
+//! A member that is being rebuilt is good below its recovery offset, like a member in sync: an
+//! acknowledged write there that was not flushed may be lost with the power, and the model knows
+//! it. Content that the rebuild wrote must not be lost. A column that such a disk lost therefore
+//! counts as missing, unless a version of it was durable before, or the disk came back with its old
+//! content and missed nothing there. A column that reads the same after the cut as before was not
+//! lost: the correction of a read error writes the same content again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,17 +31,18 @@ pub struct Stale {
     clock: u64,
     /// Submission of the last completed write per disk and column.
     stored: BTreeMap<(usize, u64), u64>,
-    /// Per disk the columns that completed and are not durable, with the time of their completion.
+    /// By disk: the columns that completed and are not durable, each with its time of completion.
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
-    /// Columns of which each disk made a version durable since it joined.
+    /// By disk: the columns of which a version was made durable since it joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// Columns that each disk misses.
+    /// By disk: the columns that it misses.
     missing: BTreeMap<usize, BTreeSet<u64>>,
     /// Columns that a disk which joins without its content will miss once its new superblock is
-    /// there. Until then a restart may find the old superblock, and its content is unchanged.
+    /// there. Until then a restart may find the old superblock, and the disk's content is
+    /// unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
-    /// Of each disk that came back with what it held: the columns that it missed, or held in its
-    /// cache alone, at that time or at any time since.
+    /// For each disk that came back with its old content: the columns that it missed, or held only
+    /// in its cache, at that time or at any time since.
     owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -115,7 +116,7 @@ impl Stale {
                 let write = Write { disk, at, count, submitted: self.clock, fua };
                 self.writes.insert(*token, write);
             }
-            // A superblock flushes too.
+            // A superblock write flushes too.
             Output::Submit {
                 token,
                 member,
@@ -165,8 +166,8 @@ impl Stale {
         }
     }
 
-    /// A disk joins: it holds nothing of what was written at these columns. `keeps`: it holds what
-    /// it held elsewhere.
+    /// A disk joins and misses the writes to these columns. `keeps` says that it kept its content
+    /// elsewhere.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);
@@ -180,16 +181,15 @@ impl Stale {
         }
     }
 
-    /// A disk that joins has its new superblock, which is written before all else.
+    /// A disk that joins has its new superblock, which is written before anything else.
     fn joined(&mut self, disk: usize) {
         if let Some(columns) = self.joining.remove(&disk) {
             self.missing.entry(disk).or_default().extend(columns);
         }
     }
 
-    /// What a disk had not made durable is gone: `lost` are the data columns, of disks that were
-    /// not in sync, which read otherwise than before. (On those that were in sync, the model knows
-    /// what may be lost.)
+    /// Records a power cut. `lost` are the data columns that read differently than before, on disks
+    /// that were not in sync. (For disks in sync the model knows what may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         let has = |all: Option<&BTreeSet<u64>>, column: &u64| all.map(|it| it.contains(column));
         for (disk, column) in lost {
@@ -201,7 +201,7 @@ impl Stale {
         self.volatile.clear();
     }
 
-    /// The engine is gone: nothing is outstanding any more.
+    /// Forgets what was outstanding, because the engine is gone.
     pub fn stopped(&mut self) {
         self.requests.clear();
         self.writes.clear();
@@ -209,8 +209,8 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// The state that [`Self::stopped`] leaves. When something completed does not count: all that
-    /// follows is later.
+    /// The state that [`Self::stopped`] leaves. Times of completion do not count, because
+    /// everything that follows is later.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();
@@ -234,7 +234,7 @@ impl Stale {
             };
             let disk = view.disk(member.info.index);
             let missing = self.missing.get(&disk);
-            // What the slot does not use nobody copies there.
+            // Columns that the slot does not use are never copied to it.
             let used = |column: &&u64| view.array.column_of(slot, **column).is_some();
             if let Some(column) =
                 missing.and_then(|columns| columns.range(..recovery_offset).find(used))
@@ -248,7 +248,7 @@ impl Stale {
     }
 }
 
-/// Disks that stand, or once stood, at a slot: by their own superblock's word.
+/// Disks that occupy a slot, or once did, according to their own superblocks.
 fn holders(view: View<'_>, slot: Slot) -> Vec<usize> {
     (0..view.disks.len())
         .filter(|disk| {

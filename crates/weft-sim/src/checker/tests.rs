@@ -1,4 +1,4 @@
-//! Tests of every checker: a good stream of events, and a bad one that differs in one thing.
+//! Tests of every checker: a correct stream of events, and a wrong one that differs in one point.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::rng::Rng;
 use crate::suspects::Syndrome;
 use crate::{Order, World};
 
-/// Three members of RAID 5 with a chunk of 4 KiB, and whoever plays the engine.
+/// Three members of RAID 5 with a chunk of 4 KiB. The test plays the engine.
 struct Stage {
     disks: Vec<Disk>,
     disk_of: Vec<usize>,
@@ -103,7 +103,7 @@ impl Stage {
         }
     }
 
-    /// Has the checkers look at the stage.
+    /// Passes a call to the checkers with a view of the stage.
     fn look(&mut self, act: impl FnOnce(&mut Checkers, View<'_>)) {
         let mut checkers = self.checkers.clone();
         act(&mut checkers, self.view());
@@ -310,14 +310,14 @@ fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
         let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
         stage.flush_all((0..3).filter(|disk| *disk != skipped));
         stage.reply(flush);
-        // Disk 1 holds nothing of it.
+        // Disk 1 holds nothing of the write.
         let expected: &[&str] = if skipped == 1 { &[] } else { &["I4 no early acknowledgement"] };
         assert_eq!(stage.found(), expected, "{skipped}");
     }
 }
 
-/// A member goes away with what it was to flush; the flush is answered before the survivors know,
-/// or after.
+/// A member goes away before it was flushed. The flush is answered before the survivors record the
+/// failure, or after.
 #[test]
 fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
     for told in [vec![], vec![0], vec![0, 1]] {
@@ -344,7 +344,7 @@ fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
         let mut stage = Stage::dirty();
         let (tag, _) = stage.write(SYNC, &[2, 0]);
         stage.finish(tag);
-        // All but the member that failed.
+        // Every member but the failed one.
         for disk in [0, 1] {
             let at = weft_ondisk::Version::V1_2.position(stage.disks[disk].size()).unwrap();
             stage.disks[disk].faults.dead_reads.insert(at.0);
@@ -416,9 +416,9 @@ fn i5_clean_too_early_is_caught() {
     }
 }
 
-/// A disk becomes shorter, its superblock is gone with the rest, and a write to it is never
-/// answered. That counts for nothing where the superblock that says clean says too that the disk
-/// has left.
+/// A disk becomes shorter, its superblock is lost with the rest, and a write to it is never
+/// answered. The write does not count if the superblock that says clean also says that the disk has
+/// left.
 #[test]
 fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
     for left in [true, false] {
@@ -435,7 +435,8 @@ fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
     }
 }
 
-/// Superblocks say clean, or dirty only from sector 16 on, while resync writes to a member in sync.
+/// Superblocks say clean, or dirty only from sector 16 on, while a resync writes to a member in
+/// sync.
 #[test]
 fn i5_clean_while_a_resync_writes_is_caught() {
     let found = |column: u64, changes: bool, mark: ResyncOffset, done: bool| {
@@ -455,11 +456,11 @@ fn i5_clean_while_a_resync_writes_is_caught() {
         assert_eq!(found(3, true, partly, done), ["I5 dirty before data"]);
         assert!(found(16, true, partly, done).is_empty());
     }
-    // What makes a block good that could not be read.
+    // A correction of a block that could not be read writes the same content.
     assert!(found(3, false, ResyncOffset::Clean, false).is_empty());
 }
 
-/// One request waits while 20 others come and go, so much time apart.
+/// One request waits while 20 others come and go, each after the time `each`.
 fn waits_beside_others(
     each: Span,
     wait_max: Span,
@@ -469,7 +470,8 @@ fn waits_beside_others(
     waits_while_others_write(each, wait_max, Bytes(u64::MAX), overlap, silent)
 }
 
-/// The same, with a bound on what is written meanwhile: 512 bytes by each of them.
+/// As [`waits_beside_others`], with a bound on what is written meanwhile: each request writes 512
+/// bytes.
 fn waits_while_others_write(
     each: Span,
     wait_max: Span,
@@ -492,7 +494,7 @@ fn waits_while_others_write(
             attr: Attr::default(),
         })
     };
-    // What it would wait for was there before it.
+    // The requests that it would wait for arrived before it.
     (1..=20).for_each(|tag| waits.input(now, &write(tag, if overlap { 0 } else { tag * 4096 })));
     waits.input(now, &write(100, 0));
     let attr = Attr { origin: Origin::Client(CLIENT, Group::ROOT), ..Attr::default() };
@@ -518,7 +520,7 @@ fn waits_while_others_write(
 #[test]
 fn i19_a_request_that_waits_while_others_are_done_is_caught() {
     let (wait_max, each) = (Span::millis(10), Span::millis(100));
-    // It waits for 2 s; 1.04 s are allowed once 16 others were done.
+    // The request waits for 2 s; 1.04 s are allowed once 16 others are answered.
     let found = waits_beside_others(each, wait_max, false, false);
     assert!(!found.is_empty() && found.iter().all(|name| *name == "I19 bounded wait"), "{found:?}");
     let good = [
@@ -537,7 +539,7 @@ fn i19_a_request_that_waits_while_too_much_is_written_is_caught() {
         let each = Span::millis(1);
         waits_while_others_write(each, wait_max, Bytes(passed_max), overlap, false)
     };
-    // 20 times 512 bytes; what may pass a stripe may pass four times.
+    // The others write 20 times 512 bytes; four times the bytes that may pass a stripe are allowed.
     let found = while_written(2048, Span::secs(1), false);
     assert!(!found.is_empty() && found.iter().all(|name| *name == "I19 bounded wait"), "{found:?}");
     let good = [
@@ -583,7 +585,7 @@ fn after_cut(
     parity::after_cut(stage.view(), 0..64, quiet, parity::Bytes::Durable, found)
 }
 
-/// RAID 6 with one member missing, whichever: the parity that is left is compared.
+/// RAID 6 with any one member missing: the remaining parity is compared.
 #[test]
 fn i6_judges_the_parity_that_is_left() {
     for lost in 0..4 {
@@ -603,7 +605,7 @@ fn i6_judges_the_parity_that_is_left() {
             let caught = wrong.is_some_and(|disk| disk != lost);
             assert_eq!(scrub.wrong.len(), usize::from(caught), "{lost} {wrong:?}");
             assert!(scrub.written > 0 && scrub.written == scrub.columns, "{scrub:?}");
-            // With another one nothing is left.
+            // With a second member missing nothing is left to compare.
             world.disks[(lost + 1) % 4].faults.gone = true;
             world.stopped();
             assert_eq!(world.scrub(parity::Bytes::Visible).columns, 0);
@@ -623,7 +625,7 @@ fn i6_knows_raid6() {
     assert_eq!(q[0], 1 ^ (2 * 2) ^ (4 * 3));
 }
 
-/// What is assembled without consent is what would be if nobody asked for it.
+/// An assembly without consent is compared with what it would be with consent.
 #[test]
 fn p5_dirty_and_degraded_without_consent_is_caught() {
     for (dirty, lost, level) in [
@@ -648,10 +650,10 @@ fn p5_dirty_and_degraded_without_consent_is_caught() {
         let array = &world.array;
         let needed =
             consent::needs_consent(array, with.as_ref().unwrap(), world.record.dirty_from());
-        // The last disk of RAID 4 holds parity alone.
+        // The last disk of RAID 4 holds only parity.
         assert_eq!(needed, dirty && lost.is_some_and(|lost| level == Level::Raid5 || lost < 2));
         assert_eq!(consent::judge(needed, &world.assemble(&how(false))), None);
-        assert_eq!(consent::judge(needed, &with).is_some(), needed, "consent that nobody gave");
+        assert_eq!(consent::judge(needed, &with).is_some(), needed, "consent was not given");
         let refused = world.assemble(&how(false));
         assert_eq!(consent::judge(false, &refused).is_some(), needed, "refused without need");
     }
@@ -667,8 +669,8 @@ fn i7_data_that_nobody_wrote_is_caught() {
     assert_eq!(stage.found(), ["I7 untouched data"], "the right bytes at the wrong place");
 }
 
-/// In a column whose members disagree: what reconstruction gives goes back to a slot that was lost,
-/// and nothing else does.
+/// In a column whose members disagree, only reconstructed content may be written, and only to a
+/// slot that was lost.
 #[test]
 fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
     let found = |lost: &[u16], error: u8| {
@@ -682,7 +684,7 @@ fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
     };
     assert_eq!(found(&[0], 0), (vec![], 0));
     assert_eq!(found(&[0], 9), (vec![], 1), "what reconstruction gives");
-    assert_eq!(found(&[0], 8), (vec!["I7 untouched data"], 0), "another content");
+    assert_eq!(found(&[0], 8), (vec!["I7 untouched data"], 0), "other content");
     assert_eq!(found(&[], 9), (vec!["I7 untouched data"], 0), "its member was never lost");
     assert_eq!(found(&[1], 9), (vec!["I7 untouched data"], 0), "another slot was lost");
 }
@@ -706,7 +708,7 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
     }
 }
 
-/// What a member lost with the power was its only copy, or stands on one that a flush made durable.
+/// A member lost data with the power: its only copy, or one whose predecessor a flush made durable.
 #[test]
 fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
     for flushed in [false, true] {
@@ -716,7 +718,7 @@ fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
         if flushed {
             let flush = stage.flush(1);
             stage.done(flush);
-            // Written again: this is what the power takes.
+            // The second write is the one that the power cut takes.
             let again = stage.data(1, 0, &[0; 512], false);
             stage.done(again);
         }
@@ -772,7 +774,7 @@ fn i10_a_frame_that_is_read_and_written_is_caught() {
     let token = Token(stage.tokens + 1);
     let ops = vec![weft_engine::ComputeOp::Copy { from: part(4), to: part(5) }];
     stage.say(&Output::Compute { token, ops });
-    assert_eq!(stage.found(), ["I10 single flight"], "what is read into is copied from");
+    assert_eq!(stage.found(), ["I10 single flight"], "a frame of a read in flight is copied from");
     stage.checkers.found.clear();
     let ops = vec![weft_engine::ComputeOp::Zero { to: part(0) }];
     stage.say(&Output::Compute { token: Token(token.0 + 1), ops });
@@ -796,8 +798,9 @@ fn i10_frames_that_come_back_too_early_are_caught() {
     assert!(stage.found().is_empty());
 }
 
-/// A write ends by `e` an answer (an error), `r` its frames, `c` its credit; `g` is the end of its
-/// client, `f` a flush with a token that is always the same, `d` the end of what nobody asked for.
+/// The events that may end a write: `e` an answer (an error), `r` its frames, `c` its credit; `g`
+/// is the end of its client, `f` a flush with a token that is always the same, `d` a completion
+/// that was not requested.
 #[test]
 fn i11_what_ends_twice_or_never_is_caught() {
     for (ends, what) in [
@@ -814,7 +817,7 @@ fn i11_what_ends_twice_or_never_is_caught() {
     ] {
         let mut stage = Stage::new();
         let tag = stage.ask(RequestOp::Write, SYNC, Run::new(8, 1));
-        // Whether it is stored is another checker's business.
+        // Whether the write is stored is not tested here.
         stage.model = Model::default();
         let (client, bytes, member) = (CLIENT, Bytes(512), MemberIndex(0));
         for end in ends.chars() {
@@ -860,7 +863,7 @@ fn i12_what_exceeds_its_bounds_is_caught() {
     assert_eq!(stage.found(), ["I12 bounds"; 3]);
     stage.checkers.settled(&Snapshot { frames_held: 17, ..at_rest() });
     assert_eq!(stage.found(), ["I12 bounds"; 4]);
-    // The credit is for two requests of 512 bytes.
+    // The credit covers two requests of 512 bytes.
     for (requests, answered, found) in [(2, 0, 4), (3, 1, 4), (3, 0, 5)] {
         let mut stage = Stage { checkers: stage.checkers.clone(), ..Stage::new() };
         for _ in 0..requests {
@@ -881,7 +884,7 @@ fn the_record_believes_what_any_survivor_says() {
     let token = stage.superblock(0, |sb| sb.roles[2] = Role::Faulty.code());
     stage.done(token);
     assert_eq!(stage.record.in_sync(Slot(2)), None);
-    assert_eq!(stage.record.believed(Slot(2)), Some(2), "disk 1 still believes it");
+    assert_eq!(stage.record.believed(Slot(2)), Some(2), "disk 1 still counts it as in sync");
     let token = stage.superblock(1, |sb| sb.roles[2] = Role::Faulty.code());
     stage.done(token);
     assert_eq!(stage.record.believed(Slot(2)), None);

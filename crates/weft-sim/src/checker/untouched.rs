@@ -1,8 +1,8 @@
 //! Checker I7, untouched data: a write to a stripe changes only the sectors that a client wrote.
 //!
-//! Every sector of data that goes to a member is either one that a client wrote there and that is
-//! not overwritten since, or what the array already holds there. A wrong address, a stale block
-//! carried along by a wider write, a frame reused too early: all show here at once, before any
+//! Every data sector that goes to a member either holds a client's write that was not overwritten
+//! since, or the content that the array already has there. A wrong address, a stale block carried
+//! along by a wider write, a frame reused too early: all of them show here at once, before any
 //! read.
 
 use weft_units::Slot;
@@ -13,7 +13,7 @@ use crate::model::Why;
 
 const NAME: &str = "I7 untouched data";
 
-/// Compares payload with the model.
+/// Checker I7: compares payload with the model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Untouched;
 
@@ -41,11 +41,12 @@ impl Untouched {
                     excuses.written_wrong += u64::from(why == Why::Reconstructed);
                     continue;
                 }
-                // What was computed for a member that rejoined, or was never seen by the model.
+                // The content was computed for a member that rejoined, or the model never saw it.
                 None if view.disks[disk].peek(absolute, 1) == content => continue,
                 None => {}
             }
-            // What was reconstructed from members that disagreed goes back to its own.
+            // Content reconstructed from members that disagreed is written back to the slot it
+            // belongs to.
             let errors = view.suspects.errors(view.array, column, slot);
             if view.model.media_allows_off(sector, content, &errors) {
                 excuses.written_wrong += 1;

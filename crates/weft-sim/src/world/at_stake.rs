@@ -1,9 +1,10 @@
-//! Columns that a cut or a failed write had at stake, which verification reads as a whole.
+//! Columns that a power cut or a failed write put at stake, which verification reads as a whole.
 //!
-//! Not an excuse ([`crate::suspects`]) but a choice of what is looked at: beside every sector that
-//! was ever written all that shares a column with something that was not durable at a cut. Until a
-//! resync of an array with all members has passed everything. Beyond the level for good:
-//! what was reconstructed wrongly there stays, though members agree about it after the resync.
+//! This is no excuse ([`crate::suspects`]) but a choice of what verification reads: beside every
+//! sector that was ever written, all sectors that share a column with content that was not durable
+//! at a cut. A column leaves the set after a complete resync of an array with all its members.
+//! Beyond the level's redundancy it stays for good: wrongly reconstructed content remains, although
+//! members agree about it after the resync.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtStake {
     columns: BTreeSet<u64>,
-    /// Slots that were missing at any time since.
+    /// Slots that were missing at any time since the columns were recorded.
     missing: BTreeSet<u16>,
     /// Whether a member ever failed to read a sector.
     unreadable: bool,
@@ -30,7 +31,7 @@ impl AtStake {
         self.columns.extend(columns);
     }
 
-    /// An engine starts with these slots missing.
+    /// Records the missing slots when an engine starts.
     pub(super) fn started(&mut self, missing: impl Iterator<Item = u16>) {
         if self.columns.is_empty() {
             self.missing.clear();
@@ -46,7 +47,7 @@ impl AtStake {
         self.unreadable = true;
     }
 
-    /// A resync has passed everything.
+    /// Clears the set after a complete resync, if no member was missing or unreadable.
     pub(super) fn synced(&mut self) {
         if self.missing.is_empty() && !self.unreadable {
             self.columns.clear();

@@ -1,10 +1,10 @@
-//! A bare volume beside the array: one disk that is served as it is, with clients of its own.
+//! Bare volume beside the array: one disk that is exported unchanged, with clients of its own.
 //!
-//! Both volumes are of one engine: its clients, their credit, frames and tags, the write-back cache
-//! and its limits, and the turns are shared. Nothing of the one may be seen in the other.
+//! One engine serves both volumes: they share clients, credit, frames, tags, turns, and the
+//! write-back cache with its limits. Data of the one must never appear in the other.
 //!
-//! Clients use the sectors between [`FIRST`] and [`END`] of the disk; where superblocks are looked
-//! for there is none. The disk may fail, and then the volume's requests do.
+//! Clients use the sectors between [`FIRST`] and [`END`] of the disk; there is no superblock where
+//! one is looked for. If the disk fails, the volume's requests may fail too.
 
 use std::ops::Range;
 
@@ -30,15 +30,15 @@ pub(crate) const BARE_BYTES: Range<u64> = FIRST * 512..END * 512;
 /// First sector that clients use.
 const FIRST: u64 = 8192;
 
-/// The sector behind the last that they use.
+/// End of the sectors that clients use.
 const END: u64 = FIRST + 1024;
 
 /// The bare volume of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
-    /// Number of its disk.
+    /// Number of the volume's disk.
     pub(super) disk: usize,
-    /// What its clients may read.
+    /// Values that the volume's clients may read.
     pub(super) model: Model,
     /// Requests answered so far.
     pub(super) answered: u64,
@@ -70,7 +70,7 @@ impl World {
         self.bare.as_ref().map_or(0, |bare| bare.answered)
     }
 
-    /// The bare volume as an engine is told of it.
+    /// Configuration of the bare volume for an engine.
     pub(super) fn bare_config(&self, read_only: bool) -> Option<VolumeConfig> {
         let disk = self.bare_disk()?;
         let member = self.member_info(disk, MemberIndex(disk as u16));
@@ -78,7 +78,7 @@ impl World {
         Some(VolumeConfig { source, knobs: self.options.knobs, stripes_max: None })
     }
 
-    /// What clients of a volume may read.
+    /// Model of the values that clients of a volume may read.
     pub(super) fn model_of(&mut self, volume: VolumeId) -> &mut Model {
         match &mut self.bare {
             Some(bare) if volume == BARE => &mut bare.model,
@@ -86,18 +86,18 @@ impl World {
         }
     }
 
-    /// What clients of each volume may read.
+    /// Models of all volumes.
     pub(super) fn models(&mut self) -> impl Iterator<Item = &mut Model> {
         [&mut self.model].into_iter().chain(self.bare.as_mut().map(|bare| &mut bare.model))
     }
 
-    /// Ranges of a volume that were being written by clients which have disconnected.
+    /// Ranges of a volume that disconnected clients were writing.
     pub(super) fn orphans_of(&self, volume: VolumeId) -> impl Iterator<Item = ByteRange> {
         let of_volume = self.orphans.iter().filter(move |(of, _)| *of == volume);
         of_volume.map(|(_, range)| *range)
     }
 
-    /// Whether a request of the bare volume may fail: its disk has failed something.
+    /// Whether a request of the bare volume may fail, because its disk has failed one.
     fn bare_failed(&self) -> bool {
         self.bare_disk().is_some_and(|disk| {
             let Disk { faults, stats, .. } = &self.disks[disk];
@@ -105,7 +105,7 @@ impl World {
         })
     }
 
-    /// An error is answered by the bare volume, though its disk did all that it was asked for.
+    /// Reports an I/O error of the bare volume whose disk failed nothing.
     pub(super) fn judge_bare(&mut self, error: &ReplyError) {
         if *error == ReplyError::Io && !self.bare_failed() {
             let message = "the bare volume answers an I/O error, and its disk failed nothing";
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// The bare volume is stopped, after which its disk has everything.
+    /// Stops the bare volume. Its disk has everything afterwards.
     pub fn stop_bare(&mut self, order: Order) {
         if self.bare.is_none() {
             return;
@@ -131,8 +131,8 @@ impl World {
         }
     }
 
-    /// Reads what was ever written to the bare volume, a sector for itself if need be. Returns the
-    /// number of sectors read.
+    /// Reads all that was ever written to the bare volume, block by block. Returns the number of
+    /// sectors read.
     pub(super) fn verify_bare(&mut self, order: Order) -> u64 {
         let Some(bare) = &self.bare else { return 0 };
         let block = u64::from(self.options.logical_block) / 512;

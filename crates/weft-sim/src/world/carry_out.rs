@@ -1,7 +1,6 @@
 //! Outputs of the engine carried out: disk requests, computations, answers, notices.
 //!
-//! Each completion
-//! becomes the value that the engine gets. Checkers see both sides.
+//! Each completion becomes the value that the engine receives. Checkers see both sides.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,21 +16,22 @@ use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
 use crate::rng::Digest;
 
-/// Something outstanding that may be chosen to complete.
+/// An outstanding operation that may be chosen to complete.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// Its disk; none for a computation.
+    /// Disk of the request; none for a computation.
     pub disk: Option<usize>,
     /// Origin of the request; none for a computation.
     pub origin: Option<Origin>,
     work: Work,
-    /// A discard that zeros have not taken the place of, and whether it is durable.
+    /// Some for a discard that was not replaced by a write of zeros; the value says whether it is
+    /// FUA.
     discards: Option<bool>,
     pub(crate) aborted: bool,
 }
 
 impl Pending {
-    /// Whether the engine has given it up.
+    /// Whether the engine has aborted the request.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.aborted
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Does what the engine says. Returns the token of a computation that is to be done at once.
+    /// Carries out an output of the engine. Returns the token of a computation to be done at once.
     pub(crate) fn output(&mut self, output: Output) -> Option<Token> {
         let mut hasher = Fnv(self.digest);
         (self.now, &output).hash(&mut hasher);
@@ -136,7 +136,7 @@ impl World {
         };
         let (work, disk_op, logged) = match op {
             MemberOp::Discard { at, len, fua } => {
-                // A disk of the simulator stores zeros.
+                // A simulated disk stores zeros for a discard.
                 let (at, count) = (at.0, len.0);
                 let bytes = vec![0; self.options.payload.bytes_of(count)];
                 self.check_write(disk, at, count, &bytes);
@@ -183,7 +183,8 @@ impl World {
         self.pending.insert(token, Pending { disk, origin, work, discards, aborted: false });
     }
 
-    /// A request is over, or a discard failed: then zeros are stored, and their answer is its own.
+    /// Ends a request. If it is a discard that fails, zeros are written in its place and the result
+    /// is theirs.
     pub(crate) fn end_or_store_zeros(
         &mut self,
         token: Token,
@@ -207,7 +208,7 @@ impl World {
         match (discard, &result) {
             (Some((fua, again)), Err(Fault::Io)) => {
                 let (Work::Write { at, count, .. }, Some(disk)) = (&again.work, again.disk) else {
-                    unreachable!("a discard is one of zeros, of a disk")
+                    unreachable!("a discard is a write to a disk")
                 };
                 let (at, count) = (*at, *count);
                 let bytes = vec![0; self.options.payload.bytes_of(count)];
@@ -221,12 +222,12 @@ impl World {
         }
     }
 
-    /// Columns of sectors of a disk.
+    /// Columns of a range of a disk's sectors.
     fn columns_at(&self, disk: usize, at: u64, count: u64) -> impl Iterator<Item = u64> {
         (at..at + count).filter_map(move |at| self.column_served_at(disk, at))
     }
 
-    /// Without payload there is nothing to compare with what clients wrote.
+    /// Has the checkers see a write. Without payload there is nothing to compare.
     fn check_write(&mut self, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         if self.options.checked && self.options.payload != PayloadMode::None {
             let view = view!(self);
@@ -236,7 +237,7 @@ impl World {
 
     pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
         let Some(disk) = pending.disk else {
-            let Work::Compute(ops) = pending.work else { unreachable!("disks do all else") };
+            let Work::Compute(ops) = pending.work else { unreachable!("other work has a disk") };
             return Ok(compute(&self.parity, &mut self.memory, &ops));
         };
         if pending.aborted && !self.disks[disk].can_complete() {
@@ -245,7 +246,7 @@ impl World {
         }
         if let Work::Write { from, .. } = &pending.work {
             let then = self.disks[disk].payload_of(token);
-            // Zeros that stand for a discard come from nowhere.
+            // Zeros written for a discard do not come from a frame.
             if !from.is_empty() && then != Some(&self.memory.gather(from)) {
                 self.fail(Violation::new(
                     "I10 single flight",
@@ -265,7 +266,7 @@ impl World {
             self.at_stake.cannot_read();
         }
         if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
-            // Nobody is failed for it, so the stripe is suspect until it is synced.
+            // No member fails for lack of space, so the stripe is suspect until it is synced.
             let columns: Vec<u64> = self.columns_at(disk, *at, *count).collect();
             self.at_stake.extend(columns.iter().copied());
             self.open_columns(columns);
@@ -288,7 +289,7 @@ impl World {
                 Ok(Value::Nothing)
             }
             (Work::Read { into, .. }, Err(fault)) => {
-                // A failed read may have left anything.
+                // A failed read may have left any content in its frames.
                 for part in &into {
                     self.memory.part(*part).fill(0xee);
                 }

@@ -1,7 +1,7 @@
 //! Clients and administrators of a world: requests, commands, credit, answers.
 //!
-//! Clients honour credit, own their frames, and use no tag twice. The model learns of every request
-//! and of every answer.
+//! Clients honour credit, own their frames and use each tag once. The model learns of every request
+//! and every answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +27,7 @@ pub(super) struct Issued {
     frames: Run,
 }
 
-/// What the model has to learn from the answer.
+/// Information that the model needs when the answer arrives.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Flush(FlushMark),
@@ -35,7 +35,7 @@ pub(super) enum Expected {
     Advice,
     /// The request must be refused.
     Nothing,
-    /// A write that may have happened or not, whatever the answer says: advice that was taken.
+    /// A write that may or may not have happened, whatever the answer: a trim that is only advice.
     Perhaps(WriteId, Flags, FlushMark),
     Read(ReadMark),
     Write(WriteId, Flags, FlushMark),
@@ -52,11 +52,12 @@ pub(super) struct Waiting {
     flags: Flags,
 }
 
-/// The client that administers.
+/// The administrator's client number.
 const ADMIN: ClientId = ClientId(1_000_001);
 
 impl World {
-    /// A client asks for something. It reaches the engine now, or when credit and frames allow.
+    /// Issues a client's request to the array. It reaches the engine at once, or when credit and
+    /// frames allow.
     pub fn request(
         &mut self,
         client: ClientId,
@@ -68,7 +69,7 @@ impl World {
         self.request_of(ARRAY, client, op, range, payload, flags)
     }
 
-    /// A client asks a volume for something.
+    /// Issues a client's request to a volume.
     pub(crate) fn request_of(
         &mut self,
         volume: VolumeId,
@@ -85,7 +86,7 @@ impl World {
         ticket
     }
 
-    /// A connection is gone.
+    /// Closes a client's connection.
     pub fn disconnect(&mut self, client: ClientId) {
         self.waiting.retain(|waiting| waiting.ticket.0 != client);
         let (left, stay) = std::mem::take(&mut self.issued)
@@ -97,7 +98,8 @@ impl World {
             let model = self.model_of(volume);
             match expected {
                 Expected::Read(_) => model.read_failed(),
-                // Nobody will hear how it ended: done as a rule, but not where there is no space.
+                // The result of the write will be unknown: as a rule it is stored, but not without
+                // space.
                 Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
                     let range = model.range_of(write);
                     if with_cache {
@@ -114,18 +116,18 @@ impl World {
         self.input(Input::ClientGone(client));
     }
 
-    /// An administrator asks for something.
+    /// Issues an administrator's command to the array.
     ///
     /// # Panics
-    /// It needs payload and there is none; see [`World::try_admin`].
+    /// Panics if the command needs payload and there is none; see [`World::try_admin`].
     pub fn admin(&mut self, verb: Verb) -> Ticket {
         self.try_admin(verb).unwrap_or_else(|needs| panic!("{needs}"))
     }
 
-    /// The same, where there may be no payload.
+    /// As [`Self::admin`], but without a panic if there is no payload.
     ///
     /// # Errors
-    /// It looks at payload, and there is none.
+    /// The command compares payload, and there is none.
     pub fn try_admin(&mut self, verb: Verb) -> Result<Ticket, NeedsPayload> {
         let needs = match verb {
             Verb::SyncAction(SyncAction::Check) => Some(NeedsPayload::Check),
@@ -138,7 +140,7 @@ impl World {
         Ok(self.command(ARRAY, verb))
     }
 
-    /// An administrator asks for something of a volume.
+    /// Issues an administrator's command to a volume.
     pub(crate) fn command(&mut self, volume: VolumeId, verb: Verb) -> Ticket {
         self.next_tag += 1;
         let ticket = (ADMIN, Tag(self.next_tag));
@@ -165,23 +167,23 @@ impl World {
         ticket
     }
 
-    /// Tells the checkers how long stripes may wait by the knobs as they are.
+    /// Tells the checkers how long stripes may wait under the current knobs.
     pub(super) fn allow_waits(&mut self) {
         let passed_max = passed_max(self.cache_stripes, &self.options);
         self.checkers.allow_waits(self.options.knobs.preread_wait_max, passed_max, self.now);
     }
 
-    /// The cache has the size that it was given last and the engine agreed to, or one that it was
-    /// asked for.
+    /// Limits the stripes to the size that the engine accepted last, or to the largest one that was
+    /// requested and not answered yet.
     fn limit_stripes(&mut self) {
         let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
         self.checkers.limit(|limits| limits.stripes = most);
     }
 
-    /// An administrator sets a knob by its name.
+    /// Issues the command that sets a knob by its name.
     ///
     /// # Panics
-    /// There is no such knob or value.
+    /// Panics if there is no such knob or value.
     pub fn set(&mut self, name: &str, value: &str) -> Ticket {
         let knob: Knob =
             self.options.knobs.parse(name, value).unwrap_or_else(|error| panic!("{error}"));
@@ -191,7 +193,7 @@ impl World {
     /// Sets a knob of one disk's queue.
     ///
     /// # Panics
-    /// There is no such knob or value.
+    /// Panics if there is no such knob or value.
     pub fn set_queue(&mut self, disk: usize, name: &str, value: &str) -> Ticket {
         let knob: Knob =
             self.options.knobs.parse(name, value).unwrap_or_else(|error| panic!("{error}"));
@@ -199,7 +201,7 @@ impl World {
         self.admin(Verb::SetQueues { members, knob })
     }
 
-    /// A blank disk of the same size joins as a spare. Returns its number.
+    /// Adds a blank disk of the same size as a spare. Returns its number.
     pub fn add_blank(&mut self) -> (usize, Ticket) {
         let disk = self.disks.len();
         let size = self.disks[0].whole_size();
@@ -214,19 +216,19 @@ impl World {
         (disk, ticket)
     }
 
-    /// A disk that is there joins (again).
+    /// Adds an existing disk to the array, for the first time or again.
     pub fn add(&mut self, disk: usize, superblock: Option<Box<Superblock>>) -> Ticket {
         let member = self.join(disk, superblock.is_some());
         self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
     }
 
-    /// A disk that was a member comes back to its slot, or is refused.
+    /// Re-adds a former member to its slot. The engine may refuse it.
     pub fn re_add(&mut self, disk: usize, superblock: Box<Superblock>) -> Ticket {
         let member = self.join(disk, true);
         self.admin(Verb::ReAdd { member, superblock })
     }
 
-    /// A disk gets a new member index. `keeps`: what it holds may be believed again.
+    /// Gives a disk a new member index. `keeps` says that its content may be believed again.
     fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);
@@ -237,14 +239,14 @@ impl World {
         self.member_info(disk, index)
     }
 
-    /// The member index under which a disk is known to the engine now.
+    /// The member index under which the engine knows a disk now.
     #[must_use]
     pub fn member_of(&self, disk: usize) -> MemberIndex {
         let index = self.disk_of.iter().rposition(|known| *known == disk);
-        MemberIndex(index.expect("every disk was given an index") as u16)
+        MemberIndex(index.expect("every disk has an index") as u16)
     }
 
-    /// Whether the engine knows nothing of a disk (any more).
+    /// Whether no volume of the engine has a disk as its member.
     #[must_use]
     pub fn is_out(&self, disk: usize) -> bool {
         let known = |member: &weft_engine::MemberSnapshot| {
@@ -254,12 +256,12 @@ impl World {
         volumes.iter().all(|volume| !volume.members.iter().any(known))
     }
 
-    /// Result of a request, given out once.
+    /// Takes the result of a request, which is returned once.
     pub fn take_answer(&mut self, ticket: Ticket) -> Option<Answer> {
         self.answers.remove(&ticket)
     }
 
-    /// Forgets how requests ended that nobody asked about.
+    /// Forgets results that were not taken.
     pub fn forget_answers(&mut self) {
         self.answers.clear();
     }
@@ -282,7 +284,7 @@ impl World {
         self.issued.len() + self.commands.len() + self.waiting.len()
     }
 
-    /// Sends what waits, as far as credit and frames allow. True if something was sent.
+    /// Sends waiting requests as far as credit and frames allow. True if a request was sent.
     pub(crate) fn pump(&mut self) -> bool {
         if self.waiting.is_empty() {
             return false;
@@ -308,14 +310,14 @@ impl World {
         let moves = matches!(op, RequestOp::Read | RequestOp::Write);
         let limit = self.options.client_credit.0;
         let used = self.credit.get(&ticket.0).copied().unwrap_or(0);
-        // A request larger than the whole credit goes alone.
+        // A request larger than the whole credit is sent alone.
         let count = if moves { frames_needed(range.start.0, range.len.0) } else { 0 };
         let bytes = range.len.0;
         if moves && used > 0 && used + bytes > limit && !self.options.greedy {
             return false;
         }
         let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
-        // What a volume does not order clients do.
+        // Clients order the writes to a volume that does not order them itself.
         let orders = volume == ARRAY && !self.array.is_striped();
         if writes && !orders && self.is_being_written(volume, range) {
             return false;
@@ -353,7 +355,7 @@ impl World {
                 Some(Expected::Write(write, flags, mark))
             }
         };
-        // What the engine must refuse is not known to the model.
+        // The model does not learn of requests that the engine must refuse.
         let expected = expected.unwrap_or(Expected::Nothing);
         self.issued.insert(ticket, Issued { volume, expected, frames });
         let (client, tag) = ticket;
@@ -363,7 +365,7 @@ impl World {
         true
     }
 
-    /// Attributes of a client's requests: if clients differ, one of four kinds for each.
+    /// Attributes of a client's requests: if clients differ, each has one of four kinds.
     fn attr_of(&self, client: ClientId) -> Attr {
         let group = |number| Group::new(number).expect("there are 15");
         let (class, weight, group) = match client.0 % 4 {
@@ -376,7 +378,7 @@ impl World {
         Attr { class, weight, origin: Origin::Client(client, group), ..Attr::default() }
     }
 
-    /// Mirrors answer with I/O errors only where more is lost than they do without.
+    /// Reports an I/O error that a mirror answers with enough members left.
     fn judge_error(&mut self, volume: VolumeId, error: &ReplyError) {
         if volume == BARE {
             self.judge_bare(error);
@@ -391,15 +393,14 @@ impl World {
         }
     }
 
-    /// Whether a write of a part of a range is under way. The order of writes to striped arrays is
-    /// left to clients, and these wait for it.
+    /// Whether a write that overlaps a range is under way. Clients order the writes to striped
+    /// arrays, and wait for each other's.
     fn is_being_written(&mut self, volume: VolumeId, range: ByteRange) -> bool {
         let in_flight = self.model_of(volume).in_flight_ranges();
         in_flight.into_iter().chain(self.orphans_of(volume)).any(|other| other.overlaps(range))
     }
 
-    /// Whether a range is one that clients may ask for: without parity it has to be whole logical
-    /// blocks.
+    /// Whether clients may request a range: without parity it must consist of whole logical blocks.
     fn is_whole_blocks(&self, volume: VolumeId, range: ByteRange) -> bool {
         let block = u64::from(self.options.logical_block);
         volume == ARRAY && self.array.has_parity()
@@ -483,8 +484,8 @@ impl World {
         self.answers.insert(ticket, answer);
     }
 
-    /// A write is answered with an error. It may have ended in the middle, for good: the array
-    /// broke.
+    /// Handles a write that was answered with an error. The array may have broken in the middle of
+    /// it, which leaves it half done for good.
     fn write_failed(&mut self, volume: VolumeId, write: WriteId) {
         let range = self.model_of(volume).range_of(write);
         let range = range.filter(|_| volume == ARRAY && !self.options.data_promised);
@@ -495,8 +496,8 @@ impl World {
         self.model_of(volume).write_failed(write);
     }
 
-    /// A drain is answered: what was acknowledged before it is with the members, but for what the
-    /// answer names.
+    /// Handles the answer of a drain: members now have all that was acknowledged before it, except
+    /// for the ranges that the answer names.
     fn drained(&mut self, volume: VolumeId, mark: FlushMark, result: &Result<(), ReplyError>) {
         match result {
             Ok(()) => self.model_of(volume).drained(mark, &[]),
@@ -508,7 +509,7 @@ impl World {
         self.coverage.drains += 1;
     }
 
-    /// The bytes of a read that is answered, which the model must allow; its frames are free again.
+    /// Returns the bytes of an answered read, which the model must allow, and frees its frames.
     fn read_done(&mut self, volume: VolumeId, mark: &ReadMark, frames: Run) -> Vec<u8> {
         let range = mark.range();
         let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
@@ -536,7 +537,7 @@ impl World {
         bytes
     }
 
-    /// State of a world in which nothing moves any more.
+    /// Describes a world in which nothing moves any more.
     pub(crate) fn describe_stuck(&self) -> String {
         let volumes = self.engine.as_ref().map(|engine| engine.snapshot().volumes);
         let state = volumes.and_then(|volumes| {

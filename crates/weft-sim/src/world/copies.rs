@@ -1,8 +1,9 @@
 //! Measurement of copies: whether the copies of a sector agree, after a cut and after writes.
 //!
-//! A cut may leave copies of different times. Each is some version that was written and not
-//! overwritten durably; the copy that is read, the first of them, is what the sector holds from
-//! then on (I3), until it is lost: then another copy is read, and it may hold another version.
+//! After a cut the copies may be of different times. Each is a version that was written and not
+//! overwritten durably. The copy that is read, the first of them, is the content of the sector from
+//! then on (I3), until that copy is lost: then another copy is read, which may hold another
+//! version.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use super::World;
 use crate::checker::{Place, Record, Violation};
 use crate::suspects::Suspects;
 
-/// The copies of a sector that are there, each with its slot, in the order in which they are read.
+/// The present copies of a sector, each with its slot, in the order in which they are read.
 type Found = Vec<(Slot, Vec<u8>)>;
 
 impl World {
@@ -26,7 +27,7 @@ impl World {
         self.array.places(column).into_iter().filter_map(read).collect()
     }
 
-    /// See [`World::measure_all`]: one sector of an array without parity.
+    /// Measures one sector of an array without parity; see [`World::measure_all`].
     pub(super) fn measure_copies(&mut self, column: u64, assembly: &Assembly, before: &Suspects) {
         let copies = self.copies(column, |place| match assembly.slots.get(place.slot.index()) {
             Some(SlotState::InSync(member)) => {
@@ -58,7 +59,7 @@ impl World {
                 self.model.add_possible(column, found);
             }
         }
-        // Where the copy that was read is lost, the first that is left is read from now on.
+        // If the copy that was read is lost, the first remaining copy is read from now on.
         if let Some((slot, found)) = copies.first() {
             let there = |slot: Slot| copies.iter().any(|(other, _)| *other == slot);
             let lost = before.preferred(column).is_some_and(|slot| !there(slot))
@@ -77,9 +78,9 @@ impl World {
         }
     }
 
-    /// Whether members that are not believed know more than those that are: they are gone, or their
-    /// superblocks cannot be read or were torn. One copy alone is an array of mirrors, however old;
-    /// that is beyond the promises.
+    /// Whether members that are not believed have more events than those that are: they are gone,
+    /// or their superblocks cannot be read or were torn. A single copy assembles as a mirror,
+    /// however old it is; that is beyond the promises.
     fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
@@ -94,7 +95,7 @@ impl World {
         others.map(events).max() > believed.iter().map(|disk| events(*disk)).max()
     }
 
-    /// See [`World::look_again`]: one sector of an array without parity.
+    /// Measures one sector of an array without parity again; see [`World::look_again`].
     pub(super) fn look_again_at_copies(&mut self, column: u64) {
         let unrecorded = self.unrecorded();
         let disk_of = |place: Place| self.disk_read(place.slot, place.sector, &unrecorded);
@@ -102,7 +103,7 @@ impl World {
         if !differences(&copies).is_empty() || self.is_written_to(column) {
             return;
         }
-        // The copy that was read may be lost, and this is what is read from now on.
+        // The copy that was read may be lost; then this copy is read from now on.
         if let Some((slot, left)) = copies.first() {
             let errors = self.suspects.errors(&self.array, column, *slot);
             if self.model.why_now(column, left).is_none()
@@ -110,7 +111,8 @@ impl World {
             {
                 return;
             }
-            // Also where it is allowed by now: a read of the lost copy may be settled only later.
+            // This applies even if the content is allowed by now: a read of the lost copy may end
+            // later.
             if !errors.is_empty() {
                 self.model.is_reconstructed(column, left);
             }
@@ -119,7 +121,7 @@ impl World {
     }
 }
 
-/// What the copies differ by, each two of them.
+/// XOR differences between any two copies that are not equal.
 fn differences(copies: &Found) -> BTreeSet<Vec<u8>> {
     let pairs = copies.iter().flat_map(|a| copies.iter().map(move |b| (&a.1, &b.1)));
     let by = pairs.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>());

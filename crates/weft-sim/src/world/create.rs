@@ -1,7 +1,7 @@
 //! Superblocks of a new array, of each version.
 //!
-//! `weft-ondisk` makes those of 1.0 to 1.2; 0.90 is made here from 1.0, since weft serves such
-//! arrays and creates none.
+//! `weft-ondisk` makes those of 1.0 to 1.2. Those of 0.90 are converted here from 1.0, because weft
+//! serves such arrays and creates none.
 
 use weft_ondisk::{
     DISKS_090_MAX, Disk090, NewArray, NewBitmap, NewMember, ROLES_MAX, ResyncOffset, Role, Super1,
@@ -12,14 +12,14 @@ use weft_units::Sectors;
 use super::device_uuid;
 use crate::options::Options;
 
-/// Sectors of a member: its data, and room before and behind it; before that of large members md
-/// leaves 128 MiB.
+/// Sectors of a member: its data and the space before and behind it. md leaves 128 MiB before the
+/// data of large members.
 pub(super) fn member_size(options: &Options, member: usize) -> Sectors {
     let data = options.data_of(member);
     data + Sectors(if data.0 > 1 << 24 { 1 << 19 } else { 16_384 })
 }
 
-/// One of each member and spare.
+/// The superblocks of all members and spares, one each.
 pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     let count = options.members + options.spares;
     let member = |number: usize| NewMember {
@@ -28,7 +28,7 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     };
     let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
     array.spares = (options.members..count).map(member).collect();
-    // Data begins where it does under 0.90, and ends before either superblock.
+    // Data begins at the same sector as under 0.90, and ends before either superblock.
     array.minor = options.version.minor().unwrap_or(weft_ondisk::Minor::V1_0);
     array.layout = options.layout;
     array.chunk = options.level.is_striped().then_some(options.chunk);
@@ -39,7 +39,7 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     array.force = true;
     array.bitmap = options.bitmap.map(|_| new_bitmap(options));
     if options.bitmap.is_some() && options.version == Version::V0_90 {
-        // Behind the superblock of 0.90, and not before that of 1.0.
+        // The bitmap lies behind the superblock of 0.90, and not before that of 1.0.
         array.bitmap = None;
     }
     let mut supers = array.plan().unwrap_or_else(|error| panic!("{options:?}: {error}"));
@@ -64,13 +64,13 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     supers.into_iter().map(Superblock::from).collect()
 }
 
-/// Bitmap of a new array. Seconds until bits are cleared are few.
+/// Bitmap of a new array. Its bits are cleared after the shortest delay, one second.
 pub(super) fn new_bitmap(options: &Options) -> NewBitmap {
     NewBitmap { chunk: options.bitmap, daemon_sleep: 1 }
 }
 
-/// Gives members their numbers from `first` on, as after so many others were added and removed.
-/// Numbers above 127 make a superblock longer than a sector.
+/// Numbers members from `first` on, as if as many others had been added and removed before. Numbers
+/// above 127 make a superblock longer than a sector.
 fn number_from(sb: &mut Super1, first: u16) {
     let vacant = Role::Faulty.code();
     sb.roles.splice(0..0, (0..first).map(|_| vacant));
@@ -78,7 +78,7 @@ fn number_from(sb: &mut Super1, first: u16) {
     sb.dev_number += u32::from(first);
 }
 
-/// The same member of the same array, as 0.90 says it.
+/// The same member of the same array with a 0.90 superblock.
 fn old(sb: &Super1, all: &[Super1], member_size: Sectors) -> Super090 {
     let mut disks = [Disk090::default(); DISKS_090_MAX as usize];
     for (other, disk) in all.iter().zip(&mut disks) {
@@ -93,7 +93,7 @@ fn old(sb: &Super1, all: &[Super1], member_size: Sectors) -> Super090 {
     let active = count(|sb| matches!(sb.own_role(), Ok(Role::Active(_))));
     let mut made = Super090 {
         order: weft_ondisk::ByteOrder::Little,
-        super_offset: Super090::position(member_size).expect("the member has room for it"),
+        super_offset: Super090::position(member_size).expect("a member has room for it"),
         minor_version: 90,
         patch_version: 0,
         gvalid_words: 0,

@@ -1,4 +1,4 @@
-//! Ends of a run (power cut, stop, death of the process) and the content found afterwards.
+//! Ends of a run (power cut, stop, process crash) and the content found afterwards.
 //!
 //! Content is read through the engine, or computed from the media.
 
@@ -20,9 +20,9 @@ const VERIFIER: ClientId = ClientId(1_000_000);
 /// Columns in which a write may have been under way at the end of a run.
 #[derive(Debug)]
 struct BeingWritten {
-    /// Of writes that were not answered, or whose clients are gone.
+    /// Columns of writes that were not answered, or whose clients are gone.
     asked: BTreeSet<u64>,
-    /// Of writes that a write-back cache answered, and that nothing else explains.
+    /// Columns of writes that a write-back cache answered, unless the column is already suspect.
     cached: BTreeSet<u64>,
 }
 
@@ -37,7 +37,8 @@ impl BeingWritten {
 }
 
 impl World {
-    /// The power goes. What is not durable survives or does not; whoever waited waits no more.
+    /// Cuts the power. Content that is not durable may or may not survive, and all requests are
+    /// dropped.
     pub fn power_cut(&mut self, mode: CutMode) -> CutShape {
         let syncing =
             self.engine.as_ref().is_some_and(|engine| {
@@ -88,7 +89,7 @@ impl World {
         shape
     }
 
-    /// The engine is dropped after it said that it has stopped; power stays on.
+    /// Drops the engine after it reported that it has stopped; power stays on.
     pub fn stopped(&mut self) {
         self.engine = None;
         self.pending.clear();
@@ -105,16 +106,16 @@ impl World {
         self.disk_of = (0..self.disks.len()).collect();
     }
 
-    /// The same of an engine that wrote nothing: what counts as whole before stays what the one
-    /// before it left, which a cut may have torn since.
+    /// As [`Self::stopped`], for an engine that wrote nothing: superblocks count as whole before if
+    /// the previous engine left them whole, even if a cut tore them since.
     pub fn looked(&mut self) {
         let before = std::mem::take(&mut self.record_before);
         self.stopped();
         self.record_before = before;
     }
 
-    /// The process dies, the power stays: what a member completed it keeps, cache and all; what is
-    /// outstanding may still happen or not.
+    /// Crashes the process while the power stays on. Disks keep what they completed, in their
+    /// caches too; outstanding writes may or may not happen.
     pub fn kill(&mut self) {
         self.judge_bits();
         self.interrupted = true;
@@ -140,8 +141,8 @@ impl World {
         self.judge_parity(&written, parity::Bytes::Visible);
     }
 
-    /// Columns that a write is about that is not answered, or whose client is gone, or that a
-    /// write-back cache answered.
+    /// Columns of writes that were not answered, whose client is gone, or that a write-back cache
+    /// answered.
     fn columns_being_written(&self) -> BeingWritten {
         let columns = |ranges: &mut dyn Iterator<Item = ByteRange>| -> BTreeSet<u64> {
             ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
@@ -156,7 +157,7 @@ impl World {
         BeingWritten { asked, cached }
     }
 
-    /// I20 of what may be lost now.
+    /// Checks I20 for the content that may be lost now.
     fn judge_bits(&mut self) {
         if self.options.checked && self.engine.is_some() {
             let mut found = Vec::new();
@@ -165,7 +166,7 @@ impl World {
         }
     }
 
-    /// I6 of what is left now. What was judged, if that counts.
+    /// Checks I6 for the content that is left. Returns the counts of what was judged, if I6 counts.
     fn judge_parity(&mut self, written: &BeingWritten, bytes: parity::Bytes) -> parity::Judged {
         if !self.options.checked {
             return parity::Judged::default();
@@ -197,21 +198,21 @@ impl World {
     }
 
     /// Reads everything that was ever written, and everything that shares a suspect column with it,
-    /// through the engine. After a power cut what is found is pinned: nothing else may be read
-    /// later. Returns the number of sectors read.
+    /// through the engine. After a power cut this pins the content: later reads must return the
+    /// same. Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
     }
 
-    /// The same where members are lost that the level cannot do without: what is read has to be
-    /// right, and what cannot be read is left out. Returns the number of sectors that could be
-    /// read.
+    /// As [`Self::verify`], for an array that lost more members than its level can lose: content
+    /// that is read must be right, and unreadable sectors are left out. Returns the number of
+    /// sectors that could be read.
     pub fn verify_readable(&mut self, order: Order) -> u64 {
         self.verify_all(order, false)
     }
 
-    /// Writes every block once more that was ever written, where members are lost that the level
-    /// can do without, and what is left takes writes. How many blocks.
+    /// Writes every block again that was ever written, on an array that lost members and still
+    /// accepts writes. Returns the number of blocks.
     pub fn write_again(&mut self, order: Order) -> u64 {
         let takes_writes = |world: &Self| {
             let state = world.snapshot().volumes[0].array_state;
@@ -252,8 +253,8 @@ impl World {
         self.disks.iter().map(|disk| disk.stats.io_errors.reads).sum()
     }
 
-    /// Whether what is left of the members suffices for reads: those that the engine has to read,
-    /// and that fail nothing but flushes and superblocks, and reads that are over.
+    /// Whether the remaining members suffice for reads: the members that the engine has to read,
+    /// with no faults but failed flushes and superblocks and reads that are over.
     fn is_still_served(&self) -> bool {
         let is_well = |disk: &usize| {
             let Disk { faults, stats, .. } = &self.disks[*disk];
@@ -267,7 +268,7 @@ impl World {
         self.array.suffices(|slot| self.served.at(slot).as_ref().is_some_and(is_well))
     }
 
-    /// Reads sectors of a volume and pins what is found: nothing else may be read later.
+    /// Reads sectors of a volume and pins their content: later reads must return the same.
     pub(super) fn read_for_good(
         &mut self,
         volume: VolumeId,
@@ -298,7 +299,7 @@ impl World {
         for column in self.at_stake.columns().chain(self.suspects.columns()) {
             sectors.extend(self.array.data_of(column).into_iter().map(|(_, sector)| sector));
         }
-        // What cannot be asked for by the sector is read by the block.
+        // Clients without parity read whole logical blocks.
         if !self.array.has_parity() && self.options.logical_block > 512 {
             let block = u64::from(self.options.logical_block) / 512;
             let whole = |sector: u64| (0..block).map(move |it| sector / block * block + it);
@@ -323,7 +324,7 @@ impl World {
             match answer {
                 Some(Ok(())) => read += count,
                 Some(Err(error)) if !whole => {
-                    // Each block for itself.
+                    // The range is read again block by block.
                     let end = (at / 8 + 1) * 8;
                     if end < at + count {
                         ranges.push_front((end, at + count - end));
@@ -360,7 +361,7 @@ impl World {
         parity::scrub(&self.disks, &self.array, &self.record, columns, bytes)
     }
 
-    /// Columns that were ever written, or are suspect.
+    /// Columns that were ever written, are at stake or are suspect.
     #[must_use]
     pub fn columns_of_interest(&self) -> BTreeSet<u64> {
         let touched = self.model.touched().map(|sector| self.array.column(sector).number);

@@ -1,14 +1,14 @@
 //! Fingerprint of the state that a power cut would find; equal fingerprints mean equal cuts.
 //!
-//! A cut takes the engine, its memory and the connections with it, so what counts is what stays:
-//! the disks with their caches and what is outstanding there, what clients may expect, what
-//! checkers remember of disks, the time. Of what has `Debug` the text is hashed as it is written;
-//! bytes are hashed as they are. Names of requests do not count, their order does.
+//! A cut takes the engine, its memory and the connections with it, so the fingerprint covers what
+//! stays: the disks with their caches and outstanding requests, what clients may expect, what
+//! checkers remember of disks, and the time. Values with `Debug` are hashed by their text as it is
+//! written; bytes are hashed as they are. The names of requests do not count, their order does.
 //!
-//! (A fingerprint of the engine as well would almost never find two states alike: the order in
-//! which two requests ended stays visible in the names that later ones get.)
+//! (A fingerprint that included the engine would almost never match another: the order in which two
+//! requests ended stays visible in the names of later ones.)
 //!
-//! `tests/crash_points.rs` cuts states that are taken for the same side by side.
+//! `tests/crash_points.rs` cuts states with equal fingerprints side by side and compares them.
 
 use std::fmt::{self, Write};
 
@@ -32,12 +32,12 @@ impl World {
     }
 }
 
-/// Hashes what is written to it.
+/// Hasher of the text that is written to it.
 #[derive(Default)]
 pub(crate) struct Text(Digest);
 
 impl Text {
-    /// Bytes, and how many.
+    /// Adds bytes and their number.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.0.add_word(u64::from_le_bytes(*word)));
@@ -47,7 +47,7 @@ impl Text {
         self.0.add_word(bytes.len() as u64);
     }
 
-    /// The text that stands for something.
+    /// Adds the `Debug` text of a value.
     pub(crate) fn debug(&mut self, of: &dyn fmt::Debug) {
         let _ = write!(self, "{of:?}");
     }

@@ -13,7 +13,7 @@ use crate::payload::PayloadMode;
 use crate::suspects::{Explained, Strips, Suspects};
 
 impl World {
-    /// Whether anything is known of data that could be measured.
+    /// Whether the content of members can be compared with what was written.
     fn measures(&self) -> bool {
         self.options.payload != PayloadMode::None && !self.options.disks_lie
     }
@@ -25,8 +25,8 @@ impl World {
             .collect()
     }
 
-    /// An engine starts on members that a cut may have left in disagreement: what they hold says
-    /// what is suspect, and what may be read there.
+    /// Measures the columns when an engine starts on members that a cut may have left in
+    /// disagreement: their content tells what is suspect and what may be read there.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -52,7 +52,7 @@ impl World {
                 continue;
             }
             let disk_of = |slot: Slot| match assembly.slots.get(slot.index()) {
-                // What lies behind the end of a member that was cut short is computed.
+                // Sectors behind the end of a member that was cut short are reconstructed.
                 Some(SlotState::InSync(member)) => {
                     let disk = member.info.index.index();
                     let at = column + self.array.data_offset[disk].0;
@@ -106,8 +106,8 @@ impl World {
         }
     }
 
-    /// What was reconstructed wrongly for a slot that was lost, and written to a member in its
-    /// place, is there, whether members agree by now or not.
+    /// Keeps content as possible that was reconstructed wrongly for a lost slot and written to its
+    /// new member. It is on the media, whether members agree by now or not.
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
@@ -122,9 +122,9 @@ impl World {
         }
     }
 
-    /// Beyond the promises members that are believed may hold anything old; but it is what is read.
-    /// While the power stays on that is so only where a write failed: what was acknowledged is on
-    /// all of them.
+    /// Accepts what believed members hold. Beyond the promises they may hold any older content, and
+    /// reads return it. While the power stays on this applies only where a write failed: all
+    /// members have what was acknowledged.
     fn believe(&mut self, column: u64, strips: &Strips) {
         if !self.was_cut && !self.at_stake.contains(column) {
             return;
@@ -142,7 +142,7 @@ impl World {
         self.array.array_sector(slot, column).expect("the slot holds data")
     }
 
-    /// Whether a member has something at a column that a power cut may take.
+    /// Whether a member holds volatile content of a column, which a power cut may take.
     pub(super) fn is_volatile(&self, column: u64) -> bool {
         let places = self.array.places(column);
         let touched = |(disk, first): (&crate::disk::Disk, &Sectors)| {
@@ -151,15 +151,15 @@ impl World {
         self.disks.iter().zip(&self.array.data_offset).any(touched)
     }
 
-    /// Whether somebody writes to a column.
+    /// Whether any write to a column is under way.
     pub(super) fn is_written_to(&self, column: u64) -> bool {
         let in_flight = |(_, sector)| self.model.in_flight(sector);
         self.has_outstanding(column) || self.array.data_of(column).into_iter().any(in_flight)
     }
 
-    /// A member refused a write of some sectors, or a write was left in the middle.
+    /// Marks columns as open: a member refused a write of theirs, or a write ended in the middle.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
-        // What was left of a copy is a version that failed, which the model knows.
+        // The model already knows the remains of a copy, as a version whose write failed.
         if self.measures() && self.array.has_parity() {
             let missing = self.missing();
             for column in columns {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Something was written to these sectors of the array.
+    /// Measures the suspect columns of a range again after a write to it.
     pub(super) fn look_again_at(&mut self, range: ByteRange) {
         if !self.suspects.is_empty() {
             let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.number).collect();
@@ -176,16 +176,16 @@ impl World {
         }
     }
 
-    /// Every suspect column is looked at again.
+    /// Measures every suspect column again.
     pub(super) fn look_again_at_all(&mut self) {
         let columns: Vec<u64> = self.suspects.columns().collect();
         columns.into_iter().for_each(|column| self.look_again(column));
     }
 
-    /// Members that the running engine reads though no superblock that can be read says that they
-    /// are in sync, by slot: the disk, and the column up to which it is read. Such is one whose
-    /// rebuild has ended and that had no space for its superblock, or whose superblock went bad.
-    /// What it holds belongs to what the others do or do not agree with.
+    /// Members that the running engine reads although no readable superblock says that they are in
+    /// sync, by slot: the disk, and the column up to which it is read. Such a member's rebuild has
+    /// ended, but it had no space for its superblock, or its superblock has become unreadable. Its
+    /// content takes part in the comparison of the members.
     pub(super) fn unrecorded(&self) -> BTreeMap<u16, (usize, u64)> {
         let missing = self.missing();
         let volume = self.engine.as_ref().filter(|_| !missing.is_empty());
@@ -203,8 +203,8 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// A column is not suspect any more once nobody writes to it, its members agree, and what was
-    /// reconstructed of it is known.
+    /// Measures a suspect column again. It stops being suspect once it is not being written, its
+    /// members agree and its reconstructed content is known to the model.
     pub(super) fn look_again(&mut self, column: u64) {
         let open = self.suspects.is_open(column);
         if !open && !self.suspects.contains(column) {
@@ -232,7 +232,7 @@ impl World {
         if !outcome.syndromes.is_empty() || self.is_written_to(column) {
             return;
         }
-        // What is there for slots that were lost, or will be made of the others.
+        // Content of slots that were lost: on their new members, or still to be reconstructed.
         let there = self.suspects.lost(column).into_iter().filter_map(|slot| {
             let sector = self.array.array_sector(slot, column)?;
             Some((slot, sector, strips.at(slot)?.to_vec()))
@@ -252,7 +252,7 @@ impl World {
         self.suspects.clear(column, !self.is_volatile(column));
     }
 
-    /// The disk of a slot that the running engine reads at a data sector.
+    /// The disk of a slot from which the running engine reads a data sector.
     pub(super) fn disk_read(
         &self,
         slot: Slot,
@@ -265,8 +265,8 @@ impl World {
         self.record.in_sync(slot).or_else(others)
     }
 
-    /// Whether somebody may be writing to a column: without parity any disk at the sector of any
-    /// copy, which errs on the side of yes.
+    /// Whether a write to a column may be outstanding. Without parity a write by any disk to the
+    /// sector of any copy counts, which may answer yes too often.
     fn has_outstanding(&self, column: u64) -> bool {
         let places = self.array.places(column);
         self.disks.iter().zip(&self.array.data_offset).any(|(disk, first)| {
@@ -278,7 +278,7 @@ impl World {
     }
 }
 
-/// Data sectors of places, each once.
+/// Data sectors of the places, each once.
 fn sectors_of(places: &Places) -> impl Iterator<Item = u64> {
     let mut rest = places.iter().map(|place| place.sector);
     let first = rest.next();

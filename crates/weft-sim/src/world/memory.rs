@@ -1,7 +1,8 @@
-//! Memory of a world: the slab, its frames, and garbage in frames that came back.
+//! Memory of a world: the slab, its frames, and garbage in frames that were given back.
 //!
-//! One slab, as the engine's configuration sizes it. Its payload frames are given to requests and
-//! come back; what comes back is filled with garbage, so that a late reader reads garbage.
+//! There is one slab, sized by the engine's configuration. Its payload frames are allocated to
+//! requests and given back. A frame that is given back is filled with garbage, so that a late
+//! reader reads garbage.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::payload::PayloadMode;
 /// The memory between engine and disks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    /// What stands for every frame, one after the other.
+    /// Content of all frames in order, in the representation of `payload`.
     slab: Vec<u8>,
     payload: PayloadMode,
     /// Free payload frames: first and count.
@@ -24,7 +25,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// As a configuration asks for: garbage, the frame of zeros excepted.
+    /// Memory for a configuration, filled with garbage except for the frame of zeros.
     pub(super) fn new(config: &Config, payload: PayloadMode) -> Self {
         let frame = payload.bytes_of(FRAME_BYTES / SECTOR_BYTES);
         let mut slab = vec![GARBAGE; config.frames_total() as usize * frame];
@@ -33,7 +34,7 @@ impl Memory {
         Self { slab, payload, free }
     }
 
-    /// Frames side by side, if there are as many.
+    /// Allocates a run of frames, if as many adjacent ones are free.
     pub(super) fn allocate(&mut self, count: u32) -> Option<Run> {
         if count == 0 {
             return Some(Run::EMPTY);
@@ -52,12 +53,12 @@ impl Memory {
         self.free.values().sum()
     }
 
-    /// They come back.
+    /// Frees a run of frames.
     pub(super) fn give_back(&mut self, run: Run) {
         if run.count == 0 {
             return;
         }
-        // Whoever still reads it reads garbage.
+        // A late reader of the run reads garbage.
         let part = run.part(0, u64::from(run.count) * FRAME_BYTES);
         self.part(part).fill(GARBAGE);
         let (mut first, mut count) = (run.first.0, run.count);
@@ -83,7 +84,7 @@ impl Memory {
         &mut self.slab[self.payload.part(part)]
     }
 
-    /// What stands for parts, one after the other.
+    /// Content of several segments, concatenated.
     pub(super) fn gather(&self, parts: &Segments) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in parts {
@@ -97,12 +98,13 @@ impl Frames for Memory {
     fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_> {
         assert!(write.iter().all(|to| !to.is_zero()), "the frame of zeros is never written");
         let place = |segment: &Segment| self.payload.part(*segment);
-        // One after the other: mapped as an array, the two lists are moved four times.
+        // Collected in a loop: arrays mapped to arrays would be moved four times.
         let reads: SmallVec<[Range<usize>; 8]> = read.iter().map(place).collect();
         let writes: SmallVec<[Range<usize>; 8]> = write.iter().map(place).collect();
         let mut split = split_slice(&mut self.slab, &reads, &writes);
-        // A strip may begin within a sector and the frame of zeros does not, so what stands for
-        // them may differ by a byte: zeros are as long as the strips.
+        // A strip may begin within a sector and the frame of zeros does not, so their
+        // representations may differ in length by a byte: the zeros are cut to the length of the
+        // strips.
         let mut strips = read.iter().zip(&split.read).filter(|it| !it.0.is_zero());
         let len = strips.next().map(|it| it.1.len()).or(split.write.first().map(|it| it.len()));
         for (segment, bytes) in read.iter().zip(&mut split.read).filter(|it| it.0.is_zero()) {

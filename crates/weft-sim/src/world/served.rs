@@ -1,7 +1,7 @@
-//! Members that the running engine still has to read, by what it said of them.
+//! Members that the running engine still has to read, according to its own notices.
 //!
-//! A restart may believe others: where the last members could not record a failure, their
-//! superblocks count the one that failed, which nothing was written to since.
+//! A restart may believe other members: where the last members could not record a failure, their
+//! superblocks still count the failed member, although nothing was written to it since.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use weft_units::Slot;
 
 use super::World;
 
-/// Disks that are read, by slot.
+/// Disks that the engine reads, by slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served(BTreeMap<u16, usize>);
 
 impl Served {
-    /// Disk that is read at a slot.
+    /// The disk that is read at a slot.
     pub(super) fn at(&self, slot: Slot) -> Option<usize> {
         self.0.get(&slot.0).copied()
     }
 }
 
 impl World {
-    /// The engine starts from an assembly.
+    /// Records the members in sync of the assembly from which the engine starts.
     pub(super) fn serves(&mut self, assembly: &Assembly) {
         let in_sync = (0u16..).zip(&assembly.slots).filter_map(|(slot, state)| match state {
             SlotState::InSync(member) => Some((slot, member.info.index.index())),
@@ -32,7 +32,7 @@ impl World {
         self.served = Served(in_sync.collect());
     }
 
-    /// A member has failed. One that the others cannot stand in for is read as before.
+    /// Records that a member has failed. A member that the others cannot replace is still read.
     pub(super) fn serves_no_more(&mut self, slot: Slot) {
         let others = |other: Slot| other != slot && self.served.at(other).is_some();
         if self.array.suffices(others) {
@@ -40,8 +40,8 @@ impl World {
         }
     }
 
-    /// Column of an absolute sector of a disk, by its own superblock, or by the slot that the
-    /// engine gave it and that its superblock does not tell yet.
+    /// Column of an absolute sector of a disk, by its own superblock or by the slot that the engine
+    /// gave it and that its superblock does not record yet.
     pub(super) fn column_served_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(&self.array, disk, absolute).or_else(|| {
             let (slot, _) = self.served.0.iter().find(|(_, served)| **served == disk)?;
@@ -49,7 +49,7 @@ impl World {
         })
     }
 
-    /// Members may have been rebuilt.
+    /// Records the members whose rebuild may have finished.
     pub(super) fn serves_more(&mut self) {
         for member in &self.snapshot().volumes[0].members {
             if let (Some(slot), MemberState::InSync) = (member.slot, member.state) {
