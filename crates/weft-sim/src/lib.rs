@@ -36,10 +36,7 @@
     clippy::cast_possible_truncation,
     reason = "simulated disks and counts are small; a truncated one fails a test, not a user"
 )]
-#![allow(
-    clippy::missing_panics_doc,
-    reason = "a simulation stops at the first violation"
-)]
+#![allow(clippy::missing_panics_doc, reason = "a simulation stops at the first violation")]
 
 /// The [`checker::View`] of a world, borrowed field by field so that its checkers may be changed
 /// meanwhile.

@@ -1,8 +1,9 @@
 //! Tables of CPU costs as TOML texts: the named tables, their keys and units.
 //!
-//! A table is TOML of keys without sections: where it was measured, and every cost, in whole
-//! nanoseconds or picoseconds as its name ends. `weft bench costs --write FILE` makes one. A factor
-//! may follow the name of a table: `frozen*4` is the same work on a CPU four times slower.
+//! A table is TOML without sections: where it was measured, and every cost as a whole number of
+//! nanoseconds or picoseconds, as the end of its name says. `weft bench costs --write FILE` makes
+//! one. A factor may follow the name of a table: `frozen*4` is the same work on a CPU four times
+//! slower.
 //!
 //! ```
 //! use weft_sim::machine::CostTable;
@@ -23,24 +24,24 @@ use toml::{Table, Value};
 
 use super::Costs;
 
-/// Costs, and where they come from.
+/// Costs and their origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostTable {
-    /// One of weft's names or what its user calls it, with its factor.
+    /// Name of the table, weft's or the user's, with its factor.
     pub source: String,
-    /// The CPU that it was measured on, if it was.
+    /// CPU on which it was measured, if it was.
     pub cpu: Option<String>,
-    /// The day, as `2026-01-31`.
+    /// Date of the measurement, as `2026-01-31`.
     pub date: Option<String>,
     /// CPU costs of each kind of work.
     pub costs: Costs,
 }
 
-/// A table of costs is not what was meant.
+/// Error of a table of costs.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostsError {
-    /// There is none of this name.
+    /// No table has this name.
     #[error("costs: found {found:?}, expected {NAMES}, or a file of `weft bench costs --write`")]
     Name {
         /// The name.
@@ -54,7 +55,7 @@ pub enum CostsError {
         /// Message of the operating system.
         why: String,
     },
-    /// A suffix of the name that is no factor.
+    /// The suffix of the name is not a factor.
     #[error("costs: {name}*{found}: expected a whole number after the asterisk, 0..={FACTOR_MAX}")]
     Factor {
         /// Name before the asterisk.
@@ -65,7 +66,7 @@ pub enum CostsError {
     /// The text is not TOML.
     #[error("costs: not TOML: {0}")]
     Syntax(String),
-    /// A key has a value that it cannot have, or none.
+    /// A key is missing or has a value out of its range.
     #[error("costs: {key}: found {found}, expected {expected}")]
     Key {
         /// The key.
@@ -78,10 +79,10 @@ pub enum CostsError {
 }
 
 impl CostTable {
-    /// One of those that weft has, such as `frozen`, and a factor if one follows.
+    /// A table that weft has, such as `frozen`, with a factor if one follows the name.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No table has this name.
     pub fn named(name: &str) -> Result<Self, CostsError> {
         let (name, factor) = factor_of(name)?;
         let table = match name {
@@ -94,10 +95,10 @@ impl CostTable {
         Ok(table.times(factor))
     }
 
-    /// What `--costs NAME` or `--costs FILE` means, each with a factor if one follows.
+    /// The table that `--costs NAME` or `--costs FILE` names, with a factor if one follows.
     ///
     /// # Errors
-    /// It is neither a name nor a file with a table.
+    /// The argument is neither a name nor a file with a table.
     pub fn of_argument(argument: &str) -> Result<Self, CostsError> {
         let (name, factor) = factor_of(argument)?;
         match Self::named(name) {
@@ -110,10 +111,10 @@ impl CostTable {
         }
     }
 
-    /// One whose text somebody has, under a name of theirs.
+    /// Parses the text of a table, under a name of the caller's.
     ///
     /// # Errors
-    /// The text is not such a table.
+    /// The text is not a table of costs.
     pub fn parse(source: &str, text: &str) -> Result<Self, CostsError> {
         let table: Table =
             text.parse().map_err(|error: toml::de::Error| CostsError::Syntax(error.to_string()))?;
@@ -139,7 +140,7 @@ impl CostTable {
         Ok(Self { source: source.into(), cpu: Some(cpu), date: Some(date), costs })
     }
 
-    /// The same on a CPU that is so many times slower.
+    /// The same costs on a CPU that is `factor` times slower.
     #[must_use]
     pub fn times(self, factor: u64) -> Self {
         if factor == 1 {
@@ -149,7 +150,7 @@ impl CostTable {
         Self { source, costs: self.costs.times(factor), ..self }
     }
 
-    /// As a text that [`CostTable::parse`] reads.
+    /// Text that [`CostTable::parse`] reads.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let word =
@@ -162,7 +163,7 @@ impl CostTable {
     }
 }
 
-/// Takes a name and the factor that follows it apart.
+/// Splits a name from the factor that follows it.
 fn factor_of(name: &str) -> Result<(&str, u64), CostsError> {
     let Some((name, found)) = name.rsplit_once('*') else { return Ok((name, 1)) };
     let factor = found.parse().ok().filter(|factor| *factor <= FACTOR_MAX);
@@ -175,18 +176,18 @@ fn wrong(key: &str, value: Option<&Value>, expected: &str) -> CostsError {
     CostsError::Key { key: key.into(), found, expected: expected.into() }
 }
 
-/// What patches printed of CPU time: mq-deadline takes 0.7 µs for a request (patch 003, on a core
-/// of 2011 at 3.5 GHz). The other figures of that patch are of BFQ.
+/// CPU time that patches printed: mq-deadline takes 0.7 µs for a request (patch 003, on a core of
+/// 2011 at 3.5 GHz). The other figures of that patch are of BFQ.
 const PUBLISHED: Costs = Costs { submit: 700, ..Costs::ZERO };
 
 const FROZEN: &str = include_str!("../../../../experiments/costs/frozen.toml");
 
-/// Linux md, by figures that its authors published; the file says which.
+/// Costs of Linux md by figures that its authors published; the file names them.
 const MD_2020_ARM64: &str = include_str!("../../../../experiments/costs/md-2020-arm64.toml");
 
 const NAMES: &str = "zero, published, frozen or md-2020-arm64";
 
-/// A second.
+/// Largest cost: one second in ns.
 const COST_MAX: u64 = 1_000_000_000;
 const FACTOR_MAX: u64 = 1_000_000;
 
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(CostTable::parse("frozen", &frozen.to_toml()), Ok(frozen.clone()));
         assert!(frozen.costs.input > 0 && frozen.costs.xor > 0 && frozen.costs.syscall > 0);
         assert!(frozen.cpu.is_some_and(|cpu| !cpu.is_empty()));
-        // Every cost is in it once.
+        // Every cost is in the table once.
         let names: std::collections::BTreeSet<_> =
             Costs::FIELDS.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), Costs::FIELDS.len());
@@ -236,8 +237,8 @@ mod tests {
         assert!(matches!(error, CostsError::File { .. }), "{error}");
     }
 
-    /// The file's own arithmetic: what is fixed is `frozen`'s by one factor, and what is left of a
-    /// full stripe of 3+1, 17.55 µs, is 12 KiB copied and read for XOR.
+    /// The file's own arithmetic: its fixed costs are those of `frozen` by one factor, and the rest
+    /// of a full stripe of 3+1, 17.55 µs, is 12 KiB copied and read for XOR.
     #[test]
     fn md_s_costs_are_what_their_file_says_they_are_made_of() {
         let md = CostTable::named("md-2020-arm64").unwrap().costs;

@@ -1,7 +1,7 @@
 //! CPU costs in simulated time: the engine's thread and the kernel's as servers with a queue.
 //!
-//! Every thread of the kernel that works for all (raid5d, a flusher) is one server: while it works
-//! on one thing the next one waits. A table says how long each thing takes ([`CostTable`]). There
+//! Each kernel thread with work for all (raid5d, a flusher) is one server: while it works on one
+//! thing the next one waits. A table says how long each kind of work takes ([`CostTable`]). There
 //! are three kinds of tables: all zero, figures that a patch printed, and figures measured once by
 //! `weft bench costs` on a named host. The clock of the host that simulates is never read.
 //!
@@ -12,44 +12,44 @@
 use weft_engine::{ComputeOp, Work};
 use weft_units::Span;
 
-/// Nanoseconds, and picoseconds a byte.
+/// Costs in nanoseconds, or in picoseconds per byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// A turn of the engine's thread by itself, ns.
+    /// A turn of the engine's thread without its inputs, ns.
     pub turn: u64,
     /// An input, ns: a request or a completion.
     pub input: u64,
     /// A request attached to a stripe, ns.
     pub attach: u64,
-    /// A stripe that was handled, ns (`stripe_handle`).
+    /// A stripe that is handled, ns (`stripe_handle`).
     pub stripe: u64,
-    /// A filled stripe that was written with another one, ns.
+    /// A filled stripe that is written together with another one, ns.
     pub follower: u64,
-    /// A member request taken through the block layer to its member, ns (`bio_submit` and
-    /// `mqdl_request`). What the engine itself does for it is in the input that ends it.
+    /// A member request on its way through the block layer to its member, ns (`bio_submit` and
+    /// `mqdl_request`). The engine's own work for it is part of the input that completes it.
     pub submit: u64,
-    /// A part that went with a member request instead of being one, ns.
+    /// A part that is merged into another member request, ns.
     pub merge: u64,
-    /// A step of a computation, without its bytes, ns: a copy, or the parity of a stripe.
+    /// A step of a computation without its bytes, ns: a copy, or the parity of a stripe.
     pub operation: u64,
-    /// XOR and syndromes: a byte that is read, ps.
+    /// XOR and syndromes, ps per byte read.
     pub xor: u64,
-    /// Copies: a byte, ps.
+    /// Copies, ps per byte.
     pub copy: u64,
-    /// Of a client: a call into the kernel, ns (`syscall`).
+    /// A client's call into the kernel, ns (`syscall`).
     pub syscall: u64,
-    /// Of whoever submits: a request handed over, ns.
+    /// Submission of a request, ns, charged to the submitter.
     pub bio: u64,
-    /// Another thread woken until it runs, ns (`wq_hop`). The engine has no such hops; work queues
-    /// do.
+    /// Time from the wake-up of another thread until it runs, ns (`wq_hop`). The engine has no such
+    /// hops; work queues have.
     pub hop: u64,
 }
 
-/// A cost by the name that it has in a table, whose end is its unit.
+/// Name of a cost in a table, which ends in its unit, and access to it.
 pub(super) type Field = (&'static str, fn(&mut Costs) -> &mut u64);
 
 impl Costs {
-    /// Nothing takes time but disks.
+    /// Costs of zero: only disks take time.
     pub const ZERO: Self = Self {
         turn: 0,
         input: 0,
@@ -83,13 +83,13 @@ impl Costs {
         ("hop_ns", |costs| &mut costs.hop),
     ];
 
-    /// By the names that they have in a table.
+    /// All costs by their names in a table.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let mut costs = *self;
         Self::FIELDS.iter().map(move |(name, of)| (*name, *of(&mut costs)))
     }
 
-    /// The same work on a CPU that is so many times slower.
+    /// The same work on a CPU that is `factor` times slower.
     #[must_use]
     pub fn times(&self, factor: u64) -> Self {
         let mut costs = *self;
@@ -99,7 +99,7 @@ impl Costs {
         costs
     }
 
-    /// What a turn cost by what it says that it did.
+    /// CPU time of a turn, by the work that it reports.
     pub(super) fn of_turn(&self, work: Work) -> Span {
         let Work { turns, inputs, attaches, stripes, followers, submits, merges, operations } =
             work;
@@ -135,7 +135,7 @@ impl Costs {
         Span(picos / 1000)
     }
 
-    /// What a client's call costs that moves so many bytes.
+    /// CPU time of a client's call that moves this many bytes.
     #[must_use]
     pub fn of_call(&self, bytes: u64) -> Span {
         Span(self.syscall + bytes * self.copy / 1000)

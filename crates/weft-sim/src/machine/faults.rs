@@ -11,12 +11,12 @@ use weft_units::{MemberIndex, Sectors, Span, Time};
 
 use crate::rng::Rng;
 
-/// Something that goes wrong with a member.
+/// A fault of a member from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedFault {
     /// Member with the fault.
     pub member: MemberIndex,
-    /// From when on.
+    /// Time from which the fault is active.
     pub from: Time,
     /// Kind of the fault.
     pub kind: FaultKind,
@@ -25,16 +25,16 @@ pub struct PlannedFault {
 /// Fault of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// It is gone: nothing that it is asked for succeeds.
+    /// The member is gone: all its requests fail.
     Gone,
-    /// One in so many reads finds a sector that cannot be read until it is written.
+    /// One in this many reads finds a sector that cannot be read until it is written.
     Media {
-        /// At least 1.
+        /// Mean number of reads per unreadable sector, at least 1.
         one_in: u64,
     },
-    /// Everything takes so many times as long.
+    /// Every request takes this many times as long.
     Slow {
-        /// At least 1.
+        /// Factor, at least 1.
         factor: u32,
     },
 }
@@ -43,19 +43,20 @@ pub enum FaultKind {
 #[derive(Debug)]
 pub(super) struct Faults {
     planned: Vec<PlannedFault>,
-    /// For members that are slow: when each request was submitted.
+    /// Time of submission of each request to a slow member.
     submitted: BTreeMap<Token, Time>,
-    /// What the disk has done, and a slow member not yet: when it has, by whom.
+    /// Requests that the disk has completed and its slow member has not: time of completion and
+    /// token.
     late: BinaryHeap<Reverse<(Time, Token)>>,
     /// Requests that fail when they end.
     failing: BTreeMap<Token, Fault>,
     /// By member: sectors that cannot be read, first and end.
     bad: BTreeMap<u16, Vec<(u64, u64)>>,
-    /// Members and blocks of 4 KiB that were bad and were written since: a drive has put them
-    /// elsewhere.
+    /// Members and blocks of 4 KiB that were bad and were written since: the drive has remapped
+    /// them.
     healed: BTreeSet<(u16, u64)>,
     rng: Rng,
-    /// Reads that failed.
+    /// Number of failed reads.
     pub(super) unreadable: u64,
 }
 
@@ -89,7 +90,7 @@ impl Faults {
         })
     }
 
-    /// A member is asked for something. An error: it fails at once.
+    /// Records a request to a member. An error means that it fails at once.
     pub(super) fn on_submit(
         &mut self,
         now: Time,
@@ -105,7 +106,7 @@ impl Faults {
         Ok(())
     }
 
-    /// It is a read of these sectors.
+    /// Decides whether a submitted read fails.
     pub(super) fn on_read(
         &mut self,
         now: Time,
@@ -131,7 +132,7 @@ impl Faults {
         }
     }
 
-    /// It is a write of these sectors: they can be read again.
+    /// Makes sectors readable again that a write covers.
     pub(super) fn on_write(&mut self, member: MemberIndex, (first, len): (Sectors, Sectors)) {
         let Some(bad) = self.bad.get_mut(&member.0) else { return };
         let (start, end) = (first.0, first.0 + len.0);
@@ -148,7 +149,8 @@ impl Faults {
         *bad = left;
     }
 
-    /// A disk has done something. `None`: its member has not, yet.
+    /// Result of a request that the disk has completed. `None`: the slow member has not completed
+    /// it yet.
     pub(super) fn on_done(
         &mut self,
         now: Time,
@@ -171,15 +173,15 @@ impl Faults {
         fault.map_or(Ok(Value::Nothing), Err)
     }
 
-    /// When a slow member has something to say.
+    /// Time of the next completion of a slow member.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.late.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next request that a slow member has ended until now.
+    /// The next request that a slow member has completed by now.
     pub(super) fn ended(&mut self, now: Time) -> Option<(Token, Result<Value, Fault>)> {
         self.late.peek().filter(|Reverse((at, _))| *at <= now)?;
-        let Reverse((_, token)) = self.late.pop().expect("it was looked at");
+        let Reverse((_, token)) = self.late.pop().expect("peek found an entry");
         let fault = self.failing.remove(&token);
         Some((token, fault.map_or(Ok(Value::Nothing), Err)))
     }

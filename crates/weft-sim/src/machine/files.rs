@@ -1,8 +1,8 @@
-//! Files on a volume: the page cache, its flusher, and where each file's pages lie.
+//! Files on a volume: the page cache, its flusher, and the location of each file's pages.
 //!
-//! The engine's own page cache, the flusher of the volume's device as a process, and where each
-//! file's pages lie on the volume. What is written out goes to the volume in requests of a largest
-//! size; when they are done, the page cache and the processes that wait for them are told.
+//! The machine uses the engine's own page cache, and runs the flusher of the volume's device as a
+//! process. Pages are written out in requests of a largest size; on completion the page cache is
+//! told, and the processes that wait for them are woken.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use super::host::{Asked, Host};
 use super::thread::Thread;
 use super::{Machine, Pid, Process, Woken};
 
-/// Where the pages of a file lie on the volume.
+/// Location of the pages of files on the volume.
 pub trait Place: std::fmt::Debug {
-    /// Where a page lies or, if it lies nowhere yet, is put now; and how many of the `count` pages
-    /// from there on lie behind it.
+    /// Location of a page, which is allocated now if the page has none; and how many of the `count`
+    /// pages from there on are contiguous.
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
 }
 
@@ -41,8 +41,8 @@ pub(super) struct Files {
 }
 
 impl Machine {
-    /// Puts a page cache in front of the volume, and its flusher to work. Files lie where `places`
-    /// says; `bio` is the largest request that pages are written out with.
+    /// Puts a page cache in front of the volume and starts its flusher. `places` locates files;
+    /// `bio` is the largest request in which pages are written out.
     pub fn add_page_cache(&mut self, config: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
         let flusher = self.add_with(|pid| Box::new(Flusher { thread: Thread::new(pid) }));
         let mut cache = PageCache::new(config);
@@ -63,31 +63,32 @@ impl Host {
     /// The page cache.
     ///
     /// # Panics
-    /// There is none, as everywhere here.
+    /// Panics if the machine has no page cache, as all methods for files do.
     #[must_use]
     pub fn page_cache(&self) -> &PageCache {
         &self.files().cache
     }
 
-    /// What is dirty in the page cache, where there is one.
+    /// Dirty bytes in the page cache, if there is one.
     #[must_use]
     pub fn dirty_bytes(&self) -> Bytes {
         let pages = self.files.as_ref().map_or(0, |files| files.cache.sums().dirty);
         Bytes(pages * PAGE_BYTES)
     }
 
-    /// A new file.
+    /// Adds a file.
     pub fn add_file(&mut self) -> InodeId {
         let files = self.files_mut();
         files.cache.add_inode(files.bdi)
     }
 
-    /// Where a page of a file lies, and how many of `count` lie behind it: as [`Place::place`].
+    /// Location of a page of a file, and how many of `count` pages are contiguous; see
+    /// [`Place::place`].
     pub fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         self.files_mut().places.place(inode, page, count)
     }
 
-    /// A process that writes files, on a CPU.
+    /// Adds a process that writes files, on a CPU.
     pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
         let files = self.files_mut();
         let writer = files.cache.add_writer(cpu);
@@ -95,7 +96,7 @@ impl Host {
         writer
     }
 
-    /// Writes to pages of a file: as [`PageCache::write`].
+    /// Writes to pages of a file; see [`PageCache::write`].
     pub fn write_pages(&mut self, writer: WriterId, inode: InodeId, pages: Range<u64>) -> Written {
         let now = self.now;
         let written = self.files_mut().cache.write(now, writer, inode, pages);
@@ -103,7 +104,7 @@ impl Host {
         written
     }
 
-    /// Verdict of the page cache on a writer that may be throttled: as [`PageCache::balance`].
+    /// Verdict of the page cache on a writer that may be throttled; see [`PageCache::balance`].
     pub fn balance(&mut self, writer: WriterId) -> Balance {
         let now = self.now;
         let files = self.files_mut();
@@ -118,8 +119,8 @@ impl Host {
         self.files_mut().cache.fsync(inode, 0..u64::MAX)
     }
 
-    /// Next step of an fsync: as [`PageCache::fsync_step`]. If that is to wait, it is
-    /// woken.
+    /// Next step of an fsync; see [`PageCache::fsync_step`]. If the step is to wait, the process is
+    /// woken when pages of the file are written.
     pub fn fsync_step(&mut self, pid: Pid, fsync: &mut Fsync) -> SyncStep {
         let files = self.files_mut();
         let pages = files.bio_pages;
@@ -131,8 +132,8 @@ impl Host {
         step
     }
 
-    /// Whether pages of a file are under writeback. If so the process is woken when writes of it
-    /// are done.
+    /// Whether pages of a file are under writeback. If so, the process is woken when pages of the
+    /// file are written.
     pub fn awaits_pages(&mut self, pid: Pid, inode: InodeId) -> bool {
         let files = self.files_mut();
         let awaits = files.cache.under_writeback(inode, 0..u64::MAX).is_some();
@@ -142,19 +143,19 @@ impl Host {
         awaits
     }
 
-    /// A file is no more; dirty pages are dropped.
+    /// Removes a file; its dirty pages are dropped.
     pub fn remove_file(&mut self, inode: InodeId) {
         self.files_mut().cache.remove(inode);
         self.wake_for_files();
     }
 
-    /// Drops what is dirty of a file from a page on.
+    /// Drops the dirty pages of a file from a page on.
     pub fn truncate(&mut self, inode: InodeId, first: u64) {
         self.files_mut().cache.truncate(inode, first);
         self.wake_for_files();
     }
 
-    /// Sends a process's request for the first of these pages, and takes them off.
+    /// Submits a process's request for the first of the pages, and removes them from `out`.
     pub(super) fn send_pages(&mut self, pid: Pid, out: &mut WriteOut, sync: bool) {
         let files = self.files_mut();
         let count = (out.pages.end - out.pages.start).min(files.bio_pages);
@@ -228,7 +229,7 @@ pub struct Flusher {
 
 impl Process for Flusher {
     fn run(&mut self, host: &mut Host, woken: Woken) {
-        // Whatever wakes it ends its sleep: what there is to do it is told by the page cache.
+        // Every wake-up but the timer ends its sleep: the page cache says what there is to do.
         if woken != Woken::Timer {
             self.thread.stop_sleeping();
         }

@@ -1,6 +1,6 @@
 //! Host of a simulated machine: engine thread, members, event queue and woken processes.
 //!
-//! The module above has the order of events.
+//! See [`super`] for the order of events.
 
 mod array;
 mod flush_order;
@@ -32,10 +32,10 @@ use super::probe::History;
 use super::{Costs, MachineParts, PartsError, Pid, PlannedFault, Woken};
 use crate::drive::{Drive, Model};
 
-/// Administrator who starts a check; no process is this client.
+/// Client that starts a check; no process has its number.
 pub(super) const ADMIN: ClientId = ClientId(u32::MAX - 1);
 
-/// An engine, its disks, and what is planned.
+/// An engine with its disks, its clock and the planned events.
 #[derive(Debug)]
 pub struct Host {
     pub(super) now: Time,
@@ -45,61 +45,61 @@ pub struct Host {
     hops: Hops,
     flush_rule: FlushRule,
     flush_order: FlushOrder,
-    /// Flushes that the volume was asked for, with data or without.
+    /// Flushes that the volume received, with data or without.
     flushes_asked: u64,
     parity: Parity,
-    /// Whom to wake when: the time, the order of planning, who.
+    /// Planned wake-ups: the time, the order of planning, the process.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
     timers_set: u64,
     /// Time at which the engine's thread is free again.
     engine_free: Time,
-    /// Facts that wait for it.
+    /// Inputs that wait for the engine's thread.
     inbox: Vec<Input>,
-    /// What the engine said and when it leaves: its work comes before it. And whether it had more
-    /// to do.
+    /// Outputs of the engine that leave at a time, after the work that made them; and whether the
+    /// engine had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
-    /// Who asked for what: by the tag of the request.
+    /// Client requests that are not answered, by tag, with what their completion notifies.
     requests: BTreeMap<u64, (Asked, ClientRequest)>,
     next_tag: u64,
     next_frame: u32,
     frames: (u32, u32),
     size: Bytes,
     stripes: Stripes,
-    /// There is a write-back cache in front of the volume.
+    /// Whether there is a write-back cache in front of the volume.
     write_back: bool,
-    /// Most pages that were dirty in it or being written.
+    /// Most pages that were dirty or under writeback in that cache.
     dirty_pages_max: u64,
-    /// Who is to be run, in this order.
+    /// Processes to be run, in this order.
     pub(super) ready: VecDeque<(Pid, Woken)>,
-    /// Requests that failed: none should.
+    /// Number of failed requests; none should fail.
     failed: u64,
-    /// Who waits until requests find stripes, in the order of `turns`.
+    /// Processes that wait until requests find stripes, in the order of `turns`.
     blocked: BTreeMap<u64, Pid>,
-    /// Since when somebody waits, whether woken again meanwhile or not.
+    /// Turn of each process that waits, which it keeps if it is woken and finds no stripe.
     turns: BTreeMap<Pid, u64>,
     next_turn: u64,
     pub(super) files: Option<Files>,
-    /// What was asked for, if somebody watches, and which tag the first of it had.
+    /// Watched requests, if any are watched, and the tag of the first one.
     seen: Option<(u64, Vec<Seen>)>,
     engine_work: Span,
     requests_done: u64,
     bytes_done: Bytes,
-    /// What is seen over time, if somebody looks.
+    /// Samples over time, if they are taken.
     history: Option<Box<History>>,
-    /// Bytes that were asked for, read and written.
+    /// Bytes requested, read and written.
     asked_bytes: (u64, u64),
-    /// As whom processes ask, where they say it.
+    /// I/O classes of the processes that set one.
     classes: BTreeMap<Pid, Class>,
-    /// Faults of the members, if there are any.
+    /// Planned faults of the members, if any.
     faults: Option<Box<Faults>>,
-    /// What the engine said of its members, and when.
+    /// Notices of the engine about its members, with their times.
     notices: Vec<(Time, Notice)>,
-    /// Bytes that were computed because they could not be read.
+    /// Bytes that were reconstructed because they could not be read.
     recovered: u64,
 }
 
-/// A request to the volume that somebody watched.
+/// A watched request to the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Time of submission.
@@ -110,18 +110,18 @@ pub struct Seen {
     pub range: ByteRange,
     /// Flags of the request.
     pub flags: Flags,
-    /// On whose behalf.
+    /// Party that the request is charged to.
     pub attr: Attr,
     /// Time of the answer.
     pub answered: Option<Time>,
 }
 
-/// Who is to be told of an answer.
+/// The party to notify of an answer.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// A process, by the name that it gave.
+    /// A process, with the name that it gave the request.
     Process { pid: Pid, name: u64 },
-    /// The page cache: these pages are written, by a process.
+    /// The page cache: a process has written these pages.
     Pages { pid: Pid, inode: InodeId, pages: Range<u64> },
 }
 
@@ -135,7 +135,7 @@ impl Host {
         let assembly = config.volumes.first().and_then(|volume| volume.source.assembly());
         let stripes = Stripes::new(parts, assembly);
         let volume_size = assembly.map_or(size, |array| array.layout.array_size()).bytes();
-        // Frames are numbers here, so there may be as many as there are numbers.
+        // Frames are only numbers here, so there may be as many as there are numbers.
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
         let frames = (config.client_frames_first(), config.frames_total());
@@ -183,7 +183,7 @@ impl Host {
             notices: Vec::new(),
             recovered: 0,
         };
-        // The engine begins the others by itself.
+        // The engine starts a resync or recovery by itself.
         if let Some(action @ (SyncAction::Check | SyncAction::Repair)) = parts.sync {
             let verb = Verb::SyncAction(action);
             let command = Command { client: ADMIN, tag: Tag(0), volume: VolumeId(0), verb };
@@ -200,7 +200,7 @@ impl Host {
         self.now
     }
 
-    /// Of CPU work.
+    /// Costs of CPU work.
     #[must_use]
     pub fn costs(&self) -> &Costs {
         &self.costs
@@ -212,7 +212,7 @@ impl Host {
         self.size
     }
 
-    /// Asks for something; the process is woken with `name` when it is done.
+    /// Submits a request; the process is woken with `name` on completion.
     pub fn submit(&mut self, pid: Pid, name: u64, op: RequestOp, range: ByteRange, flags: Flags) {
         self.request(Asked::Process { pid, name }, op, range, flags);
     }
@@ -235,7 +235,7 @@ impl Host {
             RequestOp::Write => self.asked_bytes.1 += range.len.0,
             RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {}
         }
-        // Each process is a client: a write-back cache lets each pause for itself.
+        // Each process is a client, so that a write-back cache throttles each separately.
         let (client, volume) = (ClientId(1 + pid.0), VolumeId(0));
         let request =
             ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
@@ -244,8 +244,8 @@ impl Host {
         self.tell_engine(Input::Client(request));
     }
 
-    /// On whose behalf a request is: a process is a client of the schedulers, as in the kernel.
-    /// Writes that nobody waits for are background.
+    /// Attributes of a request: each process is a client of the schedulers, as in the kernel.
+    /// Writes for which no process waits are background.
     fn attr(&self, pid: Pid, op: RequestOp, flags: Flags) -> Attr {
         let class = self.classes.get(&pid).copied().unwrap_or_default();
         let origin = Origin::Client(ClientId(pid.0), Group::ROOT);
@@ -254,29 +254,30 @@ impl Host {
         Attr { class, origin, background, meta: flags.meta, ..Attr::default() }
     }
 
-    /// As whom a process asks the volume from now on. What it leaves to the page cache is the
-    /// flusher's, unless it has to write it out itself.
+    /// Sets the I/O class of a process's requests. Pages that it leaves to the page cache have the
+    /// flusher's class, unless the process has to write them out itself.
     pub fn set_class(&mut self, pid: Pid, class: Class) {
         self.classes.insert(pid, class);
     }
 
-    /// What is to go wrong from now on; chance comes from the seed.
+    /// Plans faults from now on; random choices come from the seed.
     pub fn plan_faults(&mut self, planned: Vec<PlannedFault>, seed: u64) {
         self.faults = Some(Box::new(Faults::new(planned, seed)));
     }
 
-    /// How hard it is to get a stripe of the stripe cache. Whoever writes into a write-back cache
-    /// waits for its answer, never for stripes.
+    /// Congestion of the stripe cache. Writers into a write-back cache wait for its answer, never
+    /// for stripes.
     #[must_use]
     pub fn congestion(&self) -> Congestion {
         if self.write_back { Congestion::None } else { self.engine.congestion(VolumeId(0)) }
     }
 
-    /// Whether a call that asks for something more would block. It is woken when requests find
-    /// stripes again.
+    /// Whether a call that submits another request would block. If so, the process is woken when
+    /// requests find stripes again.
     ///
     /// md's callers take the stripes of their writes themselves. Here the engine does, so while it
-    /// works on something else, what it has not taken in yet counts as if it had.
+    /// works on something else, writes that it has not received yet count as if it had taken their
+    /// stripes.
     pub fn would_block(&mut self, pid: Pid) -> bool {
         if self.write_back {
             return false;
@@ -289,7 +290,7 @@ impl Host {
         if self.blocks(pid) {
             return true;
         }
-        // Whoever has waited longer goes first.
+        // The process that has waited longer goes first.
         if self.blocked.first_key_value().is_none_or(|(other, _)| turn < *other) {
             return false;
         }
@@ -298,8 +299,7 @@ impl Host {
         true
     }
 
-    /// Stripes of the stripe cache that writes will take which the engine has not taken in yet; at
-    /// most.
+    /// Upper bound of the stripes that writes will need which the engine has not received yet.
     fn stripes_wanted(&self) -> u64 {
         let stripes = self.inbox.iter().map(|input| match input {
             Input::Client(request) if request.op == RequestOp::Write => {
@@ -315,9 +315,9 @@ impl Host {
         self.stripes.stripes.saturating_sub(u64::from(active))
     }
 
-    /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken
-    /// when requests find stripes again, first come first: who is woken and finds none keeps its
-    /// place.
+    /// Whether a process that has just submitted a request is blocked, as md blocks its callers. If
+    /// so, it is woken when requests find stripes again, in order of arrival: a process that is
+    /// woken and finds no stripe keeps its turn.
     pub fn blocks(&mut self, pid: Pid) -> bool {
         if self.congestion() < Congestion::Blocked {
             self.turns.remove(&pid);
@@ -327,7 +327,8 @@ impl Host {
         true
     }
 
-    /// Before those who are answered now: these would take the stripes again, each time.
+    /// Wakes blocked processes before those that are answered now, which would otherwise take the
+    /// stripes again each time.
     fn wake_blocked(&mut self) {
         while let Some((_, pid)) = self.blocked.pop_last() {
             self.ready.push_front((pid, Woken::Unblocked));

@@ -1,15 +1,15 @@
 //! Disk of one simulated member: a drive behind the engine's queue, its command tags and traffic.
 //!
-//! Merging, sorting, the plug of 2008 and the bound on commands at the disk are the engine's
-//! (`weft_engine::sched`). A disk without a volatile cache is never told to flush, as the kernel
-//! does.
+//! Merging, sorting, the plug of 2008 and the bound on commands at the disk are part of the engine
+//! (`weft_engine::sched`). A disk without a volatile cache never receives a flush, as in the
+//! kernel.
 
 use weft_engine::{DeviceTraits, Token};
 use weft_units::{Bytes, Sectors, Time};
 
 use crate::drive::{Access, Command, Done, Drive};
 
-/// What a member was asked for, after merging.
+/// Commands that a member's disk received, after merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Commands that read.
@@ -28,29 +28,29 @@ pub struct Traffic {
     pub write_sizes: Sizes,
 }
 
-/// How many commands there were of which size.
+/// Histogram of command sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes([u64; SIZES]);
 
-/// Sizes up to 4 KiB, 8 KiB, … 4 MiB, and what is larger.
+/// Number of size classes: up to 4 KiB, 8 KiB, … 4 MiB, and larger.
 const SIZES: usize = 12;
 
-/// A disk and what was asked of it.
+/// A disk and the commands that it received.
 #[derive(Debug)]
 pub(super) struct Member {
     drive: Drive,
-    /// By tag: the commands at the disk.
+    /// Commands at the disk, by tag.
     at_disk: Vec<Option<Token>>,
-    /// Tags that no command has.
+    /// Tags that are free.
     tags: Vec<usize>,
     done: Vec<Done>,
-    /// The disk has a flush, or a FUA write, beside which it takes nothing.
+    /// Whether the disk executes a flush or FUA write beside which it accepts no command.
     flushing: bool,
-    /// What the disk was asked for.
+    /// Commands that the disk received.
     pub(super) traffic: Traffic,
 }
 
-/// What the engine's queue goes by.
+/// Properties of a disk that the engine's queue depends on.
 pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
     let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
@@ -75,12 +75,12 @@ impl Member {
         &self.drive
     }
 
-    /// Commands that the disk has.
+    /// Commands at the disk.
     pub(super) fn commands(&self) -> u32 {
         (self.at_disk.len() - self.tags.len()) as u32
     }
 
-    /// Gives the disk a command. False: there is nothing to do, it is done.
+    /// Submits a command to the disk. False means that there is nothing to do and it is complete.
     #[must_use]
     pub(super) fn submit(
         &mut self,
@@ -93,30 +93,27 @@ impl Member {
         let flushes = matches!(access, Access::Flush | Access::Write { fua: true });
         let alone = flushes && !self.drive.flush_queueable();
         let beside = self.flushing || alone && self.commands() > 0;
-        assert!(
-            !beside,
-            "{access:?}: this disk's flush is no queued command, the queue knows that"
-        );
+        assert!(!beside, "{access:?}: this disk takes no commands beside an unqueued flush");
         self.flushing = alone;
-        let tag = self.tags.pop().expect("the queue knows how many commands the disk takes");
+        let tag = self.tags.pop().expect("the queue keeps to the depth of the disk");
         self.traffic.count(access, length);
         self.at_disk[tag] = Some(token);
         self.drive.submit(now, Command { tag: tag as u64, access, first, length });
         true
     }
 
-    /// When the disk has something to say.
+    /// Time of the disk's next event.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.drive.next_event()
     }
 
-    /// Everything that the disk has done until now.
+    /// Reports every command that the disk has completed by now.
     pub(super) fn advance(&mut self, now: Time, mut ended: impl FnMut(Token)) {
         let mut done = std::mem::take(&mut self.done);
         self.drive.advance(now, &mut done);
         for Done { tag } in done.drain(..) {
             let tag = tag as usize;
-            let token = self.at_disk[tag].take().expect("a disk ends what it was given");
+            let token = self.at_disk[tag].take().expect("a completed command was submitted");
             self.tags.push(tag);
             self.flushing = false;
             ended(token);
@@ -151,20 +148,20 @@ impl Sizes {
         self.0[size.min(SIZES - 1)] += 1;
     }
 
-    /// How many there were of at most this size, and larger than half of it. The last one stands
-    /// for all that are larger than the one before.
+    /// Number of commands of at most each size and larger than half of it. The last entry counts
+    /// all that are larger than the one before.
     pub fn iter(&self) -> impl Iterator<Item = (Bytes, u64)> + '_ {
         self.0.iter().enumerate().map(|(size, count)| (Bytes::kib(4 << size), *count))
     }
 
-    /// Both together.
+    /// Sum of two histograms.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|size| self.0[size] + other.0[size]))
     }
 }
 
-/// For disks that take any number of commands.
+/// Most commands at a disk that accepts any number.
 const TAGS_MAX: u32 = 1024;
 
 #[cfg(test)]

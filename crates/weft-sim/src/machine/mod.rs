@@ -1,16 +1,16 @@
 //! Performance simulator: an engine over drive models, with processes, in virtual time.
 //!
-//! A [`Machine`] is an engine over [`Drive`]s, with processes that use it, in virtual time. It
-//! moves no payload: frames are numbers. It is what experiments, `weft sim` and `weft replay` run;
-//! what happens when things go wrong is the business of a [`World`](crate::World).
+//! A [`Machine`] is an engine over [`Drive`]s with processes that use it, in virtual time. It moves
+//! no payload: frames are only numbers. Experiments, `weft sim` and `weft replay` run it; the
+//! correctness of data under faults is tested in a [`World`](crate::World).
 //!
 //! ```text
 //! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ disk of each member (member.rs)
 //! ```
 //!
-//! Everything happens at some virtual time; what falls on one time happens in a fixed order: disks
-//! by index, then what was planned, by when it was planned, then the engine, so that what arrives
-//! at one moment is one plug. Nothing depends on the host.
+//! Every event has a virtual time. Events of the same time happen in a fixed order: disks by index,
+//! then planned events in the order of planning, then the engine, so that requests which arrive at
+//! one time are one plug. Nothing depends on the host.
 
 mod cost_table;
 mod costs;
@@ -41,7 +41,7 @@ use crate::drive::{Drive, Model};
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineParts {
-    /// md's level; `None` for one member as it is, without metadata.
+    /// md's level; `None` for a single member without metadata.
     pub level: Option<weft_ondisk::Level>,
     /// The members' disks, all of one model.
     pub model: Model,
@@ -51,21 +51,21 @@ pub struct MachineParts {
     pub chunk: Sectors,
     /// Sectors of each disk that are used; `None` is all of it.
     pub member_size: Option<Sectors>,
-    /// Knobs of the volume and of its members' queues: without a scheduler disks are served in the
-    /// order in which they are asked.
+    /// Knobs of the volume and of its members' queues. Without a scheduler disks are served in
+    /// order of arrival.
     pub knobs: Knobs,
-    /// The product's write-back cache in front of the volume, if there is one. Processes have
-    /// a page cache of their own, which is in front of that.
+    /// weft's write-back cache in front of the volume, if there is one. Processes have a page cache
+    /// of their own in front of it.
     pub write_back: Option<WriteBackConfig>,
-    /// Pass over all members that runs beside the load from the start: a resync as after an
-    /// unclean stop, recovery of the last member, a check or a repair. Nothing is stored, so that
-    /// parity agrees everywhere.
+    /// Pass over all members that runs beside the load from the start: a resync as after an unclean
+    /// stop, recovery of the last member, a check or a repair. Nothing is stored, so parity agrees
+    /// everywhere.
     pub sync: Option<SyncAction>,
     /// Costs of CPU work.
     pub costs: Costs,
-    /// Time of a hop between threads, of which md's rounds of flushes have some.
+    /// Duration of a hop between threads, of which md's rounds of flushes have some.
     pub flush_hop: Span,
-    /// Seed of everything that is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -73,7 +73,7 @@ impl MachineParts {
     /// RAID 5 of four whole drives of a named model, served by mq-deadline; CPU work costs nothing.
     ///
     /// # Panics
-    /// There is no model of this name.
+    /// Panics if there is no model of this name.
     #[must_use]
     pub fn raid5(model: &str, chunk: Bytes, knobs: Knobs) -> Self {
         Self {
@@ -92,66 +92,66 @@ impl MachineParts {
     }
 }
 
-/// Why no machine can be made of its parts.
+/// Reason why no machine can be made of its parts.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartsError {
-    /// There is no such array.
+    /// The array cannot be created.
     #[error("{0}")]
     Array(#[from] weft_ondisk::CreateError),
-    /// The engine does not run it.
+    /// The engine rejects the configuration.
     #[error("{0}")]
     Engine(#[from] weft_engine::ConfigError),
-    /// Several members, and no level.
+    /// The machine has several members but no level.
     #[error("members: found {members} without a level, expected one")]
     Single {
         /// Number of members.
         members: usize,
     },
-    /// Nothing to resync, recover or check.
+    /// The volume has nothing to resync, recover or check.
     #[error("sync: found {volume}, expected a level with redundancy: 1, 4, 5, 6 or 10")]
     Sync {
-        /// Level of the array, or that there is none.
+        /// Level of the array, or a note that it has none.
         volume: String,
     },
-    /// It would not assemble.
+    /// The array does not assemble.
     #[error("{0}")]
     Assembly(String),
 }
 
-/// Names a process of a machine.
+/// Number of a process of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub u32);
 
 /// Reason why a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// For the first time.
+    /// The process runs for the first time.
     Started,
-    /// A request that it submitted under this name is done.
+    /// A request that it submitted under this name is complete.
     Done(u64),
-    /// The time has come that it asked for.
+    /// A time for which it had asked has come.
     Timer,
     /// Requests find stripes again.
     Unblocked,
-    /// Another process told it.
+    /// Another process woke it, with a word.
     Told(u64),
 }
 
-/// Simulated process that uses a volume. It is woken, does what it can, and says nothing; what it
-/// waits for it has asked the [`Host`] for.
+/// Simulated process that uses a volume. It is woken and does what it can; before it returns it
+/// asks the [`Host`] for the wake-ups that it waits for.
 pub trait Process {
     /// Runs until it has to wait, after `woken` happened.
     fn run(&mut self, host: &mut Host, woken: Woken);
 
-    /// Whether nobody waits for it any more. The machine stops when nobody waits for anyone.
+    /// Whether the machine may stop without waiting for this process.
     fn is_done(&self) -> bool;
 
-    /// Itself, for whoever knows what it is and looks at what it found.
+    /// The process itself, for a caller that knows its type and reads its results.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A host and who lives on it.
+/// A host and its processes.
 pub struct Machine {
     /// The host.
     pub host: Host,
@@ -159,26 +159,27 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Puts a machine together, with an array that is new and in sync.
+    /// Makes a machine with an array that is new and in sync.
     ///
     /// # Panics
-    /// The parts do not fit together: an array of these cannot be made.
+    /// Panics if no array can be made of the parts.
     #[must_use]
     pub fn new(parts: &MachineParts) -> Self {
         let models = vec![parts.model.clone(); usize::from(parts.members)];
-        Self::of_models(parts, &models).expect("the parts fit together")
+        Self::of_models(parts, &models).expect("an array can be made of the parts")
     }
 
-    /// As [`Machine::new`], with a disk of each of these models; unless the parts say how much of
-    /// each is used, the smallest does. `model` and `members` of the parts say nothing here.
+    /// As [`Machine::new`], with a disk of each of these models. Unless the parts say how much of
+    /// each disk is used, the smallest disk decides. `model` and `members` of the parts are
+    /// ignored.
     ///
     /// # Errors
-    /// An array cannot be made of these parts.
+    /// No array can be made of the parts.
     pub fn of_models(parts: &MachineParts, models: &[Model]) -> Result<Self, PartsError> {
         Ok(Self { host: Host::new(parts, models)?, processes: Vec::new() })
     }
 
-    /// Adds a process that is told its name; it runs when the machine does.
+    /// Adds a process, which `make` receives its number for; it runs when the machine does.
     pub fn add_with(&mut self, make: impl FnOnce(Pid) -> Box<dyn Process>) -> Pid {
         let pid = Pid(self.processes.len() as u32);
         self.processes.push(make(pid));
@@ -186,14 +187,14 @@ impl Machine {
         pid
     }
 
-    /// A process as what it is.
+    /// A process, by its type.
     ///
     /// # Panics
-    /// It is something else.
+    /// Panics if the process is of another type.
     #[must_use]
     pub fn process<P: 'static>(&self, pid: Pid) -> &P {
         let process = self.processes[pid.0 as usize].as_any();
-        process.downcast_ref().expect("the process is of this kind")
+        process.downcast_ref().expect("the process is of this type")
     }
 
     /// Whether all processes have ended.
@@ -202,14 +203,14 @@ impl Machine {
         self.host.ready.is_empty() && self.processes.iter().all(|process| process.is_done())
     }
 
-    /// When the next thing happens, as far as is known.
+    /// Time of the next event, as far as it is known.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         self.host.next_event()
     }
 
-    /// Runs until all processes have ended, nothing is left to happen, or it is `until`; says
-    /// which.
+    /// Runs until all processes have ended, no event is left, or the time `until` is reached.
+    /// Returns which of these it was.
     pub fn run(&mut self, until: Time) -> Ran {
         loop {
             while let Some((pid, woken)) = self.host.ready.pop_front() {
@@ -235,8 +236,8 @@ impl Machine {
 pub enum Ran {
     /// All processes have ended.
     Done,
-    /// Somebody waits, and nothing is left to happen.
+    /// A process waits, and no event is left.
     Stuck,
-    /// The time is over.
+    /// The time was reached.
     Until,
 }

@@ -1,8 +1,8 @@
 //! Samples of a machine over virtual time: stripes, queue depths, bytes moved, CPU work.
 //!
-//! Samples are taken at even distances in virtual time. Nothing happens between two events, so a
-//! sample between them shows the state that held all the time. The number of samples is bounded:
-//! when there are too many, two become one. Sampling is off unless it is asked for.
+//! The state is sampled at even intervals of virtual time. Nothing happens between two events, so a
+//! sample between them shows the state that held all the time. The number of stored samples is
+//! bounded: when there are too many, pairs of them are merged. Sampling is off by default.
 
 use weft_engine::StripesInUse;
 use weft_units::{Bytes, Span, Time};
@@ -12,14 +12,14 @@ use super::member::Traffic;
 /// Samples of a machine over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// Between two looks.
+    /// Time between two looks at the machine.
     look: Span,
-    /// Looks of a sample, a power of two.
+    /// Looks that are merged into a sample, a power of two.
     looks: u64,
     samples: Vec<Sample>,
     /// Time of the next sample.
     next: Time,
-    /// Sums at the last look.
+    /// Counters at the last look.
     sums: Sums,
 }
 
@@ -29,40 +29,40 @@ pub struct Sample {
     /// Start of the interval.
     pub at: Time,
     looks: u64,
-    /// Stripes that are in use.
+    /// Stripes in use.
     pub active: Count,
-    /// Stripes that wait for a permission to preread.
+    /// Stripes that wait for permission to preread.
     pub delayed: Count,
-    /// Stripes that may preread, and that ready ones go before.
+    /// Stripes that may preread, but only when no stripe is ready.
     pub held: Count,
-    /// Stripes that may be handled.
+    /// Stripes that are ready to be handled.
     pub ready: Count,
-    /// Stripes that may preread or do.
+    /// Stripes that may preread or are prereading.
     pub prereading: Count,
-    /// Commands that all disks together have.
+    /// Commands at all disks together.
     pub at_disks: Count,
     /// Bytes moved and time worked in the interval.
     pub sums: Sums,
 }
 
-/// Number of stripes in each state, summed over several looks.
+/// Number of stripes in each state, or of commands, summed over several looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sum: u64,
-    /// Largest number that was seen.
+    /// Largest number in a single look.
     pub most: u32,
 }
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Time that the engine worked.
+    /// CPU time of the engine.
     pub engine: Span,
-    /// Of requests that were answered.
+    /// Bytes of answered requests.
     pub answered: Bytes,
-    /// That disks were told to read.
+    /// Bytes that disks were told to read.
     pub read: Bytes,
-    /// That disks were told to write.
+    /// Bytes that disks were told to write.
     pub written: Bytes,
 }
 
@@ -74,21 +74,22 @@ pub(super) struct View {
     pub(super) sums: Sums,
 }
 
-/// More samples than a chart has pixels would not be seen.
+/// Largest number of samples: a chart has no more pixels than this.
 const SAMPLES_MAX: usize = 1024;
 
 impl History {
     pub(super) fn new(look: Span, now: Time, sums: Sums) -> Self {
-        assert!(look > Span::ZERO, "time goes on between two looks");
+        assert!(look > Span::ZERO, "the interval between looks is not zero");
         Self { look, looks: 1, samples: Vec::new(), next: now, sums }
     }
 
-    /// Whether somebody looks before this time.
+    /// Whether a look is due before this time.
     pub(super) fn is_due(&self, before: Time) -> bool {
         self.next < before
     }
 
-    /// Looks as often as is due before this time, at what was there since the last event.
+    /// Takes the looks that are due before this time, at the state that has held since the last
+    /// event.
     pub(super) fn look(&mut self, before: Time, view: &View) {
         while self.is_due(before) {
             let due = (before.0 - 1 - self.next.0) / self.look.0 + 1;
@@ -114,19 +115,19 @@ impl History {
         self.samples.len() - 1
     }
 
-    /// How long a sample lasts; the last one may not have ended.
+    /// Duration of a sample; the last one may not have ended.
     #[must_use]
     pub fn span(&self) -> Span {
         Span(self.look.0 * self.looks)
     }
 
-    /// All of them, in order of time, without a gap.
+    /// All samples in order of time, without a gap.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// As many as are wanted at most, neighbours joined.
+    /// At most `most` samples, made by merging neighbours.
     #[must_use]
     pub fn joined(&self, most: usize) -> Vec<Sample> {
         let each = self.samples.len().div_ceil(most.max(1)).max(1);
@@ -169,7 +170,7 @@ impl Sample {
         }
     }
 
-    /// How many there were in the mean, of one of its counts.
+    /// Mean of one of the sample's counts.
     #[must_use]
     pub fn mean(&self, count: Count) -> f64 {
         count.sum as f64 / self.looks.max(1) as f64
@@ -220,7 +221,8 @@ mod tests {
     #[test]
     fn looks_are_even_in_time_whatever_happens_when() {
         let mut history = History::new(Span(10), Time(0), Sums::default());
-        // Looks at 0 and 10 see 4; at 20 to 90 they see 1; many events within one look see nothing.
+        // Looks at 0 and 10 see 4; those at 20 to 90 see 1; events within one interval are not
+        // seen.
         history.look(Time(11), &view(4, 100));
         for at in 12..20 {
             assert!(!history.is_due(Time(at)));
@@ -248,7 +250,7 @@ mod tests {
         assert_eq!((all.looks, all.held.sum), (7_200_000, sum * 1000));
         assert_eq!((all.held.most, all.sums.answered), (12, Bytes(7200)));
         for (at, sample) in (0u64..).zip(history.samples()) {
-            assert_eq!(sample.at.0, at * history.span().0, "one begins where the other ends");
+            assert_eq!(sample.at.0, at * history.span().0, "samples are contiguous");
         }
         let several = history.joined(100);
         assert!(several.len() <= 100);

@@ -1,9 +1,8 @@
-//! Thread of a process: CPU time, sleeps, and requests that block for want of stripes.
+//! Thread of a process: CPU time, sleeps, and requests that block while no stripe is free.
 //!
-//! Work takes CPU time; a sleep ends at its time or when another process ends it. A thread hands
+//! Work takes CPU time; a sleep ends at its time or when another process ends it. A thread submits
 //! requests to the volume one at a time and is blocked while the volume has no free stripe, as md's
-//! callers are. A process asks its [`Thread`] whether it goes on each time that it is
-//! woken.
+//! callers are. Each time that a process is woken it asks its [`Thread`] whether it can continue.
 
 use weft_engine::page_cache::WriteOut;
 use weft_engine::{Flags, RequestOp};
@@ -15,35 +14,35 @@ use super::{Host, Pid};
 #[derive(Debug)]
 pub struct Thread {
     pid: Pid,
-    /// It works until then.
+    /// End of its CPU work.
     busy: Time,
-    /// It sleeps until then.
+    /// End of its sleep.
     asleep: Time,
-    /// What it hands to the volume, and whether somebody waits for it.
+    /// Pages that it submits to the volume, and whether a process waits for them.
     out: Option<(WriteOut, bool)>,
     blocked: bool,
     timer: Time,
 }
 
 impl Thread {
-    /// Of this process.
+    /// The thread of a process.
     #[must_use]
     pub fn new(pid: Pid) -> Self {
         Self { pid, busy: Time(0), asleep: Time(0), out: None, blocked: false, timer: Time(0) }
     }
 
-    /// Its process.
+    /// The process of the thread.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Spends a CPU's time.
+    /// Adds CPU time.
     pub fn work(&mut self, host: &mut Host, span: Span) {
         self.busy = self.busy.max(host.now()) + span;
     }
 
-    /// Sleeps until then, or until [`Thread::stop_sleeping`].
+    /// Sleeps until a time, or until [`Thread::stop_sleeping`].
     pub fn sleep(&mut self, host: &mut Host, until: Time) {
         self.asleep = until.max(host.now());
     }
@@ -53,16 +52,16 @@ impl Thread {
         self.asleep = Time(0);
     }
 
-    /// Hands these pages to the volume before it goes on.
+    /// Submits pages to the volume before the thread continues.
     ///
     /// # Panics
-    /// It still hands others over.
+    /// Panics if the thread still submits others.
     pub fn write_out(&mut self, out: WriteOut, sync: bool) {
-        assert!(self.out.is_none(), "one after the other");
+        assert!(self.out.is_none(), "one write-out at a time");
         self.out = Some((out, sync));
     }
 
-    /// Hands a request of its own to the volume; its process is woken with `name` when it is done.
+    /// Submits a single request to the volume; the process is woken with `name` on completion.
     pub fn submit(
         &mut self,
         host: &mut Host,
@@ -77,7 +76,7 @@ impl Thread {
         self.blocked = host.congestion() == weft_engine::Congestion::Blocked;
     }
 
-    /// Whether nothing holds it up. If something does, its process is woken when that is over.
+    /// Whether the thread can continue. If not, its process is woken when it can.
     pub fn goes_on(&mut self, host: &mut Host) -> bool {
         loop {
             if self.blocked {
@@ -88,7 +87,7 @@ impl Thread {
             }
             let until = self.busy.max(self.asleep);
             if host.now() < until {
-                // One timer is enough.
+                // A single timer is set for each time.
                 if self.timer != until {
                     self.timer = until;
                     host.wake_at(self.pid, until);
@@ -101,7 +100,7 @@ impl Thread {
                 return true;
             }
             host.send_pages(self.pid, out, *sync);
-            // What was handed over together is one plug.
+            // Pages that were submitted together are one plug.
             let last = out.pages.is_empty();
             let bio = Span(host.costs().bio);
             self.work(host, bio);

@@ -1,4 +1,4 @@
-//! Volume of a simulated machine, and how byte ranges lie in its stripes.
+//! Volume of a simulated machine, and how byte ranges map to its stripes.
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::layout::geometry::Geometry;
@@ -10,7 +10,7 @@ use super::super::member::device_traits;
 use super::super::{MachineParts, PartsError};
 use crate::drive::Drive;
 
-/// Of the stripe cache: how many stripes it has, and how long what is.
+/// Size of the stripe cache in stripes, and byte lengths of a stripe, a chunk and a full stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stripes {
     pub(super) stripes: u64,
@@ -32,7 +32,7 @@ impl Stripes {
         }
     }
 
-    /// How many stripes a write takes, at most.
+    /// Upper bound of the stripes that a write takes.
     pub(super) fn stripes_of(&self, range: ByteRange) -> u64 {
         let (mut at, end) = (range.start.0, range.start.0 + range.len.0);
         let mut stripes = 0;
@@ -45,7 +45,7 @@ impl Stripes {
     }
 }
 
-/// A new array in sync but for what is to be synced, or the one drive as it is.
+/// A new array, in sync except for what is to be synced, or a single drive.
 pub(super) fn new_volume(
     parts: &MachineParts,
     drives: &[Drive],
@@ -78,7 +78,7 @@ fn new_array(
     let mut array = NewArray::in_sync(level, drives.len(), size);
     match parts.sync {
         Some(SyncAction::Resync) => (array.assume_clean, array.force) = (false, true),
-        // Its slot is empty, and it is the spare that goes there.
+        // The slot is empty, and its member becomes the spare that is recovered there.
         Some(SyncAction::Recover) => {
             array.spares.extend(array.slots.last_mut().and_then(Option::take));
         }

@@ -1,14 +1,14 @@
 //! Flush order checker: what must be durable on each member when a flush is answered.
 //!
-//! A flush request promises that all writes that had been completed when it came are durable when
-//! it is answered. So a flush of each member must have started after the last of these writes was
-//! completed there, and have ended before the answer. Members are held to that with a volatile
-//! cache and without one, as md sends flushes to both; only `needed` owes nothing to a member
-//! without a cache. Machines that are given faults are not checked: failed members owe nothing.
+//! A flush request promises that all writes which were complete when it arrived are durable when it
+//! is answered. So a flush of each member must have started after the last of these writes
+//! completed there, and have ended before the answer. This is checked for members with a volatile
+//! cache and without one, because md sends flushes to both; under `needed` a member without a cache
+//! needs none. Machines with faults are not checked: a failed member promises nothing.
 //!
-//! The order of a request's own data behind its PREFLUSH is checked in `World`, not here.
+//! The order of a request's own data after its PREFLUSH is checked in `World`, not here.
 //!
-//! Source   md-raid.md §4.1; the rules are those of `flush_batch.rs`, by other means
+//! Source   md-raid.md §4.1; the rules are those of `flush_batch.rs`, checked by other means
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +16,17 @@ use weft_engine::knobs::FlushRule;
 use weft_engine::{Input, MemberOp, RequestOp, Token};
 use weft_units::MemberIndex;
 
-/// Writes and flushes of each member, and the promises to requests that are not answered.
+/// Writes and flushes of each member, and the promises to unanswered requests.
 #[derive(Debug)]
 pub(super) struct FlushOrder {
     members: Vec<Written>,
-    /// Writes without FUA at the members.
+    /// Writes without FUA that are outstanding, with their member.
     writes: BTreeMap<Token, usize>,
-    /// Flushes at the members: the writes that each covers.
+    /// Flushes that are outstanding: their member, and the writes that each covers.
     flushes: BTreeMap<Token, (usize, u64)>,
-    /// By tag: what was completed on each member when the request came.
+    /// By tag: the writes that were complete on each member when the request arrived.
     promises: BTreeMap<u64, Vec<u64>>,
-    /// Members of which a flush failed: they owe nothing from then on.
+    /// Members of which a flush failed; they are not checked from then on.
     failed: BTreeSet<usize>,
     counts: FlushOrderCounts,
 }
@@ -34,15 +34,16 @@ pub(super) struct FlushOrder {
 /// Counts of the flush order checker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOrderCounts {
-    /// Flush requests that were answered, and looked at.
+    /// Flush requests that were answered and checked.
     pub answers: u64,
-    /// Members' completed writes that those answers were held to.
+    /// Completed member writes that these answers promised to be durable.
     pub writes: u64,
-    /// Answers that came before a promised write was durable: 0, or the engine has a bug.
+    /// Answers that came before a promised write was durable. Anything but 0 is a bug of the
+    /// engine.
     pub early: u64,
 }
 
-/// Completed writes of one member, counted; 1 is what it held at the start.
+/// Number of completed writes of one member; 1 stands for its content at the start.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     completed: u64,
@@ -51,7 +52,7 @@ struct Written {
 }
 
 impl FlushOrder {
-    /// Of members that have a volatile cache or have not.
+    /// A checker of members, each with a volatile cache or without.
     pub(super) fn new(rule: FlushRule, caches: impl Iterator<Item = bool>) -> Self {
         let member = |cache| {
             let owes = cache || rule != FlushRule::Needed;
@@ -71,7 +72,7 @@ impl FlushOrder {
         self.counts
     }
 
-    /// The engine sends something to a member.
+    /// Records a request that the engine sends to a member.
     pub(super) fn sends(&mut self, member: MemberIndex, token: Token, op: &MemberOp) {
         let index = usize::from(member.0);
         match op {
@@ -85,7 +86,7 @@ impl FlushOrder {
         }
     }
 
-    /// The engine is told something.
+    /// Records an input of the engine.
     pub(super) fn told(&mut self, input: &Input) {
         match input {
             Input::Client(request) if request.op == RequestOp::Flush || request.flags.preflush => {
@@ -107,7 +108,7 @@ impl FlushOrder {
         }
     }
 
-    /// A request is answered without an error.
+    /// Checks a request that is answered without an error.
     pub(super) fn answered(&mut self, tag: u64) {
         let Some(promised) = self.promises.remove(&tag) else { return };
         let members = self.members.iter().zip(&promised).enumerate();

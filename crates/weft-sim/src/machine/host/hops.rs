@@ -1,8 +1,8 @@
-//! Hops between threads that md's flushes take: the time until the next thread runs.
+//! Hops between threads in md's flushes: the time until the next thread runs.
 //!
-//! The engine has no work queues; md's rounds of flushes have. One hop lies between the start of a
-//! round and the flushes of the members, a second one between the last answer and whatever the
-//! round was for. Hops are not work: many are waited for at once.
+//! The engine has no work queues, but md's rounds of flushes use them. One hop lies between the
+//! start of a round and the flushes of the members, a second one between the last answer and the
+//! requests that the round was for. Hops are not CPU work: many may be in progress at once.
 //!
 //! | `flush_batch` | hops |
 //! |---|---|
@@ -21,11 +21,11 @@ use weft_units::{MemberIndex, Span, Time};
 
 use super::Host;
 
-/// What waits for a thread to run.
+/// Inputs and flushes that wait for a thread to run.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     span: Span,
-    /// By the time at which it goes on, and the order in which it came.
+    /// Waiting hops by their end and their order of arrival.
     waiting: BTreeMap<(Time, u64), Hop>,
     count: u64,
     /// Flushes at the members, whose answers take a hop.
@@ -54,21 +54,22 @@ impl Hops {
 }
 
 impl Host {
-    /// Tells the engine of a request, after the hop that comes before it, if one does.
+    /// Passes a request to the engine, after the hop that precedes it, if any.
     pub(super) fn tell_engine(&mut self, input: Input) {
         let hops = self.hops.span > Span::ZERO && self.flush_rule == FlushRule::Parallel;
         match input {
             Input::Client(request)
                 if hops && request.flags.preflush && request.op == RequestOp::Write =>
             {
-                // Where the hop lies does not matter to whoever waits: no other waits for it.
+                // The position of this hop does not matter to the client: no other request waits
+                // for it.
                 self.hops.wait(self.now, Hop::Tell(input));
             }
             input => self.inbox.push(input),
         }
     }
 
-    /// Whether a member flush takes hops; then it has taken the first.
+    /// Whether a member flush takes hops. If so, its first hop starts now.
     pub(super) fn takes_hop(&mut self, member: MemberIndex, token: Token, op: &MemberOp) -> bool {
         let rounds =
             matches!(self.flush_rule, FlushRule::Batch | FlushRule::Needed | FlushRule::Serial);
@@ -79,10 +80,10 @@ impl Host {
         hops
     }
 
-    /// Goes on with whatever has waited long enough.
+    /// Continues whatever hops end now.
     pub(super) fn end_hops(&mut self) {
         while self.hops.next_event().is_some_and(|at| at <= self.now) {
-            let (_, hop) = self.hops.waiting.pop_first().expect("it was looked at");
+            let (_, hop) = self.hops.waiting.pop_first().expect("next_event found an entry");
             match hop {
                 Hop::Tell(input) => self.inbox.push(input),
                 Hop::Flush(member, token) => {
@@ -93,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Has the answers to flushes take their hop before the engine is told.
+    /// Delays the answers to flushes by a hop before the engine receives them.
     pub(super) fn delay_answers(&mut self) {
         if self.hops.flushes.is_empty() {
             return;

@@ -10,22 +10,22 @@ use super::{FlushOrderCounts, Host, Seen};
 use crate::drive::Drive;
 
 impl Host {
-    /// What the members' disks were asked for, after merging.
+    /// Commands that each member's disk received, after merging.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic> + '_ {
         self.members.iter().map(|member| member.traffic)
     }
 
-    /// The disks.
+    /// The disks of the members.
     pub fn drives(&self) -> impl Iterator<Item = &Drive> {
         self.members.iter().map(Member::drive)
     }
 
-    /// Keeps what the volume is asked for from now on.
+    /// Records the requests to the volume from now on.
     pub fn watch_requests(&mut self) {
         self.seen.get_or_insert((self.next_tag, Vec::new()));
     }
 
-    /// What the volume was asked for since somebody watches, how, and when it was answered.
+    /// Requests since [`Host::watch_requests`], with their times of submission and answer.
     #[must_use]
     pub fn watched(&self) -> &[Seen] {
         self.seen.as_ref().map_or(&[], |(_, seen)| seen)
@@ -37,16 +37,16 @@ impl Host {
         self.watched().iter().map(|seen| seen.range).collect()
     }
 
-    /// Looks at the machine every so often from now on.
+    /// Samples the machine at this interval from now on.
     ///
     /// # Panics
-    /// No time passes between two looks.
+    /// Panics if the interval is zero.
     pub fn watch_over_time(&mut self, every: Span) {
         let history = History::new(every, self.now, self.view().sums);
         self.history = Some(Box::new(history));
     }
 
-    /// Samples since observation began.
+    /// Samples since [`Host::watch_over_time`].
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.history.as_deref()
@@ -67,13 +67,13 @@ impl Host {
         self.engine.snapshot()
     }
 
-    /// Reasons of the decisions of the members' `bfq`, where that is the scheduler.
+    /// Decision counters of the members' `bfq`, if that is the scheduler.
     pub fn bfq_stats(&self) -> impl Iterator<Item = &BfqStats> {
         self.engine.bfq_stats(VolumeId(0))
     }
 
-    /// Most pages of 4 KiB that were dirty in the write-back cache or being written at one time; 0
-    /// without such a cache. What else it did is in [`Host::snapshot`].
+    /// Most pages of 4 KiB that were dirty or under writeback in the write-back cache at one time;
+    /// 0 without such a cache. Its other counters are in [`Host::snapshot`].
     #[must_use]
     pub fn dirty_pages_max(&self) -> u64 {
         self.dirty_pages_max
@@ -85,45 +85,44 @@ impl Host {
         self.engine_work
     }
 
-    /// Requests that were answered, and those of them with an error.
+    /// Number of answered requests, and how many of them failed.
     #[must_use]
     pub fn answered(&self) -> (u64, u64) {
         (self.requests_done, self.failed)
     }
 
-    /// Flushes that the volume was asked for: empty ones, and those before a write.
+    /// Flushes that the volume received: empty ones, and those before a write.
     #[must_use]
     pub fn flushes_asked(&self) -> u64 {
         self.flushes_asked
     }
 
-    /// Flush requests that were answered, and whether what they promised was durable. Counts say
-    /// nothing of machines with planned faults.
+    /// Number of answered flush requests, and whether the writes that they promised were durable.
+    /// The counts are meaningless for machines with planned faults.
     #[must_use]
     pub fn flush_order(&self) -> FlushOrderCounts {
         self.flush_order.counts()
     }
 
-    /// Bytes that the volume was asked for, read and written; what the page cache wrote is among
-    /// them.
+    /// Bytes requested from the volume, read and written, including writes of the page cache.
     #[must_use]
     pub fn asked_bytes(&self) -> (Bytes, Bytes) {
         (Bytes(self.asked_bytes.0), Bytes(self.asked_bytes.1))
     }
 
-    /// What the engine said of its members, and when; the first thousand.
+    /// The first thousand notices of the engine about its members, with their times.
     #[must_use]
     pub fn notices(&self) -> &[(Time, Notice)] {
         &self.notices
     }
 
-    /// Bytes that were computed because they could not be read.
+    /// Bytes that were reconstructed because they could not be read.
     #[must_use]
     pub fn recovered(&self) -> Bytes {
         Bytes(self.recovered)
     }
 
-    /// Reads of members that failed.
+    /// Number of member reads that failed.
     #[must_use]
     pub fn unreadable(&self) -> u64 {
         self.faults.as_ref().map_or(0, |faults| faults.unreadable)

@@ -29,10 +29,10 @@ impl Host {
     }
 
     pub(in crate::machine) fn advance(&mut self, at: Time) {
-        assert!(at >= self.now, "time goes forward");
+        assert!(at >= self.now, "virtual time does not go backward");
         if self.history.as_ref().is_some_and(|history| history.is_due(at)) {
             let view = self.view();
-            self.history.as_mut().expect("it was looked at").look(at, &view);
+            self.history.as_mut().expect("is_due was checked").look(at, &view);
         }
         self.now = at;
         for (index, member) in (0..).zip(&mut self.members) {
@@ -49,8 +49,7 @@ impl Host {
             }
         }
         self.end_hops();
-        // Members go on though the engine is at work: in the kernel that is an interrupt's
-        // business.
+        // Queues dispatch while the engine works: in the kernel an interrupt does this.
         let mut dispatched = VecDeque::new();
         self.engine.run_queues(at, &mut dispatched);
         self.submit_dispatched(dispatched);
@@ -60,7 +59,7 @@ impl Host {
             }
         }
         while self.leaving.front().is_some_and(|(due, ..)| *due <= at) {
-            let (_, outputs, more) = self.leaving.pop_front().expect("it was looked at");
+            let (_, outputs, more) = self.leaving.pop_front().expect("front was checked");
             self.carry_out(outputs, more);
         }
         while let Some(Reverse((due, _, pid))) = self.timers.peek().copied() {
@@ -72,13 +71,13 @@ impl Host {
         }
     }
 
-    /// Gives the engine its turns now, not when everybody who can run has run: what comes later is
-    /// another plug.
+    /// Gives the engine its turns now, instead of after all processes that can run: later requests
+    /// are another plug.
     pub fn settle(&mut self) {
         while self.engine_turn() {}
     }
 
-    /// Gives the engine its turn, if it has something to do and is free. Says whether it had one.
+    /// Gives the engine a turn if it has work and is free. Returns whether it had one.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
         self.delay_answers();
         let woken = self.engine_woken.is_some_and(|at| at <= self.now);
@@ -101,7 +100,7 @@ impl Host {
                 cost = Span(cost.0 + self.costs.of_compute(ops).0);
             }
         }
-        // What it works takes its time, then its outputs leave, then it takes the next turn.
+        // The work of a turn takes its time, then its outputs leave, then the next turn starts.
         self.engine_free = self.now + cost;
         self.engine_work = Span(self.engine_work.0 + cost.0);
         self.engine_woken =
@@ -118,7 +117,7 @@ impl Host {
         true
     }
 
-    /// Does what the engine said, which has more to do or has not.
+    /// Carries out the outputs of a turn. `more` says whether the engine has more to do.
     fn carry_out(&mut self, outputs: VecDeque<Output>, more: bool) {
         for output in outputs {
             match output {
@@ -139,9 +138,9 @@ impl Host {
                 }
                 Output::Reply { tag, result, .. } => {
                     let (asked, request) =
-                        self.requests.remove(&tag.0).expect("an answer has a question");
+                        self.requests.remove(&tag.0).expect("an answered request is known");
                     if result == Err(ReplyError::Stalled) {
-                        // The member that was read may still fill these frames.
+                        // The stalled member may still read into these frames.
                         let flags = Flags { again: true, ..request.flags };
                         let frames = self.take_frames(request.range);
                         let request = ClientRequest { frames, flags, ..request };
@@ -181,11 +180,11 @@ impl Host {
         self.submit_dispatched(dispatched);
     }
 
-    /// Gives the disks what the engine's queues let go.
+    /// Submits the requests that the engine's queues dispatched.
     fn submit_dispatched(&mut self, mut dispatched: VecDeque<Output>) {
         while let Some(output) = dispatched.pop_front() {
             let Output::Submit { token, member, op, .. } = output else {
-                unreachable!("what the engine decided left with its turn")
+                unreachable!("queues dispatch only member requests")
             };
             self.submit_to(member, token, op);
             self.engine.run_queues(self.now, &mut dispatched);
@@ -251,5 +250,5 @@ impl Host {
     }
 }
 
-/// A bound on memory: each is of a member or a block, and nobody reads more.
+/// Bound on memory. Each notice is about a member or a block, and a report shows no more.
 const NOTICES_MAX: usize = 1000;
