@@ -1,10 +1,11 @@
 //! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
 //!
-//! Kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope
-//! of one array ([`crate::scope`]), steady load: thousands of requests without a fault, many at a
-//! time, on an array large enough that they spread, such load with members that fail and are
-//! rebuilt, and silent faults, which a check has to count. [`run`] does a list of it on all CPUs
-//! and adds up what was done. The order in which it is done changes nothing.
+//! Each piece of work depends only on its number. There are these kinds: seeds of a [`Profile`];
+//! the small scope of one array ([`crate::scope`]); steady load, which is thousands of requests
+//! without a fault, many at a time, on an array large enough for them to spread; such load with
+//! members that fail and are rebuilt; and silent faults, which a check has to count. [`run`]
+//! carries out a list of work on all CPUs and sums the counts. The order of the work does not
+//! change the result.
 
 mod faulty;
 mod features;
@@ -36,7 +37,7 @@ use crate::world::World;
 pub use features::{Feature, Met, PAIRS};
 pub use silent::Silent;
 
-/// Something to simulate.
+/// A piece of work.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// A script of a profile.
@@ -45,7 +46,7 @@ pub enum Work {
     Scope(u64),
     /// Load without faults, on an array that the number chooses.
     Steady(u64),
-    /// Load while members fail, come back and are rebuilt, on an array that the number chooses.
+    /// Load while members fail, return and are rebuilt, on an array that the number chooses.
     Faulty(u64),
     /// Lost, misdirected and stale writes, which a check counts, on an array that the number
     /// chooses.
@@ -58,32 +59,32 @@ pub enum Work {
     StraightFaulty(u64),
 }
 
-/// Counts of what was simulated.
+/// Counts of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Scripts of profiles that were run.
     pub seeds: u64,
-    /// Those of profiles in which disks fail.
+    /// Scripts of profiles with disk faults.
     pub fault_seeds: u64,
-    /// Those of levels without parity.
+    /// Scripts of levels without parity.
     pub straight_seeds: u64,
-    /// Power cuts and deaths of the process in them.
+    /// Power cuts and process crashes in scripts of levels without parity.
     pub straight_points: u64,
-    /// Those of profiles whose arrays have a bitmap.
+    /// Scripts of profiles whose arrays have a bitmap.
     pub bitmap_seeds: u64,
-    /// Power cuts and deaths of the process in them.
+    /// Power cuts and process crashes in scripts with a bitmap.
     pub bitmap_points: u64,
-    /// Times that members had no space for seconds, and then some.
+    /// Times that members lacked space for seconds and then had it again.
     pub lacks: u64,
-    /// Pairs of features that met in scripts.
+    /// Counts of scripts by the pairs of features that they combine.
     pub met: Met,
     /// Client requests that were answered.
     pub requests: u64,
     /// Requests of bare volumes beside arrays that were answered.
     pub bare_requests: u64,
-    /// Requests of steady load.
+    /// Requests of steady loads.
     pub steady_requests: u64,
-    /// Those of load with faults, and of scripts of profiles in which disks fail.
+    /// Requests of loads with faults, and of scripts of profiles with disk faults.
     pub faulty_requests: u64,
     /// Requests of loads of levels without parity, steady and with faults.
     pub straight_requests: u64,
@@ -91,35 +92,35 @@ pub struct Totals {
     pub straight_faulty_requests: u64,
     /// States of short scripts of levels without parity at which the power was cut.
     pub straight_scope_states: u64,
-    /// Requests of members that failed with an I/O error.
+    /// Member requests that failed with an I/O error.
     pub io_errors: IoErrors,
     /// Counts of silent faults that were planted and found.
     pub silent: Silent,
-    /// Arrays that were stopped and were found clean and durable.
+    /// Arrays that were stopped and found clean and durable.
     pub stops: u64,
-    /// States of short scripts at which the power was cut, no two of a script alike.
+    /// Distinct states of short scripts at which the power was cut.
     pub scope_states: u64,
-    /// Power cuts, and what they were. The small scope cuts each of its states several times, or
-    /// kills there.
+    /// Power cuts by their circumstances. The small scope cuts the power several times at each of
+    /// its states, or crashes the process there.
     pub coverage: Coverage,
-    /// Counts of what checkers let pass with an excuse in scripts.
+    /// Counts of what checkers excused in scripts.
     pub excuses: Excuses,
-    /// Deaths of the process.
+    /// Process crashes.
     pub kills: u64,
-    /// Sectors read back and found right.
+    /// Sectors that were read back and found right.
     pub verified: u64,
-    /// Blocks that were written once more where members are lost that the level cannot do without.
+    /// Blocks that were written again after more members were lost than the level survives.
     pub written_again: u64,
-    /// Columns whose parity was recomputed and found right, and that held something.
+    /// Columns with data whose parity was recomputed and found right.
     pub scrubbed: u64,
     /// Failures, each with the command that replays it.
     pub failures: Vec<String>,
-    /// Scripts that failed.
+    /// Seeds of scripts that failed.
     pub failing: Vec<(Profile, u64)>,
 }
 
-/// Failures of so many fresh scripts that no change is refused for, one of 1,000: they are as old
-/// as the code that they are in, and each is told and kept. A change that breaks something fails
+/// Failures that are tolerated among a number of fresh scripts, one in 1,000. They are as old as
+/// the code that they are in, and each is reported and kept. A change that breaks something fails
 /// more of them.
 #[must_use]
 pub fn fresh_failures_max(scripts: u64) -> u64 {
@@ -127,7 +128,8 @@ pub fn fresh_failures_max(scripts: u64) -> u64 {
 }
 
 impl Work {
-    /// N seeds of each profile, from `first` on, and for each ten of them one of each other kind.
+    /// Work for `seeds` seeds of each profile from `first` on, and for a tenth as many of each
+    /// other kind.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
@@ -182,7 +184,7 @@ impl Work {
     }
 
     fn failed(self, text: &str) -> Totals {
-        // A script's failure says itself how it is done again.
+        // A script's failure already says how to replay it.
         let again = match self {
             Self::Seed(..) if text.contains("replay: ") => String::new(),
             Self::Seed(profile, seed) => format!("\n{REPLAY} {} {seed}", profile.name),
@@ -201,8 +203,8 @@ impl Work {
         Totals { failures: vec![format!("{text}{again}")], failing, ..Totals::default() }
     }
 
-    /// The work of that name: a profile's, `scope`, `steady`, `faulty` or `silent`; the first three
-    /// also with `straight-` before them.
+    /// The work of a name: a profile's, `scope`, `steady`, `faulty` or `silent`. `scope`, `steady`
+    /// and `faulty` may have the prefix `straight-`.
     #[must_use]
     pub fn named(name: &str, number: u64) -> Option<Self> {
         match name {
@@ -222,7 +224,7 @@ impl Work {
 }
 
 impl Totals {
-    /// Adds what another did.
+    /// Adds the counts of another run.
     pub fn merge(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.fault_seeds += other.fault_seeds;
@@ -253,15 +255,16 @@ impl Totals {
         self.failing.extend(other.failing);
     }
 
-    /// Moments at which everything that was not durable was at stake, and what was there afterwards
-    /// was looked at.
+    /// Points at which the power was cut or the process crashed, and the content was verified
+    /// afterwards.
     #[must_use]
     pub fn crash_points(&self) -> u64 {
         self.coverage.points + self.kills
     }
 }
 
-/// Does all of it on so many threads. `progress` is told how much is done, at each piece of work.
+/// Carries out all work on a number of threads. `progress` receives the number of finished pieces
+/// and the totals so far, after each piece.
 #[must_use]
 pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + Sync)) -> Totals {
     let next = AtomicUsize::new(0);
@@ -313,7 +316,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// The small scope of one policy on one level, clean or dirty.
+/// Runs the small scope of one policy on one level, for one state of the array at its start.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -325,7 +328,7 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// The small scope of one shape of levels without parity, in each state that it can be in.
+/// Runs the small scope of one shape without parity, for one state of the array at its start.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let (level, members, layout) = STRAIGHT_SHAPES[number as usize % STRAIGHT_SHAPES.len()];
@@ -352,7 +355,7 @@ fn scope_of(number: u64, options: Options, start: Start, name: &str) -> Totals {
     }
 }
 
-/// A request of some load. Of a hundred 58 are writes, and so many of these FUA.
+/// A random request of a load: 58 of 100 are writes, and `fua` of these have FUA.
 fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     let sync = Flags { sync: true, ..Flags::NONE };
     let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
@@ -372,13 +375,13 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     }
 }
 
-/// Fewest members of an array of a level in a sweep: with two of data at least.
+/// Fewest members of an array in a sweep: enough for two members of data.
 fn members_min(level: Level) -> usize {
     LevelRow::of(level).members_min.max(3).into()
 }
 
-/// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all
-/// parity recomputed.
+/// Runs a load of four clients with [`DEPTH`] requests at a time; at the end everything is read and
+/// all parity recomputed.
 fn steady(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x57ea_d1e5);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
@@ -441,11 +444,11 @@ const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
     (Level::Linear, 2, None),
 ];
 const REPLAY: &str = "replay: cargo run --release -p weft-sim --example sweep -- replay";
-/// Of a small scope: 56 scripts of those that there are.
+/// Budget of a small scope: 56 of the possible scripts.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
-/// Requests of one steady load.
+/// Requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;
-/// Its array: a MiB or a few of each member.
+/// Full stripes of its array: a few MiB per member.
 const STEADY_FULL_STRIPES: u64 = 64;
-/// Requests that are outstanding.
+/// Outstanding requests of a load.
 const DEPTH: usize = 32;

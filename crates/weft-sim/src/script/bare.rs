@@ -1,8 +1,8 @@
-//! Drawing of a bare volume beside the array: what its clients ask for, and what its disk fails.
+//! Generator of a bare volume beside the array: its clients' requests and its disk's failures.
 //!
-//! Clients are those of the array, so that they have credit and frames in common, as both volumes
-//! have the write-back cache. In a third of the scripts the disk fails now and then, which the
-//! array has to be untouched by. Drawn from a stream of its own.
+//! The clients are those of the array, so that both volumes share credit and frames, as they share
+//! the write-back cache. In a third of the scripts the disk fails occasionally, which must not
+//! affect the array. The generator has a random stream of its own.
 
 use weft_engine::{Fault, Flags, RequestOp};
 
@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::rng::Rng;
 use crate::world::{BARE, BARE_BYTES};
 
-/// Puts a bare volume beside the array that was drawn.
+/// Adds a bare volume beside the array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.bare = true;
     options.write_back = cache::draw_in(60, rng);
@@ -23,7 +23,7 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
 }
 
 impl Draw {
-    /// Requests of the bare volume, a drain of it, or a fault of its disk.
+    /// Adds requests of the bare volume, a drain of it, or a fault of its disk.
     pub(super) fn before_with_bare(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.members + self.options.spares;
         match self.bare.below(100) {
@@ -57,7 +57,7 @@ impl Draw {
             _ => RequestOp::WriteZeroes,
         };
         let client = 1 + rng.below(3) as u32;
-        // In a few places, so that requests meet.
+        // Requests are confined to a few places, so that they overlap.
         let block = u64::from(self.options.logical_block);
         let unit = rng.pick(&[block, 4096, 4096]);
         let most = rng.pick(&[1, 2, 8, 16]);

@@ -1,4 +1,4 @@
-//! Course of a script: its steps carried out in a world, and what has to hold at its end.
+//! Run of a script: its steps carried out in a world, and the conditions that hold at its end.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::faults::Planned;
 use crate::model::Payload;
 use crate::world::{BARE, Ticket, World};
 
-/// A script that runs.
+/// A script that is being run.
 pub(super) struct Course<'a> {
     script: &'a Script,
     plant: Plant<'a>,
     world: World,
     report: Report,
-    /// A stop that was asked for.
+    /// A stop that was requested.
     stop: Option<Ticket>,
-    /// Disks that something went wrong with.
+    /// Disks that faults were planted in.
     hurt: BTreeSet<usize>,
 }
 
@@ -35,10 +35,10 @@ impl<'a> Course<'a> {
         Self { script, plant, world, report, stop: None, hurt: BTreeSet::new() }
     }
 
-    /// Carries out all steps, and what comes at the end.
+    /// Carries out all steps and checks the end of the run.
     pub(super) fn perform(mut self, at: &mut usize) -> Result<Report, Violation> {
         (self.plant)(&mut self.world);
-        // A connection's name is not used again.
+        // The client number of a closed connection is not used again.
         let mut names = [1, 2, 3];
         for (index, step) in self.script.steps.iter().enumerate() {
             *at = index;
@@ -60,7 +60,7 @@ impl<'a> Course<'a> {
             let member = step.hurts().filter(|disk| self.world.bare_disk() != Some(*disk));
             self.hurt.extend(member);
             self.give_up();
-            // Refused, as it may be beyond the promises.
+            // The assembly was refused, as may happen beyond the promises.
             if !self.world.is_running() {
                 break;
             }
@@ -80,7 +80,8 @@ impl<'a> Course<'a> {
         Ok(report)
     }
 
-    /// Clients, administrators and time; faults and ends of the engine have their own.
+    /// Carries out steps of clients, administrators and time; faults and ends have functions of
+    /// their own.
     fn step(&mut self, step: ScriptStep) -> Result<(), Violation> {
         let (script, world) = (self.script, &mut self.world);
         match step {
@@ -91,7 +92,7 @@ impl<'a> Course<'a> {
             ScriptStep::Ask { volume, client, op, start, len, flags } => {
                 let range = ByteRange::new(start, len);
                 world.request_of(volume, ClientId(client), op, range, Payload::Tags, flags);
-                // One in two is seen together with what comes next.
+                // Half of the requests reach the engine together with the next step.
                 if start / 4096 % 2 == 0 {
                     world.settle();
                 }
@@ -100,14 +101,14 @@ impl<'a> Course<'a> {
                 world.disconnect(ClientId(client));
                 world.settle();
             }
-            // One that came later may have been left out of a script that was made shorter.
+            // A shortened script may lack the step by which a disk joined.
             ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) if disk >= world.disks.len() => {}
             ScriptStep::FailDisk(disk) => {
                 let member = world.member_of(disk);
                 administer(world, Verb::Fail(member));
             }
             ScriptStep::Finish => finish(world, script.order),
-            // An array that is being stopped takes no writes.
+            // An array that is being stopped accepts no writes.
             ScriptStep::LackSpace { .. } if self.stop.is_some() => {}
             ScriptStep::LackSpace { first, count, seconds } => {
                 self.report.lacks += 1;
@@ -115,7 +116,7 @@ impl<'a> Course<'a> {
             }
             ScriptStep::Return(disk) => {
                 if world.is_out(disk) && !world.disks[disk].faults.gone {
-                    // A bitmap says what it misses, if its superblock may be believed.
+                    // The bitmap tells what the disk misses, if its superblock may be believed.
                     let with_bitmap = world.options.bitmap.is_some();
                     let own = if with_bitmap { world.record.of(disk).cloned() } else { None };
                     world.add(disk, own.map(Box::new));
@@ -161,7 +162,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// The power goes, the process dies, or an administrator stops the array.
+    /// Cuts the power, crashes the process, or has an administrator stop the array.
     fn ending(&mut self, step: ScriptStep) -> Result<(), Violation> {
         if !matches!(step, ScriptStep::Stop | ScriptStep::Stopped) {
             self.stop = None;
@@ -220,8 +221,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Ends the run if more members are hurt than was drawn, as a cut tore superblocks: it is
-    /// beyond the promises.
+    /// Ends the run if more members are lost than were drawn because a cut tore superblocks: that
+    /// is beyond the promises.
     fn give_up(&mut self) {
         if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
@@ -236,8 +237,8 @@ impl<'a> Course<'a> {
         !torn.is_empty() && !self.script.options.survives(&self.world.array, &lost())
     }
 
-    /// A stop is answered; then members may be closed, and nothing of the array is in their caches.
-    /// The power goes to see to it.
+    /// Completes a stop. Members may be closed afterwards, so their caches must hold nothing of the
+    /// array: a power cut verifies this.
     fn stopped(&mut self, ticket: Ticket) -> Result<(), Violation> {
         answer_again(&mut self.world);
         self.world.run(self.script.order);
@@ -245,8 +246,8 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         let answer = self.world.take_answer(ticket);
-        // It may be that it cannot be recorded, or pages of the cache not be written: without
-        // space, or beyond the promises.
+        // The stop may fail to record the clean state or to write pages of the cache, for lack of
+        // space or beyond the promises.
         let refused = match &answer {
             Some(Err(ReplyError::NoSpace)) => true,
             Some(Err(ReplyError::Unwritten(it))) if it.error == ReplyError::NoSpace => true,
@@ -272,7 +273,7 @@ impl<'a> Course<'a> {
         if self.world.failure().is_some() {
             return Ok(());
         }
-        // At rest: not one of the cuts that are counted.
+        // This cut is at rest and is not counted.
         let (coverage, was_cut) = (self.world.coverage, self.world.was_cut);
         self.world.power_cut(CutMode::Nothing);
         self.world.was_cut = was_cut;
@@ -281,13 +282,14 @@ impl<'a> Course<'a> {
         self.restart(false)
     }
 
-    /// A new engine from what is on the media.
+    /// Starts a new engine from the media.
     fn begin(&mut self, read_only: bool) -> Result<(), Violation> {
         if self.world.failure().is_some() {
             return Ok(());
         }
         have_space(&mut self.world);
-        // One member alone is an array of mirrors, however old: nothing says so but what is torn.
+        // A single member assembles as a mirror, however old it is; only torn superblocks reveal
+        // it.
         if self.script.assembles && !self.world.array.has_parity() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
             return Ok(());
@@ -307,7 +309,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// A new engine from what is on the media, and a look at everything.
+    /// Starts a new engine from the media, and verifies everything.
     fn restart(&mut self, read_only: bool) -> Result<(), Violation> {
         self.begin(read_only)?;
         if self.world.is_running() && self.world.failure().is_none() {
@@ -321,12 +323,12 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Reads all there is, or all that is left.
+    /// Reads all content, or all that can be read.
     fn verify(&mut self) -> u64 {
         match (self.script.within_promises, self.script.assembles) {
             (true, _) => self.world.verify(self.script.order),
             (false, false) => self.world.verify_readable(self.script.order),
-            // Disks lie: nothing is known of what they hold.
+            // The content of disks that lie is unknown.
             (false, true) => 0,
         }
     }
@@ -348,7 +350,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Faults cease; everything finishes; what is there is right.
+    /// Ends all faults, completes all requests, and checks the content.
     fn end(&mut self) -> Result<(), Violation> {
         if !self.world.is_running() {
             return Ok(());
@@ -392,7 +394,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Once members answer, resync that is needed begins and ends (I13).
+    /// Checks that a resync that is needed starts and ends once members answer (I13).
     fn run_syncs(&mut self) {
         let begun = self.world.now;
         while self.world.failure().is_none() {
@@ -425,20 +427,19 @@ impl<'a> Course<'a> {
     }
 }
 
-/// For how long a disk stalls at least, where something could be done without it: longer than
-/// `read_around`.
+/// Time that a disk stalls at least, if anything can be done without it: longer than `read_around`.
 const STALL: Span = Span::secs(5);
 
-/// How long resync takes at most once members answer, on arrays as small as scripts have.
+/// Longest time of a resync once members answer, on arrays as small as those of scripts.
 const SYNCED_WITHIN: Span = Span::secs(10);
 
-/// Ends the run, if what the checker says counts.
+/// Ends the run, if violations of the checker count.
 fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
     world.fail(violation);
     world.failure().map_or(Ok(()), |violation| Err(violation.clone()))
 }
 
-/// An administrator asks for something.
+/// Issues an administrator's command.
 fn administer(world: &mut World, verb: Verb) {
     world.admin(verb);
     world.settle();
@@ -460,7 +461,7 @@ fn change(world: &mut World, step: ScriptStep) {
     world.settle();
 }
 
-/// Plants a fault of a disk, or takes one away that comes and goes.
+/// Plants a fault of a disk, or removes one that is toggled.
 fn fault(world: &mut World, step: ScriptStep) {
     let first = |disk: usize| world.array.data_offset[disk].0;
     match step {
@@ -502,11 +503,11 @@ fn fault(world: &mut World, step: ScriptStep) {
             let faults = &mut world.disks[disk].faults;
             faults.stalled = !faults.stalled;
         }
-        other => unreachable!("{other:?} is no fault"),
+        other => unreachable!("{other:?} is not a fault"),
     }
 }
 
-/// So many requests complete, if there are as many.
+/// Completes up to `count` requests.
 fn complete(world: &mut World, order: Order, count: u32) {
     for _ in 0..count {
         if world.failure().is_some() || !world.step(order) {
@@ -515,12 +516,13 @@ fn complete(world: &mut World, order: Order, count: u32) {
     }
 }
 
-/// Whether a disk does not answer.
+/// Whether any disk stalls.
 fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }
 
-/// What can be done without a disk that stalls is done, and then the stall goes on.
+/// Completes what is possible without a disk that stalls; only if requests then remain, the stall
+/// ends.
 fn finish(world: &mut World, order: Order) {
     if stalls(world) {
         world.idle(STALL);
@@ -531,13 +533,13 @@ fn finish(world: &mut World, order: Order) {
     }
 }
 
-/// Everybody answers, and has space.
+/// Lets all disks answer and have space.
 fn answer_again(world: &mut World) {
     have_space(world);
     world.disks.iter_mut().for_each(|disk| disk.faults.stalled = false);
 }
 
-/// Everybody has space, and nobody begins to stall.
+/// Gives all disks space, and removes planned stalls.
 fn have_space(world: &mut World) {
     for disk in &mut world.disks {
         disk.faults.no_space = false;

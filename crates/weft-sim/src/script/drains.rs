@@ -1,8 +1,8 @@
-//! Drawing of drains: an administrator has everything written that is dirty, while clients go on.
+//! Generator of drains: an administrator writes out all dirty data while clients continue.
 //!
-//! A drain stands anywhere, and often right before the process dies: nothing that was acknowledged
-//! before it was asked for may be gone then. RAID 6 is corrected now and then, too. Drawn from a
-//! stream of its own.
+//! A drain may be at any step, and is often right before the process crashes: nothing that was
+//! acknowledged before the drain was requested may then be lost. RAID 6 is also corrected
+//! occasionally. The generator has a random stream of its own.
 
 use weft_engine::SyncAction;
 
@@ -13,14 +13,14 @@ use crate::options::Options;
 use crate::rng::Rng;
 use crate::world::ARRAY;
 
-/// Gives the array that was drawn a write-back cache.
+/// Adds a write-back cache to the array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.write_back = Some(cache::draw(rng));
     cache::draw_throttle(rng, options);
 }
 
 impl Draw {
-    /// A drain, of what was written just now or of whatever there is.
+    /// Adds a drain before a step, with or without writes of its own.
     pub(super) fn before_with_drains(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         let dies = matches!(step, ScriptStep::Kill);
         match self.drains.below(100) {

@@ -1,7 +1,7 @@
-//! Drawing of scripts: array, knobs and steps of a seed under a profile.
+//! Generator of scripts: array, knobs and steps of a seed under a profile.
 //!
-//! A shape, knobs, and steps in the proportions of a [`Profile`]. Faults are drawn so that no more
-//! members are hurt than the level survives, unless the profile goes beyond that on purpose.
+//! The steps have the proportions of a [`Profile`]. Faults are drawn so that no more members are
+//! hurt than the level survives, unless the profile goes beyond that on purpose.
 
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::layout::Layout;
@@ -20,63 +20,63 @@ use crate::payload::PayloadMode;
 use crate::rng::Rng;
 use crate::world::ARRAY;
 
-/// One seed in so many runs with all bytes of its payload.
+/// One seed in this many runs with all bytes of its payload.
 const BYTES_EVERY: u64 = 8;
 
-/// State of the drawing of steps.
+/// State of a generator.
 pub(super) struct Draw {
     rng: Rng,
-    /// For [`Profile::more`], so that what the other one draws stays what it was.
+    /// Random stream of [`Profile::more`]; a separate one keeps what `rng` draws the same.
     more: Rng,
-    /// The same for what surrounds a power cut.
+    /// Separate stream of the steps around a power cut.
     around: Rng,
-    /// The same for [`Profile::queues`].
+    /// Separate stream of [`Profile::queues`].
     queues: Rng,
-    /// The same for [`Profile::bitmaps`].
+    /// Separate stream of [`Profile::bitmaps`].
     bits: Rng,
-    /// The same for [`Profile::lacks`].
+    /// Separate stream of [`Profile::lacks`].
     lacks: Rng,
-    /// The same for [`Profile::rebuilds`].
+    /// Separate stream of [`Profile::rebuilds`].
     pub(super) rebuilds: Rng,
-    /// The same for [`Profile::joins`].
+    /// Separate stream of [`Profile::joins`].
     pub(super) joins: Rng,
-    /// The same for [`Profile::trims_fail`].
+    /// Separate stream of [`Profile::trims_fail`].
     trims: Rng,
-    /// The same for [`Profile::last_copy`].
+    /// Separate stream of [`Profile::last_copy`].
     last: Rng,
-    /// The same for [`Profile::drains`].
+    /// Separate stream of [`Profile::drains`].
     pub(super) drains: Rng,
-    /// The same for [`Profile::bare`].
+    /// Separate stream of [`Profile::bare`].
     pub(super) bare: Rng,
-    /// The same for [`Profile::mixed`].
+    /// Separate stream of [`Profile::mixed`].
     pub(super) mixed: Rng,
     pub(super) profile: Profile,
-    /// For what the array survives.
+    /// Options of the array, which decide which losses it survives.
     pub(super) options: Options,
     array: Array,
     pub(super) members: usize,
-    /// Most members that the array can do without: of mirrors the copies but one.
+    /// Most members that the array can lose: for mirrors, the number of copies less one.
     parities: usize,
     chunk: Sectors,
-    /// Bytes of a full stripe; of a level without parity a few chunks.
+    /// Bytes of a full stripe; without parity, of a few chunks.
     full_stripe: u64,
     /// Data sectors of each member.
     columns: u64,
     /// Bytes of the array.
     pub(super) size: u64,
-    /// Requests crowd in a few places, so that they meet.
+    /// Places around which most requests are, so that they overlap.
     hot: Vec<u64>,
-    /// Disks that something may go wrong with.
+    /// Disks that may fail.
     hurt: Vec<usize>,
     spares: usize,
-    /// Steps until a stop that was asked for has to be done.
+    /// Steps until a stop that was requested is completed.
     stops_in: Option<u64>,
-    /// Blank disks that joined.
+    /// Number of blank disks that joined.
     pub(super) added: usize,
 }
 
 impl Script {
-    /// Script of a seed under a profile.
+    /// The script of a seed under a profile.
     #[must_use]
     pub fn generate(seed: u64, profile: Profile) -> Self {
         let mut draw = Draw::new(seed, profile);
@@ -108,7 +108,7 @@ impl Script {
 }
 
 impl Draw {
-    /// The array of a script, before its first step.
+    /// A generator for the array of a script, before its first step.
     fn new(seed: u64, profile: Profile) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let mut options = draw_options(&mut rng, seed, profile);
@@ -156,7 +156,7 @@ impl Draw {
             Layout::Mirrors(_) => array.column(0).places.len() - 1,
             Layout::Striped(_) => 0,
         };
-        // Of every member, whatever more some have.
+        // Data that every member has, even if some have more.
         let columns = chunk.0 * options.full_stripes;
         let size = array.layout.array_size().bytes().0;
         Self {
@@ -190,7 +190,7 @@ impl Draw {
         }
     }
 
-    /// What comes before a step, of what [`Profile::more`] adds.
+    /// Adds the steps before a step that the profile's additional features draw.
     fn before(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         if self.profile.queues && self.queues.percent(5) {
             let (name, values) = self.queues.pick(&QUEUES);
@@ -223,7 +223,7 @@ impl Draw {
         let asks =
             matches!(step, ScriptStep::Ask { op: RequestOp::Write | RequestOp::WriteZeroes, .. });
         if asks && self.more.percent(10) {
-            // With nothing outstanding, the array is being marked clean when the request comes.
+            // With nothing outstanding, the array is being marked clean when the request arrives.
             if self.more.percent(70) {
                 steps.push(ScriptStep::Finish);
             }
@@ -265,7 +265,7 @@ impl Draw {
         }
     }
 
-    /// Members are declared failed until the array can do without none, or nearly.
+    /// Fails members until the array cannot lose another one, or nearly so.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -282,19 +282,19 @@ impl Draw {
         }
     }
 
-    /// A member that is left fails to flush from now on, or fails what it is asked for next.
+    /// A remaining member fails its flushes from now on, or fails the next operations.
     fn before_on_the_last_copy(&mut self, steps: &mut Vec<ScriptStep>) {
         let left: Vec<usize> = (0..self.members).filter(|disk| !self.hurt.contains(disk)).collect();
         let disk = self.last.pick(&left);
         match self.last.below(100) {
             0..=1 => {
-                // The array may be clean: then the next write needs its superblocks.
+                // The array may be clean; the next write then needs superblock writes.
                 if self.last.percent(50) {
                     steps.extend([ScriptStep::Finish, ScriptStep::Sleep(400)]);
                 }
                 steps.push(ScriptStep::FlushError(disk));
             }
-            // Read, and then once more.
+            // A read fails twice.
             2..=7 => {
                 steps.push(ScriptStep::Finish);
                 let how = Planned::Once(Fault::Io);
@@ -310,10 +310,11 @@ impl Draw {
         }
     }
 
-    /// Bits are being cleared, or a member leaves and comes back.
+    /// Bits are being cleared, or a member leaves and is re-added.
     fn before_with_bits(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.bits.below(100) {
-            // Two runs, a second each, with and without what they begin.
+            // Two runs of the bitmap's daemon, a second apart, with and without the requests that
+            // they start.
             0..=5 => {
                 steps.extend([ScriptStep::Finish, ScriptStep::Sleep(1100), ScriptStep::Wait(1100)]);
                 let after = self.bits.below(3 * self.members as u64) as u32;
@@ -334,7 +335,7 @@ impl Draw {
         }
     }
 
-    /// A member is failed and removed; something is written while it is away.
+    /// A member is failed and removed; writes follow while it is away.
     fn leaves(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
         if self.bits.percent(70) {
             steps.extend([ScriptStep::Finish, ScriptStep::Sleep(self.bits.pick(&[1, 3500]))]);
@@ -348,7 +349,7 @@ impl Draw {
         }
     }
 
-    /// A blank disk takes its place, bits are cleared, and the disk leaves.
+    /// A blank disk takes the slot of the member, bits are cleared, and the disk leaves.
     fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
         let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
         let disk = self.first_added() + added;
@@ -366,7 +367,7 @@ impl Draw {
         ScriptStep::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len, flags }
     }
 
-    /// Full stripes are being written, or everything is over and the array is marked clean.
+    /// Full stripes are being written, or all requests are complete and the array is marked clean.
     fn before_a_cut(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.around.below(100) {
             0..=29 => {
@@ -405,7 +406,7 @@ impl Draw {
         ScriptStep::Steps((from + self.more.index(to - from + 1)) as u32)
     }
 
-    /// Something that a disk cannot do any more.
+    /// A permanent fault of a disk.
     fn failing(&mut self, disk: usize) -> ScriptStep {
         let rng = &mut self.more;
         match rng.below(12) {
@@ -417,7 +418,7 @@ impl Draw {
             }
             7..=9 => ScriptStep::BadSuperblock { disk, dead: rng.percent(30) },
             _ => {
-                // In the data, in the metadata, nothing at all.
+                // Its end may be in the data, in the metadata, or at 0.
                 let left = rng.pick(&[16_384, 4096, 0]);
                 let data = if left > 4096 { rng.below(self.columns) } else { 0 };
                 ScriptStep::Shrink { disk, sectors: left / 2 + data }
@@ -430,7 +431,7 @@ impl Draw {
         self.members + self.spares + usize::from(self.options.bare)
     }
 
-    /// Whether something may go wrong with a disk. From now on it does.
+    /// Whether a disk may fail. If so, it counts as hurt from now on.
     pub(super) fn may_hurt(&mut self, disk: usize) -> bool {
         let hurt = self.hurt.contains(&disk);
         let with_it = || self.hurt.iter().copied().chain([disk]).collect();
@@ -495,7 +496,7 @@ impl Draw {
     }
 
     fn fault(&mut self, choice: u64) -> ScriptStep {
-        // A disk that joined takes a slot that was hurt.
+        // A disk that joined takes a slot that already counts as hurt.
         if self.added > 0 && self.rng.percent(20) {
             let disk = self.first_added() + self.rng.index(self.added);
             let how = Planned::Once(Fault::NoSpace);
@@ -552,7 +553,7 @@ impl Draw {
         if too_high { ScriptStep::Set("stripe_size", "4096") } else { ScriptStep::Set(name, value) }
     }
 
-    /// A few full stripes, with ends that lie anywhere.
+    /// A discard of a few full stripes, whose ends may be anywhere.
     fn discard(&mut self) -> ScriptStep {
         let (rng, size) = (&mut self.rng, self.size);
         let full_stripe = self.full_stripe;
@@ -575,7 +576,7 @@ impl Draw {
         ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags }
     }
 
-    /// A range in whole logical blocks, as arrays without parity ask for; sometimes not.
+    /// A range in whole logical blocks, as arrays without parity require; occasionally not.
     fn in_blocks(&mut self, start: u64, len: u64) -> (u64, u64) {
         if !self.profile.straight || self.queues.percent(4) {
             return (start, len);
@@ -617,7 +618,7 @@ impl Draw {
     }
 }
 
-/// Options of a script, but for what [`Profile`]s add.
+/// Options of a script, without those that [`Profile`]s add.
 fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     let mut options = draw_shape(rng);
     let chunk = options.chunk;
@@ -627,11 +628,11 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     options.full_stripes = if chunk.0 > 32 { 4 } else { 12 };
     options.defer_computes = rng.percent(50);
     options.assume_clean = rng.percent(80);
-    // Not drawn, so that seeds of before mean what they meant.
+    // Not drawn, so that older seeds keep their meaning.
     if seed % 5 == 3 {
         options.knobs.stripe_cache_form = CacheForm::Of2008;
     }
-    // The same; bytes are for a sample, since tags decide the same (tests/payload.rs).
+    // Not drawn either. A sample has bytes; with tags results are the same (tests/payload.rs).
     let bytes = seed.is_multiple_of(BYTES_EVERY);
     options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
     options.logical_block = if rng.percent(80) { 512 } else { 4096 };
@@ -658,21 +659,21 @@ fn draw_shape(rng: &mut Rng) -> Options {
     options
 }
 
-/// Where superblocks are and how long, who waits, what a write leaves that fails.
+/// Chooses superblock versions, lengths of superblocks, spares, and whether failed writes tear.
 fn draw_media(rng: &mut Rng, options: &mut Options) {
     let versions = [Version::V1_2, Version::V1_2, Version::V1_0, Version::V1_1, Version::V0_90];
     options.version = rng.pick(&versions);
     options.spares = rng.pick(&[0, 0, 0, 1, 2]);
-    // Roles of one, two or eight sectors, some of which a change of roles has on both sides of an
-    // end.
+    // With these numbers the roles fill one, two or eight sectors, and some changes of roles touch
+    // two sectors.
     if options.version != Version::V0_90 {
         options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
     }
     options.torn_writes = rng.percent(75);
 }
 
-/// A write-intent bitmap of few or many chunks. 0.90 and 1.0 have no room for one beside the data
-/// of members so small.
+/// Chooses a write-intent bitmap of few or many chunks. 0.90 and 1.0 have no room for one beside
+/// the data of members this small.
 fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
     options.bitmap = Some(Bytes(rng.pick(&[4096, 4096, 8192, 16384, 65536])));
     if matches!(options.version, Version::V0_90 | Version::V1_0) {
@@ -680,7 +681,7 @@ fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// One in two is the default; the others are all that the level knows.
+/// The default in half of the cases, otherwise any layout of the level.
 fn draw_layout(rng: &mut Rng, layouts: &[u32]) -> Option<u32> {
     (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(layouts))
 }
@@ -711,15 +712,15 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
     knobs
 }
 
-/// Knobs of the queues of members.
+/// Chooses knobs of the queues of members.
 fn draw_queues(rng: &mut Rng, knobs: &mut Knobs) {
     for (name, values) in QUEUES {
         let knob = knobs.parse(name, rng.pick(values));
-        knobs.set(knob.expect("they are written as they are parsed"));
+        knobs.set(knob.expect("every value is valid"));
     }
 }
 
-/// Knobs of the queues of members, with values that make requests wait, and be sorted.
+/// Knobs of member queues, with values that make requests wait and be sorted.
 const QUEUES: [(&str, &[&str]); 15] = [
     ("flush_batch", &["batch", "serial"]),
     ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"]),

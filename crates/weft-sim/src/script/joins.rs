@@ -1,15 +1,15 @@
-//! Drawing of members that come at any step of a superblock update, and of an end soon afterwards.
+//! Generator of members that join at any step of a superblock update, with an end soon afterwards.
 //!
-//! A member leaves and a while passes, so that the array is marked clean and bits are cleared.
-//! Writes begin the next update; a member is added, re-added or returns after so many of its
-//! requests, and the power goes or the process dies after so many more.
+//! A member leaves and some time passes, so that the array is marked clean and bits are cleared.
+//! Writes start the next update. A member is added, re-added or returned after some of its
+//! requests, and the power is cut or the process crashes after some more.
 
 use super::ScriptStep;
 use super::draw::Draw;
 use crate::crash::CutMode;
 
 impl Draw {
-    /// What happens, before steps of any kind follow.
+    /// Steps that precede the profile's other steps.
     pub(super) fn joins(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.joins.index(self.members);
         if !self.may_hurt(disk) {

@@ -1,9 +1,11 @@
-//! Drawing of what no other profile lets meet: bitmaps beside schedulers and caches, every knob at
-//! run time, every rule of flushes, knobs of one member's queue, bitmaps that come and go, far
-//! sets, clients of different classes, mirrors so long that a recovery has a middle.
+//! Generator of features that no other profile combines.
 //!
-//! Drawn from a stream of its own, after everything else, so that seeds of other profiles mean what
-//! they meant.
+//! These are bitmaps beside schedulers and caches, every knob at run time, every flush rule, knobs
+//! of one member's queue, bitmaps that are added and removed, far sets, clients of different
+//! classes, and mirrors that are long enough for a recovery to have a middle.
+//!
+//! The generator has a random stream of its own and runs after all others, so that seeds of other
+//! profiles keep their meaning.
 
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::{Level, layout_id};
@@ -14,7 +16,7 @@ use super::{ScriptStep, cache};
 use crate::options::Options;
 use crate::rng::Rng;
 
-/// Changes the array that was drawn.
+/// Changes the drawn array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.write_back = cache::draw_in(50, rng);
     cache::draw_throttle(rng, options);
@@ -35,10 +37,10 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// One of the rules of flushes.
+/// Chooses a flush rule.
 pub(super) fn draw_flush_rule(rng: &mut Rng, options: &mut Options) {
     let rule = rng.pick(&FLUSH_RULES);
-    options.knobs.set(options.knobs.parse("flush_batch", rule).expect("it is one"));
+    options.knobs.set(options.knobs.parse("flush_batch", rule).expect("the rule is valid"));
 }
 
 fn is_possible(layout: u32, options: &Options) -> bool {
@@ -48,7 +50,7 @@ fn is_possible(layout: u32, options: &Options) -> bool {
 }
 
 impl Draw {
-    /// Knobs, of all queues or of one, and a bitmap that comes or goes.
+    /// Adds a knob of all queues or of one, or adds or removes a bitmap.
     pub(super) fn before_mixed(&mut self, steps: &mut Vec<ScriptStep>) {
         let rng = &mut self.mixed;
         match rng.below(100) {
@@ -75,10 +77,10 @@ impl Draw {
 
 const FLUSH_RULES: [&str; 5] = ["batch", "md612", "needed", "parallel", "serial"];
 
-/// RAID 10 of far copies in sets of members, and of offset ones.
+/// RAID 10 layouts with far copies in sets of members, and with offset copies.
 const FAR_SETS: [u32; 3] = [0x2_0201, 0x4_0201, 0x5_0201];
 
-/// Knobs at run time that no other profile sets.
+/// Run-time knobs that no other profile sets.
 const KNOBS: [(&str, &[&str]); 24] = [
     ("dirty_bytes", &["8192", "32768"]),
     ("dirty_ratio", &["50", "100"]),
@@ -109,8 +111,8 @@ const KNOBS: [(&str, &[&str]); 24] = [
     ("safe_mode_delay", &["0", "0.050", "0.200"]),
 ];
 
-/// Knobs that one member's queue may have otherwise than the others. Not the largest request, of
-/// which I12 knows one for all.
+/// Knobs that may differ for one member's queue. The largest request is not among them: I12 has one
+/// limit for all members.
 const OF_ONE_QUEUE: [(&str, &[&str]); 6] = [
     ("scheduler", &["none", "mq-deadline", "bfq"]),
     ("queue_depth", &["0", "1", "3"]),

@@ -1,11 +1,12 @@
 //! Scripts: printable random runs, drawn from a seed, that can be replayed and shortened.
 //!
-//! A seed becomes a [`Script`]: a shape and a list of steps, both printable. Running it depends on
-//! nothing else, so a failure is the text of its script, from which it is parsed again, and what
-//! [`crate::shrink`] leaves of the list is a file to keep ([`crate::kept`]).
+//! A seed becomes a [`Script`]: an array and a list of steps, both printable. A run depends on
+//! nothing else, so a failure is reported as the text of its script, from which it can be parsed
+//! again. [`crate::shrink`] shortens the list, and the result is stored in a file
+//! ([`crate::kept`]).
 //!
-//! Faults are drawn so that no more members are hurt than the level survives; whatever a script
-//! does beyond that, it does on purpose ([`Profile::beyond`]).
+//! Faults are drawn so that no more members are hurt than the level survives, except for profiles
+//! that go beyond it on purpose ([`Profile::beyond`]).
 
 mod bare;
 mod cache;
@@ -36,62 +37,62 @@ use course::Course;
 pub use steps::{Profile, ScriptStep};
 pub use text::ScriptError;
 
-/// A shape and what is done to it.
+/// An array and the steps that are carried out on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// Name of the profile.
     pub profile: &'static str,
-    /// Shape of the array, knobs and seed.
+    /// Shape of the array, its knobs and the seed.
     pub options: Options,
     /// Order in which member requests complete.
     pub order: Order,
     /// Steps, in order.
     pub steps: Vec<ScriptStep>,
-    /// Whether what is left at the end has to be whole.
+    /// Whether the array's content must be right at the end.
     pub within_promises: bool,
     /// Whether the array has to assemble whenever enough superblocks can be read.
     pub assembles: bool,
 }
 
-/// Outcome of a run.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Counts of power cuts, by what they met.
+    /// Counts of power cuts, by their circumstances.
     pub coverage: Coverage,
     /// Counts of what passed with an excuse.
     pub excuses: Excuses,
-    /// Deaths of the process.
+    /// Process crashes.
     pub kills: u64,
-    /// Read-only restarts, which may write nothing.
+    /// Read-only restarts, which must write nothing.
     pub looks: u64,
-    /// Times that members had no space for seconds.
+    /// Times that members lacked space for seconds.
     pub lacks: u64,
-    /// Arrays that an administrator stopped.
+    /// Stops by an administrator.
     pub stops: u64,
-    /// Requests of members that failed with an I/O error.
+    /// Member requests that failed with an I/O error.
     pub io_errors: IoErrors,
     /// Client requests answered.
     pub requests: u64,
-    /// Requests of bare volumes that were answered.
+    /// Requests of bare volumes answered.
     pub bare_requests: u64,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Blocks that were written once more at the end, where members are lost.
+    /// Blocks that were written again at the end, on arrays that lost members.
     pub written_again: u64,
-    /// Columns whose parity was recomputed at the end and that held something.
+    /// Columns with data whose parity was recomputed at the end.
     pub scrubbed: u64,
     /// Digest of every output of the engine with its time.
     pub digest: Digest,
 }
 
-/// A run in which a promise was not kept.
+/// A run that broke a promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The promise that was not kept.
+    /// The first violation.
     pub violation: Violation,
-    /// Index of the step after which it showed.
+    /// Index of the step after which the violation was found.
     pub step: usize,
-    /// The whole run.
+    /// The script of the run.
     pub script: Script,
 }
 
@@ -108,22 +109,22 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Callback after each start of an engine, which may plant a bug in it.
+/// Callback after each start of an engine, which may plant a bug.
 pub type Plant<'a> = &'a dyn Fn(&mut World);
 
 impl Script {
-    /// Runs it, checkers on.
+    /// Runs the script with checkers.
     ///
     /// # Errors
-    /// The first promise that was not kept. A panic of the engine is one too.
+    /// The first violation. A panic of the engine is a violation too.
     pub fn run(&self) -> Result<Report, Box<Failure>> {
         self.run_with(&|_| ())
     }
 
-    /// Runs it with something done to each engine that starts.
+    /// Runs the script, and calls `plant` for each engine that starts.
     ///
     /// # Errors
-    /// The first promise that was not kept.
+    /// The first violation.
     pub fn run_with(&self, plant: Plant<'_>) -> Result<Report, Box<Failure>> {
         let mut at = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| Course::new(self, plant).perform(&mut at)));

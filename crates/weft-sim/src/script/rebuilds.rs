@@ -1,9 +1,9 @@
-//! Drawing of two members that are rebuilt at once, and of an end in the middle of it.
+//! Generator of scripts that rebuild two members at once, with a cut or crash in the middle.
 //!
-//! One member is replaced and rebuilt in part, a second is replaced then: their recovery offsets
-//! differ. Clients write meanwhile, most of it below the larger offset, and the power goes or the
-//! process dies. Members are long enough that a recovery has a middle: more units than may be under
-//! way at once. Drawn from a stream of its own.
+//! One member is replaced and partly rebuilt, then a second one is replaced: their recovery offsets
+//! differ. Clients write meanwhile, mostly below the larger offset, and the power is cut or the
+//! process crashes. Members have more recovery units than may be under way at once, so that a
+//! recovery has a middle. The generator has a random stream of its own.
 
 use weft_engine::SyncAction;
 use weft_engine::{Flags, RequestOp};
@@ -17,8 +17,8 @@ use crate::options::Options;
 use crate::rng::Rng;
 use crate::world::ARRAY;
 
-/// Makes the array one that can do without two members: RAID 1 of three and more, RAID 10 or
-/// RAID 6.
+/// Chooses an array that survives the loss of two members: RAID 1 of three or more, RAID 10 or RAID
+/// 6.
 pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
     let levels = [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid6];
     options.level = rng.pick(&levels);
@@ -28,7 +28,7 @@ pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
     match options.level {
         Level::Raid1 => {
             options.members = rng.pick(&[3, 3, 3, 3, 4]);
-            // Units of a resync are of so many sectors, if chunks are not smaller.
+            // Units of a resync are of 128 sectors, if chunks are not smaller.
             options.chunk = Sectors(128);
         }
         Level::Raid10 => {
@@ -45,7 +45,7 @@ pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
 }
 
 impl Draw {
-    /// What happens, before steps of any kind follow.
+    /// Steps that precede the profile's other steps.
     pub(super) fn rebuilds(&mut self, steps: &mut Vec<ScriptStep>) {
         for _ in 0..4 + self.rebuilds.below(6) {
             steps.push(self.write_below(self.size));
@@ -55,13 +55,13 @@ impl Draw {
             steps.push(ScriptStep::Sleep(self.rebuilds.pick(&[1, 400, 3500])));
         }
         let Some((first, second)) = self.two_members() else { return };
-        // In units of the recovery: how far the first is when the second fails.
+        // Recovery units that the first member has when the second one fails.
         let units = self.options.full_stripes;
         let done = units * (20 + self.rebuilds.below(75)) / 100;
         self.is_replaced(first, steps);
         let completions = done * (3 + self.rebuilds.below(18)) / 10;
         self.some_completions(completions, steps);
-        // A recovery under way goes on without the second one; one that begins anew has both.
+        // A recovery under way continues without the second member; a new one includes both.
         let way = self.rebuilds.below(10);
         if way < 7 {
             steps.extend([ScriptStep::Sync(SyncAction::Frozen), ScriptStep::Finish]);
@@ -70,7 +70,7 @@ impl Draw {
         match way {
             0..=5 => steps.extend([ScriptStep::Finish, ScriptStep::Sync(SyncAction::Idle)]),
             7 | 8 => steps.push(ScriptStep::Sync(SyncAction::Idle)),
-            // Still frozen: the next engine begins.
+            // The recovery stays frozen: the next engine begins it.
             _ => {}
         }
         let rest = self.rebuilds.below(units / 4);
@@ -92,7 +92,7 @@ impl Draw {
         }
     }
 
-    /// Two members that the array can do without.
+    /// Two members that the array can lose.
     fn two_members(&mut self) -> Option<(usize, usize)> {
         let first = self.rebuilds.index(self.members);
         let second = self.rebuilds.index(self.members);
@@ -100,7 +100,7 @@ impl Draw {
         two.then_some((first, second))
     }
 
-    /// A member is failed and removed, and a blank disk takes its place.
+    /// A member is failed and removed, and a blank disk takes its slot.
     fn is_replaced(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
         let few = |rng: &mut Rng| ScriptStep::Steps(rng.below(6) as u32);
         steps.extend([ScriptStep::FailDisk(disk), few(&mut self.rebuilds)]);
@@ -109,7 +109,7 @@ impl Draw {
         self.added += 1;
     }
 
-    /// About so many requests complete, with writes of clients in between.
+    /// About `count` requests complete, with client writes in between.
     fn some_completions(&mut self, count: u64, steps: &mut Vec<ScriptStep>) {
         let parts = 1 + self.rebuilds.below(3);
         for _ in 0..parts {
@@ -125,7 +125,7 @@ impl Draw {
     }
 }
 
-/// A write of whole blocks, to an array of this size, that begins below this byte.
+/// A write of whole blocks that begins below a byte offset, for an array of the given size.
 pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
     let start = rng.below(below) / 4096 * 4096;
     let len = (4096 * (1 + rng.below(4))).min(size - start);
@@ -134,5 +134,5 @@ pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// Units of a recovery of mirrors that are under way at once, at most.
+/// Largest number of a mirror's recovery units that are under way at once.
 pub(super) const UNDER_WAY_MAX: u64 = 32;

@@ -1,4 +1,4 @@
-//! Steps of a script, and the profiles by which they are drawn.
+//! Steps of a script, and the profiles from which they are drawn.
 
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_units::VolumeId;
@@ -11,11 +11,11 @@ use crate::faults::Planned;
 pub enum ScriptStep {
     /// A blank disk joins.
     Add,
-    /// A client asks for something, in bytes.
+    /// A client issues a request, in bytes.
     Ask {
-        /// Volume that is asked.
+        /// Volume of the request.
         volume: VolumeId,
-        /// Client that asks.
+        /// Client that issues it.
         client: u32,
         /// Operation.
         op: RequestOp,
@@ -26,34 +26,34 @@ pub enum ScriptStep {
         /// Flags of the request.
         flags: Flags,
     },
-    /// An administrator gives the array a bitmap of chunks of so many bytes, or takes it away.
+    /// An administrator adds a bitmap with chunks of this many bytes, or removes the bitmap.
     Bitmap(Option<u64>),
-    /// The power goes; restart; read everything.
+    /// The power is cut; restart; everything is read.
     Cut(CutMode),
-    /// The power goes; restart; soon afterwards it goes again, or an administrator stops the array;
-    /// restart; read everything.
+    /// The power is cut; restart; soon afterwards it is cut again, or an administrator stops the
+    /// array; restart; everything is read.
     CutAgain {
         /// Rule by which sectors survive the cut.
         mode: CutMode,
-        /// This many requests complete in between.
+        /// Requests that complete in between.
         after: u32,
         /// Whether the array is stopped.
         stop: bool,
     },
-    /// A client leaves.
+    /// A client disconnects.
     Disconnect(u32),
-    /// An administrator has everything written that is dirty of a volume in the write-back cache.
+    /// An administrator drains a volume's dirty data from the write-back cache.
     Drain(VolumeId),
-    /// An operation of a disk fails, this many operations from now.
+    /// A later operation of a disk fails.
     FailOperation {
         /// Index of the disk.
         disk: usize,
-        /// Number of operations until then.
+        /// Number of operations before it.
         after: u64,
         /// Kind of the failure.
         how: Planned,
     },
-    /// So many discards of a disk fail from now on.
+    /// The next discards of a disk fail.
     FailDiscards {
         /// Index of the disk.
         disk: usize,
@@ -62,151 +62,152 @@ pub enum ScriptStep {
     },
     /// An administrator declares a disk failed.
     FailDisk(usize),
-    /// A disk that was forgotten joins again; with the bitmap only what it misses is copied.
+    /// A removed disk is re-added; with a bitmap only the columns that it misses are copied.
     ReAdd(usize),
-    /// A sector cannot be read until it is written, or never again.
+    /// A sector becomes unreadable, until it is written or for good.
     BadRead {
         /// Index of the disk.
         disk: usize,
         /// Data sector of the column.
         column: u64,
-        /// Whether writing it does not help.
+        /// Whether it stays unreadable when it is written.
         dead: bool,
     },
-    /// The superblock of a disk cannot be read until it is written, or never again.
+    /// The superblock of a disk becomes unreadable, until it is written or for good.
     BadSuperblock {
         /// Index of the disk.
         disk: usize,
-        /// Whether writing it does not help.
+        /// Whether it stays unreadable when it is written.
         dead: bool,
     },
-    /// A sector cannot be written.
+    /// All further writes of a sector fail.
     BadWrite {
         /// Index of the disk.
         disk: usize,
         /// Data sector of the column.
         column: u64,
     },
-    /// Runs until all is answered.
+    /// The engine runs until all requests are answered.
     Finish,
-    /// Flushes of a disk fail, and what implies one, for good.
+    /// All further flushes of a disk fail, and operations that imply one.
     FlushError(usize),
-    /// The process dies, the power stays; restart; read everything.
+    /// The process crashes while the power stays on; restart; everything is read.
     Kill,
-    /// Flushes of a disk succeed and do nothing, for good.
+    /// All further flushes of a disk succeed without effect.
     LyingFlush(usize),
-    /// The power goes; somebody looks at the array read-only, and tries to write; then a restart.
+    /// The power is cut; the array is started read-only and a write is tried; then a restart.
     Look(CutMode),
-    /// Disks have no space for a while, longer than it takes until what found none is tried again,
-    /// and shorter than members are waited for; clients go on. Then there is space, and soon every
-    /// write and flush has to succeed.
+    /// Disks have no space for a while: longer than the delay after which a failed write is tried
+    /// again, and shorter than the engine waits for members. Clients continue. Then there is space
+    /// again, and soon every write and flush has to succeed.
     LackSpace {
         /// Index of the first disk.
         first: usize,
-        /// Disks from there on, round and round.
+        /// Number of disks from there on; the first disk follows the last.
         count: usize,
-        /// For how long.
+        /// Duration in seconds.
         seconds: u64,
     },
-    /// A disk finds space or no space, in turn.
+    /// Toggles whether a disk has space.
     NoSpace(usize),
-    /// Forgets a failed disk.
+    /// An administrator removes a failed disk.
     Remove(usize),
-    /// A disk that was forgotten joins again, with what it holds.
+    /// A removed disk joins again with its content.
     Return(usize),
     /// Sets a knob.
     Set(&'static str, &'static str),
     /// Sets a knob of one disk's queue.
     SetQueue(usize, &'static str, &'static str),
-    /// A disk becomes shorter: so many of its sectors are left.
+    /// A disk becomes shorter.
     Shrink {
         /// Index of the disk.
         disk: usize,
         /// Sectors that are left.
         sectors: u64,
     },
-    /// Milliseconds pass, with everything that falls into them.
+    /// Milliseconds pass, with all events in them.
     Sleep(u64),
     /// This many requests complete.
     Steps(u32),
-    /// A disk completes nothing until it is released by the same step.
+    /// Toggles whether a disk stalls, that is completes nothing.
     Stall(usize),
     /// An administrator stops the array.
     Stop,
-    /// If that was asked for: it has stopped; the power goes; restart; read everything.
+    /// If a stop was requested: it completes; the power is cut; restart; everything is read.
     Stopped,
     /// An administrator starts or stops resync.
     Sync(SyncAction),
-    /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays
-    /// outstanding.
+    /// Milliseconds pass in which nothing completes: timers fire, and the requests that they start
+    /// stay outstanding.
     Wait(u64),
 }
 
-/// Distribution that scripts are drawn from.
+/// Distribution from which scripts are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// Name in failure messages.
     pub name: &'static str,
-    /// Steps per script.
+    /// Number of steps per script.
     pub steps: usize,
-    /// Per cent of steps that cut the power.
+    /// Percentage of steps that cut the power.
     pub cuts: u64,
     /// Whether disks fail.
     pub faults: bool,
     /// Whether administrators act.
     pub admin: bool,
-    /// Per cent of steps that trim, or store zeros that need not be stored. Without any, disks do
-    /// not discard.
+    /// Percentage of steps that trim, or store zeros that need not be stored. If it is 0, disks do
+    /// not support discards.
     pub discards: u64,
-    /// Per cent of steps that change a knob.
+    /// Percentage of steps that change a knob.
     pub knobs: u64,
     /// Whether more is drawn than when the first seeds were: versions of superblocks and spares,
     /// time that passes while nothing completes, stops, writes that fail in part, disks that cannot
-    /// write or flush, or become shorter. It is drawn from a stream of its own.
+    /// write or flush, or that become shorter. It has a random stream of its own.
     pub more: bool,
-    /// Whether requests wait in the queues of members: schedulers, and bounds on what a member has
-    /// at once. They are drawn from a stream of their own.
+    /// Whether requests wait in the queues of members: schedulers, and bounds on the requests at a
+    /// member. They have a random stream of their own.
     pub queues: bool,
-    /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is
-    /// promised of data, but the array assembles.
+    /// Whether disks lie about flushes, at most as many as the level survives. Nothing is promised
+    /// of data then, but the array assembles.
     pub lies: bool,
     /// Whether more disks may be hurt than the level survives. See
     /// [`crate::Options::data_promised`].
     pub beyond: bool,
-    /// Whether the array is of a level without parity: RAID 0, 1, 10 or linear. What they draw is
-    /// of their own, so that seeds of profiles of levels with parity mean what they meant.
+    /// Whether the array is of a level without parity: RAID 0, 1, 10 or linear. Their options have
+    /// a random stream of their own, so that seeds of profiles with parity keep their meaning.
     pub straight: bool,
-    /// Whether the array has a write-intent bitmap, and members leave and come back for it. Drawn
-    /// from a stream of its own.
+    /// Whether the array has a write-intent bitmap, and members leave and are re-added. It has a
+    /// random stream of its own.
     pub bitmaps: bool,
-    /// Per cent of steps in which disks have no space for a while. Drawn from a stream of its own,
-    /// like the write-back cache of such an array, which is there in half of the scripts.
+    /// Percentage of steps in which disks have no space for a while. It has a random stream of its
+    /// own, as has the write-back cache, which half of these scripts have.
     pub lacks: u64,
-    /// Whether two members are rebuilt at once from different offsets, before anything else, and
-    /// the power goes or the process dies. The array is one that can do without two members, and
-    /// drawn from a stream of its own, as this is.
+    /// Whether the script starts with two members that are rebuilt at once from different offsets,
+    /// and a power cut or process crash. The array survives the loss of two members. Both have a
+    /// random stream of their own.
     pub rebuilds: bool,
-    /// Whether discards fail, of any disk. Drawn from a stream of its own.
+    /// Whether discards of any disk fail. This has a random stream of its own.
     pub trims_fail: bool,
-    /// Whether members come at any step of a superblock update, before anything else, and the power
-    /// goes or the process dies. Drawn from a stream of its own.
+    /// Whether the script starts with members that join at any step of a superblock update, and a
+    /// power cut or process crash. This has a random stream of its own.
     pub joins: bool,
-    /// Whether members fail until none is left that the array could do without; then flushes and
-    /// superblocks of those that are left fail, and reads now and then. Drawn from a stream of its
-    /// own.
+    /// Whether members fail until the array cannot lose another one. Then flushes and superblock
+    /// writes of the remaining members fail, and reads occasionally. This has a random stream of
+    /// its own.
     pub last_copy: bool,
-    /// Whether the array has a write-back cache that is drained now and then, beside everything
-    /// else. Drawn from a stream of its own.
+    /// Whether the array has a write-back cache that is drained occasionally, beside everything
+    /// else. This has a random stream of its own.
     pub drains: bool,
-    /// Whether a bare volume is served beside the array. Drawn from a stream of its own.
+    /// Whether a bare volume is served beside the array. It has a random stream of its own.
     pub bare: bool,
-    /// Whether everything meets that others draw apart, and what nothing else draws: caches beside
-    /// bitmaps and schedulers, every knob at run time. Drawn from a stream of its own.
+    /// Whether features are combined that other profiles draw separately, with others that no
+    /// profile draws: caches beside bitmaps and schedulers, every knob at run time. It has a random
+    /// stream of its own.
     pub mixed: bool,
 }
 
 impl Profile {
-    /// Clients and nothing else.
+    /// Only client requests.
     pub const CALM: Self = Self {
         name: "calm",
         steps: 60,
@@ -232,18 +233,18 @@ impl Profile {
     };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
-    /// Power cuts all the time.
+    /// Many power cuts.
     pub const MANY_CUTS: Self = Self { name: "many-cuts", steps: 40, cuts: 15, ..Self::CALM };
-    /// Knobs change in the middle of everything, and the power goes.
+    /// Knobs that change at any step, and power cuts.
     pub const KNOBS: Self = Self { name: "knobs", cuts: 4, knobs: 20, ..Self::CALM };
     /// Faults and administrators.
     pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
     /// Faults, administrators and power cuts.
     pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
-    /// More than the level survives.
+    /// More faults than the level survives.
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
-    /// More than the level survives while the power stays on: what is read and what is
-    /// acknowledged is right.
+    /// More faults than the level survives while the power stays on: content that is read and
+    /// writes that are acknowledged are right.
     pub const BEYOND_POWERED: Self = Self { name: "beyond-powered", cuts: 0, ..Self::BEYOND };
 
     /// Disks that lie about flushes.
@@ -266,7 +267,7 @@ impl Profile {
         Self::QUEUES.straight("straight-queues"),
     ];
 
-    /// The same, of levels without parity.
+    /// The profile for levels without parity, under another name.
     const fn straight(self, name: &'static str) -> Self {
         Self { name, straight: true, ..self }
     }
@@ -283,13 +284,13 @@ impl Profile {
         Self::FAULTS_AND_CUTS.straight("").bitmaps("straight-bitmap-faults-and-cuts"),
     ];
 
-    /// The same, of arrays with a bitmap.
+    /// The profile for arrays with a bitmap, under another name.
     const fn bitmaps(self, name: &'static str) -> Self {
         Self { name, bitmaps: true, ..self }
     }
 
-    /// Members without space, again and again: with parity, then mirrors, each without and with a
-    /// bitmap.
+    /// Profiles of members that lack space repeatedly: with parity, then mirrors, each without and
+    /// with a bitmap.
     pub const LACKS: [Self; 4] = [
         Self::CALM.lacks("lacks"),
         Self::CALM.straight("").lacks("straight-lacks"),
@@ -297,13 +298,13 @@ impl Profile {
         Self::CALM.straight("").bitmaps("").lacks("straight-bitmap-lacks"),
     ];
 
-    /// The same, of arrays whose members lack space.
+    /// The profile for arrays whose members lack space, under another name.
     const fn lacks(self, name: &'static str) -> Self {
         Self { name, lacks: 8, ..self }
     }
 
-    /// Profiles of two members that are rebuilt at once: every request goes to its member at once,
-    /// or waits in queues, or the array has a bitmap.
+    /// Profiles of two members that are rebuilt at once: requests go to members at once, or wait in
+    /// queues, or the array has a bitmap.
     pub const REBUILDS: [Self; 3] = [
         Self::CALM.rebuilds("rebuilds"),
         Self { queues: true, ..Self::CALM.rebuilds("rebuilds-queues") },
@@ -314,7 +315,7 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, straight: true, rebuilds: true, ..self }
     }
 
-    /// Profiles of discards that fail, which hurt nothing: with parity, then others.
+    /// Profiles of discards that fail, which is harmless: with parity, then others.
     pub const TRIMS: [Self; 2] =
         [Self::CALM.trims("trims-fail"), Self::CALM.straight("").trims("straight-trims-fail")];
 
@@ -322,8 +323,8 @@ impl Profile {
         Self { name, cuts: 3, discards: 30, trims_fail: true, ..self }
     }
 
-    /// Profiles of members that come in the middle of an update of an array with a bitmap: with
-    /// parity, then mirrors.
+    /// Profiles of members that join during an update of an array with a bitmap: with parity, then
+    /// mirrors.
     pub const JOINS: [Self; 2] = [
         Self::CALM.bitmaps("").joins("joins"),
         Self::CALM.straight("").bitmaps("").joins("straight-joins"),
@@ -333,7 +334,7 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, joins: true, ..self }
     }
 
-    /// Profiles of arrays that can do without no member any more: with parity, then mirrors.
+    /// Profiles of arrays that cannot lose another member: with parity, then mirrors.
     pub const LAST_COPIES: [Self; 2] = [
         Self::CALM.last_copy("last-copy"),
         Self::CALM.straight("").last_copy("straight-last-copy"),
@@ -343,7 +344,7 @@ impl Profile {
         Self { name, steps: 40, beyond: true, last_copy: true, ..self }
     }
 
-    /// Profiles of a write-back cache that is drained: with parity, then others, then those with a
+    /// Profiles of a write-back cache that is drained: with parity, then others, then arrays with a
     /// bitmap whose members lack space.
     pub const DRAINS: [Self; 4] = [
         Self::FAULTS_AND_CUTS.drains("drains"),
@@ -364,7 +365,7 @@ impl Profile {
         Self { name, bare: true, ..self }
     }
 
-    /// Profiles in which features meet: with parity, then mirrors.
+    /// Profiles that combine features: with parity, then mirrors.
     pub const MIXED: [Self; 7] = [
         Self::MANY_CUTS.mixed("mixed-cuts"),
         Self::FAULTS_AND_CUTS.mixed("mixed-faults-and-cuts"),
@@ -403,7 +404,7 @@ impl Profile {
 }
 
 impl ScriptStep {
-    /// The disk that something goes wrong with.
+    /// The disk that a step makes fail.
     pub(super) fn hurts(self) -> Option<usize> {
         match self {
             Self::BadRead { disk, .. }

@@ -1,9 +1,9 @@
-//! Drawing of arrays without parity: RAID 0, 1, 10 and linear, in every layout and of any members.
+//! Generator of arrays without parity: RAID 0, 1, 10 and linear, with all layouts and members.
 //!
-//! What was drawn of an array with parity, knobs included, stays; only the shape is another. It is
-//! drawn from a stream of its own. RAID 0 and linear have members of unequal size, and nothing that
-//! goes wrong with them is within the promises: they are drawn where nothing does, or more than the
-//! level survives.
+//! The options drawn for an array with parity are kept, knobs included; only the shape is replaced,
+//! from a random stream of its own. RAID 0 and linear have members of unequal size and no
+//! redundancy, so no fault of theirs is within the promises: they are drawn only for profiles
+//! without faults, or with more than the level survives.
 
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::{Level, Version, layout_id};
@@ -12,8 +12,7 @@ use weft_units::Sectors;
 use crate::options::Options;
 use crate::rng::Rng;
 
-/// Makes the array one without parity; one of mirrors if something is going to be wrong with its
-/// members.
+/// Replaces the array by one without parity; by a mirror if members are going to fail.
 pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
     let mut rng = Rng::new(seed ^ 0x57a1);
     let levels: &[Level] = match mirrors {
@@ -39,14 +38,14 @@ pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
     options.rotational = some_members(&mut Rng::new(seed ^ 0x707a), options.members);
 }
 
-/// A layout of RAID 10 that so many members can have.
+/// A RAID 10 layout that is possible with the number of members.
 pub(super) fn draw_mirrors(rng: &mut Rng, options: &Options) -> u32 {
     let layouts = LAYOUTS.into_iter().filter(|it| is_possible(*it, options));
     let layouts: Vec<u32> = layouts.collect();
     rng.pick(&layouts)
 }
 
-/// No member in half of the draws, else each with even odds.
+/// No member in half of the cases, otherwise each member with even odds.
 pub(super) fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
     let draws = rng.percent(50);
     (0..members).filter(|_| draws && rng.percent(50)).collect()
@@ -61,8 +60,8 @@ fn is_possible(layout: u32, options: &Options) -> bool {
         && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 
-/// RAID 0 with up to three zones, and linear. Neither has spares, nor superblocks of 0.90 here,
-/// whose members are as large as their devices.
+/// RAID 0 with up to three zones, and linear. Neither has spares, nor superblocks of 0.90, under
+/// which members are as large as their devices.
 fn draw_striped(rng: &mut Rng, options: &mut Options) {
     options.members = rng.pick(&[2, 2, 3, 4, 5]);
     options.spares = 0;
@@ -73,7 +72,7 @@ fn draw_striped(rng: &mut Rng, options: &mut Options) {
         options.layout = Some(layout_id::RAID0_ALTERNATE);
     }
     let chunk = options.chunk;
-    // Less than a chunk of it is not used.
+    // A remainder below one chunk is not used.
     let more = |rng: &mut Rng| Sectors(rng.pick(&[0, 0, 0, 1, 2, 5]) * chunk.0 + rng.below(2) * 8);
     options.more_data = (0..options.members).map(|_| more(rng)).collect();
 }

@@ -1,4 +1,4 @@
-//! Text of a script: printed with every failure, kept in a file, and run again.
+//! Text form of a script: printed with every failure, stored in files and parsed for replay.
 //!
 //! ```text
 //! profile cuts
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! A line is a name and its value. Options and knobs that differ from those of [`Options::new`]
-//! stand before `steps`, steps after it, one a line. A line that begins with `#` says something to
-//! readers. A script depends on nothing but its text: what a seed draws may change under it.
+//! stand before `steps`; the steps follow, one a line. A line that begins with `#` is a comment. A
+//! script depends only on its text: a later generator may draw something else from the same seed.
 
 mod options;
 mod step;
@@ -34,15 +34,15 @@ use super::{Profile, Script, ScriptStep};
 use crate::driver::Order;
 use crate::options::Options;
 
-/// Line of a text that is no script.
+/// Error of a line that is not valid in a script.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line}: found {found:?}, expected {expected}")]
 pub struct ScriptError {
-    /// Number of the line, from 1; one more than there are where something is missing.
+    /// Number of the line, from 1; the number after the last line if a line is missing.
     pub line: usize,
-    /// The line.
+    /// Text of the line.
     pub found: String,
-    /// What may stand there.
+    /// What is valid there.
     pub expected: String,
 }
 
@@ -67,8 +67,8 @@ impl fmt::Display for Script {
     }
 }
 
-/// Knobs by which those of the options come from `reached`, in an order in which they can be set:
-/// one may bound another, or change it.
+/// Knobs that lead from `reached` to those of the options, in an order in which they can be set:
+/// one knob may bound another, or change it.
 fn knobs(reached: &Knobs, options: &Options) -> Vec<(&'static str, String)> {
     let (mut reached, mut lines) = (*reached, Vec::new());
     for _ in 0..3 {
@@ -117,7 +117,7 @@ impl FromStr for Script {
     }
 }
 
-/// Whether a line is neither empty nor for readers alone.
+/// Whether a line is neither empty nor a comment.
 fn says_something(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty() && !line.starts_with('#')
@@ -159,7 +159,7 @@ impl Reader<'_> {
             line.map(|(.., value)| *value)
                 .ok_or_else(|| missing(&format!("a line \"{wanted} VALUE\" before the steps")))
         };
-        // A value that is wrong is told with its line, as it is set once more.
+        // An invalid value is reported with its line, where it is set again.
         let level = value("level")?.parse().unwrap_or(weft_ondisk::Level::Raid5);
         let members = value("members")?.parse().unwrap_or(3);
         let chunk = value("chunk")?.parse().unwrap_or(8);
@@ -168,7 +168,7 @@ impl Reader<'_> {
 }
 
 impl Script {
-    /// Takes a line before the steps; the error is what was expected.
+    /// Applies a line before the steps; the error is what was expected.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "profile" => self.profile = interned(value),
@@ -185,7 +185,7 @@ impl Script {
         Ok(())
     }
 
-    /// The profile that it was drawn from, if it has that name still.
+    /// The profile that the script was drawn from, if its name still exists.
     #[must_use]
     pub fn drawn_from(&self) -> Option<Profile> {
         Profile::every().find(|profile| profile.name == self.profile)
@@ -201,7 +201,7 @@ fn name_of<T: Copy + PartialEq>(list: &[(&'static str, T)], value: T) -> &'stati
     name
 }
 
-/// Value of that name; the error is what was expected.
+/// Value of a name in a list; the error is what was expected.
 fn named<T: Copy>(list: &[(&'static str, T)], name: &str) -> Result<T, String> {
     let found = list.iter().find(|(it, _)| *it == name);
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -218,11 +218,10 @@ fn number<T: FromStr>(value: &str, of: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{of}, a number"))
 }
 
-/// The same text, kept as long as the process: steps are copied, and there are few names and
-/// values.
+/// The same text with a static lifetime: steps are copied, and there are few names and values.
 fn interned(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut texts = TEXTS.lock().expect("nothing panics while it is held");
+    let mut texts = TEXTS.lock().expect("nothing panics while the lock is held");
     if let Some(kept) = texts.get(text) {
         return kept;
     }

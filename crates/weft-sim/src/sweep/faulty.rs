@@ -17,14 +17,14 @@ use crate::rng::Rng;
 use crate::script;
 use crate::world::World;
 
-/// Requests of one such load.
+/// Requests per load.
 pub(super) const REQUESTS: u64 = 20_000;
-/// Requests from one fault to its end, and from there to the next.
+/// Requests between a fault and its end, and between that and the next fault.
 const PERIOD: u64 = 60;
 const FULL_STRIPES: u64 = 16;
 
-/// The load of a number. Never is more than one member hurt, so that everything is promised.
-/// `straight`: on mirrors.
+/// Runs the load of a number. At most one member is hurt at any time, so that everything is
+/// promised. `straight` selects mirrors.
 pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0xfa_17ed);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
@@ -94,7 +94,7 @@ pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     Ok(totals)
 }
 
-/// Something goes wrong with a member from here on.
+/// Plants a fault of a member.
 fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
     let first = world.array.data_offset[disk].0;
     let columns = world.array.layout.member_size().0;
@@ -114,7 +114,7 @@ fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
     }
 }
 
-/// The member is well again. If the array failed it, it is removed, joins and is rebuilt.
+/// Ends the faults of a member. If the array failed it, it is removed, joins again and is rebuilt.
 fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
     world.disks[disk].faults = Faults { tears: true, ..Faults::default() };
     world.run(order);

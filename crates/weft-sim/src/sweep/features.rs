@@ -1,14 +1,15 @@
-//! Features of scripts, and how often two of them met.
+//! Features of scripts, and how often two of them are combined.
 //!
-//! Bugs hide where features meet: a sweep that draws each of two often and both together never is
-//! blind there. So pairs are counted, and the gate has a floor for each of [`PAIRS`].
+//! Bugs hide where features are combined: a sweep that draws two features often but never together
+//! does not test their combination. So pairs are counted, and the gate requires a minimum for each
+//! of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
 use weft_ondisk::Level;
 
 use crate::script::{Script, ScriptStep};
 
-/// Something that a script has or does.
+/// A feature of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// A bare volume beside the array.
@@ -17,27 +18,27 @@ pub enum Feature {
     Bfq,
     /// A write-intent bitmap.
     Bitmap,
-    /// One is added or removed at run time.
+    /// A bitmap is added or removed at run time.
     BitmapChange,
     /// The write-back cache.
     Cache,
-    /// Its knobs change at run time.
+    /// Knobs of the write-back cache change at run time.
     CacheKnobs,
     /// Clients differ in class, weight and group.
     Classes,
-    /// The power goes.
+    /// The power is cut or the process crashes.
     Cuts,
     /// The cache is drained.
     Drains,
     /// RAID 10 with far or offset copies.
     Far,
-    /// In sets of members.
+    /// RAID 10 with far or offset copies in sets of members.
     FarSets,
-    /// Flushes by a rule other than `batch`.
+    /// A flush rule other than `batch`.
     FlushRule,
     /// mq-deadline orders the requests of members.
     MqDeadline,
-    /// A mirror that is longer than what a resync has under way.
+    /// A mirror with more recovery units than may be under way at once.
     Middle,
     /// A member's queue has a knob of its own.
     OneQueue,
@@ -47,13 +48,13 @@ pub enum Feature {
     Pace,
     /// Members leave and come back.
     ReAdd,
-    /// A member that stalls is read around sooner or later than by default.
+    /// A member that stalls is read around after another time than by default.
     ReadAround,
 }
 
 use Feature as F;
 
-/// Pairs that the gate counts, and the least number of scripts in which each meets.
+/// Pairs of features that the gate counts, each with its minimum number of scripts.
 pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
@@ -88,12 +89,12 @@ pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bare, F::FlushRule, 100),
 ];
 
-/// Number of scripts in which each of [`PAIRS`] met.
+/// Number of scripts that combine each of [`PAIRS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met(pub [u64; PAIRS.len()]);
 
 impl Met {
-    /// Those that meet in a script.
+    /// The pairs that a script combines.
     #[must_use]
     pub fn of(script: &Script) -> Self {
         let met =
@@ -101,14 +102,14 @@ impl Met {
         Self(PAIRS.map(met))
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another run.
     pub fn merge(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }
 }
 
 impl Feature {
-    /// Whether a script has it.
+    /// Whether a script has the feature.
     #[must_use]
     pub fn is_in(self, script: &Script) -> bool {
         let (options, knobs) = (&script.options, &script.options.knobs);
@@ -167,8 +168,8 @@ mod tests {
     use super::*;
     use crate::script::Profile;
 
-    /// None of the pairs that the profiles of before could not draw is drawn by them; each is by
-    /// the mixed ones, by those that drain, or by those with a bare volume.
+    /// The older profiles draw none of the pairs that were new to them. The mixed profiles, those
+    /// with drains and those with a bare volume draw each pair.
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {

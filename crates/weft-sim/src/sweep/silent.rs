@@ -1,9 +1,9 @@
-//! Silent faults: writes that were lost or went elsewhere, and regions that went back in time.
+//! Silent faults: lost and misdirected writes, and regions with old content.
 //!
-//! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which
-//! data and parity disagree, and on RAID 6 says which member is wrong. (That is held against what
-//! is computed here, by `weft-parity`, from what is on the media.) `correct` then writes these
-//! strips as they were before, and leaves a stripe alone in which two are wrong.
+//! They are beyond the promises, because md keeps no checksums of data. But `check` counts every
+//! stripe in which data and parity disagree, and on RAID 6 locates the wrong member. (Its result is
+//! compared with what `weft-parity` computes here from the media.) `correct` then restores these
+//! strips, and leaves alone a stripe in which two are wrong.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::rng::Rng;
 use crate::world::World;
 
-/// What was planted, and what was found of it.
+/// Numbers of faults that were planted and found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Silent {
     /// Lost writes.
@@ -32,13 +32,13 @@ pub struct Silent {
     pub other_member: u64,
     /// Regions of a member that hold what they held some time ago.
     pub stale: u64,
-    /// Stripes in which one member was made wrong, all of which `check` counted.
+    /// Stripes in which one member was made wrong; `check` counted all of them.
     pub counted: u64,
-    /// Those of RAID 6, all of which were located.
+    /// Counted stripes of RAID 6; the wrong member was located in all of them.
     pub located: u64,
-    /// Those that were corrected: all that were located.
+    /// Corrected stripes: all that were located.
     pub corrected: u64,
-    /// Stripes with two wrong strips, which were left as they are.
+    /// Stripes with two wrong strips, which were left unchanged.
     pub left: u64,
 }
 
@@ -47,7 +47,7 @@ sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected,
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
 
-/// Plants some, in stripes of their own, and looks for them. The disks are as a drive would leave
+/// Plants faults in stripes of their own and has them found. The disks are as drives would leave
 /// them that did so with a write of the last pass.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
@@ -63,7 +63,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     }
     let clean = world.disks.clone();
     let mut silent = Silent::default();
-    // By the first column of each stripe, the disk that is wrong there.
+    // The wrong disk, by the first column of its stripe.
     let mut wrong: BTreeMap<u64, usize> = BTreeMap::new();
     let mut stripes: Vec<u64> = (0..world.array.layout.member_size().0 / STRIPE_SECTORS).collect();
     rng.shuffle(&mut stripes);
@@ -77,7 +77,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
         let old = before[disk].peek(offset(disk) + column + at, count);
         let new = world.disks[disk].peek(offset(disk) + column + at, count);
         let place = offset(disk) + column + at;
-        // Parity may be the same again: then losing it is no fault.
+        // Parity may be the same as before; losing it is no fault then.
         if old == new {
             continue;
         }
@@ -111,8 +111,8 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     Ok(Totals { silent, ..Totals::default() })
 }
 
-/// Corrects what was found, beside a stripe in which each of two strips has a byte of its own
-/// wrong. (Two that differ alike in every byte can look as a third one alone.)
+/// Corrects the planted faults, beside a stripe in which two strips each have a wrong byte of their
+/// own. (Two strips that differ by the same bytes could look like a third one alone.)
 fn correct(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
@@ -158,8 +158,8 @@ fn correct(
     Ok(())
 }
 
-/// Whether a check counts every stripe that was made wrong, `wrong` by first column and disk, and
-/// on RAID 6 names the disk.
+/// Verifies that a check counts every wrong stripe and on RAID 6 names the disk. `wrong` has the
+/// disk by first column.
 fn found(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
@@ -194,7 +194,7 @@ fn found(
     Ok(silent)
 }
 
-/// Every sector is written anew, and the array comes to rest.
+/// Writes every sector and lets the array come to rest.
 fn write_all(world: &mut World) -> Result<(), String> {
     let size = world.size();
     let flags = Flags { sync: true, ..Flags::NONE };
@@ -207,8 +207,8 @@ fn write_all(world: &mut World) -> Result<(), String> {
     world.failure().map_or(Ok(()), |violation| Err(violation.to_string()))
 }
 
-/// `mismatch_cnt` of a check of everything, and where that is, after a restart, so that nothing is
-/// in the cache.
+/// `mismatch_cnt` of a check of the whole array and the mismatches, after a restart so that nothing
+/// is in the cache.
 fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
     stop(world);
     compare(world, SyncAction::Check)

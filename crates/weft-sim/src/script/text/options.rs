@@ -7,8 +7,8 @@ use super::{interned, name_of, named, number, yes};
 use crate::options::Options;
 use crate::payload::PayloadMode;
 
-/// Names and values of the options that differ from the defaults, with level, members and chunk,
-/// which have none.
+/// Names and values of the options that differ from the defaults, and of level, members and chunk,
+/// which have no defaults.
 pub(super) fn changed(options: &Options) -> Vec<(&'static str, String)> {
     let defaults = lines(&Options::new(options.level, options.members, options.chunk));
     let needed = |name| matches!(name, "level" | "members" | "chunk");
@@ -16,7 +16,7 @@ pub(super) fn changed(options: &Options) -> Vec<(&'static str, String)> {
     all.filter(|(line, default)| needed(line.0) || line != default).map(|(line, _)| line).collect()
 }
 
-/// All options but knobs. Taken apart, so that none that is added is forgotten.
+/// All options but knobs. The struct is destructured so that no new field is forgotten.
 fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { level, members, layout, chunk, full_stripes, more_data, spares, .. } = options;
     let Options { version, first_number, assume_clean, bitmap, logical_block, .. } = options;
@@ -65,7 +65,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Takes a line; the error is what was expected.
+/// Applies a line; the error is what was expected.
 pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
     match name {
         "level" => options.level = value.parse().map_err(|it| format!("{it}"))?,

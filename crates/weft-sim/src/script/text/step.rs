@@ -108,7 +108,7 @@ impl fmt::Display for ScriptStep {
     }
 }
 
-/// Forms of all steps, for the error.
+/// Forms of all steps, for error messages.
 const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
                      [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
                      cut-again MODE after=N [stop], disconnect CLIENT, drain, drain-bare, \
@@ -119,7 +119,7 @@ const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., 
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
 
 impl FromStr for ScriptStep {
-    /// What was expected.
+    /// Text of what was expected.
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
@@ -197,7 +197,7 @@ impl FromStr for ScriptStep {
     }
 }
 
-/// Words of a line after the first.
+/// The words of a line after the first.
 struct Words<'a> {
     name: &'a str,
     rest: SplitWhitespace<'a>,
@@ -235,7 +235,7 @@ impl Words<'_> {
             Some((name, value.trim()))
         });
         let (name, value) = setting.ok_or("KNOB=VALUE")?;
-        // A value may depend on others, so that it is looked at as it is set; a name does not.
+        // A value may depend on others, so it is checked when it is set; a name is checked here.
         let row = TABLE.iter().find(|row| row.name == name);
         row.map(|row| (row.name, interned(value))).ok_or_else(|| "the name of a knob".to_owned())
     }
@@ -268,7 +268,7 @@ impl Words<'_> {
     }
 }
 
-/// Names of flags, and whether they are set. Taken apart, so that none that is added is forgotten.
+/// Names of flags, and whether they are set. Destructured so that no new flag is forgotten.
 fn flags_of(flags: Flags) -> [(&'static str, bool); 7] {
     let Flags { sync, fua, preflush, meta, discard, ahead, again } = flags;
     [
