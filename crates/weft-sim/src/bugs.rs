@@ -1,7 +1,7 @@
-//! Planted bugs: for each, the scripts that show it and the checkers that must report it.
+//! Planted bugs: the scripts that show each bug and the checkers that must report it.
 //!
-//! A second checker may hide that a first one has stopped seeing a bug. So the table names every
-//! checker that must report it, and each runs alone, with the others off
+//! If two checkers report a bug, one may hide that the other has stopped seeing it. So the table
+//! names every checker that must report a bug, and each runs alone, with the others off
 //! ([`crate::Options::only`]).
 //!
 //! Source   spec reliability.md §6.4
@@ -22,14 +22,13 @@ use crate::rng::Rng;
 use crate::script::{Plant, Profile, Script, ScriptStep};
 use crate::world::ARRAY;
 
-/// The checkers that a script can run with alone, by the beginning of their names.
+/// The checkers that a script can be run with alone, by the beginning of their names.
 pub const CHECKERS: [&str; 16] = [
     "I1 ", "I2 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I9 ", "I10", "I11", "I12", "I13",
     "I19", "I20", "P5 ",
 ];
 
-/// Checkers that must report each planted bug, each with all others off: those that see it within
-/// few scripts.
+/// The checkers that must report each planted bug within a few scripts, each with all others off.
 pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
@@ -81,7 +80,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
 pub const RARE: [Mutant; 3] =
     [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly, Mutant::PartlyRebuiltSettles];
 
-/// Checkers that no bug of the table needs, and who shows that they see.
+/// Checkers that the table does not need, and the test that shows that each works.
 pub const UNUSED: [(&str, &str); 3] = [
     (
         "I3 ",
@@ -93,16 +92,16 @@ pub const UNUSED: [(&str, &str); 3] = [
 
 const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
-/// The same of levels without parity.
+/// The profiles of levels without parity.
 const STRAIGHT: [Profile; 3] = [Profile::STRAIGHT[1], Profile::STRAIGHT[3], Profile::STRAIGHT[4]];
 
-/// The same of arrays with a bitmap, on which members fail and come back.
+/// Profiles of arrays with a bitmap, on which members fail and are re-added.
 const BITMAPS: [Profile; 4] =
     [Profile::BITMAPS[2], Profile::BITMAPS[6], Profile::BITMAPS[3], Profile::BITMAPS[7]];
 
 const FIRST_SEED: u64 = 20_000;
 
-/// The script with this number in which a bug may show.
+/// The script with this number for a bug.
 #[must_use]
 pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {
@@ -149,7 +148,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     script
 }
 
-/// The first of so many scripts that shows a bug to this checker, or to any.
+/// The first of a number of scripts in which a bug is reported by a checker, or by any checker.
 #[must_use]
 pub fn hunt(
     mutant: Mutant,
@@ -160,12 +159,12 @@ pub fn hunt(
     (0..scripts).find(|number| {
         let mut script = script(mutant, *number);
         script.options.only = only;
-        // An assertion of the engine is welcome, and not what is tested here.
+        // Assertions of the engine do not count: they are not tested here.
         script.run_with(plant).is_err_and(|failure| failure.violation.checker != "panic")
     })
 }
 
-/// Options of scripts that are made for one bug: a small array of RAID 5.
+/// Options of scripts that are written for one bug: a small array of RAID 5.
 fn small(number: u64) -> Options {
     let mut options = Options::new(Level::Raid5, 3, chunk_kib(4));
     options.full_stripes = 64;
@@ -182,7 +181,7 @@ fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// The stripe cache is made smaller; then more stripes are written together than it has.
+/// The stripe cache is made smaller; then more stripes are written together than it has left.
 fn shrinking(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.stripe_cache_size = 64;
@@ -192,7 +191,7 @@ fn shrinking(number: u64) -> Script {
     made("shrinking", options, Order::Random, steps)
 }
 
-/// Clients send what they have no credit for, and are refused.
+/// Clients send requests beyond their credit, which are refused.
 fn greedy(number: u64) -> Script {
     let mut options = small(number);
     (options.client_credit, options.greedy) = (Bytes(32_768), true);
@@ -208,7 +207,7 @@ fn greedy(number: u64) -> Script {
     made("greedy", options, Order::Random, steps)
 }
 
-/// A client writes, and beside it what has to be durable, both before anything is sent.
+/// A client issues a write and a FUA write beside it before either is dispatched.
 fn appending(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
     options.seed = number;
@@ -231,9 +230,9 @@ fn appending(number: u64) -> Script {
     made("appending", options, Order::Random, steps)
 }
 
-/// A client writes, and then what may only be there if that is durable; a member fails or goes
-/// away about when it is to be flushed. On mirrors: stripes wait by themselves until a failure is
-/// recorded.
+/// A client issues a write and then one with PREFLUSH that depends on it. A member fails or goes
+/// away at about the time of its flush. The arrays are mirrors: stripes wait for the record of a
+/// failure in any case.
 fn committing(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 3, chunk_kib(64));
     options.seed = number;
@@ -256,7 +255,7 @@ fn committing(number: u64) -> Script {
     made("committing", options, Order::Random, steps)
 }
 
-/// Trims come while all parity is compared.
+/// Trims arrive while all parity is compared.
 fn trimming(number: u64) -> Script {
     let mut options = small(number);
     options.discards = true;
@@ -284,8 +283,8 @@ fn trimming(number: u64) -> Script {
     made("trimming", options, Order::Random, steps)
 }
 
-/// A disk has no space for a while, for data and for its superblock, and what is written is written
-/// from the memory that clients has zero-copy.
+/// A disk has no space for data or its superblock for a while. Writes use their clients' memory
+/// (zero-copy).
 fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;
@@ -295,7 +294,7 @@ fn filling(number: u64) -> Script {
     for turn in 0..6 {
         let disk = rng.index(3);
         let start = rng.below(32) * stripe;
-        // In every other turn the array is clean before, and the mark finds no space.
+        // In every other turn the array is clean before, and the superblock update finds no space.
         let before = if turn % 2 == 0 { ScriptStep::Sleep(500) } else { write(1, 0, 4096, true) };
         steps.extend([before, ScriptStep::NoSpace(disk), write(2, start, stripe * 8, true)]);
         steps.extend([
@@ -308,8 +307,8 @@ fn filling(number: u64) -> Script {
     made("filling", options, Order::Random, steps)
 }
 
-/// A load that starves a block under most rules, where nothing bounds its wait: the block is
-/// written by a client that is in no hurry, and stripes beside it by one that does not pause.
+/// A load that starves a block under most rules unless its wait is bounded: the block is written by
+/// a client that does not wait, and the stripes beside it by one that never pauses.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),
@@ -337,11 +336,11 @@ fn starving(number: u64) -> Script {
         ..Knobs::md()
     };
     let (block, stripe) = (4096, 8192);
-    // The array is dirty: nobody waits for that.
+    // The array is already dirty, so that no request waits for that.
     let mut steps =
         vec![write(1, 0, block, true), ScriptStep::Finish, write(2, stripe, block, false)];
-    // A filled stripe, or one block of a stripe that is to be read for at once; as much as ends
-    // meanwhile.
+    // Each write fills a stripe, or is one block of a stripe that must be preread at once. As many
+    // complete meanwhile.
     for turn in 0..460 {
         let len = if turn % 3 == 0 { block } else { stripe };
         steps.push(write(1, (2 + turn % 60) * stripe, len, true));

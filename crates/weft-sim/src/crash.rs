@@ -1,9 +1,9 @@
-//! Power cuts: which sectors that were not durable each member keeps.
+//! Power cuts: which sectors that are not durable survive on each member.
 //!
-//! Each member keeps any subset of the sectors that were not durable ([`CutMode::Subset`]), or all
-//! that came before some moment of its own ([`CutMode::Ordered`]: a cache that writes back in
-//! order). Writes that were outstanding count as not durable. Members are cut independently of each
-//! other, so one may have kept everything and the next nothing.
+//! On each member any subset of the sectors that are not durable survives ([`CutMode::Subset`]), or
+//! all writes before some point of its own ([`CutMode::Ordered`]: a cache that writes back in
+//! order). Outstanding writes count as not durable. Members are cut independently of each other, so
+//! one may keep everything and the next one nothing.
 //!
 //! Source   spec reliability.md §4 (F1, F11, F12), §6.1
 
@@ -16,7 +16,7 @@ use crate::checker::parity::Judged;
 /// Rule by which sectors that were not durable survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
-    /// All of it, what is outstanding included: as if the process alone had died late.
+    /// Everything survives, including outstanding writes: as if only the process had crashed, late.
     Everything,
     /// Nothing survives that was not durable.
     Nothing,
@@ -25,8 +25,9 @@ pub enum CutMode {
     /// Any subset of the sectors that were not durable survives.
     #[default]
     Subset,
-    /// Any part of it, and of a superblock that is outstanding also a beginning of a sector (F2):
-    /// beyond the promises, which take a sector for whole or not, but found by the checksum.
+    /// Any part survives, and of an outstanding superblock also the first part of a sector (F2).
+    /// This is beyond the promises, which assume that sectors are atomic, but the checksum detects
+    /// it.
     Torn,
 }
 
@@ -37,38 +38,37 @@ pub struct CutReport {
     pub kept: BTreeSet<u64>,
     /// Sectors of which a version was lost.
     pub lost: BTreeSet<u64>,
-    /// Sectors of which a version became durable by the flush of a metadata write under way.
+    /// Sectors of which a version became durable by the flush of an outstanding metadata write.
     pub settled: BTreeSet<u64>,
     /// Writes that were outstanding.
     pub writes_in_flight: usize,
     /// Whether a metadata write was outstanding.
     pub metadata_in_flight: bool,
-    /// Whether one of those is there in part, and is neither what was there before nor what was
-    /// written.
+    /// Whether one of those was torn: its sectors hold neither the old nor the new content.
     pub metadata_torn: bool,
 }
 
-/// What a cut did to the array, for asserting that a set of cuts is worth something.
+/// Circumstances of a cut, for asserting that a set of cuts covers enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutShape {
-    /// A stripe has sectors that survived and sectors that did not, or parity that is wrong.
+    /// A stripe has sectors that survived and sectors that did not.
     pub half_written_stripe: bool,
-    /// A strict subset of what was not durable is lost: something was, something was not.
+    /// Some content that was not durable survived, and some was lost.
     pub strict_subset: bool,
     /// A metadata write was outstanding.
     pub inside_metadata: bool,
-    /// Resync was running.
+    /// A resync was running.
     pub during_sync: bool,
-    /// Superblocks that are there in part.
+    /// Number of torn superblocks.
     pub torn_superblocks: u64,
     /// Columns whose parity was judged.
     pub judged: Judged,
 }
 
-/// Number of cuts of each kind.
+/// Counts of cuts, by their circumstances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// All cuts.
+    /// Number of cuts.
     pub points: u64,
     /// See [`CutShape::half_written_stripe`].
     pub half_written_stripe: u64,
@@ -80,39 +80,39 @@ pub struct Coverage {
     pub during_sync: u64,
     /// See [`CutShape::torn_superblocks`].
     pub torn_superblocks: u64,
-    /// Cuts after which the parity of something was judged (I6).
+    /// Cuts after which the parity of any column was judged (I6).
     pub judged: u64,
-    /// Cuts after which parity was judged that superblocks promise: of an array that is clean, or
-    /// dirty only from some sector on.
+    /// Cuts after which parity was judged that superblocks promise: the array was clean, or dirty
+    /// only from a later sector.
     pub judged_promised: u64,
-    /// Cuts after which parity was judged of an array that lacks a member.
+    /// Cuts after which the parity of a degraded array was judged.
     pub judged_degraded: u64,
-    /// Cuts and stops after which parity was judged of an array that is dirty only from some sector
-    /// on.
+    /// Cuts and stops after which parity was judged of an array that was dirty only from some
+    /// sector on.
     pub judged_partly: u64,
-    /// Columns whose parity was judged, in all of them.
+    /// Columns whose parity was judged, over all cuts.
     pub judged_columns: u64,
-    /// Columns that were compared as their bits of the bitmap were cleared (I20).
+    /// Columns that were compared because their bits of the bitmap were clear (I20).
     pub judged_by_bits: u64,
-    /// Members of which an assembly could not read the superblock.
+    /// Members whose superblock an assembly could not read.
     pub unreadable_superblocks: u64,
-    /// Members that left and were taken back for what the bitmap says that they miss.
+    /// Members that left and were re-added by the bitmap.
     pub re_added: u64,
-    /// Discards that failed, in whose stead zeros were stored.
+    /// Discards that failed and were replaced by writes of zeros.
     pub discards_failed: u64,
-    /// Drains that were answered, of all or of what could be written.
+    /// Drains that were answered, completely or as far as pages could be written.
     pub drains: u64,
-    /// Assemblies that were refused, as too many superblocks were torn or not to be read.
+    /// Assemblies that were refused because too many superblocks were torn or unreadable.
     pub refused: u64,
-    /// Assemblies of what is dirty and degraded, each refused before there was consent.
+    /// Assemblies of dirty and degraded arrays, each refused before consent was given.
     pub consents: u64,
-    /// The longest that it took until everything was answered, with all members answering.
+    /// Longest time until all requests were answered, with all members answering.
     pub longest_finish: Span,
-    /// The longest that resync took at the end of a script.
+    /// Longest time of a resync at the end of a script.
     pub longest_sync: Span,
-    /// Scripts that ended early, as torn superblocks left fewer members than the level needs.
+    /// Scripts that ended early because torn superblocks left fewer members than the level needs.
     pub given_up: u64,
-    /// Sectors that were predicted to be possibly wrong (write hole) and looked at.
+    /// Sectors read that were predicted to be possibly wrong (write hole).
     pub hole_predicted: u64,
     /// Predicted sectors that were wrong.
     pub hole_wrong: u64,
@@ -134,7 +134,7 @@ impl Coverage {
         self.judged_columns += shape.judged.columns;
     }
 
-    /// Adds what another run counted.
+    /// Adds the counts of another run.
     pub fn merge(&mut self, other: Self) {
         self.points += other.points;
         self.half_written_stripe += other.half_written_stripe;
@@ -161,7 +161,7 @@ impl Coverage {
         self.hole_wrong += other.hole_wrong;
     }
 
-    /// Percent of all cuts.
+    /// A count as a percentage of all cuts.
     #[must_use]
     pub fn percent(&self, count: u64) -> u64 {
         (count * 100).checked_div(self.points).unwrap_or(0)

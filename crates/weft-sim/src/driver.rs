@@ -1,8 +1,8 @@
 //! Driver of a simulated world: order of completions, turns of the engine, timers.
 //!
 //! Nothing in a [`World`] happens by itself: the driver chooses which request completes next, so
-//! every order can be tried. It does what the engine's contract asks of a driver: turns until there
-//! is no more work, every output taken, a wake-up at the time that the engine named.
+//! that every order can be tried. It keeps the engine's contract for drivers: it gives turns until
+//! there is no more work, takes every output, and wakes the engine at the time that it named.
 
 use std::collections::VecDeque;
 
@@ -17,21 +17,21 @@ use crate::world::{ARRAY, Logged, Pending, World};
 /// Order in which outstanding requests complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The oldest.
+    /// The oldest request completes first.
     #[default]
     Fifo,
-    /// The newest.
+    /// The newest request completes first.
     Lifo,
-    /// Any, as the seed says; sometimes several before the engine gets its turn.
+    /// Any request, chosen by the seed; sometimes several before the engine gets its turn.
     Random,
 }
 
 const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
 
-/// How long it takes at most until everything is answered, once members answer and have space
-/// (I13). What waits longest is what found no space: it is tried again every second. (A stripe
-/// waits to be filled for a minute at most, if a knob says so; nobody sets that.)
+/// Longest time until all requests are answered once members answer and have space (I13). Requests
+/// that found no space wait longest: they are tried again every second. (A stripe waits to be
+/// filled for a minute at most, but only if a knob says so, which no script sets.)
 pub const ANSWERED_WITHIN: Span = Span::secs(10);
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
             .collect()
     }
 
-    /// Everything outstanding, what stalls included.
+    /// All outstanding requests, including those of disks that stall.
     pub fn outstanding(&self) -> impl Iterator<Item = (Token, &Pending)> {
         self.pending.iter().map(|(token, pending)| (*token, pending))
     }
@@ -54,12 +54,13 @@ impl World {
         pending.aborted || pending.disk.is_none_or(|disk| self.disks[disk].can_complete())
     }
 
-    /// Ends one outstanding request or computation and lets the engine see it at its next turn.
+    /// Ends one outstanding request or computation. The engine sees its completion at its next
+    /// turn.
     ///
     /// # Panics
-    /// The token is not outstanding.
+    /// Panics if the token is not outstanding.
     pub fn complete_only(&mut self, token: Token) {
-        let pending = self.pending.remove(&token).expect("only what is outstanding completes");
+        let pending = self.pending.remove(&token).expect("the token is outstanding");
         self.now = self.now + self.options.latency;
         self.completed += 1;
         if let Some(result) = self.end_or_store_zeros(token, pending) {
@@ -67,13 +68,13 @@ impl World {
         }
     }
 
-    /// Ends one and gives the engine its turns.
+    /// Ends one request and gives the engine its turns.
     pub fn complete(&mut self, token: Token) {
         self.complete_only(token);
         self.settle();
     }
 
-    /// Ends the one that `order` chooses. False when there is none.
+    /// Ends the request that `order` chooses. False if there is none.
     pub fn step(&mut self, order: Order) -> bool {
         let may =
             |(token, pending): (&Token, &Pending)| self.can_complete(pending).then_some(*token);
@@ -102,8 +103,8 @@ impl World {
         true
     }
 
-    /// Ends everything that is outstanding, oldest first, before the engine gets its turn. False
-    /// when there is nothing.
+    /// Ends all outstanding requests, oldest first, before the engine gets its turn. False if there
+    /// are none.
     pub fn round(&mut self) -> bool {
         let pending = self.pending();
         for token in &pending {
@@ -116,14 +117,14 @@ impl World {
         !pending.is_empty()
     }
 
-    /// Goes on until every request and command is answered and nothing is outstanding. What never
-    /// ends is a failure of its own (I13).
+    /// Runs until every request and command is answered and nothing is outstanding. If this never
+    /// ends it is a violation (I13).
     pub fn run(&mut self, order: Order) {
         self.settle();
         let mut wakes = 0;
         let (begun, completed) = (self.now, self.completed);
         while self.failure.is_none() {
-            // What members take for as much as there is does not count.
+            // The service time of members does not count.
             let served = self.options.latency.0 * (self.completed - completed);
             let took = Span(self.now.since(begun).0.saturating_sub(served));
             if took > ANSWERED_WITHIN && self.members_answer() {
@@ -137,7 +138,7 @@ impl World {
             if self.step(order) {
                 continue;
             }
-            // What a client asked for that is gone is done all the same.
+            // Requests of disconnected clients are carried out too.
             let at_rest = self.unanswered() == 0 && !self.serves_somebody();
             if at_rest {
                 if self.members_answer() {
@@ -159,12 +160,12 @@ impl World {
         }
     }
 
-    /// Whether no member stalls, or has no space.
+    /// Whether no member stalls or lacks space.
     fn members_answer(&self) -> bool {
         self.disks.iter().all(|disk| disk.can_complete() && !disk.faults.no_space)
     }
 
-    /// Lets time pass, with everything that falls into it.
+    /// Lets time pass, with all completions and timers in it.
     pub fn idle(&mut self, span: Span) {
         let until = self.now + span;
         self.settle();
@@ -184,14 +185,14 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// When the engine wants to be woken, if at all.
+    /// Time at which the engine asks to be woken, if any.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.engine.as_ref().and_then(Engine::next_wake)
     }
 
-    /// Lets time pass in which nothing completes: timers fire, and what they begin stays
-    /// outstanding.
+    /// Lets time pass in which nothing completes: timers fire, and the requests that they start
+    /// stay outstanding.
     pub fn pass_time(&mut self, span: Span) {
         let until = self.now + span;
         self.settle();
@@ -206,7 +207,7 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// Jumps to the time that the engine asked for. False when it asked for none.
+    /// Advances to the time at which the engine asks to be woken. False if there is none.
     pub fn wake(&mut self) -> bool {
         let Some(at) = self.engine.as_ref().and_then(Engine::next_wake) else { return false };
         self.now = self.now.max(at);
@@ -222,15 +223,15 @@ impl World {
         true
     }
 
-    /// Gives the engine its turns and takes its outputs until there are no more. An engine that was
-    /// told nothing since its last turn gets none: one that forgets to ask for it would be helped
-    /// along.
+    /// Gives the engine its turns and takes its outputs until there are no more. An engine that
+    /// received no input since its last turn gets none, because a turn would hide that it forgot to
+    /// ask for one.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.plugged) {
             return;
         }
         let mut turns = 0;
-        // Since requests that wait were last sent.
+        // Whether anything was answered since waiting requests were last sent.
         let mut answered = false;
         loop {
             let Some(engine) = &mut self.engine else { return };
@@ -272,7 +273,7 @@ impl World {
             self.checkers.settled(&snapshot);
             if snapshot.volumes.iter().all(|volume| volume.requests_active == 0) {
                 let orphans = std::mem::take(&mut self.orphans);
-                // Others may wait for them.
+                // Waiting writes may overlap them.
                 waited = !orphans.is_empty();
             }
             if snapshot.tokens_outstanding != self.pending.len() {
@@ -295,12 +296,12 @@ impl World {
         })
     }
 
-    /// An engine that said that it has no more to do, nor asked to be woken by now, has none (I13):
-    /// one turn more, of a copy, changes nothing. Resync may leave it to the end of one of its
-    /// requests to ask for more of them.
+    /// Checks that an engine has no work that it did not announce (I13): one more turn of a copy of
+    /// it must change nothing. Only a resync may issue further requests when one of its requests
+    /// ends.
     fn ask_for_lost_work(&mut self) {
-        // A copy is dear. Which states are looked at depends on what happened, and so differs by
-        // seed.
+        // A copy is expensive. The state decides whether it is checked, and so the choice differs
+        // by seed.
         if !self.digest.0.is_multiple_of(self.options.lost_work_every) {
             return;
         }
@@ -314,7 +315,7 @@ impl World {
         let mut lost = outputs.into_iter().find(|output| {
             let of_sync = match output {
                 Output::Submit { attr, .. } => attr.origin == Origin::Sync,
-                // What a stripe begins with that is all in the cache; only resync compares.
+                // A stripe that is all in the cache begins with a comparison; only resync compares.
                 Output::Compute { ops, .. } => {
                     ops.iter().all(|op| matches!(op, ComputeOp::Compare { .. }))
                 }
@@ -322,8 +323,8 @@ impl World {
             };
             !(syncing && of_sync)
         });
-        // Or with a strip that its member does not give at present, and that is computed before
-        // anything is compared. Nobody but resync did that if nothing is done when it asks for no
+        // A resync may also begin with computing a strip that its member cannot return at present.
+        // Such a computation belongs to resync if the turn does nothing once resync requests no
         // more stripes.
         if syncing && matches!(lost, Some(Output::Compute { .. })) {
             lost = lost.filter(|_| self.is_lost_without_sync());
@@ -335,14 +336,14 @@ impl World {
         }
     }
 
-    /// Whether one turn more does something though resync, which runs, asks for no more stripes.
+    /// Whether one more turn does something although a running resync requests no more stripes.
     fn is_lost_without_sync(&self) -> bool {
         let action = self.snapshot().volumes[0].sync_action;
         let Some(mut twin) = self.engine.clone() else { return false };
         if matches!(action, SyncAction::Idle | SyncAction::Frozen) {
             return true;
         }
-        // It is answered when the stripes are done that were asked for.
+        // The command is answered when the stripes of the resync are done.
         let verb = Verb::SyncAction(SyncAction::Frozen);
         let (client, tag, volume) = (ClientId(u32::MAX), Tag(u64::MAX), ARRAY);
         let command = Command { client, tag, volume, verb };
@@ -350,7 +351,7 @@ impl World {
         !self.one_turn_more(twin).1.is_empty()
     }
 
-    /// What a copy of the engine does in one more turn, and whether it wants another.
+    /// Outputs of a copy of the engine in one more turn, and whether it has more to do.
     fn one_turn_more(&self, mut twin: Engine) -> (bool, VecDeque<Output>) {
         let mut outputs = VecDeque::new();
         (twin.run(self.now, 1, &mut outputs).more, outputs)

@@ -23,45 +23,45 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_engine::Fault;
 
-/// Faults that one member has now or is going to have.
+/// Current and planned faults of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Sectors that cannot be read until they are written, durably if the power goes.
+    /// Sectors that cannot be read until they are written, durably if the power is cut.
     pub bad_reads: BTreeSet<u64>,
-    /// Sectors that cannot be read, whatever is written to them.
+    /// Sectors that cannot be read even after they are written.
     pub dead_reads: BTreeSet<u64>,
     /// Sectors that cannot be written.
     pub bad_writes: BTreeSet<u64>,
-    /// Nothing answers any more.
+    /// The member is gone: all requests fail.
     pub gone: bool,
-    /// Nothing completes; what is outstanding stays so.
+    /// Nothing completes; outstanding requests stay outstanding.
     pub stalled: bool,
-    /// So many discards fail from here on. What they leave is what a write leaves that fails.
+    /// Number of discards that will fail. A failed discard leaves what a failed write leaves.
     pub discards_fail: u32,
     /// Flushes fail, and so do writes that imply one.
     pub flush_error: bool,
-    /// A write that fails, or is given up, leaves nothing, a beginning, any part or all of itself.
-    /// Else it leaves nothing, but for what precedes a sector of `bad_writes`.
+    /// Whether a write that fails or is aborted leaves nothing, a beginning, any part or all of
+    /// itself. Otherwise it leaves nothing, except for what precedes a sector of `bad_writes`.
     pub tears: bool,
-    /// Sectors that the member still has: it was cut short. What is behind them is gone for good,
-    /// and so is the member for whoever asks for it.
+    /// Number of sectors that the member still has after it was cut short. The sectors behind are
+    /// gone for good, and requests for them find that the member is gone.
     pub ends_at: Option<u64>,
     /// Writes find no space.
     pub no_space: bool,
-    /// Flushes succeed and do nothing.
+    /// Flushes succeed without effect.
     pub lying_flush: bool,
-    /// What happens to the operation with this number, counted from the member's first.
+    /// Planned faults by the number of their operation, counted from the member's first.
     pub schedule: BTreeMap<u64, Planned>,
 }
 
 /// A fault that waits for its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// The member is gone from here.
+    /// The member is gone from this operation on.
     Gone,
-    /// This one fails; the next may not.
+    /// This operation fails; the next one need not.
     Once(Fault),
-    /// From here on nothing completes until told.
+    /// Nothing completes from this operation on, until `stalled` is cleared.
     Silent,
 }
 
@@ -71,7 +71,7 @@ impl Faults {
         if for_good { &mut self.dead_reads } else { &mut self.bad_reads }
     }
 
-    /// Whether a range has a sector of the set.
+    /// The first sector of the set that a range has, if any.
     pub(crate) fn hits(set: &BTreeSet<u64>, at: u64, count: u64) -> Option<u64> {
         set.range(at..at + count).next().copied()
     }

@@ -1,9 +1,9 @@
-//! Scripts that are kept as text: failures that are known, and regressions.
+//! Scripts stored as text: known failures and regressions.
 //!
-//! `scripts/open/` has what fails today, `scripts/regressions/` what failed once, a file each. At
-//! the head of a file stands its story, in lines that begin with `#`; `fails TEXT` is a part of
-//! what the checker says of a known failure. A failure leaves `open/` by a mend, and its script
-//! becomes a regression. A script is its text: it does not depend on what a seed draws.
+//! `scripts/open/` has the scripts that fail today, `scripts/regressions/` those that failed once,
+//! a file each. A file begins with its story in lines that begin with `#`. `fails TEXT` gives a
+//! part of the checker's message for a known failure. When the failure is mended the script moves
+//! from `open/` to the regressions. A script is its text: it does not depend on what a seed draws.
 
 use std::path::{Path, PathBuf};
 
@@ -16,63 +16,64 @@ use crate::script::{Failure, Plant, Script, ScriptError};
 pub struct Kept {
     /// Name of its file, without `.script`.
     pub name: String,
-    /// What it does, and what was wrong or is.
+    /// What the script does, and what was or is wrong.
     pub story: String,
-    /// Parts of what the checker says, if it is known to fail.
+    /// Parts of the checker's message, if the script is known to fail.
     pub fails: Vec<String>,
     /// The script.
     pub script: Script,
 }
 
-/// Reasons why a file is no script that is kept.
+/// Reason why a file is not a valid stored script.
 #[derive(Debug, Error)]
 pub enum KeptError {
-    /// It cannot be read.
+    /// The file or folder cannot be read.
     #[error("{path}: {error}")]
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// It is not called so.
+    /// The name does not end in `.script`.
     #[error("{0}: found among scripts, expected NAME.script")]
     Name(PathBuf),
-    /// Its text is not one.
+    /// The text is not a script.
     #[error("{path}: {error}")]
     Text {
         /// The file.
         path: PathBuf,
-        /// The line.
+        /// The invalid line.
         error: ScriptError,
     },
-    /// It does not say what it is.
+    /// The file has no story.
     #[error("{0}: found no line that begins with #, expected its story at the head")]
     Story(PathBuf),
 }
 
-/// What fails today.
+/// Scripts that fail today.
 ///
 /// # Errors
-/// A file is no script.
+/// A file is not a valid script.
 pub fn open() -> Result<Vec<Kept>, KeptError> {
     of_folder(&scripts().join("open"))
 }
 
-/// What failed once.
+/// Scripts that failed once.
 ///
 /// # Errors
-/// A file is no script.
+/// A file is not a valid script.
 pub fn regressions() -> Result<Vec<Kept>, KeptError> {
     of_folder(&scripts().join("regressions"))
 }
 
-/// The folder of both.
+/// The folder that has both.
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
 }
 
-/// All scripts of a folder by their names. One that is not there is empty, as git has none that is.
+/// All scripts of a folder by name. A missing folder counts as empty, because git stores no empty
+/// folders.
 fn of_folder(folder: &Path) -> Result<Vec<Kept>, KeptError> {
     let failed = |error| KeptError::File { path: folder.to_owned(), error };
     let mut kept = Vec::new();
@@ -85,12 +86,12 @@ fn of_folder(folder: &Path) -> Result<Vec<Kept>, KeptError> {
     Ok(kept)
 }
 
-/// The script of a file's text, which may be without a story.
+/// The script in the text of a file, which need not have a story.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a script.
 pub fn script_of(text: &str) -> Result<Script, ScriptError> {
-    // A line stays a line, for errors that name it.
+    // Every line is kept, so that errors have the right line number.
     let line = |line: &str| match line.starts_with("fails ") {
         true => "\n".to_owned(),
         false => format!("{line}\n"),
@@ -99,10 +100,10 @@ pub fn script_of(text: &str) -> Result<Script, ScriptError> {
 }
 
 impl Kept {
-    /// The script of a file.
+    /// Reads the script of a file.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, is not a script or has no story.
     pub fn read(path: &Path) -> Result<Self, KeptError> {
         let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".script"));
         let name = name.ok_or_else(|| KeptError::Name(path.to_owned()))?;
@@ -122,7 +123,7 @@ impl Kept {
         Ok(Self { name: name.to_owned(), story: story.join(" "), fails, script })
     }
 
-    /// A failure that was drawn, of which nothing is known yet.
+    /// A new failure that has not been investigated.
     #[must_use]
     pub fn of_failure(failure: &Failure) -> Self {
         let Failure { violation, script, .. } = failure;
@@ -135,7 +136,7 @@ impl Kept {
         }
     }
 
-    /// Text of its file.
+    /// Text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -151,15 +152,15 @@ impl Kept {
         text + &self.script.to_string()
     }
 
-    /// Whether it still fails, and as it says.
+    /// Checks that a known failure still fails, with the expected message.
     ///
     /// # Errors
-    /// It does not, or otherwise.
+    /// The script does not fail, or with another message.
     pub fn still_fails(&self) -> Result<(), String> {
         self.still_fails_with(&|_| ())
     }
 
-    /// The same with something done to each engine that starts.
+    /// As [`Self::still_fails`], and calls `plant` for each engine that starts.
     ///
     /// # Errors
     /// As [`Kept::still_fails`].

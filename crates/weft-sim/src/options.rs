@@ -12,89 +12,90 @@ use weft_units::{Bytes, Sectors, Span};
 use crate::checker::Array;
 use crate::payload::PayloadMode;
 
-/// Options of a world. Printed with every failure.
+/// Options of a world, which are printed with every failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// RAID level.
     pub level: Level,
-    /// Slots.
+    /// Number of slots.
     pub members: usize,
     /// Layout; the level's default if none.
     pub layout: Option<u32>,
-    /// Chunk.
+    /// Size of a chunk.
     pub chunk: Sectors,
-    /// Full stripes: with the chunk, the data of each member.
+    /// Number of full stripes, which with the chunk gives the data of each member.
     pub full_stripes: u64,
-    /// Data of each member beyond that, for RAID 0 and linear: nothing where the list ends.
+    /// Additional data of each member, for RAID 0 and linear; none for members beyond the list.
     pub more_data: Vec<Sectors>,
-    /// Disks that wait as spares.
+    /// Number of spare disks.
     pub spares: usize,
     /// Whether the engine serves a bare volume beside the array.
     pub bare: bool,
-    /// Version of the superblocks, and with it their place.
+    /// Version of the superblocks, which decides their position.
     pub version: Version,
-    /// Number of the first member: those below it were given to others that are gone. Not of 0.90,
-    /// whose numbers are places.
+    /// Number of the first member: lower numbers belonged to members that are gone. Not for 0.90,
+    /// where numbers are slots.
     pub first_number: u16,
-    /// Whether the array is made clean: parity of zeros is zero.
+    /// Whether the array is created clean: parity of zeros is zero.
     pub assume_clean: bool,
-    /// Bytes of a chunk of the write-intent bitmap, if there is one. Not of 1.0.
+    /// Bytes of a chunk of the write-intent bitmap, if there is one. Not for 1.0.
     pub bitmap: Option<Bytes>,
-    /// Logical block of every disk.
+    /// Logical block size of every disk.
     pub logical_block: u32,
-    /// Whether disks give up what is discarded.
+    /// Whether disks support discards.
     pub discards: bool,
-    /// Disks that turn.
+    /// Disks that are rotational.
     pub rotational: Vec<usize>,
-    /// Members that are read where no other has the data. Of RAID 1, not of 0.90.
+    /// Members that are read only if no other has the data. For RAID 1, not for 0.90.
     pub write_mostly: Vec<usize>,
-    /// Whether disks take their space from one file system.
+    /// Whether all disks take their space from one file system.
     pub one_space: bool,
-    /// Whether a write that fails or is given up may have happened, in part or whole. Else it has
-    /// not.
+    /// Whether a write that fails or is aborted may have happened, in part or whole. Otherwise it
+    /// has not.
     pub torn_writes: bool,
-    /// How the simulation stores payload.
+    /// Representation of payload.
     pub payload: PayloadMode,
-    /// Knobs at each start.
+    /// Knobs at each start of an engine.
     pub knobs: Knobs,
     /// Stripes of the stripe cache, if not `stripe_cache_size`.
     pub stripes_max: Option<u32>,
-    /// Stripes' worth of frames, if not enough for every stripe of the cache.
+    /// Frames of the stripe cache, as a number of stripes, if fewer than the cache has stripes.
     pub cache_stripes: Option<u32>,
-    /// Frames for payload.
+    /// Number of frames for payload.
     pub client_frames: u32,
     /// Bytes that a client may have outstanding.
     pub client_credit: Bytes,
-    /// Whether clients send what they have no credit for. It is refused.
+    /// Whether clients send requests beyond their credit, which are refused.
     pub greedy: bool,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Whether computations wait to be chosen like member requests.
+    /// Whether computations complete in a chosen order, like member requests.
     pub defer_computes: bool,
-    /// Virtual time that each completion takes.
+    /// Virtual time of each completion.
     pub latency: Span,
-    /// Whether checkers watch.
+    /// Whether checkers run.
     pub checked: bool,
-    /// Whether data is promised: not when more members are hurt than the level survives. Until the
-    /// power goes or the process dies every checker counts all the same; after that I2, where what
-    /// members hold that are believed is as good as what was written, and what is not about data.
+    /// Whether the promises cover data; they do not if more members are hurt than the level
+    /// survives. Then all checkers still count until the power is cut or the process crashes. After
+    /// that I2 counts, which accepts the content of believed members like written content, and
+    /// checkers that are not about data.
     pub data_promised: bool,
-    /// Whether disks may lie about flushes. Then nothing counts that is about data.
+    /// Whether disks may lie about flushes. Then checkers of data do not count.
     pub disks_lie: bool,
-    /// The checker that counts, by the beginning of its name, if not all do.
+    /// The only checker that counts, by the beginning of its name; all if none.
     pub only: Option<&'static str>,
-    /// One state in so many is looked at for lost wake-ups.
+    /// One state in this many is checked for lost wake-ups.
     pub lost_work_every: u64,
-    /// Whether everything submitted and answered is kept in the log of the `World`.
+    /// Whether requests and answers are recorded in the log of the `World`.
     pub logged: bool,
     /// Whether clients differ in I/O class, weight and group.
     pub classes: bool,
-    /// Write-back cache above the array.
+    /// Configuration of the write-back cache above the array, if there is one.
     pub write_back: Option<WriteBackConfig>,
 }
 
 impl Options {
-    /// An array of this shape, small, with everything checked.
+    /// A small array with all checkers on.
     #[must_use]
     pub fn new(level: Level, members: usize, chunk: Sectors) -> Self {
         Self {
@@ -139,7 +140,7 @@ impl Options {
 }
 
 impl Options {
-    /// Parity strips of a full stripe: members that a level with parity can do without.
+    /// Number of parity strips of a full stripe: members that a level with parity can lose.
     #[must_use]
     pub fn parities(&self) -> usize {
         LevelRow::of(self.level).parities.into()
@@ -152,9 +153,8 @@ impl Options {
         Sectors(self.chunk.0 * self.full_stripes) + more
     }
 
-    /// Whether every byte is known without these disks. Disks that came later than the first
-    /// members count only with parity, each as a member: in another place one stands for a disk
-    /// that is lost already.
+    /// Whether every byte can be read without these disks. Disks that joined later count only with
+    /// parity, each as a member: otherwise such a disk replaces one that is already lost.
     #[must_use]
     pub fn survives(&self, array: &Array, lost: &BTreeSet<usize>) -> bool {
         if array.has_parity() {
@@ -166,7 +166,7 @@ impl Options {
     /// Layout of the array.
     ///
     /// # Panics
-    /// The options make no array.
+    /// Panics if no array can be made of the options.
     #[must_use]
     pub fn array_layout(&self) -> Layout {
         let number = self.layout.unwrap_or_else(|| match self.level {
@@ -180,9 +180,8 @@ impl Options {
     }
 }
 
-/// What one member request may be at most: what merging makes, or what a stripe or a chunk is.
-/// Without parity, and of a bare volume, what a client wrote to one member goes there as it is, and
-/// zeroes by the MiB.
+/// Largest member request: the limit of merging, a stripe or a chunk. Without parity, and on a bare
+/// volume, a client's write goes to a member unchanged, and zeros go in parts of 1 MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
     let has_parity = LevelRow::of(options.level).parities > 0;
     let least = if has_parity && !options.bare { 0 } else { 1 << 20 };
@@ -190,7 +189,8 @@ pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }
 
-/// Bytes that may be written while a stripe waits: as many as fill so many stripes again and again.
+/// Bytes that may be written while a stripe waits: enough to fill all stripes of the cache several
+/// times.
 pub(crate) fn passed_max(stripes: u32, options: &Options) -> Bytes {
     let strip = options.knobs.stripe_size.at_most(options.chunk.bytes()).bytes().0;
     Bytes(CACHES_PASSED_MAX * u64::from(stripes) * strip * options.members as u64)

@@ -1,7 +1,7 @@
 //! Representation of payload: whole bytes, tags of 16 bytes for each sector, or nothing.
 //!
-//! Metadata is real in every mode. What clients store is real too ([`PayloadMode::Bytes`]), or each
-//! sector of 512 bytes is a *tag* of 16, or it is nothing at all:
+//! Metadata is complete in every mode. Client data is complete too ([`PayloadMode::Bytes`]), or
+//! each sector of 512 bytes is a *tag* of 16, or there is no data:
 //!
 //! ```text
 //! a sector   |0        |32       |64       | …                |480      |512
@@ -9,13 +9,14 @@
 //! ```
 //!
 //! XOR and GF(2^8) work on tags as they do on sectors. A part of a sector is rounded outwards to
-//! whole bytes of the tag, so that a write of one byte shows. Parts that only touch in a sector may
-//! overlap in its tag; they are still applied in one order everywhere, to data and to parity.
+//! whole bytes of the tag, so that a write of one byte is visible. Parts that only touch in a
+//! sector may overlap in its tag; they are still applied in the same order everywhere, to data and
+//! to parity.
 //!
-//! The engine never sees payload. It learns of it by the outcome of a comparison only, and two tags
-//! differ when the sectors do: so a run decides the same with tags as with bytes, and
-//! `tests/payload.rs` holds it to that. Without payload nothing can be compared, so what exists to
-//! compare is refused ([`NeedsPayload`]).
+//! The engine never sees payload. It learns of it only by the outcome of comparisons, and two tags
+//! differ when their sectors do: so the engine makes the same decisions with tags as with bytes,
+//! which `tests/payload.rs` verifies. Without payload nothing can be compared, so operations that
+//! compare are refused ([`NeedsPayload`]).
 //!
 //! Source   reliability.md §6.1
 
@@ -25,14 +26,14 @@ use thiserror::Error;
 use weft_engine::Segment;
 use weft_units::SECTOR_BYTES;
 
-/// How the simulation stores payload.
+/// Representation of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadMode {
-    /// Nothing: requests have places and lengths only.
+    /// No payload: requests have only places and lengths.
     None,
-    /// 16 bytes for each sector.
+    /// Tags of 16 bytes per sector.
     Tags,
-    /// All of it.
+    /// Complete payload.
     #[default]
     Bytes,
 }
@@ -40,22 +41,22 @@ pub enum PayloadMode {
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
 
-/// Something that only has a meaning if there is payload.
+/// An operation that needs payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{self:?} looks at payload, and this world has none: give it PayloadMode::Tags or Bytes")]
 pub enum NeedsPayload {
-    /// A bit turns over on the media.
+    /// A bit flip on the media.
     BitRot,
-    /// Parity is compared.
+    /// Comparison of parity.
     Check,
-    /// A partial parity log is written or read.
+    /// Use of a partial parity log.
     Ppl,
-    /// Parity is compared and mended.
+    /// Comparison and repair of parity.
     Repair,
 }
 
 impl PayloadMode {
-    /// Bytes that stand for a sector of payload.
+    /// Bytes that represent a sector of payload.
     #[must_use]
     pub const fn sector_bytes(self) -> usize {
         match self {
@@ -65,13 +66,14 @@ impl PayloadMode {
         }
     }
 
-    /// Bytes that stand for so many sectors.
+    /// Bytes that represent a number of sectors.
     #[must_use]
     pub const fn bytes_of(self, sectors: u64) -> usize {
         self.sector_bytes() * sectors as usize
     }
 
-    /// What stands for the bytes from `start` to `end` of something that begins with a sector.
+    /// Byte range that represents the bytes from `start` to `end`, which count from the start of a
+    /// sector.
     #[must_use]
     pub const fn place(self, start: u64, end: u64) -> Range<usize> {
         let bytes = self.sector_bytes() as u64;
@@ -84,10 +86,10 @@ impl PayloadMode {
         self.place(part.slab_start(), part.slab_end())
     }
 
-    /// Whether there is anything to look at.
+    /// Checks that there is payload for an operation.
     ///
     /// # Errors
-    /// There is not.
+    /// There is no payload.
     pub fn needed_for(self, what: NeedsPayload) -> Result<(), NeedsPayload> {
         match self {
             Self::None => Err(what),
@@ -107,7 +109,7 @@ mod tests {
         assert_eq!(PayloadMode::Tags.place(512 + 31, 512 + 33), 16..18);
         assert_eq!(PayloadMode::Bytes.place(513, 514), 513..514);
         assert_eq!(PayloadMode::None.place(513, 514), 0..0);
-        // Parts that lie alike in their sectors are equally long, wherever they are.
+        // Parts at the same place in their sectors have the same length, wherever the sectors are.
         for (start, end) in [(0, 1), (31, 32), (5, 69), (100, 512)] {
             let len = |at: u64| PayloadMode::Tags.place(at + start, at + end).len();
             assert_eq!(len(512), len(4096 * 7), "{start}..{end}");

@@ -1,6 +1,6 @@
 //! Rig: a world for short tests that panics at the first violation and counts in blocks of 4 KiB.
 //!
-//! A [`Rig`] derefs to its [`World`], so everything that it does not wrap can still be called.
+//! A [`Rig`] derefs to its [`World`], so that all methods of the world can be called too.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -21,7 +21,7 @@ use crate::world::{Ticket, World};
 #[derive(Clone)]
 pub struct Rig {
     world: World,
-    /// Which request completes next in the calls that wait.
+    /// Order of completions in the calls that wait.
     pub order: Order,
     last: Option<Ticket>,
 }
@@ -30,19 +30,19 @@ pub struct Rig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block(pub Vec<u8>);
 
-/// Bytes of the blocks that a rig speaks in.
+/// Bytes of a block of a rig.
 pub const BLOCK: u64 = 4096;
 
 const CLIENT: ClientId = ClientId(1);
 
-/// A chunk of so many KiB.
+/// A chunk of `kib` KiB.
 #[must_use]
 pub fn chunk_kib(kib: u64) -> Sectors {
     Sectors(kib * 2)
 }
 
 impl Block {
-    /// Whether every byte is this one.
+    /// Whether every byte has this value.
     #[must_use]
     pub fn is_all(&self, byte: u8) -> bool {
         !self.0.is_empty() && self.0.iter().all(|found| *found == byte)
@@ -80,7 +80,7 @@ impl Rig {
         Self { world: World::new(options), order: Order::Fifo, last: None }.checked()
     }
 
-    /// The same with other options, from the start.
+    /// The same rig with other options, from the start.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = self.world.options;
@@ -90,51 +90,51 @@ impl Rig {
 
     // --- requests that wait for nothing ---------------------------------------------------------
 
-    /// Begins to fill a block with a byte.
+    /// Starts to fill a block with a byte.
     pub fn write(&mut self, block: u64, byte: u8) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, block * BLOCK, BLOCK, Payload::Fill(byte), sync)
     }
 
-    /// Begins to write tags: any bytes, any length.
+    /// Starts a write of tags, of any start and length.
     pub fn put(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, sync)
     }
 
-    /// Begins to write tags without saying that somebody waits.
+    /// Starts a write of tags without the sync flag.
     pub fn put_nosync(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Write, start, len, Payload::Tags, Flags::NONE)
     }
 
-    /// Begins to write tags durably.
+    /// Starts a FUA write of tags.
     pub fn fua(&mut self, start: u64, len: u64) -> Ticket {
         let flags = Flags { sync: true, fua: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, flags)
     }
 
-    /// Begins to write zeros.
+    /// Starts a write of zeros.
     pub fn write_zeroes(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, sync)
     }
 
-    /// Begins to trim.
+    /// Starts a trim.
     pub fn trim(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Trim, start, len, Payload::Zeros, Flags::NONE)
     }
 
-    /// Begins a flush.
+    /// Starts a flush.
     pub fn flush(&mut self) -> Ticket {
         self.issue(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::NONE)
     }
 
-    /// Begins to read.
+    /// Starts a read.
     pub fn get(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Read, start, len, Payload::Zeros, Flags::NONE)
     }
 
-    /// Begins anything. The engine gets its turn.
+    /// Starts any request and gives the engine its turn.
     pub fn issue(
         &mut self,
         op: RequestOp,
@@ -149,8 +149,8 @@ impl Rig {
         ticket
     }
 
-    /// Begins anything. The engine is told and does not get its turn: what follows before
-    /// [`World::settle`] is seen together with it.
+    /// Starts any request without a turn of the engine, which sees it together with all that
+    /// follows before [`World::settle`].
     pub fn plug(
         &mut self,
         op: RequestOp,
@@ -188,10 +188,10 @@ impl Rig {
         self.read_bytes(block * BLOCK, BLOCK).unwrap_or_else(|error| panic!("read: {error}"))
     }
 
-    /// Reads anything.
+    /// Reads a range of bytes.
     ///
     /// # Errors
-    /// The engine says so.
+    /// The engine's answer, if it is an error.
     pub fn read_bytes(&mut self, start: u64, len: u64) -> Result<Block, ReplyError> {
         let ticket = self.get(start, len);
         self.wait(ticket).map(Block)
@@ -200,22 +200,22 @@ impl Rig {
     /// Writes tags and waits.
     ///
     /// # Errors
-    /// The engine says so.
+    /// The engine's answer, if it is an error.
     pub fn store(&mut self, start: u64, len: u64) -> Result<(), ReplyError> {
         let ticket = self.put(start, len);
         self.wait(ticket).map(|_| ())
     }
 
-    /// Runs until everything is answered and takes this answer.
+    /// Runs until all requests are answered, and takes the answer of one.
     ///
     /// # Errors
-    /// What the engine answered.
+    /// The engine's answer, if it is an error.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, ReplyError> {
         self.finish();
-        self.take_answer(ticket).expect("everything is answered")
+        self.take_answer(ticket).expect("every request is answered")
     }
 
-    /// Runs until everything is answered and nothing is outstanding.
+    /// Runs until all requests are answered and nothing is outstanding.
     pub fn finish(&mut self) -> &mut Self {
         let order = self.order;
         self.world.run(order);
@@ -223,7 +223,7 @@ impl Rig {
         self
     }
 
-    /// Ends this many requests, as the rig's order says.
+    /// Ends this many requests in the rig's order.
     pub fn steps(&mut self, count: usize) -> &mut Self {
         for _ in 0..count {
             let order = self.order;
@@ -237,10 +237,10 @@ impl Rig {
 
     // --- administration -------------------------------------------------------------------------
 
-    /// Gives a command and waits for its answer.
+    /// Issues a command and waits for its answer.
     ///
     /// # Errors
-    /// The engine refuses.
+    /// The engine refuses the command.
     pub fn command(&mut self, verb: Verb) -> Result<(), ReplyError> {
         let ticket = self.world.admin(verb);
         self.wait(ticket).map(|_| ())
@@ -256,10 +256,10 @@ impl Rig {
     /// Sets a knob of the queue of one disk.
     ///
     /// # Errors
-    /// The engine refuses.
+    /// The engine refuses the command.
     ///
     /// # Panics
-    /// There is no such knob or value.
+    /// Panics if there is no such knob or value.
     pub fn set_queue(&mut self, disk: usize, name: &str, value: &str) -> Result<(), ReplyError> {
         let knob = self.volume().knobs.parse(name, value);
         let knob = knob.unwrap_or_else(|error| panic!("{error}"));
@@ -267,14 +267,14 @@ impl Rig {
         self.command(Verb::SetQueues { members, knob })
     }
 
-    /// Forgets a failed disk.
+    /// Removes a failed disk.
     pub fn remove(&mut self, disk: usize) -> &mut Self {
         let member = self.member_of(disk);
         self.command(Verb::Remove(member)).unwrap_or_else(|error| panic!("remove {disk}: {error}"));
         self
     }
 
-    /// Adds a blank disk and waits until it is taken in, not until it is rebuilt.
+    /// Adds a blank disk and waits until it is accepted, but not until it is rebuilt.
     pub fn add(&mut self) -> usize {
         let (disk, ticket) = self.world.add_blank();
         self.wait(ticket).unwrap_or_else(|error| panic!("add {disk}: {error}"));
@@ -284,17 +284,18 @@ impl Rig {
     /// Starts a kind of resync.
     ///
     /// # Errors
-    /// The engine refuses.
+    /// The engine refuses the command.
     pub fn sync(&mut self, action: SyncAction) -> Result<(), ReplyError> {
         self.command(Verb::SyncAction(action))
     }
 
-    /// Compares all parity. Returns `mismatch_cnt` and the stripes looked at.
+    /// Compares all parity. Returns `mismatch_cnt` and the number of stripes compared.
     pub fn check(&mut self) -> (u64, u64) {
         self.compare(SyncAction::Check)
     }
 
-    /// Compares all parity and mends it. Returns `mismatch_cnt` and the stripes looked at.
+    /// Compares all parity and repairs it. Returns `mismatch_cnt` and the number of stripes
+    /// compared.
     pub fn repair(&mut self) -> (u64, u64) {
         self.compare(SyncAction::Repair)
     }
@@ -326,14 +327,14 @@ impl Rig {
         self
     }
 
-    /// Stops the volume, waits, and drops the engine.
+    /// Stops the volume, waits for the answer, and drops the engine.
     pub fn stop(&mut self) -> &mut Self {
         self.command(Verb::Stop).unwrap_or_else(|error| panic!("stop: {error}"));
         self.world.stopped();
         self
     }
 
-    /// The volume's states.
+    /// State of the volume.
     #[must_use]
     pub fn volume(&self) -> VolumeSnapshot {
         self.world.snapshot().volumes.swap_remove(0)
@@ -341,33 +342,33 @@ impl Rig {
 
     // --- power ----------------------------------------------------------------------------------
 
-    /// The power goes; any subset of what is not durable survives.
+    /// Cuts the power; any subset of the content that is not durable survives.
     pub fn power_cut(&mut self) -> &mut Self {
         self.cut(CutMode::Subset);
         self
     }
 
-    /// The power goes in a way of its own.
+    /// Cuts the power with another rule.
     pub fn cut(&mut self, mode: CutMode) -> CutShape {
         let shape = self.world.power_cut(mode);
         self.must();
         shape
     }
 
-    /// The process dies; members keep what they completed, in their caches.
+    /// Crashes the process; members keep what they completed, in their caches too.
     pub fn kill(&mut self) -> &mut Self {
         self.world.kill();
         self.must();
         self
     }
 
-    /// Starts again from the media. Dirty and degraded is consented to.
+    /// Starts an engine from the media, with consent if the array is dirty and degraded.
     pub fn recover(&mut self) -> &mut Self {
         self.try_recover().unwrap_or_else(|refused| panic!("recover: {refused}"));
         self
     }
 
-    /// The same, where a refusal is an answer.
+    /// As [`Self::recover`], but returns a refusal.
     ///
     /// # Errors
     /// The assembly is refused.
@@ -379,7 +380,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Reads everything twice: what is found once is found again (I3). Returns sectors read.
+    /// Reads everything twice: the second time must find the same (I3). Returns the sectors read.
     pub fn verify(&mut self) -> u64 {
         let order = self.order;
         let read = self.world.verify(order);
@@ -389,12 +390,12 @@ impl Rig {
         read
     }
 
-    /// Recomputes all parity from what is on the media and insists that it is right. Returns
-    /// columns that hold something.
+    /// Recomputes all parity from the media and asserts that it is right. Returns the number of
+    /// columns with data.
     pub fn scrub_clean(&self) -> u64 {
         let Scrub { wrong, written, columns } = self.world.scrub(Bytes::Visible);
         assert!(wrong.is_empty(), "{} of {columns} columns are wrong: {wrong:?}", wrong.len());
-        assert_eq!(columns, self.array.layout.resync_size().0, "somebody is missing");
+        assert_eq!(columns, self.array.layout.resync_size().0, "a member is missing");
         written
     }
 
@@ -403,7 +404,7 @@ impl Rig {
         self
     }
 
-    /// Panics if a promise was not kept.
+    /// Panics if a violation was found.
     pub fn must(&self) {
         if let Some(violation) = self.world.failure() {
             panic!("{violation}\n{:?}", self.world.options);

@@ -2,7 +2,7 @@
 
 pub use weft_units::rng::Rng;
 
-/// FNV-1a over 64 bits: the same number on every machine and in every build.
+/// FNV-1a over 64 bits, which is the same on every machine and in every build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub u64);
 
@@ -13,14 +13,14 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Takes bytes in.
+    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    /// Takes a word in, whole: eight bytes at the price of one.
+    /// Adds a word in a single step, which costs as much as one byte.
     pub fn add_word(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

@@ -1,18 +1,17 @@
 //! Search of a small scope: power cuts in a sample of the states that a short script can reach.
 //!
-//! Small scope: scripts of one or two operations on a small array. What may happen next is a
-//! choice: a request or computation that is outstanding ends, the next operation is asked for, or
-//! time passes until the engine wants to be woken. A *walk* makes one choice after the other until
-//! nothing is left to happen; each further walk leaves an earlier one where a choice was left, at a
-//! state that chance picks. So every walk is another order. Of the states on the walks some are
-//! picked, no two of which look the same to a cut ([`World::cut_fingerprints`]), and in each of
-//! these the power is cut several times, each time with another part of what is not durable left.
-//! Some cuts lose a member as well, some are followed by another during recovery, some are the end
-//! of the process alone.
+//! A small scope has scripts of one or two operations on a small array. The next event is a choice:
+//! an outstanding request or computation ends, the next operation is issued, or time passes until
+//! the engine asks to be woken. A *walk* makes one choice after the other until no event is left.
+//! Each further walk starts at a random state of an earlier one that has a choice left. So every
+//! walk is another order. Some of the states on the walks are picked, no two of which look the same
+//! to a cut ([`World::cut_fingerprints`]), and in each of these the power is cut several times,
+//! each time with another part of the content that is not durable surviving. Some cuts also lose a
+//! member, some are followed by another cut during recovery, some only crash the process.
 //!
-//! All chance comes from [`Search::seed`]. A script is *exhausted* if its walks took every choice;
-//! mostly it is sampled, and [`Search`] counts what was. What is wrong stops the search with a
-//! panic that says where.
+//! All random choices come from [`Search::seed`]. A script is *exhausted* if its walks made every
+//! choice; mostly it is sampled, and [`Search`] counts both. A violation stops the search with a
+//! panic that tells its state.
 
 use std::collections::BTreeMap;
 
@@ -32,100 +31,100 @@ use crate::payload::PayloadMode;
 use crate::rng::{Digest, Rng};
 use crate::world::World;
 
-/// Limits of the search for each script.
+/// Limits of the search of one shape.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Operations of a script at most: one or two.
+    /// Largest number of operations of a script: one or two.
     pub operations: usize,
-    /// Scripts of one shape; with fewer than there are, chance picks them.
+    /// Number of scripts of one shape; if there are more, they are chosen at random.
     pub scripts: usize,
-    /// Walks, each another order.
+    /// Number of walks, each of another order.
     pub walks: u64,
-    /// States that are cut.
+    /// Number of states that are cut.
     pub states: usize,
-    /// Cuts in each of them.
+    /// Number of cuts in each of these states.
     pub cuts: u64,
 }
 
-/// A search and what it has seen so far.
+/// A search and its counts so far.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// Kinds of its cuts.
+    /// Counts of its cuts.
     pub coverage: Coverage,
     /// Scripts tried.
     pub scripts: u64,
-    /// Those tried in two orders or more.
+    /// Scripts that were tried in at least two orders.
     pub two_orders: u64,
-    /// Orders tried, of all scripts.
+    /// Orders tried, over all scripts.
     pub orders: u64,
     /// States on all walks.
     pub reached: u64,
-    /// Those of them that look to a cut like another of the same script.
+    /// States that look to a cut like another state of the same script.
     pub alike: u64,
-    /// States that were cut, no two alike.
+    /// Distinct states that were cut.
     pub states: u64,
-    /// Those of them in which a client had an answer.
+    /// Cut states in which a client already had an answer.
     pub answered: u64,
-    /// Those of them in which a write of data or parity was outstanding at a member.
+    /// Cut states in which a write of data or parity was outstanding at a member.
     pub data_outstanding: u64,
-    /// Scripts in which one of the states that were cut was such.
+    /// Scripts that had a cut state with such a write.
     pub scripts_with_data: u64,
-    /// Deaths of the process alone, with the power on.
+    /// Process crashes, with the power on.
     pub kills: u64,
     /// Scripts of which every order was tried.
     pub exhausted: u64,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Columns whose parity was recomputed and that held something.
+    /// Columns with data whose parity was recomputed.
     pub scrubbed: u64,
     /// Restarts that needed consent.
     pub refused: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// Plants a bug in every engine, for showing that it is found.
+    /// Plants a bug in every engine, for showing that the bug is found.
     pub planted: Option<fn(&mut World)>,
-    /// Whether states that are taken for the same are cut side by side ([`same_after_cuts`]).
+    /// Whether states with equal fingerprints are cut and compared ([`same_after_cuts`]).
     pub compared: bool,
-    /// A part of the fingerprint that is left out, for showing that this would be noticed.
+    /// Part of the fingerprint to leave out, for showing that its absence is noticed.
     pub left_out: Option<&'static str>,
-    /// States that were taken for the same and were not.
+    /// States with equal fingerprints that differed after cuts.
     pub wrongly_alike: u64,
 }
 
 /// Event that may happen next.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
-    /// The next operation of the script is asked for.
+    /// The next operation of the script is issued.
     Ask,
-    /// Something outstanding ends.
+    /// An outstanding request or computation ends.
     Complete(Token),
-    /// Time passes until the engine wants to be woken, and nothing ends.
+    /// Time passes until the engine asks to be woken, and nothing ends.
     Wake,
 }
 
 /// A state on a walk.
 struct Node {
     world: World,
-    /// Operations of the script that were asked for.
+    /// Number of operations of the script that were issued.
     asked: usize,
     wakes: u32,
-    /// Choices that no walk has made yet, in the order in which they are made.
+    /// Choices that no walk has made yet; the last one is made first.
     left: Vec<Choice>,
 }
 
-/// Times at which the operations of a script arrive.
+/// Times at which the operations of a script are issued.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
     /// All before the engine's first turn.
     Together,
     /// One after the other, before anything ends.
     Turns,
-    /// The second at any time.
+    /// The second operation at any time.
     AnyTime,
 }
 
 impl Search {
-    /// Scripts of one or two operations from `start`.
+    /// Searches scripts of one or two operations from `start`.
     pub fn run_scripts(&mut self, start: &World, budget: Budget, shape: &str) {
         let mut start = start.clone();
         self.plant(&mut start);
@@ -163,7 +162,7 @@ impl Search {
         self.two_orders += u64::from(orders > 1);
         self.exhausted += u64::from(nodes.iter().all(|node| node.left.is_empty()));
         self.reached += nodes.len() as u64;
-        // Every other one has a write of data under way, if there are as many.
+        // Every other state has a data write in flight, if there are enough.
         let mut picked: Vec<usize> = (0..nodes.len()).collect();
         rng.shuffle(&mut picked);
         let (with, without): (Vec<usize>, Vec<usize>) =
@@ -173,7 +172,7 @@ impl Search {
             .take(nodes.len())
             .flatten()
             .flatten();
-        // No second member is lost where one may be missing already.
+        // No second member is lost if one may already be missing.
         let may_lose = !is_degraded(start)
             && start.array.has_redundancy(|_| true)
             && !script.iter().any(|op| matches!(op, Op::Fail));
@@ -207,7 +206,7 @@ impl Search {
         self.scripts_with_data += u64::from(self.data_outstanding > data_before);
     }
 
-    /// Walks from a state, and all states on them. How many orders that were.
+    /// Walks from a state. Returns all states on the walks, and the number of orders.
     fn walk(
         &self,
         first: World,
@@ -220,7 +219,7 @@ impl Search {
         let mut nodes = vec![Node::new(first, asked, 0, script, rng)];
         let mut orders = 0;
         while orders < walks {
-            // The first walk begins at the beginning, others where chance says.
+            // The first walk starts at the first state, later ones at a random state.
             let open: Vec<usize> =
                 (0..nodes.len()).filter(|index| !nodes[*index].left.is_empty()).collect();
             if open.is_empty() {
@@ -248,7 +247,7 @@ impl Search {
                 nodes.push(Node::new(world, asked, wakes, script, rng));
             }
             if nodes[at].is_end(script) {
-                // Whoever has no answer now gets one when time passes, or never.
+                // An unanswered request is answered when time passes, or never.
                 let mut end = nodes[at].world.clone();
                 end.run(Order::Fifo);
                 self.must(&end, note);
@@ -267,11 +266,11 @@ impl Search {
         sum.0
     }
 
-    /// Cuts, recovers, looks at everything.
+    /// Cuts the power, recovers, and verifies everything.
     fn cut(&mut self, mut world: World, mut rng: Rng, may_lose: bool, note: &str) {
         world.rng = rng.fork();
         world.coverage = Coverage::default();
-        // One in seven is the end of the process alone.
+        // One in seven only crashes the process.
         if rng.below(7) == 0 {
             world.kill();
             self.kills += 1;
@@ -279,7 +278,7 @@ impl Search {
             world.power_cut(rng.pick(&MODES));
         }
         self.must(&world, note);
-        // One in four loses a member with the power, one in three loses the power again.
+        // One in four loses a member too, and one in three is followed by another cut.
         if may_lose && rng.percent(25) {
             let lost = rng.index(world.options.members);
             world.disks[lost].faults.gone = true;
@@ -338,14 +337,14 @@ impl Node {
         Self { world, asked, wakes, left }
     }
 
-    /// Whether the script is over and nothing is outstanding.
+    /// Whether all operations were issued and nothing is outstanding.
     fn is_end(&self, script: &[Op]) -> bool {
         self.asked == script.len() && self.world.outstanding().next().is_none()
     }
 }
 
-/// Whether two worlds are left the same by cuts of all kinds: an engine that starts on them says
-/// and reads the same, with the same chance.
+/// Whether cuts of all kinds leave two worlds the same: an engine that starts on them has the same
+/// outputs and reads the same content, with the same random choices.
 #[must_use]
 pub fn same_after_cuts(a: &World, b: &World, rng: &mut Rng) -> bool {
     let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
@@ -383,27 +382,27 @@ fn has_data_outstanding(world: &World) -> bool {
     })
 }
 
-/// What an array is like before the first operation.
+/// State of an array before the first operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Something old everywhere, durably; clean, and nothing in the stripe cache.
+    /// Old content everywhere, durable; the array is clean and the stripe cache empty.
     Clean,
-    /// The same as dirty, with one member that has failed.
+    /// As `Dirty`, with one failed member.
     Degraded,
-    /// Something old everywhere, flushed; and dirty.
+    /// Old content everywhere, flushed; the array is dirty.
     Dirty,
 }
 
 impl Start {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Clean, Self::Degraded, Self::Dirty];
 }
 
-/// A small array of this shape.
+/// A small array of this shape in this state.
 #[must_use]
 pub fn begin(mut options: Options, start: Start) -> World {
     options.full_stripes = 4;
-    // RAID 4 is the sample with all bytes of the payload.
+    // Only RAID 4 has all bytes of the payload, as a sample.
     if options.level != Level::Raid4 {
         options.payload = PayloadMode::Tags;
     }
@@ -432,7 +431,7 @@ pub fn begin(mut options: Options, start: Start) -> World {
     world
 }
 
-/// What is not as md does untuned, one at a time, then what weft does untuned.
+/// Knobs that differ from md's defaults, one at a time, then weft's defaults.
 #[must_use]
 pub fn policies() -> Vec<(&'static str, Knobs)> {
     let with = |settings: &[(&str, &str)]| {
@@ -472,10 +471,10 @@ const FUA: Flags = Flags { sync: true, fua: true, ..Flags::NONE };
 const NO_SYNC: Flags = Flags::NONE;
 const UNMAP: Flags = Flags { discard: true, ..SYNC };
 
-/// One operation of a script.
+/// An operation of a script.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A client asks for something, in bytes.
+    /// A client issues a request, in bytes.
     Ask(RequestOp, u64, u64, Flags),
     /// A blank disk joins.
     Add,
@@ -500,8 +499,9 @@ impl Op {
     }
 }
 
-/// The smallest thing of each kind: a sector, a block, a stripe, two stripes across, zeros, a trim,
-/// FUA, flush, a read; a member that joins, and one that fails if the level can bear it.
+/// The smallest request of each kind: a sector, a block, a stripe, a write across two stripes,
+/// zeros, a trim, FUA, flush, a read; a member that joins, and one that fails if the level survives
+/// it.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     let stripe = world.array.row_bytes(world.options.chunk);
     let mut ops = vec![
@@ -523,7 +523,7 @@ fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     ops
 }
 
-/// Times that a walk lets time pass.
+/// Number of times that a walk lets time pass.
 const WAKES: u32 = 3;
 const MODES: [CutMode; 9] = [
     CutMode::Subset,
