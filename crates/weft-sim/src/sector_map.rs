@@ -1,12 +1,12 @@
 //! Map from sectors to values, stored a page of eight sectors at a time.
 //!
-//! Requests are about sectors side by side, mostly of whole pages of eight: one search is enough
-//! for all of a page.
+//! Requests cover adjacent sectors, mostly whole pages of eight: one search finds all sectors of a
+//! page.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Something for each of some sectors, in order.
+/// Values of some sectors, in order of sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SectorMap<T> {
     pages: BTreeMap<u64, Page<T>>,
@@ -62,7 +62,7 @@ impl<T> SectorMap<T> {
         }
     }
 
-    /// Those of a range that are there.
+    /// Entries of a range.
     pub(crate) fn range(&self, sectors: Range<u64>) -> impl Iterator<Item = (u64, &T)> {
         self.pages.range(pages(&sectors)).flat_map(move |(page, entries)| {
             let (first, places) = part(*page, &sectors);
@@ -72,7 +72,7 @@ impl<T> SectorMap<T> {
         })
     }
 
-    /// All of a range, made where there was nothing.
+    /// Entries of all sectors of a range, created where there are none.
     pub(crate) fn all_of(
         &mut self,
         sectors: Range<u64>,
@@ -99,7 +99,7 @@ impl<T> SectorMap<T> {
         self.pages.values_mut().flat_map(|entries| entries.iter_mut().flatten())
     }
 
-    /// Keeps those that are wanted; they may be changed.
+    /// Keeps the entries for which `wanted` is true; it may change them.
     pub(crate) fn retain(&mut self, mut wanted: impl FnMut(u64, &mut T) -> bool) {
         self.pages.retain(|page, entries| {
             for (sector, entry) in (page * PAGE as u64..).zip(entries.iter_mut()) {

@@ -1,10 +1,10 @@
 //! Shrinking of a failing script to the steps that the failure needs.
 //!
-//! Takes steps away, halves first, then one by one, as long as the same checker still objects.
+//! Steps are removed, halves first, then one by one, as long as the same checker still reports.
 
 use crate::script::{Failure, Plant, Script};
 
-/// The shortest failing script that is found within `attempts` runs.
+/// The shortest failing script that is found with at most `attempts` runs.
 #[must_use]
 pub fn shrink(failure: &Failure, plant: Plant<'_>, attempts: usize) -> Failure {
     let mut best = failure.clone();

@@ -9,12 +9,12 @@ pub(super) const PAGE_SECTORS: u64 = 8;
 /// Durable content: sparse, zero where nothing was written, cheap to copy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Media {
-    /// Eight sectors each, all of one kind.
+    /// Pages of eight sectors each, all in the same representation.
     pub(super) pages: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl Media {
-    /// The sectors up to `stop`, which are of one page.
+    /// Content of the sectors up to `stop`, which lie on one page.
     pub(super) fn get(&self, sector: u64, stop: u64, len: usize) -> Option<&[u8]> {
         let start = (sector % PAGE_SECTORS) as usize * len;
         let bytes = (stop - sector) as usize * len;
@@ -25,7 +25,7 @@ impl Media {
         self.put_all([(sector, bytes)].into_iter());
     }
 
-    /// Sectors in order: a page is looked for once.
+    /// Stores sectors in order; each page is looked up once.
     pub(super) fn put_all<'a>(&mut self, contents: impl Iterator<Item = (u64, &'a [u8])>) {
         let mut contents = contents.peekable();
         while let Some((first, _)) = contents.peek().copied() {

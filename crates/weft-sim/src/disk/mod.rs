@@ -1,15 +1,15 @@
 //! Contents of a simulated member: stable media, a volatile cache, outstanding requests, faults.
 //!
 //! A request begins with [`Disk::submit`], which copies the payload of a write, and ends with
-//! [`Disk::complete`], which gives the result; the driver chooses when and in which order. In
-//! between nothing is decided: a power cut may find any part of an outstanding write on the media.
+//! [`Disk::complete`], which returns the result; the driver chooses when and in which order. In
+//! between its effect is open: a power cut may find any part of an outstanding write on the media.
 //!
-//! - A write lands in the cache at its completion, or on the media with FUA.
-//! - A flush makes durable what had completed when it was submitted.
+//! - A write is stored in the cache at its completion, or on the media with FUA.
+//! - A flush makes durable what was complete when the flush was submitted.
 //! - A metadata write does both (`PREFLUSH | FUA`).
 //! - A logical block is atomic; a longer write is not.
 //!
-//! A sector of payload is as many bytes as [`PayloadMode`] says, every other one is 512.
+//! A sector of payload has as many bytes as [`PayloadMode`] says, every other sector has 512.
 
 mod media;
 mod power_cut;
@@ -33,20 +33,20 @@ pub use volatile_cache::{Sector, Version, VolatileCache};
 pub struct Disk {
     size: Sectors,
     logical_block: u32,
-    /// Where payload is, and how much of it is there.
+    /// Sectors that hold payload, and its representation.
     payload: (Range<u64>, PayloadMode),
     stable: Media,
     cache: VolatileCache,
     outstanding: BTreeMap<Token, Outstanding>,
-    /// Counts completed writes.
+    /// Number of completed writes.
     sequence: u64,
-    /// Counts operations, for the schedule of faults.
+    /// Number of operations, for the schedule of faults.
     operations: u64,
-    /// Chooses what is left of a write that fails.
+    /// Chooses what remains of a write that fails.
     chance: Rng,
     /// Faults of this disk.
     pub faults: Faults,
-    /// Writes are refused and counted: for assemblies that promise to write nothing.
+    /// Whether writes are refused and counted, for assemblies that promise to write nothing.
     pub read_only: bool,
     /// Counters of requests and sectors.
     pub stats: Stats,
@@ -55,38 +55,38 @@ pub struct Disk {
 /// A request to a member, with its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOp {
-    /// Make durable what has completed.
+    /// Makes durable what is complete.
     Flush,
-    /// Read.
+    /// Reads sectors.
     Read {
         /// First sector.
         at: u64,
         /// Number of sectors.
         count: u64,
     },
-    /// Write.
+    /// Writes sectors.
     Write {
         /// First sector.
         at: u64,
         /// Number of sectors.
         count: u64,
-        /// What: as many bytes as stand for them.
+        /// Content in the representation of the sectors.
         bytes: Vec<u8>,
-        /// Durable at completion.
+        /// Whether it is durable at completion.
         fua: bool,
-        /// Everything that completed before is durable first.
+        /// Whether everything that completed before becomes durable first.
         preflush: bool,
     },
 }
 
-/// Counters.
+/// Counters of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Read requests that went well.
+    /// Read requests that succeeded.
     pub reads: u64,
-    /// Write requests that went well.
+    /// Write requests that succeeded.
     pub writes: u64,
-    /// Flush requests that went well.
+    /// Flush requests that succeeded.
     pub flushes: u64,
     /// Sectors read.
     pub sectors_read: u64,
@@ -94,13 +94,13 @@ pub struct Stats {
     pub sectors_written: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Writes that came though the member is to be read only.
+    /// Writes that were submitted while the member was read-only.
     pub forbidden_writes: u64,
-    /// Requests that failed with an I/O error, by what they were.
+    /// Requests that failed with an I/O error, by kind.
     pub io_errors: IoErrors,
 }
 
-/// Requests that failed with an I/O error, by what they were.
+/// Requests that failed with an I/O error, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoErrors {
     /// Flushes.
@@ -113,7 +113,7 @@ pub struct IoErrors {
     pub superblocks: u64,
     /// Writes of data without FUA.
     pub writes: u64,
-    /// Of these writes, those that left something on the member all the same.
+    /// Writes of either kind that failed and still stored something.
     pub landed: u64,
 }
 
@@ -122,7 +122,7 @@ sums!(IoErrors: flushes, fua_writes, reads, superblocks, writes, landed);
 #[derive(Clone, Debug)]
 struct Outstanding {
     op: DiskOp,
-    /// Writes with a lower sequence had completed when it was submitted.
+    /// Count of completed writes when it was submitted.
     before: u64,
     number: u64,
 }
@@ -148,10 +148,10 @@ impl Disk {
         }
     }
 
-    /// Says how much of the payload there is in these sectors.
+    /// Sets which sectors hold payload, and its representation.
     ///
     /// # Panics
-    /// The sectors share a page with others, or something was written already.
+    /// Panics if the sectors do not fill whole pages, or if anything was written already.
     #[must_use]
     pub fn carrying(mut self, sectors: Range<u64>, mode: PayloadMode) -> Self {
         let whole = |sector: u64| sector.is_multiple_of(PAGE_SECTORS);
@@ -161,14 +161,14 @@ impl Disk {
         self
     }
 
-    /// Lets chance say what is left of a write that fails ([`Faults::tears`]).
+    /// Sets the seed that chooses what remains of a failed write ([`Faults::tears`]).
     #[must_use]
     pub fn failing_by_chance(mut self, seed: u64) -> Self {
         self.chance = Rng::new(seed ^ 0xfa11);
         self
     }
 
-    /// Bytes that stand for a sector.
+    /// Bytes that represent a sector.
     #[must_use]
     pub fn sector_bytes(&self, sector: u64) -> usize {
         match &self.payload {
@@ -177,25 +177,25 @@ impl Disk {
         }
     }
 
-    /// Size now, in sectors; a fault may have made the disk shorter.
+    /// Current size; a fault may have made the disk shorter.
     #[must_use]
     pub fn size(&self) -> Sectors {
         Sectors(self.faults.ends_at.unwrap_or(self.size.0).min(self.size.0))
     }
 
-    /// All of it, also what was cut off.
+    /// Original size, including sectors that were cut off.
     #[must_use]
     pub fn whole_size(&self) -> Sectors {
         self.size
     }
 
-    /// Bytes that are written whole or not at all.
+    /// Logical block size in bytes: a block is written as a whole or not at all.
     #[must_use]
     pub fn logical_block(&self) -> u32 {
         self.logical_block
     }
 
-    /// Takes a request in.
+    /// Submits a request.
     pub fn submit(&mut self, token: Token, op: DiskOp) {
         if let DiskOp::Read { at, count } = op {
             assert!(count > 0 && at + count <= self.size.0, "read at {at}+{count} is outside");
@@ -225,16 +225,16 @@ impl Disk {
         assert!(previous.is_none(), "{token:?} is used twice");
     }
 
-    /// Ends a request. A read that went well returns its bytes.
+    /// Completes a request. A successful read returns its bytes.
     ///
     /// # Errors
-    /// As the faults say.
+    /// The result depends on the faults.
     ///
     /// # Panics
-    /// The token is not outstanding.
+    /// Panics if the token is not outstanding.
     pub fn complete(&mut self, token: Token) -> Result<Vec<u8>, Fault> {
         let Outstanding { op, before, number } =
-            self.outstanding.remove(&token).expect("only what is outstanding completes");
+            self.outstanding.remove(&token).expect("the token is outstanding");
         let kind: fn(&mut IoErrors) -> &mut u64 = match op {
             DiskOp::Flush => |errors| &mut errors.flushes,
             DiskOp::Read { .. } => |errors| &mut errors.reads,
@@ -250,7 +250,7 @@ impl Disk {
         result
     }
 
-    /// Ends a request as given up on: an outstanding write may or may not have happened.
+    /// Aborts a request: an outstanding write may or may not have happened.
     pub fn abort(&mut self, token: Token) {
         self.stats.failed += 1;
         let entry = self.outstanding.remove(&token);
@@ -259,13 +259,13 @@ impl Disk {
         }
     }
 
-    /// What a write that does not go well leaves, if [`Faults::tears`].
+    /// Stores what remains of a write that fails, if [`Faults::tears`].
     fn leave(&mut self, op: DiskOp, before: u64) {
         let DiskOp::Write { at, count, bytes, fua, preflush } = op else { return };
         if !self.faults.tears || self.faults.gone || self.read_only {
             return;
         }
-        // A metadata write begins with its flush.
+        // A metadata write starts with its flush.
         if preflush {
             if self.faults.flush_error || self.chance.percent(50) {
                 return;
@@ -321,7 +321,7 @@ impl Disk {
         self.operations
     }
 
-    /// What a read would return, errors aside: as many bytes as stand for the sectors.
+    /// Content that a read would return, ignoring errors, in the representation of the sectors.
     #[must_use]
     pub fn peek(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = self.peek_stable(at, count);
@@ -332,7 +332,7 @@ impl Disk {
         bytes
     }
 
-    /// What would be there after a power cut that loses everything it may.
+    /// Content after the worst power cut.
     #[must_use]
     pub fn peek_stable(&self, at: u64, count: u64) -> Vec<u8> {
         let len = self.sector_bytes(at);
@@ -350,8 +350,8 @@ impl Disk {
         bytes
     }
 
-    /// What a program finds that looks for metadata anywhere: 512 bytes of every sector. Payload
-    /// that is not there in full is made of what stands for it.
+    /// The content that a search for metadata finds: 512 bytes of every sector. Payload in another
+    /// representation is repeated to fill the sector.
     #[must_use]
     pub fn peek_whole(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
@@ -365,10 +365,10 @@ impl Disk {
         bytes
     }
 
-    /// What an opening reads that looks for metadata.
+    /// Reads sectors as an opening does that looks for metadata.
     ///
     /// # Errors
-    /// A sector of it cannot be read, or is behind the end.
+    /// A sector cannot be read or lies behind the end.
     pub fn read_whole(&self, at: u64, count: u64) -> Result<Vec<u8>, Fault> {
         if self.faults.gone || at + count > self.size().0 {
             return Err(Fault::Gone);
@@ -376,7 +376,7 @@ impl Disk {
         if self.is_readable(at, count) { Ok(self.peek_whole(at, count)) } else { Err(Fault::Io) }
     }
 
-    /// Whether the sectors can be read: what was written over a bad sector is read from the cache
+    /// Whether the sectors can be read. Content written over a bad sector is read from the cache
     /// until it is durable.
     pub(crate) fn is_readable(&self, at: u64, count: u64) -> bool {
         let mut bad = self.faults.bad_reads.range(at..at + count);
@@ -384,7 +384,7 @@ impl Disk {
             && Faults::hits(&self.faults.dead_reads, at, count).is_none()
     }
 
-    /// Writes behind everybody's back.
+    /// Changes content directly, without a request.
     pub fn poke(&mut self, at: u64, bytes: &[u8]) {
         let len = self.sector_bytes(at);
         for (sector, from) in (at..).zip(bytes.chunks_exact(len.max(1))) {
@@ -393,10 +393,10 @@ impl Disk {
         }
     }
 
-    /// Bit rot: turns one bit over, durably.
+    /// Flips a bit durably (bit rot).
     ///
     /// # Errors
-    /// There is no payload to rot.
+    /// There is no payload at this sector.
     pub fn flip_bit(&mut self, sector: u64, bit: u32) -> Result<(), NeedsPayload> {
         let mut bytes = self.peek(sector, 1);
         if bytes.is_empty() {
@@ -430,12 +430,12 @@ impl Disk {
         }
     }
 
-    /// Every page that was ever made durable, as first sectors.
+    /// First sectors of all pages that were ever made durable.
     pub fn pages(&self) -> impl Iterator<Item = u64> {
         self.stable.pages.keys().map(|page| page * PAGE_SECTORS)
     }
 
-    /// For the fingerprint of what a cut would find: content as bytes, the rest as text.
+    /// Hashes the state that a cut would find: content as bytes, the rest as text.
     pub(crate) fn hash_into(&self, text: &mut Text) {
         for (number, page) in &self.stable.pages {
             text.bytes(&number.to_le_bytes());
@@ -461,7 +461,7 @@ impl Disk {
         text.debug(&(size, logical_block, sequence, operations, faults, read_only));
     }
 
-    /// Makes durable what completed before. Which sectors.
+    /// Makes durable what completed before. Returns the sectors.
     fn settle(&mut self, before: u64) -> Vec<u64> {
         let durable = self.cache.settle(before);
         self.stable.put_all(durable.iter().map(|(sector, bytes)| (*sector, &bytes[..])));
@@ -471,7 +471,7 @@ impl Disk {
         durable.into_iter().map(|(sector, _)| sector).collect()
     }
 
-    /// A sector becomes durable, and readable with it.
+    /// Makes a sector durable, and readable with it.
     fn harden(&mut self, sector: u64, bytes: &[u8]) {
         self.stable.put(sector, bytes);
         self.faults.bad_reads.remove(&sector);
@@ -530,7 +530,7 @@ impl Disk {
                         self.settle(before);
                     }
                 }
-                // What comes before the bad sector is written, the rest is not.
+                // The sectors before the bad one are written, the rest is not.
                 let bad = Faults::hits(&self.faults.bad_writes, at, count);
                 if bad.is_some() && self.faults.tears {
                     self.leave(DiskOp::Write { at, count, bytes, fua, preflush }, before);
@@ -559,7 +559,7 @@ impl Disk {
     }
 }
 
-/// What stands for one of the sectors that a buffer holds.
+/// The content of one sector in a buffer of several.
 fn nth(bytes: &[u8], index: u64, len: usize) -> &[u8] {
     &bytes[index as usize * len..][..len]
 }

@@ -1,4 +1,4 @@
-//! Power cuts of a simulated member, and the death of its process: what is left of its requests.
+//! Power cut and process crash of a simulated member: which of its requests take effect.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::{Disk, DiskOp, Sector, nth};
 use crate::crash::{CutMode, CutReport};
 use crate::rng::Rng;
 
-/// Sectors that survive or not as one: sequence of their write, first sector, contents.
+/// Sectors that survive or are lost together: sequence of their write, first sector, contents.
 type Piece = (u64, u64, Vec<Sector>);
 
 impl Disk {
-    /// The power goes: what is not durable survives or does not, as `mode` and `rng` choose, and
-    /// nothing is outstanding any more.
+    /// Cuts the power: content that is not durable survives or is lost, as `mode` and `rng` choose,
+    /// and nothing is outstanding any more.
     pub fn power_cut(&mut self, mode: CutMode, rng: &mut Rng) -> CutReport {
         let atom = u64::from(self.logical_block) / SECTOR_BYTES;
         let mut report = CutReport::default();
@@ -28,7 +28,7 @@ impl Disk {
             report.writes_in_flight += 1;
             in_flight.push((at, count, bytes, preflush, entry.before));
         }
-        // A metadata write begins with its flush, so none of it is there unless that is done.
+        // A metadata write starts with its flush, and nothing of it is stored before that is done.
         for (_, count, _, preflush, before) in &mut in_flight {
             if *preflush && rng.percent(50) {
                 report.settled.extend(self.settle(*before));
@@ -36,8 +36,7 @@ impl Disk {
                 *count = 0;
             }
         }
-        // What is there of superblocks that are outstanding, and what is written: first sector,
-        // both.
+        // Old and new content of outstanding superblock writes: first sector, both contents.
         let superblocks: Vec<(u64, Vec<u8>, Vec<u8>)> = in_flight
             .iter()
             .filter(|(_, count, _, preflush, _)| *preflush && *count > 0)
@@ -59,7 +58,8 @@ impl Disk {
             CutMode::Everything => pieces.len(),
             CutMode::Nothing | CutMode::Subset | CutMode::Torn => 0,
         };
-        // Per cut, so that nearly all and nearly none are tried as often as about half.
+        // Chosen per cut, so that cuts that keep nearly all or nearly nothing are as frequent as
+        // others.
         let chance = rng.pick(&[10, 50, 50, 90]);
         for (index, (_, sector, contents)) in pieces.into_iter().enumerate() {
             let any = matches!(mode, CutMode::Subset | CutMode::Torn);
@@ -87,10 +87,10 @@ impl Disk {
         report
     }
 
-    /// Sectors that read otherwise after a cut than before it, and of which no version was durable.
+    /// Sectors that read differently after a cut, and of which no version was durable.
     ///
-    /// A sector whose lost write had put there what lay there anyway, as a correction of a read
-    /// error does, has lost nothing.
+    /// A sector has lost nothing if the lost write had the same content as before, as the
+    /// correction of a read error has.
     pub fn lost_since<'a>(
         &'a self,
         before: &'a Self,
@@ -100,7 +100,7 @@ impl Disk {
         lost.filter(|at| before.peek(*at, 1) != self.peek(*at, 1))
     }
 
-    /// Takes out of the cache what a cut decides of as one, in atoms of so many sectors.
+    /// Takes the content of the cache, in parts of `atom` sectors that a cut keeps or loses as one.
     fn pieces_of_cache(&mut self, atom: u64) -> Vec<Piece> {
         let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
         for (sector, versions) in self.cache.take() {
@@ -113,7 +113,8 @@ impl Disk {
         pieces.map(|((sequence, number), contents)| (sequence, number * atom, contents)).collect()
     }
 
-    /// One sector of a superblock that was being written holds a beginning of what was to be there.
+    /// Tears one sector of an outstanding superblock: it holds only the first part of its new
+    /// content.
     fn tear_a_sector(&mut self, at: u64, new: &[u8], rng: &mut Rng) {
         let sector = rng.below(new.len() as u64 / SECTOR_BYTES);
         let content = nth(new, sector, SECTOR_BYTES as usize);
@@ -121,21 +122,22 @@ impl Disk {
         let differs = |place: &usize| torn[*place] != content[*place];
         let first = (0..torn.len()).find(differs).unwrap_or(0);
         let last = (0..torn.len()).rfind(differs).unwrap_or(0);
-        // Where a word of the superblock ends as a rule, else anywhere.
+        // Usually at the end of a word of the superblock, otherwise anywhere.
         let end = first + rng.index(last - first + 1);
         let end = if rng.percent(80) { end.next_multiple_of(4) } else { end };
         torn[..end].copy_from_slice(&content[..end]);
         self.stable.put(at + sector, &torn);
     }
 
-    /// The process goes and the power stays: completed writes are kept, outstanding ones land or do
-    /// not.
+    /// Crashes the process while the power stays on: completed writes are kept, and outstanding
+    /// ones may or may not take effect.
     pub fn process_killed(&mut self, rng: &mut Rng) {
         for entry in std::mem::take(&mut self.outstanding).into_values() {
             if rng.percent(50) {
                 let _ = self.perform(entry.op, entry.before, entry.number);
             } else if !matches!(entry.op, DiskOp::Write { preflush: true, .. }) {
-                // A superblock is one request, which the kernel ends whatever becomes of who asked.
+                // A superblock write is one request, which the kernel completes even if its
+                // submitter has died.
                 self.leave(entry.op, entry.before);
             }
         }

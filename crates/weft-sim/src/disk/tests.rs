@@ -57,7 +57,7 @@ fn a_cut_loses_what_reads_otherwise_afterwards_and_no_rewrite_of_what_lay_there(
     let mut disk = disk();
     write(&mut disk, 1, 0, 1, 2, true);
     disk.complete(Token(1)).unwrap();
-    // The same again, something else, and a write that never completes.
+    // The same content again, other content, and a write that never completes.
     for (token, at, byte) in [(2, 0, 1), (3, 1, 2), (4, 2, 3)] {
         write(&mut disk, token, at, byte, 1, false);
     }
@@ -68,7 +68,7 @@ fn a_cut_loses_what_reads_otherwise_afterwards_and_no_rewrite_of_what_lay_there(
     assert_eq!(report.lost, [0, 1, 2].into());
     assert_eq!(disk.lost_since(&before, &report).collect::<Vec<_>>(), [1]);
     let settled = crate::crash::CutReport { settled: [1].into(), ..report };
-    assert_eq!(disk.lost_since(&before, &settled).count(), 0, "a version of it was durable");
+    assert_eq!(disk.lost_since(&before, &settled).count(), 0, "a version was durable");
 }
 
 #[test]

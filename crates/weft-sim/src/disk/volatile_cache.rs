@@ -1,8 +1,9 @@
 //! Volatile cache of a simulated member: writes that completed and are not yet durable.
 //!
 //! Every write that completed since the last flush is kept as versions of its sectors, oldest
-//! first. A power cut may keep any of them or none, sector by sector; a flush makes durable what
-//! had completed when the flush was *submitted*, which is all that the block layer promises.
+//! first. After a power cut any of them may survive or none, sector by sector. A flush makes
+//! durable what had completed when the flush was *submitted*, which is all that the block layer
+//! promises.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use smallvec::SmallVec;
 use crate::payload::TAG_BYTES;
 use crate::sector_map::SectorMap;
 
-/// A sector's content: as many bytes as stand for it.
+/// Content of a sector, in its representation.
 pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 
-/// One content of a sector, and when it was written.
+/// A content of a sector, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Position among all writes of the member, in order of completion.
@@ -23,23 +24,23 @@ pub struct Version {
     pub bytes: Sector,
 }
 
-/// Those of one sector, oldest first.
+/// Versions of one sector, oldest first.
 type Versions = SmallVec<[Version; 1]>;
 
-/// The versions of all sectors that are not durable.
+/// Versions of all sectors that are not durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolatileCache {
     sectors: SectorMap<Versions>,
 }
 
 impl VolatileCache {
-    /// The newest content of a sector, if it is here.
+    /// The newest content of a sector, if the cache has any.
     #[must_use]
     pub fn newest(&self, sector: u64) -> Option<&[u8]> {
         self.sectors.get(sector).and_then(|versions| versions.last()).map(|last| &last.bytes[..])
     }
 
-    /// Whether there is nothing that could be lost.
+    /// Whether the cache is empty, so that a cut can lose nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sectors.is_empty()
@@ -56,7 +57,7 @@ impl VolatileCache {
         self.sectors.range(at..at + count).next().is_some()
     }
 
-    /// The newest content of those sectors of a range that are here, in order.
+    /// The newest content of the sectors of a range that the cache has, in order.
     pub(super) fn newest_of(&self, at: u64, count: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let sectors = self.sectors.range(at..at + count);
         sectors.filter_map(|(sector, versions)| Some((sector, &versions.last()?.bytes[..])))
@@ -77,13 +78,13 @@ impl VolatileCache {
         }
     }
 
-    /// Forgets a sector: something newer is durable.
+    /// Drops a sector of which newer content is durable.
     pub fn forget(&mut self, sector: u64) {
         self.sectors.remove(sector);
     }
 
-    /// Takes out, per sector, the newest version that completed before `sequence`; older ones go
-    /// with it, newer ones stay.
+    /// Removes from each sector the versions that completed before `sequence`, and returns the
+    /// newest of them. Later versions stay.
     pub fn settle(&mut self, sequence: u64) -> Vec<(u64, Sector)> {
         let mut durable = Vec::new();
         self.sectors.retain(|sector, versions| {
@@ -96,7 +97,7 @@ impl VolatileCache {
         durable
     }
 
-    /// Takes everything out.
+    /// Removes and returns all versions.
     pub fn take(&mut self) -> BTreeMap<u64, Vec<Version>> {
         let taken = std::mem::take(&mut self.sectors);
         taken.iter().map(|(sector, versions)| (sector, versions.to_vec())).collect()

@@ -1,4 +1,4 @@
-//! Versions of one sector in the model: which contents it may have, and what a read of it shows.
+//! Versions of one sector in the model: its possible contents, and which of them a read may return.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,34 +17,36 @@ pub(super) struct Cell {
     pub(super) versions: VecDeque<Version>,
     pub(super) read_floor: u64,
     pub(super) durable_floor: u64,
-    /// The newest version that a drain has covered: it outlives the process.
+    /// Newest version that a drain has covered, which survives the process.
     pub(super) drained: u64,
     /// Acknowledged versions that are not durable, with the count at their acknowledgement.
     pub(super) volatile: SmallVec<[(u64, u64); 1]>,
-    /// Writes of parts of it were in flight together: they may happen in any order, so that only
-    /// each byte for itself is known to be of one of the versions. Until the whole of it is
-    /// written.
+    /// Whether writes of parts were in flight together: they may take effect in any order, so that
+    /// only each single byte is known to be of one of the versions. This lasts until the whole
+    /// sector is written.
     pub(super) mixed: bool,
-    /// The version that ended this, which a power cut may take: 0 for none.
+    /// Version that ended the mixture, which a power cut may undo: 0 for none.
     pub(super) unmixed_by: u64,
-    /// The count when it was seen last what it may be reconstructed as.
+    /// Count of the last reconstruction whose result became known.
     pub(super) reconstructed: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub(super) write: WriteId,
-    /// What the sector may hold by it: one, or more where what it changed in part had failed.
+    /// Possible contents of the sector in this version: one, or more if it changes a part of a
+    /// sector whose earlier version had failed.
     pub(super) contents: SmallVec<[Content; 1]>,
-    /// So many of them, the last, are nothing that was written but what reconstruction may give.
+    /// Number of contents at the end of the list that are possible results of reconstruction and
+    /// were not written.
     pub(super) reconstructed: usize,
-    /// How many acknowledgements there were with its own, if a power cut did not take it back.
+    /// Count of acknowledgements including its own, unless a power cut took it back.
     pub(super) acknowledged: Option<u64>,
-    /// The part that it changed, if not all.
+    /// Part that it changed, if not the whole sector.
     pub(super) patch: Option<Box<Patch>>,
     pub(super) failed: bool,
-    /// If it failed: the count of reads with the first that saw it, and with the first after that
-    /// which saw an older one in its place.
+    /// For a failed version: the count of reads at the first one that saw it. `gone` is the count
+    /// at the first later read that saw an older version in its place.
     pub(super) seen: Option<u64>,
     pub(super) gone: Option<u64>,
 }
@@ -52,9 +54,9 @@ pub(super) struct Version {
 /// A part of a sector that was written.
 #[derive(Clone, Debug)]
 pub(super) struct Patch {
-    /// First byte, of 512.
+    /// First byte within the 512 of the sector.
     pub(super) offset: usize,
-    /// Bytes, of 512.
+    /// Length in bytes.
     pub(super) len: usize,
     /// Byte range of the content within the payload.
     pub(super) place: Range<usize>,
@@ -81,13 +83,13 @@ impl Version {
         self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
     }
 
-    /// Whether that is what was written, not what was reconstructed.
+    /// Whether the content was written and not reconstructed.
     pub(super) fn was_written(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
         let written = self.contents.len() - self.reconstructed;
         self.contents[..written].iter().any(|content| content.looks_like(sector, at, bytes))
     }
 
-    /// Whether it changed a byte, by its place in what stands for the sector.
+    /// Whether the version changed a byte, given by its place in the payload of the sector.
     pub(super) fn covers(&self, place: usize) -> bool {
         self.patch.as_ref().is_none_or(|patch| patch.place.contains(&place))
     }
@@ -97,13 +99,13 @@ impl Version {
 pub(super) enum Content {
     Bytes(Arc<[u8]>),
     Fill(u8),
-    /// Of a part of a sector.
+    /// Tags of a part of a sector.
     Part(WriteId),
     Tags(WriteId),
 }
 
 impl Content {
-    /// Appends a part of what a sector holds by it.
+    /// Appends a part of a sector's content.
     pub(super) fn write(&self, sector: u64, place: Range<usize>, into: &mut Vec<u8>) {
         match self {
             Self::Bytes(content) => into.extend_from_slice(&content[place]),
@@ -137,9 +139,9 @@ impl Content {
     }
 }
 
-/// The word that every 8 bytes of a tagged sector hold: 24 bits of the write and 32 of the sector,
-/// seven in each byte below a bit that is set. Whether two contents differ at a place does not
-/// depend on the place, then, nor on how many bytes stand for a sector: a byte is zero, or of a
+/// The word in every 8 bytes of a tagged sector: 24 bits of the write and 32 of the sector, seven
+/// in each byte below a bit that is set. Whether two contents differ at a place then depends
+/// neither on the place nor on the number of bytes that represent a sector: a byte is zero, of a
 /// part, or of a whole sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
@@ -152,21 +154,21 @@ pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     word
 }
 
-/// The write and the sector of such a word.
+/// The write and the sector that a tag word encodes.
 pub(super) fn untag(word: [u8; 8]) -> Option<(u64, u64)> {
     let set = word.iter().all(|byte| byte & 0x80 != 0);
     let bits = word.iter().rev().fold(0, |bits, byte| bits << 7 | u64::from(byte & 0x7f));
     set.then_some((bits >> 32, bits & 0xffff_ffff))
 }
 
-/// The byte at a place of a part of a sector.
+/// The byte at a place in a part of a sector.
 pub(super) fn tag_byte(write: WriteId, sector: u64, at: usize) -> u8 {
     1 + ((u64::from(write.0) + sector + at as u64) % 127) as u8
 }
 
 impl Cell {
     pub(super) fn new() -> Self {
-        // Of most sectors there is one version, or two.
+        // Most sectors have one or two versions.
         let mut versions = VecDeque::with_capacity(2);
         versions.push_back(Version::whole(WriteId(0), Content::Fill(0)));
         Self {
@@ -186,7 +188,7 @@ impl Cell {
         self.first + self.versions.len() as u64 - 1
     }
 
-    /// Whether a version that is kept changed only part of the sector.
+    /// Whether a version that is kept changed only a part of the sector.
     pub(super) fn is_patch(&self, number: u64) -> bool {
         let index = (number - self.first) as usize;
         self.versions.get(index).is_some_and(|version| version.patch.is_some())
@@ -196,15 +198,15 @@ impl Cell {
         (self.first..).zip(&self.versions).skip_while(move |(number, _)| *number < floor)
     }
 
-    /// Whether it stays what it is, acknowledged and durable.
+    /// Whether the version is acknowledged and durable.
     pub(super) fn is_settled(&self, number: u64) -> bool {
         let version = &self.versions[(number - self.first) as usize];
         let volatile = self.volatile.iter().any(|(other, _)| *other == number);
         number <= self.durable_floor && version.acknowledged.is_some() && !volatile
     }
 
-    /// Forgets what nobody may read any more. Of parts that were in flight together each may be
-    /// there without those before it, until all of them are settled.
+    /// Drops versions that no read may return any more. Of parts that were in flight together, each
+    /// may be stored without those before it until all are settled.
     pub(super) fn prune(&mut self) {
         if self.mixed || self.durable_floor < self.unmixed_by {
             let numbers = self.first + 1..=self.last();
@@ -225,7 +227,7 @@ impl Cell {
         }
     }
 
-    /// The newest version may be this as well, as it may have been reconstructed.
+    /// Adds a content to the newest version that may have been reconstructed.
     pub(super) fn add_possible(&mut self, content: Content) {
         let newest = self.versions.back_mut().expect("a cell is never empty");
         if !newest.contents.contains(&content) {
@@ -234,8 +236,8 @@ impl Cell {
         }
     }
 
-    /// What the sector may hold after a part of it was written as the version at this index: the
-    /// part stands on the version before, and on one before that wherever a version failed.
+    /// The possible contents after a write of a part as the version at this index: the part is
+    /// based on the version before, and on earlier ones as long as versions failed.
     pub(super) fn patched(
         &self,
         index: usize,
@@ -258,14 +260,14 @@ impl Cell {
         contents
     }
 
-    /// A version may have happened or not, for ever.
+    /// Records that a version failed: it may or may not have happened.
     pub(super) fn fail(&mut self, number: u64, sector: u64, payload: PayloadMode) {
         let Some(index) = number.checked_sub(self.first).map(|index| index as usize) else {
             return;
         };
         let Some(version) = self.versions.get_mut(index) else { return };
         version.failed = true;
-        // What was written to a part of it may stand on what was there before.
+        // Later writes of a part may be based on the content before the failed version.
         for later in index + 1..self.versions.len() {
             let version = &self.versions[later];
             match version.patch.clone() {
@@ -278,20 +280,20 @@ impl Cell {
         }
     }
 
-    /// A drain has covered what was acknowledged up to that count.
+    /// Records that a drain has covered what was acknowledged up to a count.
     pub(super) fn drained(&mut self, count: u64) {
         let covered = self.volatile.iter().filter(|(_, at)| *at <= count);
         self.drained = covered.map(|(number, _)| *number).fold(self.drained, u64::max);
     }
 
-    /// What was acknowledged and is not durable may be gone.
+    /// Takes back what was acknowledged and is not durable.
     pub(super) fn take_back(&mut self) {
         self.drained = 0;
         self.take_back_but_drained();
     }
 
-    /// The same where only what no drain has covered is gone. Returns the newest version that is
-    /// sure to be there, or newer ones.
+    /// Takes back what no drain has covered. Returns the newest version that is certainly kept;
+    /// newer ones may be.
     pub(super) fn take_back_but_drained(&mut self) -> u64 {
         let kept = self.durable_floor.max(self.drained);
         self.read_floor = kept;
@@ -310,8 +312,9 @@ impl Cell {
         kept
     }
 
-    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
-    /// Where parts were in flight together those that had been acknowledged at a moment are there.
+    /// The newest version not below `floor` that matches `bytes` at `offset` of the sector. If
+    /// parts were in flight together, those that had been acknowledged at that count have taken
+    /// effect.
     pub(super) fn find(
         &self,
         (floor, acknowledged): (u64, u64),
@@ -333,8 +336,8 @@ impl Cell {
         Some((self.last(), why))
     }
 
-    /// A read that was issued after so many others saw this version and no other. An error if it
-    /// had failed, and was seen and not there any more before.
+    /// Records that a read saw only this version; `issued` is the count of reads at its issue.
+    /// Returns an error if the version had failed, was seen, and had disappeared before.
     pub(super) fn saw(&mut self, number: u64, issued: u64, now: u64) -> Result<(), WriteId> {
         let index = (number - self.first) as usize;
         let version = &mut self.versions[index];
@@ -354,16 +357,16 @@ impl Cell {
         Ok(())
     }
 
-    /// A failed version that was seen may be gone: the last one before it may be read that did not
-    /// fail.
+    /// A failed version that was seen may disappear: reads may again return the last version before
+    /// it that did not fail.
     pub(super) fn forget_failed(&mut self) {
         let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
         let failed = seen.rev().take_while(|version| version.failed).count() as u64;
         self.read_floor = self.read_floor.saturating_sub(failed).max(self.first);
     }
 
-    /// Whether it is what is left when each version took effect as a whole or not at all, in order;
-    /// those that had been acknowledged did.
+    /// Whether the content results when each version takes effect as a whole or not at all, in
+    /// order. Versions that had been acknowledged do.
     pub(super) fn mixes(
         &self,
         acknowledged: u64,
@@ -374,8 +377,7 @@ impl Cell {
         let must = |version: &Version| version.acknowledged.is_some_and(|it| it <= acknowledged);
         let later = || self.versions.iter().skip(1);
         if later().filter(|version| !must(version)).count() > PARTS_MAX {
-            // Each byte is of the last version that must be there and changed it, or of a later
-            // one.
+            // Each byte is of the last acknowledged version that changed it, or of a later version.
             let last = |at: usize| {
                 let changed = |version: &Version| must(version) && version.covers(at);
                 self.versions.iter().rposition(changed).unwrap_or(0)
@@ -416,7 +418,8 @@ impl Cell {
         states.iter().any(|state| state == bytes).then_some(Why::Mixed)
     }
 
-    /// The version that this is, off by one of the errors. What was written to a part stands on it.
+    /// The newest version that matches except for one of the errors. Writes of parts may lie over
+    /// it.
     pub(super) fn find_off(
         &self,
         floor: u64,
@@ -439,7 +442,8 @@ impl Cell {
         matching.last().map(|(number, _)| number)
     }
 
-    /// Whether what was read may be all that will be read: nothing is in flight or may go back.
+    /// Whether the content that was read may become the only one: nothing is in flight or may be
+    /// undone.
     pub(super) fn is_quiet(&self) -> bool {
         self.volatile.is_empty()
             && self.last() <= self.read_floor
@@ -447,7 +451,7 @@ impl Cell {
     }
 }
 
-/// Versions of a sector of which every choice is tried.
+/// Largest number of versions of a sector of which all combinations are tried.
 const PARTS_MAX: usize = 10;
 
 pub(super) fn patched(base: &Content, sector: u64, patch: &Patch, payload: PayloadMode) -> Content {
@@ -498,7 +502,7 @@ pub(super) fn explain(
         Some((write, of)) => format!("write {write} at sector {of}"),
         None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
-    // Versions that no read may find are kept for a while; after that the tag tells.
+    // Versions that no read may return are kept for a while; later ones are found by their tag.
     let older =
         older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
     let first = u64::from(cell.versions.front().expect("a cell is never empty").write.0);

@@ -1,7 +1,8 @@
 //! Reference model: for each sector, the versions that a read may return.
 //!
-//! Per sector the list of everything that was written to it, in the order of issue, which is also
-//! the order in which overlapping writes take effect. Two marks move along the list:
+//! For each sector the model has the list of versions that were written to it, in the order of
+//! issue, which is also the order in which overlapping writes take effect. Two marks move along the
+//! list:
 //!
 //! ```text
 //!   versions   v0   v1   v2   v3   v4
@@ -11,19 +12,19 @@
 //!                   └ durable floor: a flush or FUA covered it; a power cut leaves v1 or later
 //! ```
 //!
-//! A read sees one version between the read floor of its issue and the newest there is: whole, at
-//! its own address, invented nowhere (I2). After a power cut it may be any from the durable floor
-//! (I1); what the first read finds is all that later ones may find (I3). A write that failed, or
-//! whose client left, may be seen, and may go away again where there is no space: once, and not
-//! come back (I3).
+//! A read returns one version between the read floor at its issue and the newest version: whole, at
+//! its own address, and never content that was not written (I2). After a power cut it may be any
+//! version from the durable floor on (I1); the content that the first read finds is the only one
+//! that later reads may find (I3). A write that failed, or whose client disconnected, may become
+//! visible, and may disappear again where there is no space: once, without coming back (I3).
 //!
-//! The write hole is predicted, not forgiven: where members disagree after a cut, and only where
-//! the sector's own member is missing, a read may be off by what reconstruction from them gives,
-//! and by nothing else ([`crate::suspects`]). It is counted, so that a test in which none ever is
-//! wrong can be told to be blind.
+//! The write hole is predicted, not forgiven: only where members disagree after a cut and the
+//! sector's own member is missing, a read may return the result of reconstruction from them, and
+//! nothing else ([`crate::suspects`]). Such reads are counted, so that a test in which none is ever
+//! wrong is known to test nothing.
 //!
-//! Contents are as long as [`PayloadMode`] says; without payload nothing is kept, and anything may
-//! be read.
+//! Contents are as long as [`PayloadMode`] says; without payload no content is kept, and reads may
+//! return anything.
 //!
 //! Source   reliability.md §3 and §5 (I1-I3, I7)
 
@@ -42,7 +43,7 @@ use cell::{Cell, Content, Patch, Version, came_back, collapse, explain};
 
 pub use cell::tag;
 
-/// Names a write; part of every word of its payload.
+/// Number of a write; part of every word of its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u32);
 
@@ -51,63 +52,64 @@ pub struct WriteId(pub u32);
 pub enum Payload {
     /// The same byte everywhere.
     Fill(u8),
-    /// In every 8-byte word of a whole sector the write's id and the sector's address; in every
-    /// byte of a part of one something of both and of the byte's own place.
+    /// In a whole sector, every 8-byte word has the write's id and the sector's address. In a part
+    /// of a sector, every byte depends on both and on its own place.
     Tags,
     /// Nothing but zeros.
     Zeros,
 }
 
-/// Versions that every sector may hold.
+/// Versions that each sector may hold.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     payload: PayloadMode,
     cells: SectorMap<Cell>,
-    /// Writes that are acknowledged and not durable, with the count at their acknowledgement.
+    /// Acknowledged writes that are not durable, with the count at their acknowledgement.
     unflushed: VecDeque<(u64, ByteRange)>,
-    /// The last acknowledgement that a drain covered.
+    /// Count of the last acknowledgement that a drain covered.
     drained: u64,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
-    /// Counts acknowledgements.
+    /// Number of acknowledgements.
     acknowledged: u64,
     reads_outstanding: u32,
-    /// Counts reads that returned something.
+    /// Number of reads that returned content.
     reads_done: u64,
-    /// Counts when it was seen what sectors may be reconstructed as.
+    /// Number of reconstructions whose result became known.
     reconstructed: u64,
 }
 
-/// A read's view at its issue: the read floor of each of its sectors, and all acknowledgements.
+/// State of the model at a read's issue: the read floor of each of its sectors, and the counts.
 #[derive(Clone, Debug)]
 pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
     acknowledged: u64,
-    /// Reads that had returned.
+    /// Count of reads that had returned.
     reads_done: u64,
-    /// Content that a reconstruction is known to have given.
+    /// Count of reconstructions whose result was known.
     reconstructed: u64,
 }
 
 /// Reason why a content is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// It is what a client wrote.
+    /// A client wrote the content.
     Written,
-    /// It is made of parts that clients wrote together.
+    /// The content consists of parts that clients wrote together.
     Mixed,
-    /// The same, byte for byte, as there were too many parts to try which of them are there.
+    /// As `Mixed`, but compared byte for byte because there were too many parts to try all
+    /// combinations.
     MixedBytes,
     /// The content may have been reconstructed from members that disagreed.
     Reconstructed,
 }
 
-/// What was known to be reconstructed by then, for [`Model::settle`].
+/// Count of known reconstructions at some time, for [`Model::settle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed(u64);
 
-/// A flush's view at its receipt: the acknowledgements that it covers.
+/// State of the model at a flush's receipt: the acknowledgements that it covers.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushMark(u64);
 
@@ -142,13 +144,13 @@ pub(crate) fn pieces(range: ByteRange) -> impl Iterator<Item = (u64, usize, usiz
 }
 
 impl Model {
-    /// Of a world with so much payload.
+    /// A model for a mode of payload.
     #[must_use]
     pub fn new(payload: PayloadMode) -> Self {
         Self { payload, ..Self::default() }
     }
 
-    /// A write is issued. Returns its name and its bytes.
+    /// Records that a write is issued. Returns its number and its bytes.
     pub fn write_issued(&mut self, range: ByteRange, payload: Payload) -> (WriteId, Vec<u8>) {
         self.writes_issued += 1;
         let write = WriteId(self.writes_issued);
@@ -166,7 +168,7 @@ impl Model {
         let cells = self.cells.all_of(sectors(range), Cell::new);
         for ((_, offset, len), (sector, cell)) in pieces(range).zip(cells) {
             if len < 512 {
-                // Those that overlap happen in order of issue.
+                // Overlapping parts take effect in order of issue.
                 let apart = cell.from(cell.read_floor + 1).any(|(_, version)| {
                     let other = version.patch.as_ref().map_or((0, 512), |p| (p.offset, p.len));
                     !version.failed && (other.0 + other.1 <= offset || offset + len <= other.0)
@@ -195,7 +197,7 @@ impl Model {
         (write, bytes)
     }
 
-    /// A write is acknowledged; with FUA it is durable.
+    /// Records that a write is acknowledged; with FUA it is durable.
     pub fn write_acknowledged(&mut self, write: WriteId, fua: bool) {
         self.acknowledged += 1;
         if self.payload == PayloadMode::None {
@@ -214,7 +216,7 @@ impl Model {
             {
                 version.acknowledged = Some(self.acknowledged);
             }
-            // The whole of it was written after everything else.
+            // The version of the whole sector was written after all others.
             if cell.mixed && number == cell.last() && !cell.is_patch(number) {
                 (cell.mixed, cell.unmixed_by) = (false, number);
             }
@@ -229,7 +231,7 @@ impl Model {
         }
     }
 
-    /// A write failed: it may have happened or not, for ever.
+    /// Records that a write failed: from then on it may or may not have happened.
     pub fn write_failed(&mut self, write: WriteId) {
         if self.payload == PayloadMode::None {
             return;
@@ -242,37 +244,39 @@ impl Model {
         }
     }
 
-    /// A copy of a mirror is lost while another misses writes that failed for want of space. What
-    /// reads saw of such a write may be gone with it; what was acknowledged is on both.
+    /// Records that a copy of a mirror is lost while another one misses writes that failed for lack
+    /// of space. Content of such a write that reads have seen may be lost with it; acknowledged
+    /// content is on both.
     pub fn copy_lost(&mut self) {
         self.cells.values_mut().for_each(Cell::forget_failed);
     }
 
-    /// The same of one whose client is gone, and that a write-back cache may keep until a flush.
+    /// As [`Self::write_failed`], for a write whose client is gone and that a write-back cache may
+    /// keep until a flush.
     pub fn write_left(&mut self, write: WriteId) {
         self.acknowledged += 1;
         self.unflushed.extend(self.range_of(write).map(|range| (self.acknowledged, range)));
         self.write_failed(write);
     }
 
-    /// A flush is received.
+    /// The mark of a flush that is received now.
     #[must_use]
     pub fn flush_issued(&self) -> FlushMark {
         FlushMark(self.acknowledged)
     }
 
-    /// It is acknowledged: what had been acknowledged at its receipt is durable.
+    /// Records that a flush is acknowledged: what had been acknowledged at its receipt is durable.
     pub fn flush_acknowledged(&mut self, mark: FlushMark) {
         self.flush_acknowledged_but(mark, &[]);
     }
 
-    /// A stop is answered: what had been acknowledged is durable, but for what it says is lost.
+    /// Records that a stop is answered: everything acknowledged is durable, except for `lost`.
     pub fn stop_answered(&mut self, lost: &[ByteRange]) {
         self.flush_acknowledged_but(self.flush_issued(), lost);
     }
 
-    /// A drain is answered: what had been acknowledged at its receipt is with the members, and
-    /// outlives the process, but for what was left.
+    /// Records that a drain is answered: what had been acknowledged at its receipt is stored on
+    /// members and survives the process, except for `left`.
     pub fn drained(&mut self, mark: FlushMark, left: &[ByteRange]) {
         self.drained = self.drained.max(mark.0);
         let is_left = |sector| left.iter().any(|range| sectors(*range).contains(&sector));
@@ -312,7 +316,7 @@ impl Model {
         }
     }
 
-    /// A read is issued.
+    /// Records that a read is issued.
     pub fn read_issued(&mut self, range: ByteRange) -> ReadMark {
         self.reads_outstanding += 1;
         let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
@@ -321,16 +325,16 @@ impl Model {
         ReadMark { range, floors, acknowledged, reads_done, reconstructed: self.reconstructed }
     }
 
-    /// It failed, or its client is gone.
+    /// Records that a read failed, or that its client is gone.
     pub fn read_failed(&mut self) {
         self.reads_outstanding -= 1;
     }
 
-    /// It returned `bytes`. `errors` tells what a sector may be off by, if it had to be
-    /// reconstructed from members that disagreed. What needed an excuse is counted.
+    /// Checks a read that returned `bytes`. `errors` gives the errors that a sector may have if it
+    /// had to be reconstructed from members that disagreed. Excuses are counted.
     ///
     /// # Errors
-    /// The bytes that were read are no content that the model allows.
+    /// The model does not allow the content that was read.
     pub fn read_done(
         &mut self,
         mark: &ReadMark,
@@ -355,12 +359,12 @@ impl Model {
             let errors = errors(sector);
             let unsure = !errors.is_empty()
                 || cell.from(*floor).any(|(_, version)| version.reconstructed > 0);
-            // Its member may have been read before it went.
+            // The sector's member may have been read before it failed.
             let late = cell.reconstructed > mark.reconstructed;
             excuses.read += 1;
             excuses.read_unsure += u64::from(unsure);
             match cell.find((*floor, mark.acknowledged), sector, offset, found) {
-                // P3: what was seen once does not go away again.
+                // P3: a version that was seen does not go away again.
                 Some((number, why)) => {
                     excuses.read_wrong += u64::from(why == Why::Reconstructed);
                     excuses.read_mixed += u64::from(why == Why::Mixed);
@@ -392,16 +396,16 @@ impl Model {
         Ok(())
     }
 
-    /// For a read whose result settles what was read.
+    /// The count to pass to [`Self::settle`] for a read that is issued now.
     #[must_use]
     pub fn reconstructed(&self) -> Reconstructed {
         Reconstructed(self.reconstructed)
     }
 
-    /// After a power cut: what the sector holds is what it holds from now on (I3). What was written
-    /// since, and is not durable, stays as it is. If it is reconstructed since the read was issued,
-    /// its member may have been read before it went, and it may be all that it might be before as
-    /// well.
+    /// Settles a sector after a power cut: the content that was read is its only content from now
+    /// on (I3). Later writes that are not durable stay possible. If the sector was reconstructed
+    /// since the read was issued, its member may have been read before it failed, and all earlier
+    /// contents stay possible too.
     pub fn settle(&mut self, sector: u64, bytes: &[u8], issued: Reconstructed) {
         if let Some(cell) = self.cells.get_mut(sector)
             && cell.volatile.is_empty()
@@ -418,7 +422,8 @@ impl Model {
         }
     }
 
-    /// The power goes: nothing is outstanding any more, and what was not durable may be gone.
+    /// Records a power cut: nothing is outstanding any more, and content that was not durable may
+    /// be lost.
     pub fn power_cut(&mut self) {
         self.writes.clear();
         self.unflushed.clear();
@@ -431,17 +436,17 @@ impl Model {
         }
     }
 
-    /// The process goes and the power stays: nothing is outstanding any more; what was acknowledged
-    /// is there, and no more durable than before.
+    /// Records a process crash while the power stays on: nothing is outstanding any more;
+    /// acknowledged writes are kept, and are as durable as before.
     pub fn process_died(&mut self) {
         let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();
         outstanding.into_iter().for_each(|write| self.write_failed(write));
         self.reads_outstanding = 0;
     }
 
-    /// The process goes with a write-back cache in it, and the power stays: what neither a flush
-    /// nor a drain had covered may be there or not, and is not durable; what a drain had covered is
-    /// there, and no more durable than before.
+    /// Records the crash of a process with a write-back cache while the power stays on. Writes that
+    /// neither a flush nor a drain covered may or may not be kept, and are not durable; those that
+    /// a drain covered are kept, and are as durable as before.
     pub fn process_died_with_cache(&mut self) {
         self.process_died();
         let drained = self.drained;
@@ -457,25 +462,25 @@ impl Model {
         }
     }
 
-    /// Byte range of a write that is not answered; `None` once it is.
+    /// Byte range of an unanswered write; `None` once it is answered.
     #[must_use]
     pub fn range_of(&self, write: WriteId) -> Option<ByteRange> {
         self.writes.get(&write).map(|issued| issued.range)
     }
 
-    /// Byte ranges of writes that are not answered.
+    /// Byte ranges of unanswered writes.
     #[must_use]
     pub fn in_flight_ranges(&self) -> Vec<ByteRange> {
         self.writes.values().map(|issued| issued.range).collect()
     }
 
-    /// Byte ranges of writes that no flush has covered since they were answered: a write-back cache
-    /// may be writing them at any time.
+    /// Byte ranges of answered writes that no flush has covered since: a write-back cache may write
+    /// them at any time.
     pub fn unflushed_ranges(&self) -> impl Iterator<Item = ByteRange> {
         self.unflushed.iter().map(|(_, range)| *range)
     }
 
-    /// Whether a read that is issued now may return this.
+    /// The reason for which a read that is issued now may return this content, if it may.
     #[must_use]
     pub fn why_now(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {
@@ -487,14 +492,14 @@ impl Model {
         }
     }
 
-    /// Whether this content on the media of the sector's own member is explained: something that
-    /// was written there and not overwritten durably since.
+    /// Whether the sector's own member may have this content on its media: some version that was
+    /// written and not durably overwritten since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
         self.why(sector, bytes).is_some()
     }
 
-    /// How this content on the media of the sector's own member is explained.
+    /// The reason for which the sector's own member may have this content on its media, if it may.
     #[must_use]
     pub fn why(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {
@@ -503,7 +508,7 @@ impl Model {
         }
     }
 
-    /// Whether it is something that was written off by one of the errors.
+    /// Whether the content is a written version that is wrong by one of the errors.
     #[must_use]
     pub fn media_allows_off(&self, sector: u64, bytes: &[u8], errors: &[Vec<u8>]) -> bool {
         let unwritten = Cell::new();
@@ -511,7 +516,7 @@ impl Model {
         cell.find_off(cell.first, sector, 0, bytes, errors).is_some()
     }
 
-    /// All that a sector may hold, as far as it is known whole, and whether parts of it may mix.
+    /// All contents that a sector may have as a whole, and whether parts of it may be mixed.
     #[must_use]
     pub fn choices(&self, sector: u64) -> (Vec<Vec<u8>>, bool) {
         let len = self.payload.sector_bytes();
@@ -523,15 +528,15 @@ impl Model {
         (contents, cell.mixed)
     }
 
-    /// The sector may hold this as well, as it may have been reconstructed.
+    /// Allows a content that may have been reconstructed.
     pub fn add_possible(&mut self, sector: u64, bytes: &[u8]) {
         for (_, cell) in self.cells.all_of(sector..sector + 1, Cell::new) {
             cell.add_possible(Content::Bytes(bytes.into()));
         }
     }
 
-    /// The sector is reconstructed as this from now on, whatever reads return that were issued
-    /// before.
+    /// Records that reconstruction of the sector gives this content from now on. Reads that were
+    /// issued before may return other content.
     pub fn is_reconstructed(&mut self, sector: u64, bytes: &[u8]) {
         if self.why_now(sector, bytes).is_none() {
             self.add_possible(sector, bytes);
@@ -542,8 +547,8 @@ impl Model {
         }
     }
 
-    /// Whether a write to the sector is issued and not answered, or may still be going on as nobody
-    /// waits for its answer.
+    /// Whether a write to the sector is unanswered, or was answered with an error or abandoned and
+    /// may still be carried out.
     #[must_use]
     pub fn in_flight(&self, sector: u64) -> bool {
         self.cells.get(sector).is_some_and(|cell| {

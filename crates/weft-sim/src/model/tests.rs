@@ -16,7 +16,7 @@ fn a_read_sees_the_acknowledged_write_or_a_newer_one() {
     assert_eq!(one[8..16], tag(first, 7));
     assert!(read(&mut model, SECTOR, &[0; 512]).is_ok());
     assert!(read(&mut model, SECTOR, &one).is_ok());
-    // Seen once, it stays.
+    // A version that was read once stays.
     assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
     model.write_acknowledged(first, false);
     assert!(read(&mut model, SECTOR, &one).is_ok());
@@ -25,7 +25,7 @@ fn a_read_sees_the_acknowledged_write_or_a_newer_one() {
     model.write_acknowledged(second, false);
     assert!(
         model.read_done(&early, &one, |_| Vec::new(), &mut Excuses::default()).is_ok(),
-        "it was issued before the ack"
+        "the read was issued before the acknowledgement"
     );
     assert_eq!(read(&mut model, SECTOR, &one).unwrap_err().checker, "I1 durability");
     assert!(read(&mut model, SECTOR, &two).is_ok());
@@ -53,9 +53,8 @@ fn a_cut_may_take_what_was_not_flushed_and_nothing_else() {
     assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
 }
 
-/// A member is read, it fails before all of the read is answered, and what is reconstructed for
-/// it from then on is something else. Found by faults-and-cuts, seeds 2000116, 2001438 and
-/// 2001915.
+/// A member is read and then fails before the whole read is answered, and the reconstruction from
+/// then on gives other content. Found by faults-and-cuts, seeds 2000116, 2001438 and 2001915.
 #[test]
 fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstructed() {
     for reconstructed in [[1; 512], [5; 512]] {
@@ -74,14 +73,14 @@ fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstruc
         let mut model = done(&early, &two);
         assert!(model.media_allows(7, &two));
         assert!(read(&mut model, SECTOR, &reconstructed).is_ok());
-        // Part of it stands on either.
+        // A write of a part may be based on either content.
         let mut after = model.clone();
         after.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(3));
         for mut sector in [[2; 512], reconstructed] {
             sector[..100].fill(3);
             assert!(after.media_allows(7, &sector));
         }
-        // A read that was issued since does.
+        // A read that was issued after the failure settles the content.
         let now = model.reconstructed();
         model.settle(7, &reconstructed, now);
         assert!(!model.media_allows(7, &two));
@@ -116,11 +115,11 @@ fn what_failed_settles_and_does_not_come_back() {
     let early = model.read_issued(SECTOR);
     assert!(read(&mut model, SECTOR, &two).is_ok());
     assert!(read(&mut model, SECTOR, &two).is_ok());
-    assert!(late(&mut model, &early, &one).is_ok(), "it was issued before");
-    assert!(read(&mut model, SECTOR, &two).is_ok(), "so that it was not gone");
+    assert!(late(&mut model, &early, &one).is_ok(), "the read was issued before");
+    assert!(read(&mut model, SECTOR, &two).is_ok(), "so the second write did not go away");
     let early = model.read_issued(SECTOR);
     assert!(read(&mut model, SECTOR, &one).is_ok(), "gone");
-    assert!(late(&mut model, &early, &two).is_ok(), "it was issued before");
+    assert!(late(&mut model, &early, &two).is_ok(), "the read was issued before");
     assert!(read(&mut model, SECTOR, &one).is_ok());
     assert_eq!(read(&mut model, SECTOR, &two).unwrap_err().checker, "I3 stable reads");
     model.power_cut();
@@ -138,14 +137,14 @@ fn only_what_may_be_reconstructed_may_be_wrong_and_only_so() {
     let mut done = |model: &mut Model, found: &[u8], errors: &[Vec<u8>]| {
         model.read_done(&mark, found, |_| errors.to_vec(), &mut excuses)
     };
-    assert!(done(&mut model.clone(), &wrong, &[]).is_err(), "its member is there");
+    assert!(done(&mut model.clone(), &wrong, &[]).is_err(), "its member is present");
     assert!(done(&mut model.clone(), &wrong, &[vec![8; 512]]).is_err(), "another error");
     assert!(done(&mut model.clone(), &[7; 512], &[vec![9; 512]]).is_err(), "something else");
     assert!(done(&mut model.clone(), &right, &[vec![9; 512]]).is_ok());
     assert!(done(&mut model, &wrong, &[vec![8; 512], vec![9; 512]]).is_ok());
     assert_eq!((excuses.read, excuses.read_unsure, excuses.read_wrong), (5, 4, 1));
     assert!(read(&mut model, SECTOR, &wrong).is_ok());
-    assert!(read(&mut model, SECTOR, &right).is_err(), "it stays what it was read as");
+    assert!(read(&mut model, SECTOR, &right).is_err(), "the content that was read stays");
 }
 
 #[test]
@@ -157,14 +156,14 @@ fn what_may_be_reconstructed_is_told_from_what_was_written() {
     assert_eq!(model.why(7, &right), Some(Why::Written));
     assert_eq!(model.why(7, &[5; 512]), Some(Why::Reconstructed));
     assert_eq!(model.why(7, &[6; 512]), None);
-    // A part of it stands on either.
+    // A write of a part may be based on either content.
     let (_, part) = model.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(3));
     let mut sector = [5; 512];
     sector[..100].copy_from_slice(&part);
     assert!(model.media_allows(7, &sector));
     sector[100] = 6;
     assert!(!model.media_allows(7, &sector));
-    // The next of all of it does not.
+    // A write of the whole sector replaces both.
     let (all, _) = model.write_issued(SECTOR, Payload::Fill(4));
     model.write_acknowledged(all, true);
     assert_eq!((model.why(7, &[5; 512]), model.why(7, &[4; 512])), (None, Some(Why::Written)));
@@ -222,11 +221,11 @@ fn parts_of_a_sector_in_flight_together_happen_in_any_order() {
     sector[..100].fill(1);
     assert!(model.media_allows(0, &sector), "both");
     sector[150] = 2;
-    assert!(!model.media_allows(0, &sector), "a byte that nobody wrote there");
+    assert!(!model.media_allows(0, &sector), "a byte that was not written there");
     model.write_acknowledged(a, false);
 }
 
-/// Parts are there as a whole or not at all, and those that were acknowledged are there.
+/// Parts take effect as a whole or not at all, and acknowledged parts have taken effect.
 #[test]
 fn parts_do_not_tear_and_do_not_go_away() {
     let mut model = Model::default();

@@ -1,10 +1,10 @@
 //! Suspect columns: sectors of a stripe whose members disagree, and the values that a read may
 //! return.
 //!
-//! A power cut, a death of the process or a write that a member refuses can leave data and parity
-//! of different times (the write hole). While every member is read nothing shows; what is
-//! reconstructed from them is wrong, but not anything. It is what the parity relation makes of what
-//! the members hold:
+//! A power cut, a process crash or a write that a member refuses can leave data and parity of
+//! different times (the write hole). While every member is read nothing is visible. Content
+//! reconstructed from them is wrong, but not arbitrary: it follows from the parity relation and the
+//! content of the members:
 //!
 //! ```text
 //!   data      D₀ D₁ D₂     as on the members; each some version that was written
@@ -13,15 +13,15 @@
 //!   D₁ lost   reads as D₁ ⊕ error, where the error solves the syndrome
 //! ```
 //!
-//! So after each cut the columns are measured, not guessed. One whose members agree is not suspect.
-//! Of one in which they do not, parity must be that of *some* choice of versions,
-//! and the syndrome is kept: a slot that is lost from then on may be off by the errors that it can
-//! cause, and by nothing else. Read-modify-write keeps the syndrome; a write of the full stripe, a
-//! resync, a rebuild make it zero. Each column is looked at again when a write to it has ended, and
-//! is not suspect any more as soon as its members agree, each on its own.
+//! So the columns are measured after each cut instead of being guessed. A column whose members
+//! agree is not suspect. Otherwise its parity must be that of *some* choice of versions, and the
+//! syndrome is kept: a slot that is lost from then on may be wrong by the errors that the syndrome
+//! can cause, and by no others. Read-modify-write keeps the syndrome; a full-stripe write, a resync
+//! or a rebuild makes it zero. Each column is measured again after a write to it has ended, and
+//! stops being suspect as soon as its members agree, independently of other columns.
 //!
-//! Copies of a mirror that differ are the same in a smaller way: an error is what one copy differs
-//! by from another, and it may show once the copy is lost that was read until then.
+//! Differing copies of a mirror are a simpler case: an error is the difference between two copies,
+//! and it may become visible once the copy that was read is lost.
 //!
 //! Source   spec reliability.md §3 (P5), §5 (I1, I2, I3, I6, I7); H. P. Anvin, "The mathematics of
 //!          RAID-6", §4
@@ -37,7 +37,7 @@ use crate::model::Model;
 pub use strips::{Outcome, Strips, Syndrome};
 use strips::{add_multiple, closure, data_slots, errors_by};
 
-/// Columns whose members do not agree, or did not until shortly.
+/// Columns whose members do not agree, or may stop agreeing after a cut.
 #[derive(Clone, Debug, Default)]
 pub struct Suspects {
     columns: BTreeMap<u64, Suspect>,
@@ -45,19 +45,19 @@ pub struct Suspects {
 
 #[derive(Clone, Debug, Default)]
 struct Suspect {
-    /// Slots that were missing or could not be read at any time since: what was reconstructed for
-    /// them stays, also when they are filled again.
+    /// Slots that were missing or unreadable at any time since: content that was reconstructed for
+    /// them stays, even after they are filled again.
     lost: BTreeSet<u16>,
     syndromes: BTreeSet<Syndrome>,
-    /// Of a mirror: the slot whose copy is read.
+    /// For a mirror: the slot whose copy is read.
     preferred: Option<u16>,
-    /// A member refused a write: what that left is measured whenever nothing is outstanding.
+    /// Whether a member refused a write: the column is measured whenever nothing is outstanding.
     open: bool,
-    /// Members agree again, but a power cut may take that back.
+    /// Whether members agree again, although a power cut may undo that.
     dormant: bool,
 }
 
-/// Whether a parity is that of some choice of versions.
+/// Result of the search for a choice of versions that explains a parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explained {
     /// Some choice of versions explains the parity.
@@ -68,7 +68,7 @@ pub enum Explained {
     No,
 }
 
-/// Choices that are tried of one column, and errors of one slot that are allowed.
+/// Largest number of choices tried for one column, and of allowed errors of one slot.
 const CHOICES_MAX: usize = 4096;
 
 fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
@@ -76,12 +76,12 @@ fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
 }
 
 impl Suspects {
-    /// All of them.
+    /// All columns, dormant ones included.
     pub fn columns(&self) -> impl Iterator<Item = u64> {
         self.columns.keys().copied()
     }
 
-    /// Whether there are none.
+    /// Whether there are no columns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
@@ -93,7 +93,7 @@ impl Suspects {
         self.columns.get(&column).is_some_and(|suspect| !suspect.dormant)
     }
 
-    /// A column is one, for what disagrees, while these slots are missing.
+    /// Adds a column with its syndromes, while the slots in `missing` are missing.
     pub fn insert(
         &mut self,
         column: u64,
@@ -106,7 +106,8 @@ impl Suspects {
         suspect.lost.extend(missing);
     }
 
-    /// The copies of a column differ, by this, and the copy of this slot is read until they agree.
+    /// Adds a column whose copies differ by `by`, and of which one slot's copy is read until they
+    /// agree.
     pub fn insert_copies(&mut self, column: u64, by: BTreeSet<Vec<u8>>, preferred: Slot) {
         let nothing = Vec::new();
         let syndromes = by.into_iter().map(|p| Syndrome { p, q: nothing.clone() }).collect();
@@ -114,44 +115,44 @@ impl Suspects {
         self.columns.entry(column).or_default().preferred = Some(preferred.0);
     }
 
-    /// The slot whose copy of a column is read, of copies that differ.
+    /// The slot whose copy of a column is read, if copies differ.
     #[must_use]
     pub fn preferred(&self, column: u64) -> Option<Slot> {
         self.columns.get(&column)?.preferred.map(Slot)
     }
 
-    /// A column is one whose members may disagree, as one refused a write.
+    /// Adds a column whose members may disagree because one refused a write.
     pub fn open(&mut self, column: u64, missing: impl IntoIterator<Item = u16>) {
         self.insert(column, BTreeSet::new(), missing);
         self.columns.entry(column).or_default().open = true;
     }
 
-    /// Whether that is so.
+    /// Whether a column was opened so and not cleared since.
     #[must_use]
     pub fn is_open(&self, column: u64) -> bool {
         self.columns.get(&column).is_some_and(|suspect| suspect.open)
     }
 
-    /// A slot is missing from now on.
+    /// Records that a slot is missing from now on.
     pub fn lose(&mut self, slot: u16) {
         self.columns.values_mut().for_each(|suspect| _ = suspect.lost.insert(slot));
     }
 
-    /// A slot cannot be read at a column.
+    /// Records that a slot cannot be read at a column.
     pub fn lose_at(&mut self, slot: u16, column: u64) {
         if let Some(suspect) = self.columns.get_mut(&column) {
             suspect.lost.insert(slot);
         }
     }
 
-    /// Slots that were missing or unreadable at a column since it is suspect.
+    /// Slots that were missing or unreadable at a column since it became suspect.
     #[must_use]
     pub fn lost(&self, column: u64) -> Vec<Slot> {
         let suspect = self.columns.get(&column);
         suspect.map_or_else(Vec::new, |suspect| suspect.lost.iter().copied().map(Slot).collect())
     }
 
-    /// Members of a column agree.
+    /// Records that the members of a column agree.
     pub fn clear(&mut self, column: u64, durable: bool) {
         if durable {
             self.columns.remove(&column);
@@ -160,13 +161,13 @@ impl Suspects {
         }
     }
 
-    /// All of them, to measure anew.
+    /// Takes all columns, to measure them again.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// Keeps what was known before of a column that has content which is not durable.
+    /// Keeps the earlier knowledge of a column that has volatile content.
     pub fn remember(&mut self, before: &Self, column: u64) {
         let Some(old) = before.columns.get(&column) else { return };
         match self.columns.get_mut(&column) {
@@ -181,11 +182,11 @@ impl Suspects {
         }
     }
 
-    /// What a slot may be off by that was lost; nothing if it was not.
+    /// Errors that a slot may have if it was lost; none if it was not.
     #[must_use]
     pub fn errors(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         match self.columns.get(&column) {
-            // Of a mirror what counts is whether the copy is lost that was read.
+            // For a mirror, only the loss of the copy that was read counts.
             Some(suspect)
                 if !suspect.dormant
                     && suspect.lost.contains(&suspect.preferred.unwrap_or(slot.0)) =>
@@ -196,7 +197,7 @@ impl Suspects {
         }
     }
 
-    /// The same, whether it was lost or not.
+    /// As [`Self::errors`], as if the slot had been lost.
     #[must_use]
     pub fn errors_if_lost(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         let Some(suspect) = self.columns.get(&column) else { return Vec::new() };
@@ -211,8 +212,8 @@ impl Suspects {
         errors.into_iter().collect()
     }
 
-    /// Whether P and Q that are there are each of some choice of versions, or off by what disagreed
-    /// before. The first that is not, or of which there are too many.
+    /// Whether the present parities, P and Q, are each that of some choice of versions, or differ
+    /// from one by an earlier syndrome. Returns the first failure.
     #[must_use]
     pub fn explains(
         &self,
@@ -226,10 +227,10 @@ impl Suspects {
         let known = known.unwrap_or_default();
         let mut sets = Vec::new();
         for slot in data_slots(placement, members) {
-            let sector = array.array_sector(slot, column).expect("it is data");
+            let sector = array.array_sector(slot, column).expect("the slot holds data");
             let (written, mixed) = model.choices(sector);
             let mut contents = written.clone();
-            // What is lost may have been reconstructed wrongly, and parity was computed with it.
+            // Lost content may have been reconstructed wrongly, and parity computed with it.
             for error in self.errors(array, column, slot) {
                 contents.extend(written.iter().map(|it| xor(it, &error)));
             }
@@ -255,7 +256,7 @@ impl Suspects {
     }
 }
 
-/// Whether a parity is that of one content of each set, or off by one of the residues.
+/// Whether a parity is that of one content of each set, or differs from one by a residue.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],
@@ -315,8 +316,7 @@ mod tests {
 
     const LEN: usize = 16;
 
-    /// The members of a stripe whose parities are of other times than its data: what each slot
-    /// holds.
+    /// The strips of a stripe whose parity does not match its data.
     fn torn(level: Level, members: u16, rng: &mut Rng) -> (Array, Strips) {
         let geometry = Geometry::new(level, 2, members.into(), Sectors(8), Sectors(64)).unwrap();
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(0)));
@@ -332,7 +332,8 @@ mod tests {
         strips
     }
 
-    /// Whatever is lost, what members give back is what the slot held, off by one of the errors.
+    /// Whichever slots are lost, their reconstruction is their content, or differs from it by an
+    /// error.
     #[test]
     fn errors_are_those_that_reconstruction_makes() {
         let mut rng = Rng::new(7);
@@ -361,12 +362,12 @@ mod tests {
                 }
             }
         }
-        // The twin: every one of them is wrong.
+        // The errors are not merely allowed: every reconstruction is wrong.
         assert!(wrong > 40 && wrong == compared, "{wrong} of {compared}");
     }
 
-    /// A slot that is reconstructed from P, and stays so, leaves Q wrong: what is lost next is off
-    /// by that.
+    /// A slot that is reconstructed from P and stays so leaves Q wrong; the next lost slot then has
+    /// the errors that follow from it.
     #[test]
     fn errors_that_stay_make_others() {
         let (array, strips) = torn(Level::Raid6, 6, &mut Rng::new(8));
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!(suspects.errors(&array, 0, slot).len(), 0);
         assert_eq!(suspects.errors(&array, 1, slot).len(), 1, "each on its own");
         suspects.clear(1, false);
-        assert_eq!(suspects.errors(&array, 1, slot).len(), 0, "it agrees, though not durably");
+        assert_eq!(suspects.errors(&array, 1, slot).len(), 0, "members agree, though not durably");
         assert_eq!(suspects.columns().count(), 1);
     }
 
@@ -436,7 +437,11 @@ mod tests {
                 let mut residue = zeros.clone();
                 residue[3] = 1;
                 let known = BTreeSet::from([zeros.clone(), residue]);
-                assert_eq!(chosen(&parity, false, &known), Explained::Yes, "it was off before");
+                assert_eq!(
+                    chosen(&parity, false, &known),
+                    Explained::Yes,
+                    "the residue was known before"
+                );
             }
         }
         let many: Vec<Vec<u8>> = (0..70).map(|byte| vec![byte; 2]).collect();

@@ -1,4 +1,4 @@
-//! Strips of one column: what can be reconstructed of them, and by what they disagree.
+//! Strips of one column: the values that reconstruction may give, and the syndromes.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use weft_units::{Sectors, Slot};
 use crate::checker::Array;
 use crate::disk::Disk;
 
-/// What disagrees with the members' data: P ⊕ P′ and Q ⊕ Q′, zeros for a parity that is not there.
+/// Difference between parity and the members' data: P ⊕ P′ and Q ⊕ Q′, zeros for a missing parity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Syndrome {
-    /// Of P.
+    /// Difference of P.
     pub p: Vec<u8>,
-    /// Of Q; nothing where there is none.
+    /// Difference of Q; empty without Q.
     pub q: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ pub struct Syndrome {
 #[derive(Clone, Debug)]
 pub struct Strips {
     pub(super) placement: Placement,
-    /// By slot; none where a member is missing.
+    /// Content by slot; `None` where a member is missing.
     pub(super) blocks: Vec<Option<Vec<u8>>>,
     pub(super) len: usize,
 }
@@ -30,9 +30,9 @@ pub struct Strips {
 /// Values that reconstruction may give for one column.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Of each data slot that is missing, all that it may be reconstructed as.
+    /// For each missing data slot, all values that may be reconstructed for it.
     pub values: Vec<(Slot, Vec<u8>)>,
-    /// What disagrees once missing slots are one of these. None of it is zero.
+    /// Syndromes once missing slots have one of these values; no syndrome is zero.
     pub syndromes: BTreeSet<Syndrome>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Adds gᵏ times a strip.
+/// Adds gᵏ times a strip, with k = `exponent`.
 pub(super) fn add_multiple(exponent: u8, strip: &[u8], to: &mut [u8]) {
     let zeros = vec![0; strip.len()];
     Parity::detect().update_pq(exponent, &zeros, strip, None, Some(to));
@@ -51,7 +51,7 @@ impl Syndrome {
         zero(&self.p) && zero(&self.q)
     }
 
-    /// What is left of it once the data of a slot is off by an error.
+    /// The remaining syndrome when the data of a slot is wrong by an error.
     pub(super) fn after(&self, exponent: u8, error: &[u8]) -> Self {
         let mut after = self.clone();
         after.take_away(exponent, error);
@@ -81,7 +81,7 @@ impl Syndrome {
 }
 
 impl Strips {
-    /// What these disks return of a column, errors aside.
+    /// Reads a column from the disks, ignoring read errors.
     #[must_use]
     pub fn read(
         array: &Array,
@@ -109,7 +109,7 @@ impl Strips {
         data_slots(&self.placement, self.blocks.len() as u16)
     }
 
-    /// What may be reconstructed of what is missing. Where too much is, nothing.
+    /// Values that may be reconstructed for missing slots; none if too many are missing.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let (has_p, q) = (self.at(self.placement.p).is_some(), self.placement.q);
@@ -162,8 +162,8 @@ pub(super) fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
     (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
 }
 
-/// All that is left of syndromes when one parity is written anew, or when one slot was
-/// reconstructed and stays so.
+/// All syndromes that remain when one parity is written anew, or when one slot was reconstructed
+/// and stays so.
 pub(super) fn closure(
     placement: &Placement,
     members: u16,
@@ -187,7 +187,7 @@ pub(super) fn closure(
     states
 }
 
-/// Errors that the syndrome can cause in a slot.
+/// Errors that a syndrome can cause in a slot.
 pub(super) fn errors_by(
     placement: &Placement,
     members: u16,
