@@ -1,8 +1,8 @@
 //! Workload `dd if=/dev/zero of=/dev/mdX bs=… count=…`.
 //!
-//! It fills the page cache of the block device, one `write` after the other, is throttled there,
-//! and closes the device: the last close writes back whatever is dirty. `dd` takes its time after
-//! that.
+//! The process fills the page cache of the block device with one `write` after the other, is
+//! throttled there, and closes the device: the last close writes back all dirty pages. `dd` reads
+//! the clock after that.
 //!
 //! Source   experiments.md §1.1; coreutils `dd.c` for when the clock is read
 
@@ -13,7 +13,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::machine::{Host, Pid, Place, Process, Thread, Woken};
 
-/// A block device as a file: its pages lie where they are.
+/// A block device as a file: its pages lie at their own offsets.
 #[derive(Clone, Copy, Debug)]
 pub struct Device;
 
@@ -29,12 +29,12 @@ pub struct Dd {
     thread: Thread,
     block: u64,
     count: u64,
-    /// Who it is in the page cache, and the device, once it runs.
+    /// Its number in the page cache and the device's file, once it runs.
     writer: Option<(WriterId, InodeId)>,
-    /// Pages written.
+    /// Number of pages written.
     at: u64,
     state: State,
-    /// When the last byte was in the page cache.
+    /// Time at which the last byte was in the page cache.
     pub written: Option<Time>,
     /// Time at which the device was closed.
     pub closed: Option<Time>,
@@ -51,7 +51,7 @@ impl Dd {
     /// `count` writes of `block` bytes each.
     ///
     /// # Panics
-    /// A block is not a whole number of pages.
+    /// Panics if a block is not a whole number of pages.
     #[must_use]
     pub fn new(pid: Pid, block: Bytes, count: u64) -> Self {
         assert!(block.0 > 0 && block.0.is_multiple_of(PAGE_BYTES), "blocks of whole pages");

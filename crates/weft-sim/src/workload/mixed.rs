@@ -1,9 +1,9 @@
 //! Workload of `dd` beside writers of single blocks.
 //!
 //! `dd` streams onto the front half of the device, through its page cache. Each writer writes
-//! blocks of 4 KiB anywhere in the back half, past the page cache, and waits for each answer. What
-//! all do is fixed, so a policy that puts the writers off until `dd` is done has not done more by
-//! that.
+//! blocks of 4 KiB anywhere in the back half, past the page cache, and waits for each answer. The
+//! work of all is fixed, so a policy that delays the writers until `dd` is done has not achieved
+//! more by that.
 
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Span, Time};
@@ -22,8 +22,8 @@ pub struct Mixed {
     pub writers: u64,
     /// Writes of each writer.
     pub writes: u64,
-    /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's
-    /// stripe is read for at once. The md of 2008 knew no such flag.
+    /// Whether the writes carry the `sync` flag, as those of `O_DIRECT` do today: the stripe of
+    /// such a write is preread at once. The md of 2008 had no such flag.
     pub sync_flag: bool,
     /// Seed of the writers' offsets.
     pub seed: u64,
@@ -46,10 +46,10 @@ pub struct Answers {
 }
 
 impl Mixed {
-    /// Puts them on a machine, whose page cache is that of a device.
+    /// Adds the processes to a machine, whose page cache is that of a device.
     ///
     /// # Panics
-    /// The device is too small for `dd` to stay in its front half.
+    /// Panics if the device is too small for `dd` to stay in its front half.
     pub fn add_to(self, machine: &mut Machine) -> Running {
         let blocks = machine.host.size().0 / BLOCK.0 / 2;
         assert!(Bytes::mib(self.mib).0 <= blocks * BLOCK.0, "dd stays in the front half");
@@ -75,21 +75,21 @@ impl Running {
         machine.process(self.dd)
     }
 
-    /// Bytes of all so far.
+    /// Bytes of all processes so far.
     #[must_use]
     pub fn done(&self, machine: &Machine) -> Bytes {
         let of = |job: &Job| job.found(RequestOp::Write).bytes.0;
         Bytes(self.dd(machine).done().0 + self.jobs(machine).map(of).sum::<u64>())
     }
 
-    /// When the last of them was done, if all are.
+    /// Time at which the last of them was done, if all are.
     #[must_use]
     pub fn ended(&self, machine: &Machine) -> Option<Time> {
         let closed = self.dd(machine).closed?;
         Some(self.jobs(machine).map(|job| Time(0) + job.measured()).fold(closed, Time::max))
     }
 
-    /// Latencies that the writers had.
+    /// Latencies of the writers' requests.
     #[must_use]
     pub fn answers(&self, machine: &Machine) -> Answers {
         let found: Found = self.jobs(machine).map(|job| job.found(RequestOp::Write)).sum();

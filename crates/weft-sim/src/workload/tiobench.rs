@@ -1,15 +1,14 @@
 //! Workload `tiobench`: threads that write and read files in four phases.
 //!
-//! Some threads, each with a file of its own; four phases, in each of which all threads do the
-//! same: write from front to back, write here and there, read from front to back, read here and
-//! there. Each thread fsyncs and closes its file at the end of a phase. A phase takes from the
-//! start of all threads to the end of the last: the fsyncs are inside.
+//! Several threads, each with a file of its own, run four phases in which all do the same:
+//! sequential writes, random writes, sequential reads, random reads. Each thread fsyncs and closes
+//! its file at the end of a phase. A phase lasts from the start of all threads to the end of the
+//! last one, so the fsyncs are included.
 //!
-//! Nothing of a file stays in memory once it is written: every read goes to the volume. The files
-//! are twice as large as the memory was, so of reading from front to back nothing would have been
-//! found; of reading here and there up to half. Reading from front to back is ahead by a window of
-//! 128 KiB. An fsync ends with a record of 32 KiB in the file system's log, if anything was
-//! written.
+//! No content of a file stays in memory once it is written: every read goes to the volume. The
+//! files are twice as large as the memory was, so sequential reads would have found nothing there,
+//! and random reads up to half. Sequential reads run ahead by a window of 128 KiB. An fsync ends
+//! with a record of 32 KiB in the file system's log, if anything was written.
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
@@ -29,27 +28,27 @@ use crate::rng::Rng;
 /// Arguments of `tiobench`.
 #[derive(Clone, Debug)]
 pub struct Tiobench {
-    /// `--threads`.
+    /// Number of threads (`--threads`).
     pub threads: u32,
-    /// `--size`: of all files together.
+    /// Size of all files together (`--size`).
     pub size: Bytes,
     /// Bytes of a request (`--block`).
     pub block: Bytes,
-    /// `--random`: operations of all threads in a phase that goes here and there.
+    /// Operations of all threads in a random phase (`--random`).
     pub random: u64,
     /// Phases, in order.
     pub phases: Vec<Phase>,
-    /// Of the machine; its threads take turns on them.
+    /// CPUs of the machine; the threads are assigned to them in turn.
     pub cpus: u32,
-    /// Whether writes of a sync carry the `sync` flag: not in 2.6.24, as kernels do today.
+    /// Whether writes of a sync carry the `sync` flag, as in current kernels and not in 2.6.24.
     pub sync_flag: bool,
-    /// The file system's log.
+    /// Byte range of the file system's log.
     pub log: ByteRange,
     /// Seed of the random offsets.
     pub seed: u64,
 }
 
-/// Phase that all threads are in together.
+/// A phase, in which all threads are at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Sequential writes of each thread to its own file.
@@ -63,7 +62,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All, in `tiotest`'s order.
+    /// All phases, in `tiotest`'s order.
     pub const ALL: [Self; 4] = [Self::Write, Self::RandomWrite, Self::Read, Self::RandomRead];
 
     fn writes(self) -> bool {
@@ -82,9 +81,9 @@ pub struct Timed {
     pub phase: Phase,
     /// Time at which its threads started.
     pub began: Time,
-    /// When the last thread had done its last operation.
+    /// Time at which the last thread had completed its last operation.
     pub operated: Time,
-    /// When the last thread had closed its file.
+    /// Time at which the last thread had closed its file.
     pub ended: Time,
     /// Operations of all threads.
     pub operations: u64,
@@ -101,26 +100,26 @@ impl Timed {
 }
 
 impl Tiobench {
-    /// As patch 000 was measured, apart from threads and block.
+    /// The run of patch 000's measurements, except for threads and block size.
     #[must_use]
     pub fn published(threads: u32, block: Bytes, log: ByteRange, seed: u64) -> Self {
         let (size, random, phases) = (Bytes::mib(2048), 4000, Phase::ALL.to_vec());
         Self { threads, size, block, random, phases, cpus: 4, sync_flag: false, log, seed }
     }
 
-    /// Of each thread.
+    /// Size of each thread's file.
     #[must_use]
     pub fn file_size(&self) -> Bytes {
         Bytes(self.size.0 / u64::from(self.threads) / self.block.0 * self.block.0)
     }
 
-    /// Puts it on a machine that has a page cache. The process is a [`Run`].
+    /// Adds the workload to a machine that has a page cache. The process is a [`Run`].
     ///
     /// # Panics
-    /// There is no thread or no phase, a block is not a whole number of pages, or a file has no
-    /// block.
+    /// Panics if there is no thread or no phase, if a block is not a whole number of pages, or if a
+    /// file has no block.
     pub fn add_to(&self, machine: &mut Machine) -> Pid {
-        assert!(self.threads > 0 && !self.phases.is_empty(), "somebody does something");
+        assert!(self.threads > 0 && !self.phases.is_empty(), "there are threads and phases");
         let block = self.block.0;
         assert!(block > 0 && block.is_multiple_of(PAGE_BYTES), "blocks of whole pages");
         assert!(self.file_size().0 > 0, "a block in each file");
@@ -138,13 +137,13 @@ impl Tiobench {
     }
 }
 
-/// Starts the threads of each phase, and waits for them.
+/// Process that starts the threads of each phase and waits for them.
 #[derive(Debug)]
 pub struct Run {
     children: Vec<Pid>,
     phases: Vec<Phase>,
     block: Bytes,
-    /// Threads of the phase that have something left.
+    /// Threads that are still in the phase.
     left: usize,
     timed: Vec<Timed>,
 }
@@ -205,17 +204,17 @@ impl Process for Run {
     }
 }
 
-/// What a thread tells when it has done its last operation; when it has closed its file it tells
-/// how many there were.
+/// Word that a thread sends after its last operation; after closing its file it sends the number of
+/// its operations.
 const OPERATED: u64 = u64::MAX;
 
-/// How far reading from front to back is ahead.
+/// Window of sequential reads in bytes.
 const WINDOW: u64 = 128 << 10;
 
 /// Bytes that an fsync writes to the log.
 const LOG_RECORD: u64 = 32 << 10;
 
-/// The name of a write to the log; reads have the number of their window.
+/// Name of a write to the log; a read is named by the number of its window.
 const LOG_WRITE: u64 = u64::MAX;
 
 /// A thread of `tiotest`.
@@ -225,7 +224,7 @@ struct Child {
     parent: Pid,
     of: Tiobench,
     rng: Rng,
-    /// Who it is in the page cache, and its file, once it runs.
+    /// Its number in the page cache and its file, once it runs.
     who: Option<(WriterId, InodeId)>,
     cpu: u32,
     log_head: Rc<Cell<u64>>,
@@ -245,13 +244,13 @@ enum State {
 #[derive(Debug)]
 struct Operations {
     phase: Phase,
-    /// Of all, and how many are done.
+    /// Number of all operations; `done` counts the finished ones.
     count: u64,
     done: u64,
-    /// Pages of the operation that is being done; empty before it begins.
+    /// Pages of the current operation; empty before it begins.
     pages: Range<u64>,
     balances: bool,
-    /// Windows asked for, and requests that each still waits for.
+    /// Number of windows read; `reading` has the outstanding requests of each.
     windows: u64,
     reading: BTreeMap<u64, u32>,
 }
@@ -292,9 +291,9 @@ impl Child {
         });
     }
 
-    /// Does the next thing. False: it waits, or has nothing to do.
+    /// Takes the next step. False means that it waits, or has nothing to do.
     fn step(&mut self, host: &mut Host) -> bool {
-        let (writer, inode) = self.who.expect("it has begun");
+        let (writer, inode) = self.who.expect("the thread has begun");
         match &mut self.state {
             State::Rests => false,
             State::Operates(operations) => {
@@ -365,7 +364,7 @@ impl Child {
 }
 
 impl Operations {
-    /// Waits, after a write that went over a limit.
+    /// Waits after a write that exceeded a limit.
     fn balance(&mut self, host: &mut Host, thread: &mut Thread, writer: WriterId) {
         match host.balance(writer) {
             Balance::Continue => self.balances = false,
@@ -382,16 +381,16 @@ impl Operations {
         self.done += u64::from(self.pages.is_empty());
     }
 
-    /// False: it waits for what it reads.
+    /// Reads. False means that it waits for its data.
     fn read(&mut self, host: &mut Host, thread: &mut Thread, inode: InodeId, file: u64) -> bool {
         let bytes = self.pages.start * PAGE_BYTES..self.pages.end * PAGE_BYTES;
         if self.phase.random() {
-            // Its number is a window of its own.
+            // A random read is a window of its own.
             if self.windows == self.done {
                 self.ask(host, thread, inode, bytes.clone());
             }
         } else {
-            // Who comes to a window asks for the next one.
+            // A read that reaches a window requests the next one.
             let last = (bytes.end - 1) / WINDOW + 1;
             while self.windows <= last && self.windows * WINDOW < file {
                 let start = self.windows * WINDOW;
@@ -409,13 +408,13 @@ impl Operations {
         true
     }
 
-    /// Asks for the next window.
+    /// Requests the next window.
     fn ask(&mut self, host: &mut Host, thread: &mut Thread, inode: InodeId, bytes: Range<u64>) {
         let (mut page, end) = (bytes.start / PAGE_BYTES, bytes.end.div_ceil(PAGE_BYTES));
         while page < end {
             let (start, count) = host.place(inode, page, end - page);
             let range = ByteRange::new(start.0, count * PAGE_BYTES);
-            // Readahead may be refused, and nobody here would ask again.
+            // Not as readahead, which may be refused and is not repeated here.
             let flags = Flags::NONE;
             host.submit(thread.pid(), self.windows, RequestOp::Read, range, flags);
             thread.work(host, Span(host.costs().bio));
@@ -433,7 +432,7 @@ impl Process for Child {
         self.who.get_or_insert_with(|| (host.add_writer(pid, cpu), host.add_file()));
         match woken {
             Woken::Told(word) if word > self.phases => self.begin(),
-            // The page cache has something for it.
+            // The page cache has work for it.
             Woken::Told(_) => self.thread.stop_sleeping(),
             Woken::Done(LOG_WRITE) => {
                 if let State::Logs { done, .. } = &mut self.state {

@@ -1,10 +1,10 @@
 //! Reduced XFS: allocation groups, the places of files, and the log.
 //!
-//! Reduced to what a disk's arm sees: allocation groups of equal size; each file in a group of its
-//! own, as long as there are groups, and all of it in a row, as delayed allocation makes of a file
-//! that is written from front to back; a log in the middle. Groups begin on another disk each, as
-//! `mkfs.xfs` lays them out over md. Not here: metadata of groups, inodes, quotas, the CPU time of
-//! allocation.
+//! It is reduced to what affects a disk's arm. Allocation groups have equal size. Each file has a
+//! group of its own, as long as there are groups, and lies there contiguously, as delayed
+//! allocation places a file that is written sequentially. The log is in the middle. Successive
+//! groups begin on different disks, as `mkfs.xfs` lays them out over md. Metadata of groups,
+//! inodes, quotas and the CPU time of allocation are not modelled.
 //!
 //! Source   experiments.md §1.1, §1.7; mkfs.xfs(8), `sunit`, `swidth`, `agcount`
 
@@ -13,34 +13,34 @@ use weft_units::{ByteRange, Bytes};
 
 use crate::machine::Place;
 
-/// A file system on a volume.
+/// Places of a file system on a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Xfs {
     groups: u64,
     group: u64,
-    /// Where the first file of a group begins, from the group's start.
+    /// Offset of the first file within its group.
     first: u64,
-    /// How much of a group each file has.
+    /// Bytes of a group that each file has.
     room: u64,
     log: ByteRange,
 }
 
-/// Groups on an array. [A]
+/// Number of groups on an array. [A]
 const GROUPS: u64 = 16;
 
-/// Of the log.
+/// Size of the log.
 const LOG: Bytes = Bytes::mib(32);
 
 impl Xfs {
-    /// On a volume of so many bytes, with chunks and full stripes of these; for files of `room` at
-    /// most.
+    /// A file system on a volume of this size, with this chunk and full stripe, for files of at
+    /// most `room`.
     ///
     /// # Panics
-    /// A group has no room for such a file beside the log.
+    /// Panics if a group has no room for such a file beside the log.
     #[must_use]
     pub fn new(volume: Bytes, chunk: Bytes, full_stripe: Bytes, room: Bytes) -> Self {
         let group = volume.0 / GROUPS / chunk.0 * chunk.0;
-        // The next group does not begin on the same disk.
+        // The next group must not begin on the same disk.
         let group = if group.is_multiple_of(full_stripe.0) { group - chunk.0 } else { group };
         let room = room.0.next_multiple_of(chunk.0);
         let log = ByteRange::new(GROUPS / 2 * group + chunk.0, LOG.0);
@@ -63,7 +63,7 @@ impl Xfs {
     /// First byte of a file.
     ///
     /// # Panics
-    /// There are more files than room.
+    /// Panics if there are more files than room.
     #[must_use]
     pub fn file(&self, inode: InodeId) -> Bytes {
         let (group, nth) = (u64::from(inode.0) % self.groups, u64::from(inode.0) / self.groups);

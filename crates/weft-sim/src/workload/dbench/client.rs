@@ -1,12 +1,11 @@
 //! Client of dbench: CPU time, waits and file-system calls of each operation.
 //!
-//! An operation takes a CPU's time for its system calls and for what it copies; then it does to the
-//! file system what it does, and waits where a process would: in `balance_dirty_pages`, for an
-//! fsync, and for pages under writeback of a file that goes. The next operation begins when it has
-//! ended. Reads find their pages in the cache: what a client reads it wrote a moment ago.
+//! An operation takes CPU time for its system calls and for copying; then it has its effect on the
+//! file system, and waits where a process would: in `balance_dirty_pages`, for an fsync, and for
+//! pages under writeback of a removed file. The next operation begins when it has ended. Reads find
+//! their pages in the cache, because the client wrote them a moment ago.
 //!
-//! With [`Settings::sync_open`] (`dbench -s`) each write is followed by what `O_SYNC` does: an
-//! fsync.
+//! With [`Settings::sync_open`] (`dbench -s`) each write is followed by an fsync, as with `O_SYNC`.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,16 +28,15 @@ pub struct Settings {
     pub clients: u32,
     /// Whether files are opened with `O_SYNC` (`-s`).
     pub sync_open: bool,
-    /// What is not counted at first; dbench takes a fifth of the measured time.
+    /// Time at the start that is not counted; dbench takes a fifth of the measured time.
     pub warm_up: Span,
     /// Time that is measured (`-t`).
     pub measured: Span,
-    /// A user's load; `None` for [`Synthetic`].
+    /// Load of the user; `None` for [`Synthetic`].
     pub load: Option<Rc<Load>>,
-    /// Time of operations beside costs and waits, in percent of what a published table has; 0 for
-    /// none.
+    /// Time of operations beside costs and waits, in percent of a published table; 0 for none.
     pub operation_percent: u32,
-    /// For what is drawn.
+    /// Seed of the synthetic load.
     pub seed: u64,
 }
 
@@ -52,7 +50,7 @@ pub struct Run {
 }
 
 impl Settings {
-    /// dbench as it comes: so many clients for so long, after a fifth of that.
+    /// dbench's defaults: this many clients for this long, after a fifth of that time.
     #[must_use]
     pub fn new(clients: u32, measured: Span) -> Self {
         let warm_up = Span(measured.0 / 5);
@@ -90,7 +88,7 @@ impl Run {
         self.until
     }
 
-    /// Results of all clients together.
+    /// Sum of the results of all clients.
     #[must_use]
     pub fn table(&self, machine: &Machine) -> Table {
         let mut table = Table::default();
@@ -100,7 +98,7 @@ impl Run {
         table
     }
 
-    /// What dbench prints as `Throughput`, 10^6 bytes a second.
+    /// Throughput as dbench prints it, 10^6 bytes a second.
     #[must_use]
     pub fn throughput(&self, machine: &Machine) -> f64 {
         self.table(machine).throughput(self.measured)
@@ -110,24 +108,24 @@ impl Run {
 /// Source of a client's operations.
 #[derive(Debug)]
 pub enum Source {
-    /// A load file, from its beginning again when it is over.
+    /// A load file, which starts again when it is over.
     File {
         /// The file.
         load: Rc<Load>,
-        /// The operation that is next.
+        /// Index of the next operation.
         at: usize,
     },
-    /// weft's own.
+    /// weft's own load.
     Synthetic {
         /// Generator of the operations.
         generator: Box<Synthetic>,
-        /// Operations of this repetition that are left.
+        /// Operations that are left of this repetition.
         left: VecDeque<Op>,
     },
 }
 
 impl Source {
-    /// The next operation, and whether a pass begins with it.
+    /// The next operation, and whether a pass starts with it.
     fn next(&mut self) -> (Op, bool) {
         match self {
             Self::File { load, at } => {
@@ -155,7 +153,7 @@ impl Source {
     }
 }
 
-/// A client: a process.
+/// A client process.
 #[derive(Debug)]
 pub struct Client {
     thread: Thread,
@@ -163,14 +161,14 @@ pub struct Client {
     source: Source,
     sync_open: bool,
     operation_percent: u32,
-    /// From when to when operations count.
+    /// Start and end of the time in which operations count.
     measured: (Time, Time),
     writer: Option<WriterId>,
     directories: BTreeMap<Path, Directory>,
     files: BTreeMap<Path, Inode>,
-    /// Handles of directories are open on nothing.
+    /// Open handles; a directory's handle has no inode.
     open: BTreeMap<Handle, Option<Inode>>,
-    /// Unlinked while open.
+    /// Files that were unlinked while open.
     orphans: Vec<Inode>,
     /// Operation under way, and its start.
     op: Option<(Op, Time)>,
@@ -187,9 +185,9 @@ pub struct Client {
 enum State {
     /// Between two operations.
     Next,
-    /// The CPU's time is spent.
+    /// The operation's CPU time is being spent.
     Act,
-    /// Copies to pages up to the end of these, or is throttled.
+    /// Copies data to pages up to `end`, or is throttled.
     Writes {
         inode: Inode,
         at: u64,
@@ -197,10 +195,10 @@ enum State {
         balances: bool,
     },
     Syncs(FileSync),
-    /// Files nobody can reach any more.
+    /// Removes files that have no name and are not open.
     Removes(Vec<Inode>),
     Truncates(Inode),
-    /// The operation is over.
+    /// The operation has ended.
     Over,
 }
 
@@ -227,17 +225,17 @@ impl Client {
         }
     }
 
-    /// Goes on; false waits.
+    /// Takes the next step; false means that it waits.
     fn step(&mut self, host: &mut Host) -> bool {
         let fs = self.fs.clone();
         match &mut self.state {
             State::Next => return self.begin(host),
             State::Act => {
-                let (op, _) = self.op.expect("it does something");
+                let (op, _) = self.op.expect("an operation is under way");
                 self.state = self.act(host, op);
             }
             State::Writes { inode, at, end, balances } => {
-                let writer = self.writer.expect("it runs");
+                let writer = self.writer.expect("the client runs");
                 if *balances {
                     match host.balance(writer) {
                         Balance::Continue => *balances = false,
@@ -280,7 +278,7 @@ impl Client {
                 self.state = State::Over;
             }
             State::Over => {
-                let (op, began) = self.op.take().expect("it did something");
+                let (op, began) = self.op.take().expect("an operation was under way");
                 let now = host.now();
                 if self.measured.0 < now && now <= self.measured.1 {
                     self.table.count(&op, now.since(began));
@@ -316,7 +314,7 @@ impl Client {
         true
     }
 
-    /// Does to the file system what an operation does.
+    /// Applies an operation to the file system.
     fn act(&mut self, host: &mut Host, op: Op) -> State {
         self.try_to(host, op).unwrap_or_else(|| {
             self.table.missed += 1;
@@ -324,7 +322,7 @@ impl Client {
         })
     }
 
-    /// `None`: what it is done to does not exist.
+    /// As [`Self::act`]; `None` if the object of the operation does not exist.
     fn try_to(&mut self, host: &mut Host, op: Op) -> Option<State> {
         match op {
             Op::Close(handle) => {
@@ -347,7 +345,7 @@ impl Client {
                 return Some(State::Removes(gone));
             }
             Op::Flush(handle) => {
-                // A directory's fsync is not part of any load.
+                // No load has an fsync of a directory.
                 let inode = (*self.open.get(&handle)?)?;
                 return Some(State::Syncs(FileSync::new(&self.fs, host, inode)));
             }
@@ -401,7 +399,7 @@ impl Client {
                 None
             }
             (Open::Existing, None) => {
-                // A directory may be opened as well.
+                // A directory may be opened too.
                 self.directories.get(&path)?;
                 None
             }
@@ -420,7 +418,8 @@ impl Client {
         })
     }
 
-    /// The directory with this name, made if there is none; `None` is the client's own top.
+    /// The directory with this name, which is made if there is none; `None` is the client's own
+    /// top.
     fn directory(&mut self, host: &mut Host, path: Option<Path>) -> Directory {
         let key = path.unwrap_or(TOP);
         if let Some(directory) = self.directories.get(&key) {
@@ -440,7 +439,7 @@ impl Client {
         self.directory(host, above)
     }
 
-    /// A name goes. Says which file nobody can reach any more.
+    /// Removes a name. Returns the file if it has no name left and is not open.
     fn unlink(&mut self, host: &mut Host, path: Path) -> Option<Inode> {
         let inode = self.files.remove(&path)?;
         let directory = self.parent(host, path);
@@ -452,7 +451,7 @@ impl Client {
         Some(inode)
     }
 
-    /// A handle or a name of a file went; the file goes if it was the last of them.
+    /// Handles the end of a handle or a name of a file, and removes the file if it was the last.
     fn forget(&mut self, inode: Option<Inode>) -> State {
         let Some(inode) = inode else { return State::Over };
         let named = || self.files.values().any(|named| *named == inode);
@@ -470,7 +469,7 @@ impl Client {
     }
 }
 
-/// The path of the directory that a client's paths begin in.
+/// Path of the directory in which a client's paths begin.
 const TOP: Path = Path(u32::MAX);
 
 impl Process for Client {

@@ -1,50 +1,50 @@
 //! Reader of dbench's load files: one operation a line, errors with their line.
 //!
-//! A line is an operation, its arguments and the status that it had when the load was recorded:
+//! A line is an operation, its arguments, and the status that it had when the load was recorded:
 //!
 //! ```text
 //! NTCreateX "\clients\client1\a.txt" 0x40 0x2 17 NT_STATUS_OK     path, options, disposition, handle
 //! WriteX 17 0 4096 4096 NT_STATUS_OK                              handle, offset, length, length written
 //! ```
 //!
-//! dbench brings a stock file with it, under the GPL: weft has none of it. Time stamps, `SLEEP` and
-//! the operations of dbench's other back ends (NFS, SCSI) are refused.
+//! dbench comes with a load file under the GPL, which weft does not contain. Time stamps, `SLEEP`
+//! and the operations of dbench's other back ends (NFS, SCSI) are refused.
 //!
 //! Source   experiments.md §1.6; dbench 4.0, `README`
 
 use super::op::{Handle, Names, Op, Open, OperationKind};
 
-/// A load: what one pass does.
+/// A load: the operations of one pass.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     /// The operations.
     pub ops: Vec<Op>,
-    /// Of their paths.
+    /// Names of their paths.
     pub names: Names,
 }
 
-/// A line that is not one of a load file.
+/// Error of a line that is not valid in a load file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("load file, line {line}, column {column}: found {found}, expected {expected}")]
 pub struct Error {
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// From 1, in bytes.
+    /// Column, from 1, in bytes.
     pub column: usize,
-    /// Text that stands there.
+    /// Text at that place.
     pub found: String,
     /// Form that was expected.
     pub expected: &'static str,
 }
 
-/// `FILE_DIRECTORY_FILE` of the options.
+/// `FILE_DIRECTORY_FILE` in the create options.
 const DIRECTORY: u64 = 0x1;
 
 impl Load {
     /// Reads the text of a load file.
     ///
     /// # Errors
-    /// It is not one, or it has no operation.
+    /// A line is not valid, or there is no operation.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut load = Self::default();
         let mut lines = 0;
@@ -144,14 +144,14 @@ fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
     let succeeded = fields.status()?;
     Ok(match op {
         Op::Open(path, _) if !succeeded => Op::Open(path, None),
-        // dbench removes what is there, whatever the load saw.
+        // dbench removes whatever exists, even if the recorded operation failed.
         Op::Deltree(_) => op,
         _ if !succeeded => Op::Other(kind),
         _ => op,
     })
 }
 
-/// A line, field by field.
+/// Fields of a line.
 struct Fields<'a> {
     text: &'a str,
     at: usize,
@@ -168,7 +168,7 @@ impl<'a> Fields<'a> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// The next field, and where it begins.
+    /// The next field and its column.
     fn next(&mut self, expected: &'static str) -> Result<(usize, &'a str), Error> {
         self.skip_spaces();
         let (column, rest) = (self.at, &self.text[self.at..]);
@@ -193,7 +193,7 @@ impl<'a> Fields<'a> {
         Ok(path)
     }
 
-    /// Numbers that mean nothing here, each named for an error.
+    /// Skips numbers that are not used; each is named for the error.
     fn skip(&mut self, expected: &[&'static str]) -> Result<(), Error> {
         expected.iter().try_for_each(|expected| self.number(expected).map(drop))
     }

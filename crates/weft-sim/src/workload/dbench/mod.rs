@@ -1,8 +1,8 @@
 //! Workload `dbench N`: clients of a file server, from a load file or a synthetic load.
 //!
-//! `N` clients, each a process that does one operation after the other without a pause, as a load
-//! says. All of them see the same load; client 3 has `clients\client3` where the load has
-//! `clients\client1`.
+//! `N` clients are processes that each carry out the operations of a load one after the other
+//! without a pause. All clients have the same load; client 3 has `clients\client3` where the load
+//! has `clients\client1`.
 //!
 //! | part | file |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! Operations of a dbench client: those of the SMB protocol, as a file server sees them.
+//! Operations of a dbench client: those of the SMB protocol, as a file server receives them.
 //!
-//! Each operation becomes a few system calls. Paths are numbers: a table of the load has their
-//! names.
+//! Each operation becomes a few system calls. Paths are numbers, whose names are in a table of the
+//! load.
 //!
 //! Source   experiments.md §1.6
 
@@ -9,45 +9,45 @@ use std::collections::BTreeMap;
 
 use weft_units::Span;
 
-/// A path of a load, by its place in [`Names`].
+/// A path of a load, by its index in [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub u32);
 
-/// An open file, as a load calls it.
+/// An open file, by its number in the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(pub i64);
 
 /// Effect of an `NTCreateX` that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// Makes the file if there is none.
+    /// Creates the file if it does not exist.
     Create,
-    /// Makes a directory.
+    /// Creates a directory.
     Directory,
-    /// Opens what is there.
+    /// Opens an existing file.
     Existing,
-    /// Opens it, or makes it, and drops what is in it.
+    /// Opens or creates the file, and truncates it.
     Truncate,
 }
 
-/// An operation. What is said to fail has no effect.
+/// An operation. One that failed in the load has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `Close`.
     Close(Handle),
-    /// `Deltree`: everything below a path, and itself.
+    /// `Deltree`: a path and everything below it.
     Deltree(Path),
     /// `Flush`: an fsync.
     Flush(Handle),
     /// `Mkdir`.
     Mkdir(Path),
-    /// `NTCreateX`; `None` finds nothing.
+    /// `NTCreateX`; `None` if the path does not exist.
     Open(Path, Option<(Handle, Open)>),
     /// An operation that reads names or attributes only, or that failed.
     Other(OperationKind),
     /// `ReadX`.
     Read {
-        /// File that is written.
+        /// File that is read.
         handle: Handle,
         /// Offset in bytes.
         offset: u64,
@@ -62,16 +62,16 @@ pub enum Op {
     Unlink(Path),
     /// `WriteX`.
     Write {
-        /// To which file.
+        /// File that is written.
         handle: Handle,
-        /// To where.
+        /// Offset in bytes.
         offset: u64,
         /// Length in bytes.
         len: u32,
     },
 }
 
-/// What a table of latencies has a row for.
+/// Kind of operation, with a row in the table of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "they are the names of the operations")]
 pub enum OperationKind {
@@ -94,7 +94,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [Self; 16] = [
         Self::Close,
         Self::Deltree,
@@ -114,7 +114,7 @@ impl OperationKind {
         Self::WriteX,
     ];
 
-    /// As a load file and dbench's table call it.
+    /// Name in load files and in dbench's table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -137,9 +137,10 @@ impl OperationKind {
         }
     }
 
-    /// CPU time of one that waits for no device, as a published table of the same load has its
-    /// mean: ten clients on ext4, an arm64 server of 2020. Of two columns the smaller, since some
-    /// waits of others' commits are in it; none of `Flush`, which is all wait.
+    /// CPU time of an operation that waits for no device: its mean in a published table of the same
+    /// load, with ten clients on ext4 on an arm64 server of 2020. The smaller of two columns is
+    /// taken, because waits for others' commits are included. `Flush` has none, as all of it is
+    /// wait.
     ///
     /// Source   patch 004's mail, the table of dbench with stripes of 4 and 64 KiB
     pub(super) fn measured(self) -> Span {
@@ -160,7 +161,7 @@ impl OperationKind {
         Span(micros * 1000)
     }
 
-    /// The system calls that it is made of, about.
+    /// Approximate number of its system calls.
     pub(super) fn calls(self) -> u64 {
         match self {
             Self::NtCreateX | Self::QueryPath => 3,
@@ -172,7 +173,7 @@ impl OperationKind {
 }
 
 impl Op {
-    /// The row of a table that it belongs to.
+    /// Row of the table that it belongs to.
     #[must_use]
     pub fn kind(&self) -> OperationKind {
         match self {
@@ -190,7 +191,7 @@ impl Op {
         }
     }
 
-    /// What it counts for in the throughput, bytes.
+    /// Bytes that it adds to the throughput.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -200,16 +201,16 @@ impl Op {
     }
 }
 
-/// The names of a load's paths. Case does not matter, as dbench looks for a name in any case.
+/// Names of a load's paths. Case is ignored, as dbench finds a name in any case.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// By path: its name, and the directory that it is in.
+    /// Name and directory of each path.
     paths: Vec<(String, Option<Path>)>,
     known: BTreeMap<String, Path>,
 }
 
 impl Names {
-    /// A name's path; parts are separated by `\`.
+    /// The path of a name, whose parts are separated by `\`.
     pub fn path(&mut self, name: &str) -> Path {
         let name = name.trim_end_matches('\\').to_ascii_lowercase();
         if let Some(path) = self.known.get(&name) {
@@ -222,13 +223,13 @@ impl Names {
         path
     }
 
-    /// Number of operations.
+    /// Number of paths.
     #[must_use]
     pub fn count(&self) -> usize {
         self.paths.len()
     }
 
-    /// The directory that it is in; the top is in none.
+    /// Directory of a path; the top has none.
     #[must_use]
     pub fn directory(&self, path: Path) -> Option<Path> {
         self.paths[path.0 as usize].1

@@ -1,17 +1,17 @@
-//! Synthetic dbench load: the operation counts and lengths of the stock load, in a drawn order.
+//! Synthetic dbench load: operation counts and lengths of the stock load, in a random order.
 //!
-//! A load with the marginals of the stock one: how often each operation occurs, how long reads and
-//! writes are, how many pages are dirty at a `Flush`, how long files live, and that a pass is a
-//! prologue and 129 repetitions of the same kind. The order of operations is drawn.
+//! The load has the marginals of the stock one: the frequency of each operation, the lengths of
+//! reads and writes, the dirty pages at a `Flush`, the lifetimes of files, and a pass of a prologue
+//! and 129 repetitions of the same kind. The order of operations is random.
 //!
-//! A repetition is made of sessions (open, work, close) in any order, with queries between them:
+//! A repetition consists of sessions (open, work, close) in any order, with queries between them:
 //!
 //! * 14 files are written and flushed in bursts: one 18 times, one 6, 5 and 4 times, ten once;
-//! * others are written and never flushed; half of them are gone as soon as they are closed;
-//! * most sessions open what is there, and read it;
-//! * whatever a repetition makes it unlinks.
+//! * others are written and never flushed; half of them are unlinked as soon as they are closed;
+//! * most sessions open an existing file and read it;
+//! * every file that a repetition makes is unlinked in it.
 //!
-//! Counts of a pass are exact. Lengths are dealt so that each class has its share at any time.
+//! Counts of a pass are exact. Lengths are drawn so that each class has its share at any time.
 //!
 //! Source   experiments.md §1.6, the tables; the order is an assumption
 
@@ -32,17 +32,17 @@ const KEPT: usize = 51;
 /// Sessions of the prologue, of five reads each.
 const PROLOGUE_READERS: usize = 62;
 const PROLOGUE_QUERIES: usize = 76;
-/// How often files are flushed in a repetition; the first also takes what is left of a pass's
+/// Number of flushes of each file in a repetition; the first also gets the remainder of a pass's
 /// flushes.
 const FLUSHED: [u64; 14] = [18, 6, 5, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
-/// Names of files that come and go.
+/// Number of names of files that come and go.
 const NAMES: usize = 192;
 
-/// What the repetitions of a pass have together.
+/// Totals of the repetitions of a pass.
 mod pass {
-    /// Files made, and unlinked.
+    /// Files that are made and unlinked.
     pub(super) const CREATES: u64 = 16_000;
-    /// Sessions of files that exist: 58 200 opens succeed, less directories, files made and the
+    /// Sessions of existing files: 58 200 opens succeed, less directories, new files and the
     /// prologue's.
     pub(super) const OPENS: u64 = 58_200 - 11 - 16_056 - 62;
     pub(super) const NOT_FOUND: u64 = 21_030;
@@ -58,10 +58,10 @@ mod pass {
     pub(super) const WRITES: u64 = 39_502 - 80 - 51;
 }
 
-/// A class of lengths: how many of 1000 have one from the first to the last.
+/// A class of lengths: its share in 1000, and the shortest and longest length.
 type Class = (u32, u32, u32);
 
-/// Uniform within ranges that have the means of the table.
+/// Lengths of writes, uniform within ranges that have the means of the table.
 const WRITES: [Class; 7] = [
     (189, 1, 1),
     (29, 21, 511),
@@ -81,7 +81,7 @@ const READS: [Class; 7] = [
     (134, 61_440, 61_440),
 ];
 
-/// Deals lengths by class: the class that is behind its share most is next.
+/// Draws lengths by class: the class that is furthest behind its share is next.
 #[derive(Clone, Debug)]
 struct Dealer {
     classes: [Class; 7],
@@ -94,7 +94,7 @@ impl Dealer {
         Self { classes, dealt: [0; 7], total: 0 }
     }
 
-    /// One of this class was made elsewhere.
+    /// Counts a length of this class that was not drawn.
     fn count(&mut self, class: usize) {
         self.dealt[class] += 1;
         self.total += 1;
@@ -118,7 +118,7 @@ impl Dealer {
     }
 }
 
-/// A load that is drawn.
+/// A synthetic load.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     rng: Rng,
@@ -129,16 +129,16 @@ pub struct Synthetic {
     kept: Vec<Path>,
     /// Names that no file has.
     free: VecDeque<Path>,
-    /// Files that come and go: name, length.
+    /// Files that come and go: name and length.
     live: Vec<(Path, u64)>,
     writes: Dealer,
     reads: Dealer,
-    /// The next part: 0 is the prologue.
+    /// Number of the next part: 0 is the prologue.
     part: u64,
     handle: i64,
 }
 
-/// Session of a repetition.
+/// An element of a repetition.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Session(usize),
@@ -148,11 +148,11 @@ enum Item {
     Unlink(Path),
 }
 
-/// A file that is opened, worked on and closed.
+/// A session: a file is opened, worked on and closed.
 #[derive(Clone, Debug, Default)]
 struct Session {
     new: bool,
-    /// What is written, in order; each ends with a flush if there are pages to be flushed.
+    /// Lengths of writes, in order; each group ends with a flush if the file is flushed.
     groups: Vec<Vec<u32>>,
     flushed: bool,
     reads: Vec<u32>,
@@ -197,7 +197,7 @@ impl Synthetic {
         }
     }
 
-    /// The names of its paths.
+    /// The names of the load's paths.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
@@ -209,7 +209,7 @@ impl Synthetic {
         self.part == 0
     }
 
-    /// The prologue or a repetition.
+    /// The operations of the prologue or a repetition.
     pub fn next_part(&mut self) -> Vec<Op> {
         let part = self.part;
         self.part = (part + 1) % (REPETITIONS + 1);
@@ -274,7 +274,8 @@ impl Synthetic {
                 Item::Session(at) => {
                     let path = self.session(&mut ops, &sessions[at]);
                     if sessions[at].new {
-                        // Half of what is not flushed is gone at once, the rest some time later.
+                        // Half of the files without a flush are unlinked at once, the others some
+                        // time later.
                         let soon = !sessions[at].flushed && self.rng.percent(55);
                         let room = items.len() as u64 + 1;
                         let after = if soon { 0 } else { self.rng.below(room) };
@@ -289,7 +290,7 @@ impl Synthetic {
                 Item::Other(kind) => ops.push(Op::Other(kind)),
                 Item::Rename => {
                     let to = self.free.pop_front().expect("there are more names than files");
-                    // One that stays, if there is none that comes and goes.
+                    // A file that stays is renamed if there is no other.
                     let name = if self.live.is_empty() {
                         &mut self.kept[self.rng.index(KEPT)]
                     } else {
@@ -313,11 +314,11 @@ impl Synthetic {
                 }
             }
         }
-        assert_eq!(unlinks, new, "what a repetition makes it unlinks");
+        assert_eq!(unlinks, new, "a repetition unlinks the files that it makes");
         ops
     }
 
-    /// What is not in a session, and the sessions, in any order.
+    /// The sessions, and the elements that are not in a session, in random order.
     fn items(&mut self, sessions: usize, share: impl Fn(u64) -> u64) -> Vec<Item> {
         let mut items: Vec<Item> = (0..sessions).map(Item::Session).collect();
         for (kind, count) in [
@@ -333,7 +334,7 @@ impl Synthetic {
         items
     }
 
-    /// The sessions: those that are flushed, other new files, and those of files that exist.
+    /// The sessions: first those that are flushed, then other new files, then existing files.
     fn sessions(&mut self, new: usize, share: impl Fn(u64) -> u64) -> Vec<Session> {
         let mut sessions = vec![Session::default(); new + share(pass::OPENS) as usize];
         for session in &mut sessions[..new] {
@@ -349,7 +350,7 @@ impl Synthetic {
                 session.groups.push(take_pages(&mut deck, pages));
             }
         }
-        // A few of the others get most of what is left.
+        // A few of the others get most of the rest.
         let others = (new - flushes.len()) as u64;
         for len in deck {
             let limit = self.rng.below(others) + 1;
@@ -383,7 +384,7 @@ impl Synthetic {
         sessions
     }
 
-    /// Does a session. Says on which file.
+    /// Adds the operations of a session. Returns its file.
     fn session(&mut self, ops: &mut Vec<Op>, session: &Session) -> Path {
         let (path, open, mut size) = if session.new {
             let path = self.free.pop_front().expect("there are more names than files");
@@ -418,7 +419,7 @@ impl Synthetic {
         path
     }
 
-    /// A file to read: one that comes and goes if it is long enough, else a filler.
+    /// A file to read: one that comes and goes if it is long enough, otherwise a filler.
     fn existing(&mut self, len: u32) -> (Path, Open, u64) {
         if !self.live.is_empty() && self.rng.percent(50) {
             let (path, size) = self.rng.pick(&self.live);
@@ -442,7 +443,7 @@ impl Synthetic {
     }
 }
 
-/// Dirty pages at each flush of a repetition: few at most of them, a sixth of a mebibyte at some.
+/// Dirty pages at each flush of a repetition: mostly few, sometimes a sixth of a mebibyte.
 fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     let large = [20, 20, 21, 22, if rng.percent(50) { 22 } else { 66 }];
     let few = [(14, 1), (8, 2), (8, 3), (4, 5), (4, 9)];
@@ -454,12 +455,12 @@ fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     pages
 }
 
-/// Takes writes from a deck that dirty so many pages, one behind the other.
+/// Takes writes from a deck that together dirty this many pages.
 fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
     let mut group = Vec::new();
     while pages > 0 {
         let fits = |len: &u32| u64::from(*len).div_ceil(PAGE_BYTES) <= pages;
-        // The longest that fits, and of one page whatever comes first.
+        // The longest write that fits; for a single page, the first that fits.
         let at = if pages == 1 {
             deck.iter().position(fits)
         } else {
@@ -472,9 +473,9 @@ fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
     group
 }
 
-/// Writes one after the other, each from the beginning of a page; what is flushed from the
-/// beginning of the file each time. A file that is not begins with a byte where it is to end, as
-/// SMB clients set a file's length, and is then overwritten. Says how long the file is at least.
+/// Adds writes, each from the beginning of a page. Flushed files are written from their beginning
+/// each time. Another file first gets a byte at its end, as SMB clients set a file's length, and is
+/// then overwritten. Returns the least length of the file.
 fn write_group(ops: &mut Vec<Op>, handle: Handle, group: &[u32], flushed: bool) -> u64 {
     let pages: u64 = group.iter().map(|len| u64::from(*len).div_ceil(PAGE_BYTES)).sum();
     let mut bytes = group.to_vec();

@@ -4,14 +4,14 @@ use weft_units::Span;
 
 use super::op::{Op, OperationKind};
 
-/// A kind of operation.
+/// Row of a kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationRow {
     /// Number of operations that ended.
     pub count: u64,
     /// Sum of their latencies.
     pub total: Span,
-    /// The longest.
+    /// Longest latency.
     pub max: Span,
 }
 
@@ -29,24 +29,24 @@ pub struct Table {
     rows: [OperationRow; OperationKind::ALL.len()],
     /// Bytes of `WriteX` and `ReadX`.
     pub bytes: u64,
-    /// Operations that a load says succeed, and here there was nothing for them to work on.
+    /// Operations that succeed in the load, but whose object did not exist here.
     pub missed: u64,
 }
 
 impl Table {
-    /// A row.
+    /// The row of a kind.
     #[must_use]
     pub fn row(&self, kind: OperationKind) -> OperationRow {
         self.rows[kind as usize]
     }
 
-    /// All rows that have operations.
+    /// All rows with operations.
     pub fn rows(&self) -> impl Iterator<Item = (OperationKind, OperationRow)> + '_ {
         let all = OperationKind::ALL.into_iter().map(|kind| (kind, self.row(kind)));
         all.filter(|(_, row)| row.count > 0)
     }
 
-    /// 10^6 bytes of reads and writes a second, if all this took so long.
+    /// Throughput in 10^6 bytes a second over the measured time.
     #[must_use]
     pub fn throughput(&self, measured: Span) -> f64 {
         self.bytes as f64 * 1e3 / measured.0 as f64
@@ -60,7 +60,7 @@ impl Table {
         self.bytes += op.bytes();
     }
 
-    /// Takes in what another client did.
+    /// Adds the results of another client.
     pub fn add(&mut self, other: &Self) {
         for (row, other) in self.rows.iter_mut().zip(&other.rows) {
             row.count += other.count;

@@ -1,8 +1,9 @@
-//! Disk of a box: requests merged and sorted, the drive's own queue, and what was seen of it.
+//! Disk of a box: requests merged and sorted, the drive's own queue, and counts.
 //!
-//! 128 requests of at most 512 KiB: whoever submits the next one waits until one ends. They are
-//! given to the drive in one direction by place, as many as its queue takes, and what follows a
-//! request that still waits joins it. A disk is idle while it has none at all.
+//! The queue has 128 requests of at most 512 KiB: the submitter of the next one waits until one
+//! ends. They are dispatched to the drive in one direction by place, as many as its own queue
+//! takes. Pages that follow a waiting request are merged into it. A disk is idle while it has no
+//! request at all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -12,9 +13,9 @@ use weft_units::{Sectors, Span, Time};
 
 use crate::drive::{Access, Command, Done, Drive};
 
-/// `nr_requests`.
+/// Largest number of requests (`nr_requests`).
 const REQUESTS_MAX: usize = 128;
-/// `max_sectors_kb`.
+/// Largest request in sectors (`max_sectors_kb`).
 const REQUEST_SECTORS: u64 = 1024;
 
 /// A request to the disk.
@@ -26,7 +27,7 @@ pub(super) struct Request {
     pub what: What,
 }
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     /// Pages of files.
@@ -39,31 +40,31 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) struct Disk {
     drive: Drive,
-    /// Not at the drive yet, by place.
+    /// Requests that were not dispatched yet, by place.
     sorted: BTreeMap<u64, Request>,
-    /// Flushes and what the log writes, which nobody sorts.
+    /// Flushes and writes of the log, which are not sorted.
     first: VecDeque<Request>,
-    /// At the drive or on the way to it, by tag.
+    /// Dispatched requests, by tag.
     at_drive: Vec<Option<Request>>,
     tags: Vec<usize>,
     held: usize,
-    /// Where the last one sent ends.
+    /// End of the last dispatched request.
     position: u64,
-    /// What was planned for it last.
+    /// Time for which its next event was planned.
     pub(super) planned: Option<Time>,
     done: Vec<Done>,
     idle_since: Option<Time>,
     idle: Span,
-    /// Flushes that were asked for.
+    /// Number of flushes requested.
     pub(super) flushes: u64,
     /// Pages written since the start.
     pub(super) written: u64,
-    /// Sectors sent, and how often they did not follow the ones before.
+    /// Sectors dispatched; `jumps` counts requests that did not follow the one before.
     sent: u64,
     jumps: u64,
 }
 
-/// Sums of a disk at a moment.
+/// Sums of a disk at some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskSums {
     pub idle: Span,
@@ -93,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// Joins these pages to a request that ends where they begin, if there is one with room.
+    /// Merges pages into a request that ends where they begin, if there is one with room.
     pub(super) fn join(&mut self, first: u64, inode: InodeId, pages: &Range<u64>) -> bool {
         let sectors = 8 * (pages.end - pages.start);
         let Some((_, before)) = self.sorted.range_mut(..first).next_back() else { return false };
@@ -109,12 +110,12 @@ impl Disk {
         true
     }
 
-    /// Whether another request has to wait.
+    /// Whether the next request has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.held >= REQUESTS_MAX
     }
 
-    /// Takes a request.
+    /// Accepts a request.
     pub(super) fn submit(&mut self, now: Time, request: Request) {
         if let Some(since) = self.idle_since.take() {
             self.idle.0 += (now - since).0;
@@ -125,12 +126,12 @@ impl Disk {
             What::Log => self.first.push_back(request),
             What::Pages(_) => {
                 let before = self.sorted.insert(request.first, request);
-                assert!(before.is_none(), "nobody writes twice to one place at a time");
+                assert!(before.is_none(), "no two writes to a place are outstanding");
             }
         }
     }
 
-    /// The next one that the drive has room for: its tag and bytes.
+    /// Dispatches the next request that the drive has room for. Returns its tag and bytes.
     pub(super) fn send(&mut self) -> Option<(usize, u64)> {
         let tag = *self.tags.last()?;
         let request = match self.first.pop_front() {
@@ -138,7 +139,7 @@ impl Disk {
             None => {
                 let next = self.sorted.range(self.position..).next().or(self.sorted.iter().next());
                 let place = *next?.0;
-                self.sorted.remove(&place).expect("it was found")
+                self.sorted.remove(&place).expect("the request was found")
             }
         };
         self.tags.pop();
@@ -152,9 +153,9 @@ impl Disk {
         Some((tag, bytes))
     }
 
-    /// The command has come over the link. Gives it back if the drive has nothing to do for it.
+    /// A command has arrived over the link. Returns it if the drive has nothing to do for it.
     pub(super) fn arrive(&mut self, now: Time, tag: usize) -> Option<Request> {
-        let request = self.at_drive[tag].as_ref().expect("it was sent");
+        let request = self.at_drive[tag].as_ref().expect("the request was sent");
         let Some(access) = self.drive.wanted(request.access) else {
             return Some(self.end(now, tag));
         };
@@ -172,7 +173,7 @@ impl Disk {
         self.drive.next_event()
     }
 
-    /// What ended until now.
+    /// Requests that the drive has completed by now.
     pub(super) fn advance(&mut self, now: Time) -> Vec<Request> {
         let mut done = std::mem::take(&mut self.done);
         self.drive.advance(now, &mut done);
@@ -182,7 +183,7 @@ impl Disk {
     }
 
     fn end(&mut self, now: Time, tag: usize) -> Request {
-        let request = self.at_drive[tag].take().expect("a disk ends what it was given");
+        let request = self.at_drive[tag].take().expect("a completed request was sent");
         self.tags.push(tag);
         self.held -= 1;
         if self.held == 0 {

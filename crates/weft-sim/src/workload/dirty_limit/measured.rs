@@ -4,42 +4,42 @@ use hdrhistogram::Histogram;
 use weft_engine::page_cache::Counts;
 use weft_units::{Span, Time};
 
-/// What was measured.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Pages written in the window, of all disks, as a rate.
+    /// Rate of pages written in the window, over all disks.
     pub mib_per_second: f64,
     /// Pages whose write ended in the window.
     pub pages: u64,
-    /// The same since the start: `nr_written` of `/proc/vmstat`.
+    /// Pages written since the start: `nr_written` of `/proc/vmstat`.
     pub pages_since_start: u64,
-    /// By disk, the part of the window in which it had no request.
+    /// By disk, the part of the window without a request.
     pub idle: Vec<f64>,
-    /// By disk, mean bytes sent in a row in the window.
+    /// By disk, mean bytes of contiguous requests in the window.
     pub run_bytes: Vec<f64>,
-    /// Jain's index of what the writers dirtied in the window: 1 if all the same.
+    /// Jain's index of the pages that writers dirtied in the window: 1 if all dirtied the same.
     pub jain: f64,
-    /// The shortest time that 99 % of waits in the window did not exceed; of waits, in a call of
-    /// `write`, for the page cache's leave to go on.
+    /// Length that 99 % of pauses in the window do not exceed. A pause is a writer's wait in a call
+    /// of `write` until the page cache lets it continue.
     pub pause_p99: Span,
     /// Longest wait in the window.
     pub pause_max: Span,
-    /// Most pages dirty and under writeback at a time, since the start.
+    /// Largest number of pages dirty and under writeback since the start.
     pub dirty_max: u64,
-    /// The limit, pages.
+    /// Dirty limit in pages.
     pub limit: u64,
-    /// From here on writers are throttled, pages.
+    /// Number of pages from which on writers are throttled.
     pub free_run: u64,
-    /// Flushes that disks were asked for, since the start.
+    /// Flushes that disks received since the start.
     pub flushes: u64,
-    /// States every 100 ms, since the start.
+    /// States every 100 ms since the start.
     pub samples: Vec<Sample>,
-    /// Waits of the first writers, since the start; bounded.
+    /// Pauses of the first writers since the start; their number is bounded.
     pub pauses: Vec<Pause>,
 }
 
 impl Measured {
-    /// Where patch 001 holds the dirty pages: half-way between free run and limit.
+    /// The setpoint of patch 001 for dirty pages: half-way between free run and limit.
     #[must_use]
     pub const fn setpoint(&self) -> u64 {
         u64::midpoint(self.free_run, self.limit)
@@ -51,7 +51,7 @@ impl Measured {
         mean(&self.idle)
     }
 
-    /// Mean of the disks' bytes in a row.
+    /// Mean of the disks' bytes of contiguous requests.
     #[must_use]
     pub fn run_bytes_mean(&self) -> f64 {
         mean(&self.run_bytes)
@@ -62,45 +62,45 @@ fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// State at a moment, and busy times since the sample before.
+/// State at some time, and busy times since the sample before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The moment.
+    /// Time of the sample.
     pub at: Time,
-    /// Pages of all disks.
+    /// Counts of pages, over all disks.
     pub all: Counts,
     /// By disk, pages dirty and under writeback.
     pub disks: Vec<u64>,
-    /// By disk, the part of the time in which it had a request.
+    /// By disk, the part of the time with a request.
     pub busy: Vec<f64>,
     /// Pages written since the start.
     pub written: u64,
-    /// Longest wait of any writer that ended since the sample before.
+    /// Longest pause of any writer that ended since the sample before.
     pub pause_max: Span,
 }
 
-/// A writer's wait.
+/// A pause of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// The writer, counted over all disks.
+    /// Number of the writer, over all disks.
     pub writer: u32,
-    /// When it began.
+    /// Start of the pause.
     pub at: Time,
-    /// How long it was.
+    /// Length of the pause.
     pub length: Span,
 }
 
-/// Waits of the window, and those of the first writers.
+/// Pauses of the window, and those of the first writers.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// Microseconds.
+    /// Histogram of the window, in microseconds.
     window: Histogram<u64>,
     pub(super) first: Vec<Pause>,
-    /// Longest since the last sample.
+    /// Longest pause since the last sample.
     pub(super) latest: Span,
 }
 
-/// Writers whose waits are kept one by one, and how many waits are.
+/// Number of writers whose pauses are kept one by one, and number of pauses kept.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 
@@ -129,7 +129,7 @@ impl Pauses {
     }
 }
 
-/// Jain's index: 1 for equal parts, 1/n if one has all.
+/// Jain's index: 1 for equal parts, 1/n if one has everything.
 pub(super) fn jain(parts: &[u64]) -> f64 {
     let sum: f64 = parts.iter().map(|part| *part as f64).sum();
     let squares: f64 = parts.iter().map(|part| (*part as f64).powi(2)).sum();

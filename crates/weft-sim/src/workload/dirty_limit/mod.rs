@@ -1,8 +1,8 @@
 //! Workload of patch 001: endless `dd`s on the disks of a box, under a limit of dirty pages.
 //!
-//! A box is a page cache over disks of one model, each with a file system and a flusher of its
-//! own; no array, no volume and no engine's queue between. [`DirtyLimit`] says what it is and who
-//! writes; [`DirtyLimit::run`] runs it and says what was [`Measured`]:
+//! A box is a page cache over disks of one model, each with a file system and a flusher of its own,
+//! without an array, a volume or an engine's queue. [`DirtyLimit`] describes the box and its
+//! writers; [`DirtyLimit::run`] runs it and returns what was [`Measured`]:
 //!
 //! ```
 //! use weft_engine::page_cache::{Amount, Kernel};
@@ -33,15 +33,14 @@
 //! | places of files, the log | `places.rs` |
 //! | counts of a window of time, samples | `measured.rs` |
 //!
-//! Disks behind one adapter share its link: what is on its way to any of them passes it one
-//! request after the other, so each gets the link's rate divided by the disks that have work, or
-//! its own rate if that is less.
+//! Disks behind one adapter share its link: data for them passes it one request after the other, so
+//! each gets the link's rate divided by the number of busy disks, or its own rate if that is less.
 //!
-//! A writer takes 4 µs for a page, and 1 µs for a call of its `write`; it runs on one CPU, which it
-//! does not share for its time, only for the kernel's count of dirtied pages. Writing a page out
-//! takes whoever does it 2 µs, handing a request to a disk 10 µs, and so does waking a flusher. Not
-//! here: `nr_requests` in batches, CFQ's slices, the memory that programs take, errors of per-CPU
-//! counters.
+//! A writer takes 4 µs for a page, and 1 µs for a call of `write`. It runs on a CPU of its own,
+//! which it shares with others only for the kernel's count of dirtied pages. Writing out a page
+//! takes its thread 2 µs; submitting a request to a disk takes 10 µs, and so does waking a flusher.
+//! Not modelled: `nr_requests` in batches, CFQ's slices, the memory that programs take, errors of
+//! per-CPU counters.
 //!
 //! Source   writeback.md §4, §6.1; experiments.md §1.2
 
@@ -60,20 +59,20 @@ use crate::drive::{Drive, Model};
 pub use measured::{Measured, Pause, Sample};
 pub use places::FileSystem;
 
-/// A box, and who writes on it for how long.
+/// A box, its writers and the duration of a run.
 #[derive(Clone, Debug)]
 pub struct DirtyLimit {
-    /// Kernel whose page cache it is.
+    /// Kernel whose page cache is used.
     pub kernel: Kernel,
     /// `HZ`; a divisor of 10⁹.
     pub hz: u32,
-    /// CPUs, over which writers are dealt in turn.
+    /// Number of CPUs, to which writers are assigned in turn.
     pub cpus: u32,
     /// Memory of the box.
     pub memory: Bytes,
     /// Number of disks, each with a file system of its own.
     pub disks: u16,
-    /// Their model.
+    /// Model of the disks.
     pub model: Model,
     /// Bytes per second of the link that they share; `None` if each has its own.
     pub link: Option<Bytes>,
@@ -81,29 +80,29 @@ pub struct DirtyLimit {
     pub file_system: FileSystem,
     /// Number of writers per disk, each with a file of its own.
     pub writers: u32,
-    /// What a writer writes at a time: whole pages.
+    /// Bytes of a call of `write`, in whole pages.
     pub block: Bytes,
     /// `vm.dirty_bytes` or `vm.dirty_ratio`.
     pub dirty: Amount,
     /// `vm.dirty_background_bytes` or `vm.dirty_background_ratio`.
     pub background: Amount,
-    /// Time before anything is counted.
+    /// Time at the start that is not counted.
     pub warm_up: Span,
-    /// Time in which everything is counted, after that; not zero.
+    /// Time after the warm-up that is counted; not zero.
     pub measured: Span,
-    /// Time that handing over a request takes longer than it does: nothing of a kernel, and events
-    /// come in another order.
+    /// Additional time of submitting a request. It models nothing of a kernel, and only changes the
+    /// order of events.
     pub placebo: Span,
-    /// Seed of the platters' places and of the writers' first moments.
+    /// Seed of the positions of the platters and of the writers' first times.
     pub seed: u64,
 }
 
 impl DirtyLimit {
-    /// The 8-CPU machine with one disk of about the rate that was measured: limit 100 MiB, one
-    /// writer of 4 KiB on XFS, 10 s after 5 s.
+    /// The 8-CPU machine with one disk of about the measured rate: limit 100 MiB, one writer of 4
+    /// KiB on XFS, 10 s after 5 s.
     ///
     /// # Panics
-    /// Its model has gone, as in [`DirtyLimit::jbod`].
+    /// Panics if the model is gone, as [`DirtyLimit::jbod`] does.
     #[must_use]
     pub fn single(kernel: Kernel) -> Self {
         let model = Drive::model("hdd-2011-reduced").and_then(|model| model.with("rate_mb_s = 61"));
@@ -127,8 +126,8 @@ impl DirtyLimit {
         }
     }
 
-    /// The 24-CPU machine with ten disks behind a link of 700 MiB/s: otherwise as
-    /// [`DirtyLimit::single`], in blocks of 1 MiB.
+    /// The 24-CPU machine with ten disks behind a link of 700 MiB/s, with blocks of 1 MiB and
+    /// otherwise as [`DirtyLimit::single`].
     #[must_use]
     pub fn jbod(kernel: Kernel) -> Self {
         let model =
@@ -144,10 +143,10 @@ impl DirtyLimit {
         }
     }
 
-    /// Limits and kernel of its page cache.
+    /// Configuration of its page cache.
     ///
     /// # Panics
-    /// `hz` does not divide 10⁹, or there are no CPUs.
+    /// Panics if `hz` does not divide 10⁹, or if there are no CPUs.
     #[must_use]
     pub fn pool(&self) -> PoolConfig {
         let pages = self.memory.0 / weft_engine::page_cache::PAGE_BYTES;
@@ -155,15 +154,15 @@ impl DirtyLimit {
             ticks: TickRate::new(self.hz),
             dirty: self.dirty,
             background: self.background,
-            // What the kernel and its programs took of a GiB then was about an eighth.
+            // About an eighth of a GiB was taken by the kernel and its programs then.
             ..PoolConfig::new(self.kernel, self.cpus, pages, pages / 8 * 7)
         }
     }
 
-    /// Runs it.
+    /// Runs the box.
     ///
     /// # Panics
-    /// As [`DirtyLimit::pool`]; without a disk, a writer or a time to measure.
+    /// Panics as [`DirtyLimit::pool`] does, and without a disk, a writer or a measured time.
     #[must_use]
     pub fn run(&self) -> Measured {
         world::run(self)

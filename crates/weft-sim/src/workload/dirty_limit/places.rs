@@ -1,9 +1,9 @@
 //! Places of files that only grow, on a file system of one disk.
 //!
-//! Reduced to what the arm sees. XFS with `allocsize=1g` gives each file runs of 1 GiB, and the
-//! files' first runs follow each other. ext4 gives a file 128 MiB at most in a row, in the order in
-//! which files reach the end of what they have, when their pages are written and not before. The
-//! log is in the middle of the disk, as `mkfs` of both puts it.
+//! The places are reduced to what affects the arm. XFS with `allocsize=1g` gives each file runs of
+//! 1 GiB, and the first runs of the files follow each other. ext4 gives a file extents of 128 MiB
+//! at most, in the order in which files reach the end of their space, at the time when their pages
+//! are written. The log is in the middle of the disk, as `mkfs` of both puts it.
 //!
 //! Source   writeback.md §6.1; experiments.md §1.2
 
@@ -12,14 +12,14 @@ use weft_units::Sectors;
 /// File system of each disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
-    /// `-o allocsize=1g,nobarrier,inode64,delaylog`.
+    /// XFS with `-o allocsize=1g,nobarrier,inode64,delaylog`.
     Xfs,
-    /// Its defaults: a commit of the journal every 5 s, with a flush.
+    /// ext4 with its defaults: a commit of the journal every 5 s, with a flush.
     Ext4,
 }
 
 impl FileSystem {
-    /// By the name that it has in names of cases.
+    /// The file system by its name in names of cases.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -34,18 +34,18 @@ impl FileSystem {
 const XFS_RUN: u64 = 1 << 18;
 /// Pages of the longest extent of ext4: 128 MiB.
 const EXT4_EXTENT: u64 = 1 << 15;
-/// The log's size, sectors: 128 MiB.
+/// Size of the log in sectors: 128 MiB.
 const LOG: u64 = 1 << 18;
 const PAGE_SECTORS: u64 = 8;
 
-/// Where the files of one disk lie.
+/// Places of the files of one disk.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     kind: FileSystem,
     files: u64,
-    /// Runs that the disk has room for, of the file system's length.
+    /// Number of runs of the file system's length that the disk has room for.
     runs: u64,
-    /// ext4: by file, which runs it has.
+    /// ext4: the runs of each file.
     extents: Vec<Vec<u64>>,
     next_extent: u64,
     log: u64,
@@ -73,8 +73,8 @@ impl Places {
         }
     }
 
-    /// First sector of a file's page, and how many of `count` pages lie in a row from there. A full
-    /// disk begins again from its start: nobody reads.
+    /// First sector of a file's page, and how many of `count` pages are contiguous from there. A
+    /// full disk starts again at its beginning, because nothing is read.
     pub(super) fn place(&mut self, file: u32, page: u64, count: u64) -> (u64, u64) {
         let length = Self::run_of(self.kind);
         let nth = page / length;
@@ -94,7 +94,7 @@ impl Places {
         (first, count.min(length - within))
     }
 
-    /// Where the log goes on, for so many sectors.
+    /// First sector of the next part of the log, with this length.
     pub(super) fn log(&mut self, sectors: u64) -> u64 {
         if self.log_at + sectors > LOG {
             self.log_at = 0;
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(places.place(0, 0, 4096).0, 1 << 18);
         assert_eq!(places.place(2, EXT4_EXTENT - 2, 4096).1, 2);
         assert_eq!(places.place(2, EXT4_EXTENT, 4096).0, 2 << 18);
-        assert_eq!(places.place(0, 5, 1), ((1 << 18) + 40, 1), "it stays where it is");
+        assert_eq!(places.place(0, 5, 1), ((1 << 18) + 40, 1), "its place stays the same");
     }
 
     #[test]

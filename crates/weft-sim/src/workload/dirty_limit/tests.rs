@@ -1,4 +1,4 @@
-//! Tests of boxes: what is counted, and statements of writeback.md that hold on any disk.
+//! Tests of boxes: their counts, and statements of writeback.md that hold on any disk.
 
 use weft_engine::page_cache::{Amount, Kernel};
 use weft_units::{Bytes, Span};
@@ -57,7 +57,7 @@ fn experiment_statement_32_only_ext4_asks_for_flushes_once_in_5_s_on_each_disk()
         DirtyLimit { measured: Span::secs(19), ..cell }.run()
     };
     assert_eq!(of(FileSystem::Xfs).flushes, 0);
-    // At 5, 10, 15 and 20 s.
+    // Commits at 5, 10, 15 and 20 s.
     assert_eq!(of(FileSystem::Ext4).flushes, 3 * 4);
 }
 
@@ -97,7 +97,7 @@ fn writeback_statement_61_two_equal_writers_get_equal_parts() {
 fn vanilla_lets_a_disk_run_dry_at_a_small_limit_and_says_how_long_writers_wait() {
     let measured = single("3.1", 1, 1).run();
     assert!(measured.idle[0] > 0.3, "{:?}", measured.idle);
-    // Naps of 4, 8, 16, 32 and 64 ms, the first of them from within a tick.
+    // Pauses of 4, 8, 16, 32 and 64 ms, the first of which starts within a tick.
     let (least, most) = (Span::millis(120), Span::millis(124));
     assert!((least..=most).contains(&measured.pause_p99), "{:?}", measured.pause_p99);
     assert!(measured.pause_max >= measured.pause_p99);

@@ -1,7 +1,7 @@
-//! Course of a run: writers, flushers, logs and disks, one event after the other.
+//! Run of a box: writers, flushers, logs and disks, one event after the other.
 //!
-//! Everything happens at some virtual time; what falls on one time happens in the order in which it
-//! was planned. Who is waiting for room in a disk's queue gets it in the order of arrival.
+//! Every event has a virtual time; events of the same time happen in the order of planning. Threads
+//! that wait for room in a disk's queue get it in the order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,25 +18,26 @@ use super::places::{FileSystem, Places};
 use crate::drive::{Access, Drive};
 use crate::rng::Rng;
 
-/// Of a page: copied, and its place in the cache found.
+/// CPU time of a dirtied page: copying it and finding its place in the cache.
 const PAGE_COST: Span = Span(4_000);
-/// Of a page that is written out: its states changed, its place found, added to a request.
+/// CPU time of a page that is written out: changing its state, finding its place, adding it to a
+/// request.
 const WRITE_OUT_COST: Span = Span(2_000);
-/// Of a call of `write`.
+/// CPU time of a call of `write`.
 const CALL_COST: Span = Span(1_000);
-/// Of a request that is handed over, and of a flusher that is woken.
+/// CPU time of submitting a request, and of waking a flusher.
 const HAND_OVER: Span = Span(10_000);
-/// Pages of the largest request, and the most that a writer dirties before others have their turn.
+/// Largest request in pages; `TURN_PAGES` is the most that a writer dirties before others run.
 const REQUEST_PAGES: u64 = 128;
 const TURN_PAGES: u64 = 64;
-/// Sectors of a commit: blocks of the log, then the block that says that they are all there.
+/// Sectors of a commit: blocks of the log, then the commit block that confirms them.
 const LOG_SECTORS: u64 = 64;
 const COMMIT_SECTORS: u64 = 8;
-/// Between two commits: of ext4, and assumed of XFS's log.
+/// Time between two commits: of ext4, and assumed for XFS's log.
 const LOG_EVERY: Span = Span::secs(5);
-/// Between the starts of two writers.
+/// Time between the starts of two writers.
 const START: Span = Span::millis(1);
-/// Between two samples.
+/// Time between two samples.
 const SAMPLE_EVERY: Span = Span::millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,14 +51,14 @@ enum Who {
     WindowBegins,
 }
 
-/// A thread that hands pages to a disk: a flusher, or a writer.
+/// A thread that submits pages to a disk: a flusher or a writer.
 #[derive(Clone, Debug, Default)]
 struct Thread {
-    /// When it runs next, if that is known.
+    /// Time at which it runs next, if that is known.
     at: Option<Time>,
-    /// What it is handing over.
+    /// Pages that it is submitting.
     out: Option<WriteOut>,
-    /// It has waited for room in the queue, and may submit a request.
+    /// Whether it has waited for room in the queue, and may submit a request.
     granted: bool,
 }
 
@@ -67,12 +68,12 @@ struct Dd {
     id: WriterId,
     inode: InodeId,
     page: u64,
-    /// Since when it waits for leave to go on.
+    /// Start of its wait for permission to continue.
     balances: Option<Time>,
     page_before: u64,
 }
 
-/// A commit of a log.
+/// Stage of a commit of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
     None,
@@ -92,7 +93,7 @@ struct World<'a> {
     flushers: Vec<Thread>,
     commits: Vec<Commit>,
     writers: Vec<Dd>,
-    /// By disk, who waits for room: flushers and writers.
+    /// Threads that wait for room in the queue of each disk: flushers and writers.
     waiting: Vec<VecDeque<Who>>,
     link_free: Time,
     pauses: Pauses,
@@ -105,8 +106,8 @@ struct World<'a> {
 }
 
 pub(super) fn run(cell: &DirtyLimit) -> Measured {
-    assert!(cell.disks > 0 && cell.writers > 0, "somebody writes somewhere");
-    assert!(cell.measured > Span::ZERO, "a rate needs a time");
+    assert!(cell.disks > 0 && cell.writers > 0, "there are disks and writers");
+    assert!(cell.measured > Span::ZERO, "the measured time is not zero");
     assert!(cell.block.0 > 0 && cell.block.0.is_multiple_of(PAGE_BYTES), "blocks of whole pages");
     let mut world = World::new(cell);
     let end = Time(cell.warm_up.0 + cell.measured.0);
@@ -132,9 +133,10 @@ impl<'a> World<'a> {
             places.push(Places::new(cell.file_system, cell.writers, drive.capacity()));
             disks.push(Disk::new(drive));
             let bdi = cache.add_bdi(Time(0));
-            assert_eq!(usize::from(bdi.0) + 1, disks.len(), "bdis are named as disks are");
+            assert_eq!(usize::from(bdi.0) + 1, disks.len(), "bdis are numbered like disks");
         }
-        // As the script starts them: the first of each disk, then the second of each.
+        // Started in the order of the script: the first writer of each disk, then the second of
+        // each.
         for nth in 0..cell.writers * u32::from(cell.disks) {
             let bdi = BdiId((nth % u32::from(cell.disks)) as u16);
             let id = cache.add_writer(nth % cell.cpus);
@@ -166,7 +168,7 @@ impl<'a> World<'a> {
             samples: Vec::new(),
         };
         for nth in 0..world.writers.len() as u32 {
-            // A millisecond for a process, and somewhere in it.
+            // A millisecond per process, and a random time within it.
             let at = Time(u64::from(nth) * START.0 + rng.below(START.0));
             world.plan_thread(Who::Writer(nth), at);
         }
@@ -187,11 +189,11 @@ impl<'a> World<'a> {
         match who {
             Who::Flusher(disk) => &mut self.flushers[usize::from(disk)],
             Who::Writer(nth) => &mut self.writers[nth as usize].thread,
-            _ => unreachable!("{who:?} is no thread"),
+            _ => unreachable!("{who:?} is not a thread"),
         }
     }
 
-    /// Runs a thread at a time, and not when it was planned before.
+    /// Plans a thread's next run, which replaces an earlier plan.
     fn plan_thread(&mut self, who: Who, at: Time) {
         self.thread(who).at = Some(at);
         self.plan(at, who);
@@ -235,7 +237,7 @@ impl<'a> World<'a> {
             let next = match who {
                 Who::Flusher(disk) => self.flush(disk),
                 Who::Writer(nth) => self.write(nth),
-                _ => unreachable!("{who:?} is no thread"),
+                _ => unreachable!("{who:?} is not a thread"),
             };
             self.wakes();
             match next {
@@ -250,9 +252,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Hands over what the thread has. If there is no room for all of it, the thread waits.
+    /// Submits the thread's pages. If there is no room for all of them, the thread waits.
     fn hand_over(&mut self, who: Who) -> bool {
-        let mut out = self.thread(who).out.take().expect("it has something");
+        let mut out = self.thread(who).out.take().expect("the thread has pages");
         let disk = usize::from(out.bdi.0);
         while !out.pages.is_empty() {
             let file = out.inode.0 / u32::from(self.cell.disks);
@@ -310,13 +312,13 @@ impl<'a> World<'a> {
         Next::At(now + Span(PAGE_COST.0 * written.pages + CALL_COST.0 * calls))
     }
 
-    /// Asks those again who have to be.
+    /// Wakes the threads that the page cache names.
     fn wakes(&mut self) {
         while let Some(wake) = self.cache.wake() {
             let who = match wake {
                 Wake::Flusher(bdi) => Who::Flusher(bdi.0),
                 Wake::Writer(id) => Who::Writer(id.0),
-                Wake::Inode(_) | Wake::Synced(_) => unreachable!("nobody syncs"),
+                Wake::Inode(_) | Wake::Synced(_) => unreachable!("no thread syncs"),
             };
             let at = self.now + HAND_OVER;
             let thread = self.thread(who);
@@ -329,7 +331,7 @@ impl<'a> World<'a> {
 
     // --- disks ----------------------------------------------------------------------------------
 
-    /// The disk's own time has come.
+    /// Handles an event of a disk.
     fn disk(&mut self, disk: u16) {
         let of = &mut self.disks[usize::from(disk)];
         if of.planned == Some(self.now) {
@@ -361,7 +363,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends what the drive has room for, and plans its next event.
+    /// Dispatches what the drive has room for, and plans its next event.
     fn after_disk(&mut self, disk: u16) {
         while let Some((tag, bytes)) = self.disks[usize::from(disk)].send() {
             let arrives = match self.cell.link {
@@ -383,7 +385,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The log's time has come: a commit begins, if the last one is over.
+    /// Starts a commit of a log, if the last one is over.
     fn log(&mut self, disk: u16) {
         if self.commits[usize::from(disk)] == Commit::None {
             self.commits[usize::from(disk)] = Commit::Blocks;
@@ -393,7 +395,7 @@ impl<'a> World<'a> {
         self.plan(at, Who::Log(disk));
     }
 
-    /// A step of a commit has ended.
+    /// Continues a commit after a step has ended.
     fn log_goes_on(&mut self, disk: u16) {
         let ext4 = self.cell.file_system == FileSystem::Ext4;
         let commit = &mut self.commits[usize::from(disk)];
@@ -487,7 +489,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What a thread does next.
+/// Next action of a thread.
 enum Next {
     Out(WriteOut),
     At(Time),

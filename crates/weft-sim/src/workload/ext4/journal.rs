@@ -1,17 +1,17 @@
 //! Journal of the reduced ext4: transactions, commits and checkpoints, as jbd2 does them.
 //!
-//! One transaction runs and takes what changes; one at most is committed. jbd2 commits when
-//! a process asks for it or the transaction is 5 s old:
+//! One transaction is running and collects changes; at most one is being committed. jbd2 commits
+//! when a process requests it or the transaction is 5 s old:
 //!
 //! 1. the running transaction becomes the committing one, and a new one runs;
-//! 2. data that the transaction refers to is waited for (ordered mode);
+//! 2. jbd2 waits for data that the transaction refers to (ordered mode);
 //! 3. a descriptor and the changed blocks go to the journal one after the other, 4 KiB each;
-//! 4. when they are there, the commit block follows with PREFLUSH and FUA;
-//! 5. all processes that wait for it are woken, and the space that it freed is free.
+//! 4. when they are stored, the commit block follows with PREFLUSH and FUA;
+//! 5. all processes that wait for the commit are woken, and the space that it freed becomes free.
 //!
-//! Its blocks are then dirty pages of the block device, which the flusher brings home when they are
-//! old; a block that changes again meanwhile is there once. When three quarters of the journal are
-//! full, jbd2 brings them home itself before it commits anything else.
+//! The changed blocks are then dirty pages of the block device, which the flusher writes home when
+//! they are old; a block that changes again meanwhile is dirty only once. When three quarters of
+//! the journal are used, jbd2 writes them home itself before it commits anything else.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -24,30 +24,30 @@ use weft_units::{ByteRange, Span, Time};
 use super::{Commits, Ext4};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// 128 MiB of blocks.
+/// Blocks of the journal: 128 MiB.
 const BLOCKS: u64 = 1 << 15;
 /// Age at which a transaction is committed.
 const INTERVAL: Span = Span::secs(5);
-/// What one descriptor has room for: tags of 16 bytes.
+/// Number of blocks that one descriptor describes, with tags of 16 bytes.
 const TAGS: u64 = 254;
 
-/// Blocks that changed together.
+/// A transaction: blocks that changed together.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     /// Time of the first change.
     began: Option<Time>,
-    /// Blocks, by their home.
+    /// Changed blocks, by their home.
     metadata: BTreeSet<u64>,
-    /// Files that got blocks in it.
+    /// Files that got blocks in the transaction.
     pub(super) ordered: BTreeSet<InodeId>,
-    /// Blocks that are free when it is on disk.
+    /// Blocks that become free when the transaction is on disk.
     pub(super) freed: Vec<Range<u64>>,
-    /// Whether somebody waits for it.
+    /// Whether a process waits for its commit.
     asked: bool,
 }
 
 impl Transaction {
-    /// Blocks that changed.
+    /// Number of changed blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.metadata.len() as u64
     }
@@ -57,28 +57,28 @@ impl Transaction {
 #[derive(Debug)]
 pub(super) struct Journal {
     first: u64,
-    /// Where the next block goes, from `first` on.
+    /// Offset of the next block from `first`.
     head: u64,
-    /// Blocks since the last checkpoint.
+    /// Blocks used since the last checkpoint.
     used: u64,
-    /// Of the running transaction; those up to `number - 1` are on disk or being committed.
+    /// Number of the running transaction; those up to `number - 1` are on disk or being committed.
     number: u64,
     running: Transaction,
     committing: Option<Transaction>,
     waiters: Vec<(u64, Pid)>,
-    /// Whether jbd2 has to be told that a transaction began.
+    /// Whether jbd2 must be told that a transaction began.
     news: bool,
     pub(super) thread: Option<Pid>,
     pub(super) commits: Commits,
 }
 
 impl Journal {
-    /// In the middle of a volume of so many blocks.
+    /// A journal in the middle of a volume of this many blocks.
     pub(super) fn in_the_middle_of(blocks: u64) -> Self {
         Self::new(blocks / 2 - BLOCKS / 2)
     }
 
-    /// From this block on.
+    /// A journal from this block on.
     pub(super) fn new(first: u64) -> Self {
         Self {
             first,
@@ -98,7 +98,7 @@ impl Journal {
         self.first..self.first + BLOCKS
     }
 
-    /// A block changes. Says in which transaction.
+    /// Adds a changed block. Returns the number of its transaction.
     pub(super) fn touch(&mut self, now: Time, block: u64) -> u64 {
         if self.running.began.is_none() {
             self.running.began = Some(now);
@@ -112,25 +112,25 @@ impl Journal {
         &mut self.running
     }
 
-    /// A file is no more.
+    /// Forgets a file that was removed.
     pub(super) fn forget(&mut self, pages: InodeId) {
         if let Some(committing) = &mut self.committing {
             committing.ordered.remove(&pages);
         }
     }
 
-    /// jbd2, if a transaction has begun that it does not know of.
+    /// jbd2, if a transaction has begun that it was not told of.
     pub(super) fn news(&mut self) -> Option<Pid> {
         std::mem::take(&mut self.news).then(|| self.thread.expect("it is mounted"))
     }
 
-    /// The last transaction that is on disk.
+    /// Number of the last transaction that is on disk.
     pub(super) fn committed(&self) -> u64 {
         self.number - 1 - u64::from(self.committing.is_some())
     }
 
-    /// A process waits for a transaction. Says who is to be told, and whether the process is the
-    /// first that asks for it.
+    /// Registers a process that waits for a transaction. Returns the process that commits, and
+    /// whether this is the first request for the transaction.
     pub(super) fn ask(&mut self, transaction: u64, pid: Pid) -> (Pid, bool) {
         self.waiters.push((transaction, pid));
         let runs = transaction == self.number;
@@ -139,28 +139,28 @@ impl Journal {
         (self.thread.expect("it is mounted"), first)
     }
 
-    /// Whether data that the committing transaction is about is still being written.
+    /// Whether data of the committing transaction is still being written.
     fn awaits_data(&self, host: &mut Host, pid: Pid) -> bool {
-        let committing = self.committing.as_ref().expect("it commits");
+        let committing = self.committing.as_ref().expect("a transaction commits");
         committing.ordered.iter().any(|pages| host.awaits_pages(pid, *pages))
     }
 
-    /// Number of blocks that the committing transaction has, descriptors included.
+    /// Number of blocks of the committing transaction, including descriptors.
     fn begin_blocks(&mut self) -> u64 {
-        let blocks = self.committing.as_ref().expect("it commits").metadata.len() as u64;
+        let blocks = self.committing.as_ref().expect("a transaction commits").metadata.len() as u64;
         self.commits.metadata_blocks += blocks;
         blocks + blocks.div_ceil(TAGS)
     }
 
-    /// The commit block is durable: tells those who waited for it.
+    /// Ends a commit whose commit block is durable, and wakes the processes that waited for it.
     fn end_commit(&mut self, host: &mut Host) -> Transaction {
-        let committed = self.committing.take().expect("it commits");
+        let committed = self.committing.take().expect("a transaction commits");
         self.commits.transactions += 1;
         self.tell_waiters(host, self.committed());
         committed
     }
 
-    /// Transactions up to this one are on disk: tells those who waited for one of them.
+    /// Wakes the processes that waited for transactions up to this one.
     pub(super) fn tell_waiters(&mut self, host: &mut Host, number: u64) {
         self.waiters.retain(|(transaction, pid)| {
             let waits = *transaction > number;
@@ -171,18 +171,18 @@ impl Journal {
         });
     }
 
-    /// Whether somebody waits for what is in the running transaction.
+    /// Whether a process waits for the running transaction.
     pub(super) fn is_asked(&self) -> bool {
         self.running.asked
     }
 
-    /// Ends the running transaction, and says its number.
+    /// Ends the running transaction. Returns its number and content.
     pub(super) fn close(&mut self) -> (u64, Transaction) {
         self.number += 1;
         (self.number - 1, std::mem::take(&mut self.running))
     }
 
-    /// So many blocks of the journal in a row.
+    /// The next `count` contiguous blocks of the journal.
     pub(super) fn next_blocks(&mut self, count: u64) -> ByteRange {
         assert!(count <= BLOCKS, "a write of the journal fits into it");
         if self.head + count > BLOCKS {
@@ -202,7 +202,7 @@ impl Journal {
         self.used > BLOCKS / 4 * 3
     }
 
-    /// The range that the next block of the journal has.
+    /// Byte range of the next block of the journal.
     fn next_block(&mut self) -> ByteRange {
         let block = self.first + self.head;
         self.head = (self.head + 1) % BLOCKS;
@@ -211,14 +211,14 @@ impl Journal {
     }
 }
 
-/// The kernel's thread that commits.
+/// The kernel thread that commits.
 #[derive(Debug)]
 pub(super) struct Jbd2 {
     thread: Thread,
     fs: Ext4,
     writer: Option<WriterId>,
     stage: Stage,
-    /// Time of the wake-up that was asked for.
+    /// Time of the wake-up that was requested.
     timer: Option<Time>,
 }
 
@@ -228,13 +228,13 @@ enum Stage {
     Idle,
     /// Waits for data.
     Data,
-    /// Writes so many more blocks, then waits for those under way.
+    /// Writes `left` more blocks, then waits for those under way.
     Blocks { left: u64, under_way: u64 },
     /// Waits for the commit block.
     Commit { answered: bool },
-    /// Makes these blocks dirty pages of the device; whether the page cache holds it up.
+    /// Makes these blocks dirty pages of the device; `balances` says whether it is throttled.
     Refile { blocks: Vec<u64>, balances: bool },
-    /// Brings metadata home.
+    /// Writes metadata home.
     Checkpoint(Fsync),
 }
 
@@ -243,11 +243,11 @@ impl Jbd2 {
         Self { thread: Thread::new(pid), fs, writer: None, stage: Stage::Idle, timer: None }
     }
 
-    /// Goes on; false waits.
+    /// Takes the next step; false means that it waits.
     fn step(&mut self, host: &mut Host) -> bool {
         let state = &mut *self.fs.state.borrow_mut();
         state.now = host.now();
-        let device = state.device.expect("it is mounted");
+        let device = state.device.expect("the file system is mounted");
         let journal = &mut state.journal;
         match &mut self.stage {
             Stage::Idle => {
@@ -297,7 +297,7 @@ impl Jbd2 {
                 let writer = self.writer.expect("it runs");
                 if *balances {
                     match host.balance(writer) {
-                        // It writes on as soon as it may: nobody makes jbd2 wait.
+                        // It continues as soon as it may: no process makes jbd2 wait.
                         Balance::Continue => *balances = false,
                         Balance::Sleep { until, .. } => self.thread.sleep(host, until),
                         Balance::Write(out) => self.thread.write_out(out, false),

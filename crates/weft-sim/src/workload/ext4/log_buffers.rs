@@ -1,15 +1,15 @@
-//! Log of the reduced XFS: in-core log buffers, group commit, and the flushes of those who waited.
+//! Log of the reduced XFS: in-core log buffers, group commit, and the flushes of waiting processes.
 //!
-//! What changes goes into the open buffer. A process that needs its change durable asks for the
-//! buffer with it. The open buffer is written when somebody asks and the buffer before it is
-//! written: meanwhile others add their changes (group commit). A buffer is written with PREFLUSH
-//! and FUA. A process that finds its change in a buffer that another process had written cannot
-//! tell whether the PREFLUSH came after its own data, and sends an empty flush when the buffer is
-//! written, as Linux 4.14 to 5.x does. XFS starts a buffer that is full, of 32 KiB, without that
-//! wait; here none is ever full.
+//! Changes go into the open buffer. A process that needs its change durable requests the write of
+//! the buffer with it. The open buffer is written when a process has requested it and the buffer
+//! before it is written: meanwhile other processes add their changes (group commit). A buffer is
+//! written with PREFLUSH and FUA. A process whose change is in a buffer that another process had
+//! written cannot tell whether the PREFLUSH came after its own data, and sends an empty flush when
+//! the buffer is written, as Linux 4.14 to 5.x does. XFS starts a full buffer of 32 KiB without
+//! that wait; here no buffer ever fills.
 //!
-//! A buffer has 4 KiB for each block that changed, and 8 KiB more. Space that a buffer frees is
-//! free when it is durable. Not modelled: metadata written home (the AIL), and log space.
+//! A buffer has 4 KiB for each changed block, and 8 KiB more. Space that a buffer frees becomes
+//! free when the buffer is durable. Writing metadata home (the AIL) and log space are not modelled.
 //!
 //! Source   experiments.md §1.3, §1.7; Linux `fs/xfs/xfs_log.c`;
 //!          "xfs: fix incorrect log_flushed on fsync", 2017
@@ -24,7 +24,7 @@ use super::journal::Transaction;
 use super::{Ext4, Log};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// Buffers that are being written, in their order.
+/// Buffers that are being written, in order.
 #[derive(Debug)]
 pub(super) struct LogBuffers {
     kind: Log,
@@ -43,18 +43,19 @@ impl LogBuffers {
         Self { kind, writing: VecDeque::new() }
     }
 
-    /// Whether a process that waited for a buffer that another one had written flushes by itself.
+    /// Whether a process sends a flush of its own after waiting for a buffer that another one had
+    /// written.
     pub(super) fn flushes_for_each(&self) -> bool {
         self.kind != Log::Jbd2
     }
 
-    /// Buffers that are not durable, or behind one that is not.
+    /// Number of buffers that are not durable, or follow one that is not.
     pub(super) fn len(&self) -> u64 {
         self.writing.len() as u64
     }
 }
 
-/// Whoever writes the buffers.
+/// Process that writes the buffers.
 #[derive(Debug)]
 pub(super) struct LogWriter {
     thread: Thread,
@@ -67,7 +68,7 @@ impl LogWriter {
         Self { thread: Thread::new(pid), fs, buffers: buffers as usize }
     }
 
-    /// Writes the open buffer, if somebody asked for it and the one before is written.
+    /// Writes the open buffer, if it was requested and the one before is written.
     fn write(&mut self, host: &mut Host) -> bool {
         let state = &mut *self.fs.state.borrow_mut();
         if state.log.writing.len() >= self.buffers || !state.journal.is_asked() {
@@ -85,14 +86,15 @@ impl LogWriter {
         true
     }
 
-    /// A buffer is written: those at the front that are durable count, and free their space.
+    /// Records that a buffer is written. Durable buffers at the front are complete and free their
+    /// space.
     fn written(&mut self, host: &mut Host, number: u64) {
         let state = &mut *self.fs.state.borrow_mut();
         let mut writing = state.log.writing.iter_mut();
         let written = writing.find(|writing| writing.number == number);
-        written.expect("it was being written").durable = true;
+        written.expect("the buffer was being written").durable = true;
         while state.log.writing.front().is_some_and(|writing| writing.durable) {
-            let first = state.log.writing.pop_front().expect("it was looked at");
+            let first = state.log.writing.pop_front().expect("front was checked");
             first.transaction.freed.into_iter().for_each(|blocks| state.space.give(blocks));
             state.journal.tell_waiters(host, first.number);
         }
@@ -106,7 +108,7 @@ impl Process for LogWriter {
             Woken::Told(_) => self.thread.stop_sleeping(),
             _ => {}
         }
-        // Its CPU time is that of the processes that ask: they hand the buffer over themselves.
+        // The requesting processes write the buffer themselves, so its CPU time is theirs.
         self.thread.work(host, Span::ZERO);
         while self.thread.goes_on(host) && self.write(host) {}
     }

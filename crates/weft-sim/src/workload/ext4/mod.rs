@@ -1,22 +1,21 @@
 //! Reduced ext4: which blocks an fsync, the flusher and the journal write, and which process waits.
 //!
-//! A reduction: which blocks an fsync, a flusher and a commit of the journal write, in which order,
-//! and who waits for what. Names, permissions and the bytes of metadata do not exist; which
-//! *blocks* of metadata an operation changes does: a block of the inode table for 16 files, one for
-//! each directory, and the bitmaps and descriptors of the groups that space is taken from.
+//! The model has the blocks that an fsync, the flusher and a commit of the journal write, their
+//! order, and the waits of processes. Names, permissions and the bytes of metadata do not exist;
+//! the *blocks* of metadata that an operation changes do: a block of the inode table for 16 files,
+//! one for each directory, and the bitmaps and descriptors of the groups that space is taken from.
 //!
-//! * Delayed allocation: a page gets its block when it is written out, behind the file's last one
-//!   if that is free, else where there is first room (`space.rs`). What an unlinked file had is
-//!   free again when the transaction that unlinked it is on disk.
-//! * fsync ([`FileSync`]): writes the file's pages and waits; then, if the transaction that changed
-//!   the file last is on disk, sends an empty flush, otherwise asks for its commit and waits for
-//!   that.
+//! * Delayed allocation: a page gets its block when it is written out, behind the file's last block
+//!   if that is free, otherwise at the first room (`space.rs`). Blocks of an unlinked file become
+//!   free when the transaction that unlinked it is on disk.
+//! * fsync ([`FileSync`]): writes the file's pages and waits. Then, if the transaction that changed
+//!   the file last is on disk, it sends an empty flush; otherwise it requests its commit and waits.
 //! * jbd2 (`journal.rs`) is a process of its own. With [`Log::Xfs`] syncs go through the log of a
-//!   reduced XFS instead (`log_buffers.rs`); names, blocks and places stay.
+//!   reduced XFS instead (`log_buffers.rs`); names, blocks and places stay the same.
 //!
 //! Not modelled: handles and their credits, revoke records, copies of blocks that change while they
-//! are committed, extent trees, checksums, the fast commits of 5.10. Metadata lies in front of the
-//! data and not in each group.
+//! are committed, extent trees, checksums, the fast commits of 5.10. Metadata lies before the data
+//! and not in each group.
 //!
 //! Source   experiments.md §1.7; Linux `fs/ext4/fsync.c`, `fs/jbd2/commit.c`
 
@@ -39,17 +38,17 @@ use crate::machine::{Host, Machine, Pid, Place, Process, Thread};
 
 /// The largest request that pages are written out with: a bio of 256 pages.
 const BIO: Bytes = Bytes::mib(1);
-/// Where things lie, in blocks of 4 KiB.
+/// Places of metadata and data, in blocks of 4 KiB.
 const DESCRIPTORS: u64 = 1;
 const BITMAPS: u64 = 1 << 13;
 const INODES: u64 = 1 << 16;
 const DIRECTORIES: u64 = 1 << 17;
 const DATA: u64 = 1 << 18;
-/// From the first file to a journal that lies among files.
+/// Distance from the first file to a journal that lies among files.
 const NEAR: u64 = 1 << 14;
-/// Of a group.
+/// Blocks of a group.
 const GROUP: u64 = 1 << 15;
-/// Of the smallest volume: metadata, journal and as much room for files.
+/// Blocks of the smallest volume: metadata, journal and as much room for files.
 const BLOCKS_MIN: u64 = 1 << 19;
 
 /// A file, by its number in the inode table.
@@ -65,9 +64,9 @@ pub struct Directory(pub u32);
 pub struct Commits {
     /// Transactions that are on disk.
     pub transactions: u64,
-    /// Their metadata blocks, without descriptors and commit blocks.
+    /// Metadata blocks of these transactions, without descriptors and commit blocks.
     pub metadata_blocks: u64,
-    /// Times that the journal was so full that metadata was brought home at once.
+    /// Times that the journal was so full that metadata was written home at once.
     pub checkpoints: u64,
     /// Empty flushes for files whose transaction was on disk.
     pub empty_flushes: u64,
@@ -76,29 +75,29 @@ pub struct Commits {
 /// Log of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
-    /// ext4's: one transaction is committed at a time.
+    /// ext4's log: one transaction is committed at a time.
     Jbd2,
-    /// XFS's: so many buffers are written at a time.
+    /// XFS's log: several buffers are written at a time.
     Xfs {
-        /// In-core log buffers; 8 by default.
+        /// Number of in-core log buffers; 8 by default.
         buffers: u32,
     },
 }
 
-/// How a file system is mounted.
+/// Mount options of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// Log of metadata.
     pub log: Log,
     /// Best-effort level of jbd2, 0 (high) to 7 (`journal_ioprio`).
     pub journal_level: u8,
-    /// Whether the journal lies among the files, 64 MiB behind the first one, and not in the middle
+    /// Whether the journal lies among the files, 64 MiB after the first one, and not in the middle
     /// of the volume.
     pub journal_near: bool,
 }
 
 impl Default for Mount {
-    /// As ext4 is mounted without options.
+    /// The options of ext4 that is mounted without options.
     ///
     /// Source   experiments.md R9, `DEFAULT_JOURNAL_IOPRIO`
     fn default() -> Self {
@@ -106,7 +105,7 @@ impl Default for Mount {
     }
 }
 
-/// A mounted file system. Clones are the same one.
+/// A mounted file system. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Ext4 {
     state: Rc<RefCell<State>>,
@@ -116,7 +115,7 @@ pub struct Ext4 {
 struct State {
     files: BTreeMap<Inode, File>,
     by_pages: BTreeMap<InodeId, Inode>,
-    /// Numbers below `next_inode` that no file has.
+    /// Numbers below `next_inode` that are free.
     free_inodes: BTreeSet<Inode>,
     next_inode: u32,
     directories: u32,
@@ -133,19 +132,19 @@ struct State {
 #[derive(Debug)]
 struct File {
     pages: InodeId,
-    /// By first page: how many, from which block on.
+    /// Length and first block of each extent, by first page.
     extents: BTreeMap<u64, (u64, u64)>,
-    /// The transaction that changed it last.
+    /// Transaction that changed it last.
     transaction: u64,
-    /// Bytes.
+    /// Length in bytes.
     size: u64,
 }
 
 impl Mount {
-    /// A new file system on a machine, mounted so.
+    /// Mounts a new file system on a machine with these options.
     ///
     /// # Panics
-    /// The volume has less than 2 GiB.
+    /// Panics if the volume has less than 2 GiB.
     #[must_use]
     pub fn on(self, machine: &mut Machine, pool: PoolConfig) -> Ext4 {
         Ext4::mount_with(machine, pool, self)
@@ -156,7 +155,7 @@ impl Ext4 {
     /// Mounts a new file system on a machine: a page cache, its flusher and jbd2.
     ///
     /// # Panics
-    /// The volume has less than 2 GiB.
+    /// Panics if the volume has less than 2 GiB.
     #[must_use]
     pub fn mount(machine: &mut Machine, pool: PoolConfig) -> Self {
         Mount::default().on(machine, pool)
@@ -217,13 +216,13 @@ impl Ext4 {
         ByteRange::new(area.start * PAGE_BYTES, (area.end - area.start) * PAGE_BYTES)
     }
 
-    /// Where files' data lies: behind the metadata, around the journal.
+    /// Start of files' data, which lies behind the metadata and around the journal.
     #[must_use]
     pub fn data_start(&self) -> Bytes {
         Bytes(DATA * PAGE_BYTES)
     }
 
-    /// A new directory in another one, or at the top.
+    /// Makes a directory in another one, or at the top.
     pub fn make_directory(&self, host: &mut Host, parent: Option<Directory>) -> Directory {
         let directory = self.change(host, |state| {
             let directory = Directory(state.directories);
@@ -234,11 +233,11 @@ impl Ext4 {
             state.touch_directory(parent.unwrap_or(directory));
             directory
         });
-        assert!(u64::from(directory.0) < DATA - DIRECTORIES, "few directories");
+        assert!(u64::from(directory.0) < DATA - DIRECTORIES, "the directories fit into their area");
         directory
     }
 
-    /// A new file in a directory.
+    /// Makes a file in a directory.
     pub fn create(&self, host: &mut Host, directory: Directory) -> Inode {
         let pages = host.add_file();
         self.change(host, |state| {
@@ -264,7 +263,7 @@ impl Ext4 {
         Bytes(self.state.borrow().files[&inode].size)
     }
 
-    /// A file was written to, up to `end`: its times changed, and its length may have.
+    /// Records a write to a file, up to `end`: its times change, and its length may.
     pub fn wrote(&self, host: &mut Host, inode: Inode, end: Bytes) {
         self.change(host, |state| {
             state.touch_inode(inode);
@@ -273,12 +272,12 @@ impl Ext4 {
         });
     }
 
-    /// A file's times are set.
+    /// Sets a file's times.
     pub fn set_times(&self, host: &mut Host, inode: Inode) {
         self.change(host, |state| state.touch_inode(inode));
     }
 
-    /// A file goes from one directory to another, or gets another name.
+    /// Moves a file to another directory, or renames it.
     pub fn rename(&self, host: &mut Host, inode: Inode, from: Directory, to: Directory) {
         self.change(host, |state| {
             state.touch_inode(inode);
@@ -287,7 +286,7 @@ impl Ext4 {
         });
     }
 
-    /// A name goes; the file stays while it is open.
+    /// Removes a name; the file stays while it is open.
     pub fn unlink(&self, host: &mut Host, inode: Inode, directory: Directory) {
         self.change(host, |state| {
             state.touch_inode(inode);
@@ -295,8 +294,8 @@ impl Ext4 {
         });
     }
 
-    /// Nobody can reach a file any more. False: pages of it are under writeback, the process is
-    /// woken when writes of it are done and asks again.
+    /// Removes a file that has no name and is not open. False means that its pages are under
+    /// writeback: the process is woken when they are written, and calls again.
     pub fn remove(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
         let pages = self.pages(inode);
         if host.awaits_pages(pid, pages) {
@@ -315,7 +314,7 @@ impl Ext4 {
         true
     }
 
-    /// All that is in a file goes. False as in [`Ext4::remove`].
+    /// Truncates a file to nothing. False as in [`Ext4::remove`].
     pub fn truncate(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
         let pages = self.pages(inode);
         if host.awaits_pages(pid, pages) {
@@ -348,16 +347,19 @@ impl State {
             return inode;
         }
         self.next_inode += 1;
-        assert!(u64::from(self.next_inode) < 16 * (DIRECTORIES - INODES), "few files");
+        assert!(
+            u64::from(self.next_inode) < 16 * (DIRECTORIES - INODES),
+            "the inode table is full"
+        );
         Inode(self.next_inode - 1)
     }
 
-    /// The last transaction that is on disk, with all before it.
+    /// Number of the last transaction that is on disk, with all before it.
     fn committed(&self) -> u64 {
         self.journal.committed() - self.log.len()
     }
 
-    /// A file's inode changes, or that of a directory.
+    /// Changes the inode of a file or a directory.
     fn touch_inode(&mut self, inode: Inode) {
         let transaction = self.journal.touch(self.now, INODES + u64::from(inode.0 / 16));
         if let Some(file) = self.files.get_mut(&inode) {
@@ -369,14 +371,14 @@ impl State {
         self.journal.touch(self.now, DIRECTORIES + u64::from(directory.0));
     }
 
-    /// Blocks of a group are taken or given back.
+    /// Changes the metadata of the group of a block.
     fn touch_group(&mut self, block: u64) {
         let group = block / GROUP;
         self.journal.touch(self.now, BITMAPS + group);
         self.journal.touch(self.now, DESCRIPTORS + group / 64);
     }
 
-    /// What a file has is free when the running transaction is on disk.
+    /// Frees a file's blocks, which become free when the running transaction is on disk.
     fn free_extents(&mut self, inode: Inode) {
         let file = self.files.get_mut(&inode).expect("the file exists");
         for (blocks, start) in std::mem::take(&mut file.extents).into_values() {
@@ -385,7 +387,7 @@ impl State {
         }
     }
 
-    /// Where pages of a file lie or are put now.
+    /// Place of a file's pages, which are allocated now if they have none.
     fn place(&mut self, inode: Inode, page: u64, count: u64) -> (u64, u64) {
         let file = &self.files[&inode];
         let before = file.extents.range(..=page).next_back();
@@ -401,7 +403,7 @@ impl State {
         self.touch_group(taken.start);
         self.touch_inode(inode);
         let file = self.files.get_mut(&inode).expect("the file exists");
-        // What lies behind the last extent in both is part of it.
+        // Pages that follow the last extent both in the file and on disk extend it.
         match file.extents.range_mut(..=page).next_back() {
             Some((first, (last, block)))
                 if first + *last == page && *block + *last == taken.start =>
@@ -418,7 +420,7 @@ impl State {
     }
 }
 
-/// Places of the files' pages on the volume.
+/// Locates the files' pages on the volume.
 #[derive(Debug)]
 struct Extents(Ext4);
 
@@ -434,7 +436,7 @@ impl Place for Extents {
     }
 }
 
-/// What a process gives the empty flush of a [`FileSync`] as a name.
+/// Name that a process gives the empty flush of a [`FileSync`].
 pub const FLUSHED: u64 = u64::MAX;
 
 /// An fsync of a file, under way.
@@ -447,7 +449,7 @@ pub struct FileSync {
 #[derive(Debug)]
 enum Stage {
     Data(Fsync),
-    /// Waits for a transaction; whether this process had it written.
+    /// Waits for a transaction; `first` says whether this process requested it first.
     Commit {
         transaction: u64,
         first: bool,
@@ -458,19 +460,19 @@ enum Stage {
 }
 
 impl FileSync {
-    /// Begins one.
+    /// Starts an fsync.
     pub fn new(fs: &Ext4, host: &mut Host, inode: Inode) -> Self {
         Self { inode, stage: Stage::Data(host.fsync(fs.pages(inode))) }
     }
 
-    /// The request called [`FLUSHED`] was answered.
+    /// Records that the request named [`FLUSHED`] was answered.
     pub fn flushed(&mut self) {
         if let Stage::Flush { answered } = &mut self.stage {
             *answered = true;
         }
     }
 
-    /// Next step of the process. If that is to wait, it is woken.
+    /// Takes the process's next step. If that is to wait, the process is woken.
     pub fn step(&mut self, fs: &Ext4, host: &mut Host, thread: &mut Thread) -> SyncStep {
         loop {
             match &mut self.stage {

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Free blocks.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Start and end.
+    /// End of each free extent, by its start.
     free: BTreeMap<u64, u64>,
 }
 
@@ -17,18 +17,18 @@ impl Space {
         Self { free: free.into_iter().map(|range| (range.start, range.end)).collect() }
     }
 
-    /// Takes at most `count` blocks in one piece: from `goal` on if they are free, otherwise where
-    /// all of them are first free, otherwise what is first free.
+    /// Takes at most `count` contiguous blocks: from `goal` on if they are free, otherwise from the
+    /// first extent that has as many, otherwise from the first free extent.
     ///
     /// # Panics
-    /// No block is free.
+    /// Panics if no block is free.
     pub(super) fn take(&mut self, goal: Option<u64>, count: u64) -> Range<u64> {
         let at_goal = goal.filter(|goal| self.free.contains_key(goal));
         let fits = || self.free.iter().find(|(start, end)| **end - **start >= count);
         let start = at_goal
             .or_else(|| fits().or_else(|| self.free.iter().next()).map(|(start, _)| *start))
             .expect("a file system with room");
-        let end = self.free.remove(&start).expect("it is free");
+        let end = self.free.remove(&start).expect("the extent is free");
         let taken = start..end.min(start + count);
         if taken.end < end {
             self.free.insert(taken.end, end);
@@ -36,7 +36,7 @@ impl Space {
         taken
     }
 
-    /// Gives blocks back.
+    /// Frees blocks.
     pub(super) fn give(&mut self, mut blocks: Range<u64>) {
         if let Some((&start, &end)) = self.free.range(..blocks.start).next_back() {
             assert!(end <= blocks.start, "blocks {blocks:?} are given back once");

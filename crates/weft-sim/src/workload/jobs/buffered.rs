@@ -1,10 +1,11 @@
 //! Clone of an fio job with buffered I/O: page cache, readahead, throttling and `O_SYNC`.
 //!
-//! One call after the other, as the kernel's buffered calls are whatever engine submits them. A
-//! write fills pages and is made to wait there if too much is dirty; with `O_SYNC` it is durable
-//! when it returns. A read takes what is in memory, and reads from front to back run ahead by a
-//! window. What was read or written stays in memory until memory is full, first in first out. The
-//! last one that closes the device writes back what is dirty, after its time was taken.
+//! The clone makes one call after the other, as the kernel's buffered calls are made whatever
+//! engine submits them. A write fills pages and is throttled there if too much is dirty; with
+//! `O_SYNC` it is durable when it returns. A read uses pages in memory, and sequential reads run
+//! ahead by a window. Pages that were read or written stay in memory until it is full, first in,
+//! first out. The last clone that closes the device writes back its dirty pages, after its time was
+//! taken.
 //!
 //! Source   experiments.md §6; Linux mm/readahead (a window of 128 KiB), block/bdev `blkdev_put`
 
@@ -23,7 +24,7 @@ use super::ledger::{Found, Ledger, Watcher};
 use super::{Ask, Ended, Pace};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// The volume's device as a file that clones have open, and which of its pages are in memory.
+/// The volume's device as a file that clones have open, with its pages in memory.
 #[derive(Clone, Debug)]
 pub struct Device(Rc<RefCell<Pages>>);
 
@@ -37,7 +38,8 @@ struct Pages {
 }
 
 impl Device {
-    /// Of a machine with a page cache, with room for so many pages, none of which is there.
+    /// The device of a machine with a page cache, with room for a number of pages and none in
+    /// memory.
     #[must_use]
     pub fn new(host: &mut Host, count_max: usize) -> Self {
         let (inode, present, order) = (host.add_file(), BTreeSet::new(), VecDeque::new());
@@ -52,7 +54,7 @@ impl Device {
             }
         }
         while of.order.len() > of.count_max {
-            let oldest = of.order.pop_front().expect("it was looked at");
+            let oldest = of.order.pop_front().expect("the order is not empty");
             of.present.remove(&oldest);
         }
     }
@@ -62,7 +64,7 @@ impl Device {
     }
 }
 
-/// One clone.
+/// A clone with buffered I/O.
 pub struct Buffered {
     thread: Thread,
     pace: Pace,
@@ -73,10 +75,10 @@ pub struct Buffered {
     writer: Option<WriterId>,
     state: State,
     now: Option<(Ended, Flags)>,
-    /// By name: pages that it reads.
+    /// Pages that are being read, by name of the request.
     reading: BTreeMap<u64, Range<u64>>,
     names: u64,
-    /// Where the last read ended, and until where it has run ahead; pages.
+    /// End of the last read; `ahead` is the end of its readahead; in pages.
     read_to: u64,
     ahead: u64,
     dry: bool,
@@ -97,18 +99,18 @@ enum State {
         pages: Range<u64>,
     },
     Syncs(Fsync),
-    /// It waits for a request of this name.
+    /// Waits for the request of this name.
     Waits(u64),
     Closes(Fsync),
     Ended,
 }
 
 impl Buffered {
-    /// A clone on a CPU that asks for this, at such a pace; of the pace, what is for several
-    /// requests at a time means nothing here.
+    /// A clone on a CPU that issues these requests at this pace. What the pace says of several
+    /// requests at a time is ignored.
     ///
     /// # Panics
-    /// It pauses after no request.
+    /// Panics if it pauses after no request.
     #[must_use]
     pub fn new(
         pid: Pid,
@@ -140,7 +142,7 @@ impl Buffered {
         }
     }
 
-    /// Tells somebody of each request that is counted.
+    /// Calls `watcher` for each request that is counted.
     #[must_use]
     pub fn watched(mut self, watcher: Watcher) -> Self {
         self.ledger.watcher = Some(watcher);
@@ -153,19 +155,19 @@ impl Buffered {
         self.ledger.found(op)
     }
 
-    /// As [`super::Job::measured`].
+    /// Length of the measured time; see [`super::Job::measured`].
     #[must_use]
     pub fn measured(&self) -> Span {
         self.ledger.measured(self.dry)
     }
 
-    /// Start of the clone, its delay left out.
+    /// Start of the clone, after its delay.
     #[must_use]
     pub fn begun(&self) -> Option<Time> {
         self.ledger.begun
     }
 
-    /// Does the next thing. False: it waits, or has ended.
+    /// Takes the next step. False means that it waits, or has ended.
     fn step(&mut self, host: &mut Host) -> bool {
         match &mut self.state {
             State::Asks => self.ask(host),
@@ -176,7 +178,7 @@ impl Buffered {
                 true
             }
             State::Writes { pages, balances } => {
-                let writer = self.writer.expect("it runs");
+                let writer = self.writer.expect("the clone runs");
                 if *balances {
                     match host.balance(writer) {
                         Balance::Continue => *balances = false,
@@ -233,10 +235,10 @@ impl Buffered {
         }
     }
 
-    /// Begins the next call, or ends.
+    /// Starts the next call, or ends.
     fn ask(&mut self, host: &mut Host) -> bool {
         let now = host.now();
-        let begun = self.ledger.begun.expect("it runs");
+        let begun = self.ledger.begun.expect("the clone runs");
         if now < begun {
             self.sleep(host, begun);
             return true;
@@ -275,7 +277,7 @@ impl Buffered {
         true
     }
 
-    /// Asks for what is not in memory of these pages, and for what is likely to be wanted next.
+    /// Requests the pages that are not in memory, and those of the readahead.
     fn read_ahead(&mut self, host: &mut Host, pages: &Range<u64>) {
         let window = WINDOW / PAGE_BYTES;
         let from = if pages.start == self.read_to {
@@ -308,7 +310,7 @@ impl Buffered {
         self.ahead = self.ahead.max(to);
     }
 
-    /// A write's last page is in memory.
+    /// Ends a write whose last page is in memory.
     fn written(&mut self, host: &mut Host) {
         if self.now.is_some_and(|(_, flags)| flags.fua) {
             self.state = State::Syncs(host.fsync(self.device.inode()));
@@ -317,7 +319,7 @@ impl Buffered {
         }
     }
 
-    /// The call returns.
+    /// Ends the call.
     fn end(&mut self, host: &Host) {
         let now = host.now();
         let (ended, _) = self.now.take().expect("a call that returns was made");
@@ -334,7 +336,7 @@ impl Buffered {
         }
     }
 
-    /// Nothing more is asked for.
+    /// Ends the clone, as there are no more requests.
     fn finish(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         if self.last_flushes > 0 {
@@ -387,7 +389,7 @@ impl Process for Buffered {
                     self.end(host);
                 }
             }
-            // The page cache has something for it.
+            // The page cache has work for it.
             Woken::Told(_) => self.thread.stop_sleeping(),
             Woken::Started | Woken::Timer | Woken::Unblocked => {}
         }
@@ -409,5 +411,5 @@ impl fmt::Debug for Buffered {
     }
 }
 
-/// How far reading from front to back is ahead.
+/// Window of sequential reads in bytes.
 const WINDOW: u64 = 128 << 10;

@@ -1,8 +1,8 @@
 //! Clone of an fio job with direct I/O: a number of requests in flight, as with `libaio`.
 //!
-//! It keeps up to so many requests in flight, as `libaio` with `direct=1`: a request that ends
-//! makes room for the next. As a process that calls into md it goes no further while the volume has
-//! no stripes.
+//! The clone keeps up to a number of requests in flight, as `libaio` does with `direct=1`: a
+//! request that ends makes room for the next. Like a process that calls into md it stops while the
+//! volume has no stripes.
 //!
 //! Source   experiments.md §1.5; md-raid.md §1.5; fio HOWTO; `wait_for_completions` of fio 3.33 for
 //! `answers` and `low`
@@ -18,24 +18,24 @@ use super::ledger::{Found, Ledger, Watcher};
 use super::{Ask, Ended, Io, Pace};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// One clone.
+/// A clone with direct I/O.
 pub struct Job {
     thread: Thread,
     pace: Pace,
     asks: Box<dyn Iterator<Item = Ask>>,
-    /// The first of them that was not handed over yet.
+    /// The next request, if it was not submitted yet.
     next: Option<Ask>,
     ledger: Ledger,
-    /// By name: what is in flight.
+    /// Requests in flight, by name.
     slots: Vec<Option<Ended>>,
     free: Vec<usize>,
-    /// Names that were answered, and not looked at yet.
+    /// Names of requests that were answered and not reaped yet.
     answers: Vec<usize>,
-    /// It was full, and waits until it is nearly empty.
+    /// Whether the depth was reached, and the clone waits until only `low` are in flight.
     drains: bool,
-    /// It has nothing more to ask for.
+    /// Whether there are no more requests.
     dry: bool,
-    /// Requests until the next pause, and whether it is due.
+    /// Requests until the next pause; `pauses` says whether a pause is due.
     until_pause: u64,
     pauses: bool,
     asked_bytes: u64,
@@ -43,19 +43,19 @@ pub struct Job {
 }
 
 impl Job {
-    /// A clone that asks for this, at such a pace.
+    /// A clone that issues these requests at this pace.
     ///
     /// # Panics
-    /// The depth is zero, or it pauses after no request.
+    /// Panics if the depth is zero, or if it pauses after no request.
     #[must_use]
     pub fn new(pid: Pid, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) -> Self {
         Self::of(pid, pace, Box::new(asks.map(Ask::from)))
     }
 
-    /// A clone that asks for this, so and then.
+    /// A clone that issues these requests with their flags, at their times.
     ///
     /// # Panics
-    /// As [`Job::new`].
+    /// Panics as [`Job::new`] does.
     #[must_use]
     pub fn of(pid: Pid, pace: Pace, asks: Box<dyn Iterator<Item = Ask>>) -> Self {
         assert!(pace.depth > 0, "a depth of one at least");
@@ -78,7 +78,7 @@ impl Job {
         }
     }
 
-    /// Tells somebody of each request that is counted.
+    /// Calls `watcher` for each request that is counted.
     #[must_use]
     pub fn watched(mut self, watcher: Watcher) -> Self {
         self.ledger.watcher = Some(watcher);
@@ -91,14 +91,14 @@ impl Job {
         self.ledger.found(op)
     }
 
-    /// How long the measured time was: the run time, or less if there was nothing more to ask for;
-    /// and what the last flushes took.
+    /// Length of the measured time: the run time, or less if the requests ended before; and the
+    /// time of the last flushes.
     #[must_use]
     pub fn measured(&self) -> Span {
         self.ledger.measured(self.dry)
     }
 
-    /// How many were in flight in the mean of the measured time.
+    /// Mean number of requests in flight in the measured time.
     #[must_use]
     pub fn in_flight(&self) -> f64 {
         self.ledger.in_flight(self.dry)
@@ -110,25 +110,25 @@ impl Job {
         self.ledger.deepest
     }
 
-    /// How often so many requests were handed over together, by their number.
+    /// Number of submissions, by the number of requests submitted together.
     #[must_use]
     pub fn handed_over(&self) -> &BTreeMap<u32, u64> {
         &self.ledger.batches[0]
     }
 
-    /// How often so many answers were looked at together, by their number.
+    /// Number of reaps, by the number of answers reaped together.
     #[must_use]
     pub fn answered(&self) -> &BTreeMap<u32, u64> {
         &self.ledger.batches[1]
     }
 
-    /// Start of the clone, its delay left out.
+    /// Start of the clone, after its delay.
     #[must_use]
     pub fn begun(&self) -> Option<Time> {
         self.ledger.begun
     }
 
-    /// Does the next thing. False: it waits for an answer, or has ended.
+    /// Takes the next step. False means that it waits for an answer, or has ended.
     fn step(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         if self.is_over(now) {
@@ -181,12 +181,12 @@ impl Job {
         true
     }
 
-    /// Hands the next request over.
+    /// Submits the next request.
     fn ask(&mut self, host: &mut Host) {
         let now = host.now();
         let due = self.due().unwrap_or(now).min(now);
-        let Ask { io, flags, .. } = self.next.take().expect("it was looked at");
-        let name = self.free.pop().expect("it was looked at");
+        let Ask { io, flags, .. } = self.next.take().expect("due found a request");
+        let name = self.free.pop().expect("a slot is free");
         let in_flight = self.flying();
         self.ledger.deepest = self.ledger.deepest.max(in_flight);
         self.slots[name] = Some(Ended { io, due, begun: now, ended: now, in_flight });
@@ -199,7 +199,7 @@ impl Job {
         host.submit(self.thread.pid(), name as u64, io.op, io.range, flags);
     }
 
-    /// Hands one of the last flushes over, if it is time.
+    /// Submits one of the last flushes, if all else is done.
     fn flush_last(&mut self, host: &mut Host) -> bool {
         if self.last_flushes == 0 || self.flying() > 0 {
             return false;
@@ -223,7 +223,7 @@ impl Job {
         self.ledger.answered(self.answers.len());
         let last = self.is_over(now);
         for name in std::mem::take(&mut self.answers) {
-            let ended = self.slots[name].take().expect("only what was asked for is answered");
+            let ended = self.slots[name].take().expect("an answered request is in flight");
             self.free.push(name);
             let last = last && ended.io.op == RequestOp::Flush && self.pace.last_flushes > 0;
             self.ledger.end(Ended { ended: now, ..ended }, last);
@@ -238,7 +238,7 @@ impl Job {
         self.dry || self.ledger.is_over(now)
     }
 
-    /// When the next request may be asked for; `None`: there is none.
+    /// Time at which the next request may be issued; `None` if there is none.
     fn due(&mut self) -> Option<Time> {
         if self.next.is_none() {
             self.next = self.asks.next();
@@ -250,7 +250,7 @@ impl Job {
         Some(own.max(begun + Span(u64::try_from(after).unwrap_or(u64::MAX / 2))))
     }
 
-    /// Whether the next request overlaps one in flight that it is to wait for.
+    /// Whether the next request must wait for one in flight that it overlaps.
     fn waits_for_others(&self) -> bool {
         let Some(next) = self.next.filter(|_| self.pace.apart) else { return false };
         let overlaps = |other: &Ended| {

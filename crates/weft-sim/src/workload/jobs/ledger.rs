@@ -8,37 +8,37 @@ use weft_units::{Bytes, Span, Time};
 
 use super::{Ended, Pace};
 
-/// What a clone did with one kind of request in the measured time.
+/// Results of a clone for one kind of request in the measured time.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Sum of their bytes.
     pub bytes: Bytes,
-    /// The sum of their latencies.
+    /// Sum of their latencies.
     pub time: Span,
-    /// Their latencies, ns, in three digits.
+    /// Histogram of their latencies in ns, with three digits.
     pub latencies: Histogram<u64>,
 }
 
-/// Whoever wants to know of requests one by one.
+/// Callback for each request that is counted.
 pub type Watcher = Box<dyn FnMut(&Ended)>;
 
-/// The times of a clone, and what is counted in them.
+/// Times of a clone, and its counts.
 pub(super) struct Ledger {
     delay: Span,
     warm_up: Span,
     run_time: Option<Span>,
-    /// Flushes when all else is done belong to the measured time.
+    /// Whether the flushes at the end belong to the measured time.
     flushes: bool,
     pub(super) watcher: Option<Watcher>,
     pub(super) begun: Option<Time>,
     found: [Found; KINDS],
-    /// Requests in flight × ns, in the measured time, until `seen`.
+    /// Requests in flight × ns, in the measured time up to `seen`.
     area: u128,
     pub(super) seen: Time,
     pub(super) deepest: u32,
-    /// How often so many were handed over together, and so many answers were looked at together.
+    /// Counts by the number of requests submitted together, and of answers reaped together.
     pub(super) batches: [BTreeMap<u32, u64>; 2],
 }
 
@@ -59,7 +59,7 @@ impl Ledger {
         }
     }
 
-    /// The clone runs. True: for the first time.
+    /// Records that the clone runs. True if it runs for the first time.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let first = self.begun.is_none();
         if first {
@@ -72,8 +72,8 @@ impl Ledger {
         &self.found[kind(op)]
     }
 
-    /// How long the measured time was: the run time, or less if there was nothing more to ask for;
-    /// and what the last flushes took.
+    /// Length of the measured time: the run time, or less if the requests ended before; and the
+    /// time of the last flushes.
     pub(super) fn measured(&self, dry: bool) -> Span {
         let (Some(from), to) = (self.from(), self.to()) else { return Span::ZERO };
         let to = match to {
@@ -85,12 +85,12 @@ impl Ledger {
         Span(to.0.saturating_sub(from.0))
     }
 
-    /// How many were in flight in the mean of the measured time.
+    /// Mean number of requests in flight in the measured time.
     pub(super) fn in_flight(&self, dry: bool) -> f64 {
         self.area as f64 / (self.measured(dry).0 as f64).max(1.0)
     }
 
-    /// From when on it counts.
+    /// Start of the measured time.
     pub(super) fn from(&self) -> Option<Time> {
         self.begun.map(|begun| begun + self.warm_up)
     }
@@ -104,7 +104,7 @@ impl Ledger {
         self.to().is_some_and(|to| now >= to)
     }
 
-    /// A request was answered; `last`: one of the flushes at the end.
+    /// Counts a request that was answered; `last` marks the flushes at the end.
     pub(super) fn end(&mut self, ended: Ended, last: bool) {
         let after_warm_up = self.from().is_some_and(|from| ended.ended >= from);
         let late = !last && self.to().is_some_and(|to| ended.ended > to);
@@ -117,17 +117,17 @@ impl Ledger {
         }
     }
 
-    /// So many were handed over together.
+    /// Counts requests that were submitted together.
     pub(super) fn handed_over(&mut self, count: usize) {
         *self.batches[0].entry(count as u32).or_default() += 1;
     }
 
-    /// So many answers were looked at together.
+    /// Counts answers that were reaped together.
     pub(super) fn answered(&mut self, count: usize) {
         *self.batches[1].entry(count as u32).or_default() += 1;
     }
 
-    /// Takes the time until now in, before the number in flight changes.
+    /// Adds the time up to now, before the number in flight changes.
     pub(super) fn measure_until(&mut self, now: Time, flying: u32) {
         let from = self.from().unwrap_or(now).max(self.seen);
         let to = self.to().unwrap_or(now).min(now);
@@ -165,7 +165,7 @@ impl Found {
     }
 }
 
-/// What several clones did together.
+/// Sum of the results of several clones.
 impl<'a> std::iter::Sum<&'a Found> for Found {
     fn sum<I: Iterator<Item = &'a Self>>(found: I) -> Self {
         found.fold(Self::new(), |mut sum, one| {

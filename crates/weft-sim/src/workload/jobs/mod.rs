@@ -1,10 +1,10 @@
 //! Clones of fio jobs: requests from a source, with direct or buffered I/O, paced and measured.
 //!
-//! A source gives the requests one by one, each with the time at which it is due. [`Job`] hands
+//! A source yields the requests one by one, each with the time at which it is due. [`Job`] submits
 //! requests to the volume past the page cache, several at a time; [`Buffered`] goes through the
-//! page cache, one call after the other. Both keep to a [`Pace`] and count in one way: a latency
-//! goes from being handed over to the answer, and what ends before the warm-up is over or after the
-//! run time is not counted.
+//! page cache, one call after the other. Both keep to a [`Pace`] and count alike: a latency lasts
+//! from the submission to the answer, and requests that end during the warm-up or after the run
+//! time are not counted.
 //!
 //! Source   experiments.md §1.5, §4 (5), §6; fio HOWTO
 
@@ -35,58 +35,60 @@ pub struct Ask {
     pub io: Io,
     /// Flags of the request.
     pub flags: Flags,
-    /// Earliest time of the request, since the clone began: from a rate, or a trace.
+    /// Earliest time of the request, from the start of the clone: given by a rate or a trace.
     pub due: Span,
 }
 
 impl From<Io> for Ask {
-    /// As soon as it can be. Writes carry the `sync` flag, as those of `O_DIRECT` do.
+    /// A request that is issued as soon as possible. Writes carry the `sync` flag, as those of
+    /// `O_DIRECT` do.
     fn from(io: Io) -> Self {
         let sync = io.op == RequestOp::Write;
         Self { io, flags: Flags { sync, ..Flags::NONE }, due: Span::ZERO }
     }
 }
 
-/// How fast a clone asks, and for how long.
+/// Pace of a clone, and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Requests in flight at most (`iodepth`).
+    /// Largest number of requests in flight (`iodepth`).
     pub depth: u32,
-    /// Requests that are handed over together.
+    /// Requests that are submitted together.
     pub plug: Plug,
-    /// Answers are looked at when there are so many, or all that are to come
+    /// Number of answers that are reaped together, or fewer if no more are to come
     /// (`iodepth_batch_complete_min`).
     pub answers: u32,
-    /// With `depth` in flight nothing more is asked for until only so many are (`iodepth_low`).
+    /// When `depth` are in flight, nothing is submitted until only this many are (`iodepth_low`).
     pub low: u32,
-    /// A request waits for those in flight that it overlaps (`serialize_overlap`).
+    /// Whether a request waits for those in flight that it overlaps (`serialize_overlap`).
     pub apart: bool,
     /// Delay before the clone begins (`startdelay`).
     pub delay: Span,
-    /// Length of each pause (`thinktime`). In a pause nothing is in flight.
+    /// Length of each pause (`thinktime`). Nothing is in flight in a pause.
     pub think: Span,
-    /// After so many requests it pauses (`thinktime_blocks`).
+    /// Number of requests between pauses (`thinktime_blocks`).
     pub think_after: u64,
-    /// Bytes per second at most (`rate`).
+    /// Largest rate in bytes per second (`rate`).
     pub rate: Option<Bytes>,
-    /// What ends in this time is not counted (`ramp_time`).
+    /// Time at the start that is not counted (`ramp_time`).
     pub warm_up: Span,
-    /// Nothing is asked for when it is over (`runtime`); it begins when the warm-up is over.
-    /// Without one the clone ends when there is nothing more to ask for.
+    /// Time after the warm-up in which requests are issued (`runtime`). Without it the clone ends
+    /// when there are no more requests.
     pub run_time: Option<Span>,
-    /// Flushes one after the other when everything else is done (`end_fsync`, `fsync_on_close`).
+    /// Number of flushes, one after the other, when everything else is done (`end_fsync`,
+    /// `fsync_on_close`).
     pub last_flushes: u32,
 }
 
-/// What a clone hands over together, as one plug.
+/// Requests that a clone submits together, as one plug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plug {
-    /// All that it can ask for at one moment (`iodepth_batch` as large as `iodepth`).
+    /// All requests that are possible at one time (`iodepth_batch` as large as `iodepth`).
     #[default]
     Moment,
-    /// One request: one system call each (`iodepth_batch=1`, fio's default).
+    /// One request per system call (`iodepth_batch=1`, fio's default).
     Request,
-    /// Up to so many requests (`iodepth_batch`).
+    /// Up to this many requests (`iodepth_batch`).
     Several(u32),
 }
 
@@ -101,7 +103,7 @@ impl Plug {
 }
 
 impl Pace {
-    /// As fast as so many in flight make it, until there is nothing more to ask for.
+    /// As fast as this many requests in flight allow, until there are no more.
     #[must_use]
     pub const fn depth(depth: u32) -> Self {
         Self {
@@ -124,14 +126,14 @@ impl Pace {
 /// A request that has ended and is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Request that was asked for.
+    /// The request.
     pub io: Io,
-    /// When it was to be handed over, by its own time; never after `begun`.
+    /// Time at which it was due; never after `begun`.
     pub due: Time,
-    /// Time at which it was handed over.
+    /// Time of its submission.
     pub begun: Time,
     /// Time of its answer.
     pub ended: Time,
-    /// How many of the clone were in flight when it was handed over, itself among them.
+    /// Number of the clone's requests in flight at its submission, including itself.
     pub in_flight: u32,
 }
