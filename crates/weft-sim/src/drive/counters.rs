@@ -2,24 +2,24 @@
 
 use weft_units::{Bytes, Span};
 
-/// Sums since the drive was made. What a kind of drive does not have stays zero.
+/// Sums since the drive was made. Counters that a kind of drive does not have stay zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Read commands taken.
+    /// Read commands received.
     pub reads: u64,
-    /// Write commands taken.
+    /// Write commands received.
     pub writes: u64,
-    /// Flushes taken.
+    /// Flushes received.
     pub flushes: u64,
-    /// Discards taken.
+    /// Discards received.
     pub discards: u64,
-    /// Bytes that the host asked to read.
+    /// Bytes of the read commands.
     pub read_bytes: Bytes,
-    /// Bytes that the host asked to write.
+    /// Bytes of the write commands.
     pub written_bytes: Bytes,
     /// Reads that were answered from a cache alone.
     pub cache_hits: u64,
-    /// Time during which the link carried a command.
+    /// Time during which the link was occupied.
     pub link_busy: Span,
     /// Time during which the arm (disk) worked, or the sum over all dies (solid-state drive).
     pub media_busy: Span,
@@ -29,32 +29,32 @@ pub struct Counters {
     pub seeks: u64,
     /// Disk: time in which the arm moved, heads were switched and writes settled.
     pub seek_time: Span,
-    /// Disk: time in which nothing but the platter moved.
+    /// Disk: time in which only the platter moved.
     pub rotational_wait: Span,
-    /// Disk: pieces of the write cache brought to the platters.
+    /// Disk: pieces of the write cache written to the platters.
     pub destages: u64,
-    /// Disk: their bytes.
+    /// Disk: bytes of these pieces.
     pub destaged_bytes: Bytes,
-    /// Solid-state drive: pages read from dies for the host, ahead of it and for collection.
+    /// Solid-state drive: pages read from dies for the host, for readahead and for collection.
     pub nand_reads: u64,
     /// Solid-state drive: programs of all planes of a die.
     pub nand_programs: u64,
-    /// Solid-state drive: bytes in these programs: the host's, moved ones, padding and map.
+    /// Solid-state drive: bytes of these programs: the host's, moved ones, padding and map.
     pub nand_bytes: Bytes,
-    /// Solid-state drive: bytes of the host in them.
+    /// Solid-state drive: bytes of the host in these programs.
     pub nand_host_bytes: Bytes,
-    /// Solid-state drive: bytes in them that collection moved.
+    /// Solid-state drive: bytes in these programs that collection moved.
     pub nand_moved_bytes: Bytes,
-    /// Solid-state drive: bytes in them that only fill up.
+    /// Solid-state drive: bytes of padding in these programs.
     pub nand_padding_bytes: Bytes,
-    /// Solid-state drive: bytes of the map in them.
+    /// Solid-state drive: bytes of the map in these programs.
     pub nand_map_bytes: Bytes,
     /// Solid-state drive: blocks erased, all planes of a die.
     pub erases: u64,
 }
 
 impl Counters {
-    /// Bytes programmed for each byte of the host that was programmed; `None` before the first.
+    /// Bytes programmed per programmed byte of the host; `None` before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         (self.nand_host_bytes.0 > 0)

@@ -1,10 +1,10 @@
-//! Event queue of a drive: planned events in the order of their times.
+//! Event queue of a drive: planned events in order of their times.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use weft_units::Time;
 
-/// Events in order of time, those of one time in the order in which they were planned.
+/// Events in order of time, those of the same time in the order of planning.
 #[derive(Clone, Debug)]
 pub(super) struct Events<E> {
     heap: BinaryHeap<Planned<E>>,
@@ -19,7 +19,7 @@ struct Planned<E> {
 }
 
 impl<E> Events<E> {
-    /// None yet.
+    /// An empty queue.
     pub(super) fn new() -> Self {
         Self { heap: BinaryHeap::new(), planned: 0 }
     }
@@ -35,7 +35,7 @@ impl<E> Events<E> {
         self.heap.peek().map(|planned| planned.at)
     }
 
-    /// The next one, unless it is after `now`.
+    /// The next event, unless it is after `now`.
     pub(super) fn pop(&mut self, now: Time) -> Option<(Time, E)> {
         if self.next_at()? > now {
             return None;
@@ -59,7 +59,7 @@ impl<E> PartialOrd for Planned<E> {
 }
 
 impl<E> Ord for Planned<E> {
-    /// The earliest is the greatest, because a heap gives its greatest first.
+    /// The earliest event is the greatest, because a heap pops its greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }

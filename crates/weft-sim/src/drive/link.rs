@@ -1,7 +1,7 @@
 //! Link between a drive and its host: one server for the bytes of all commands.
 //!
-//! The link is one server, first come first served. A command occupies it for its bytes and for a
-//! fixed time of its own (frames, status).
+//! The link is one server in order of arrival. A command occupies it for its bytes and for a fixed
+//! time of its own (frames, status).
 
 use weft_units::{Bytes, Span, Time};
 
@@ -10,7 +10,7 @@ use weft_units::{Bytes, Span, Time};
 pub(super) struct Link {
     bytes_per_second: u64,
     free_at: Time,
-    /// Time that the link was occupied.
+    /// Time for which the link was occupied.
     pub(super) busy: Span,
 }
 
@@ -25,7 +25,7 @@ impl Link {
         Span((u128::from(bytes.0) * 1_000_000_000 / u128::from(self.bytes_per_second)) as u64)
     }
 
-    /// Carries bytes that are there at `now`; when they have passed.
+    /// Transfers bytes that are available at `now`. Returns the end of the transfer.
     pub(super) fn pass(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
         let occupied = Span(self.duration(bytes).0 + overhead.0);
         self.free_at = self.free_at.max(now) + occupied;
@@ -33,8 +33,8 @@ impl Link {
         self.free_at
     }
 
-    /// Carries bytes of which the last is there at `now` and the others came before it at the
-    /// speed of the link or slower; when they have passed.
+    /// Transfers bytes of which the last is available at `now` and the others before it, at the
+    /// speed of the link or slower. Returns the end of the transfer.
     pub(super) fn follow(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
         let carried = self.duration(bytes);
         let begun = self.free_at.max(Time(now.0.saturating_sub(carried.0)));

@@ -1,8 +1,8 @@
 //! Drive models: when a disk or solid-state drive answers its commands, in virtual time.
 //!
-//! The models have time and no payload: [`crate::disk`] keeps what a member holds, a drive decides
-//! when it answers. A [`Drive`] is a state machine without
-//! I/O. It is given commands and the time, and says when something happens next:
+//! The models have time and no payload: [`crate::disk`] has the content of a member, and a drive
+//! decides when it answers. A [`Drive`] is a state machine without I/O. It receives commands and
+//! the time, and returns the time of its next event:
 //!
 //! ```
 //! use weft_sim::drive::{Access, Command, Drive};
@@ -29,11 +29,11 @@
 //! | link to the host | `link.rs` |
 //! | counters | `counters.rs` |
 //!
-//! Everything is in whole nanoseconds and sectors. What there is of floating point are the four
+//! All values are whole nanoseconds and sectors. Floating point is used only for the four
 //! operations and the square root, which IEEE 754 defines to the bit: the same seed gives the same
-//! times on any host, in debug and in release.
+//! times on any host, in debug and in release builds.
 //!
-//! Order    events of one time happen in the order in which they were planned
+//! Order    events of the same time happen in the order of planning
 //! Source   `experiments.md` §2 for the models' structure and the targets that each must meet
 
 mod counters;
@@ -57,16 +57,16 @@ use weft_units::{Sectors, Time};
 /// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read sectors.
+    /// Reads sectors.
     Read,
-    /// Write sectors.
+    /// Writes sectors.
     Write {
-        /// Answer only when they are on the medium.
+        /// Whether the command completes only when they are on the medium.
         fua: bool,
     },
-    /// Bring to the medium what has been answered so far. Its range means nothing.
+    /// Writes all data to the medium whose commands have completed. Its range is ignored.
     Flush,
-    /// Forget sectors.
+    /// Discards sectors.
     Discard,
 }
 
@@ -75,7 +75,7 @@ pub enum Access {
 /// Shape    `length` is not zero except for [`Access::Flush`]; the range lies within the drive
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Given back in [`Done`]; the caller's own.
+    /// The caller's own number, which is returned in [`Done`].
     pub tag: u64,
     /// Kind of the command.
     pub access: Access,
@@ -85,10 +85,10 @@ pub struct Command {
     pub length: Sectors,
 }
 
-/// A command has been carried out.
+/// A command that has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Tag of the command that ended.
+    /// Tag of the completed command.
     pub tag: u64,
 }
 
@@ -96,17 +96,17 @@ pub struct Done {
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a machine has a handful of drives")]
 pub enum Drive {
-    /// A disk that turns.
+    /// A rotational disk.
     Hdd(Hdd),
     /// A disk reduced to a rate and moves.
     Reduced(Reduced),
-    /// A drive of flash.
+    /// A solid-state drive.
     Ssd(Ssd),
-    /// Takes a fixed time for everything.
+    /// A drive that takes a fixed time for every command.
     Null(Null),
 }
 
-/// Calls a method of whichever drive it is.
+/// Calls a method of the drive, whatever its kind.
 macro_rules! each {
     ($drive:expr, $it:ident => $body:expr) => {
         match $drive {
@@ -122,13 +122,13 @@ impl Drive {
     /// A named model: one of [`models`].
     ///
     /// # Errors
-    /// [`ModelError::Name`] when there is no model of that name.
+    /// [`ModelError::Name`] if no model has that name.
     pub fn model(name: &str) -> Result<Model, ModelError> {
         Model::named(name)
     }
 
-    /// A drive of this model. What is left to chance in it (where the platter stands at the start,
-    /// which blocks are looked at for collection) comes from `seed`.
+    /// A drive of this model. Its random choices (the position of the platter at the start, the
+    /// blocks that collection considers) come from `seed`.
     #[must_use]
     pub fn new(model: &Model, seed: u64) -> Self {
         match model.kind() {
@@ -139,21 +139,20 @@ impl Drive {
         }
     }
 
-    /// Commands that the drive holds at once. The caller queues what is more.
+    /// Number of commands that the drive holds at once. The caller queues further ones.
     #[must_use]
     pub fn depth(&self) -> u32 {
         each!(self, it => it.depth())
     }
 
-    /// Whether it says that its cache loses power. When it does not, the block layer drops
-    /// flushes and FUA before they come here: [`Drive::wanted`].
+    /// Whether the drive reports a volatile cache. If not, the block layer drops flushes and FUA
+    /// before they reach the drive: [`Drive::wanted`].
     #[must_use]
     pub fn volatile_cache(&self) -> bool {
         each!(self, it => it.volatile_cache())
     }
 
-    /// What is left of an access for this drive: none of a flush, and no FUA, where no cache is
-    /// volatile.
+    /// An access as the block layer passes it on: no flush, and no FUA, without a volatile cache.
     #[must_use]
     pub fn wanted(&self, access: Access) -> Option<Access> {
         match access {
@@ -163,8 +162,8 @@ impl Drive {
         }
     }
 
-    /// Whether it takes a flush or a FUA write while it has other commands, and others while it has
-    /// such a one. Where it does not, the host keeps them apart.
+    /// Whether the drive accepts a flush or a FUA write beside other commands. If not, the host
+    /// keeps them apart.
     #[must_use]
     pub fn flush_queueable(&self) -> bool {
         match self {
@@ -173,7 +172,7 @@ impl Drive {
         }
     }
 
-    /// Whether it has an arm: what schedulers ask before they order by place.
+    /// Whether the drive has an arm, on which schedulers' ordering by place depends.
     #[must_use]
     pub fn rotational(&self) -> bool {
         matches!(self, Self::Hdd(_) | Self::Reduced(_))
@@ -185,11 +184,11 @@ impl Drive {
         each!(self, it => it.capacity())
     }
 
-    /// Takes a command at `now`, which is not before the last call's time and not after
+    /// Submits a command at `now`, which is not before the time of the last call and not after
     /// [`Drive::next_event`].
     ///
-    /// Panics when the drive holds [`Drive::depth`] commands already, or when the range is not
-    /// within it.
+    /// Panics if the drive already holds [`Drive::depth`] commands, or if the range is not within
+    /// it.
     pub fn submit(&mut self, now: Time, command: Command) {
         let end = command.first.checked_add(command.length);
         assert!(
@@ -204,13 +203,14 @@ impl Drive {
         each!(self, it => it.submit(now, command));
     }
 
-    /// Time of the next event inside the drive if no command comes; `None` when it is idle.
+    /// Time of the next event inside the drive if no command arrives; `None` if it is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         each!(self, it => it.next_event())
     }
 
-    /// Does everything up to and including `now`; appends the commands that ended, in order.
+    /// Carries out everything up to and including `now`; appends the commands that completed, in
+    /// order.
     pub fn advance(&mut self, now: Time, done: &mut Vec<Done>) {
         each!(self, it => it.advance(now, done));
     }
@@ -221,8 +221,8 @@ impl Drive {
         each!(self, it => it.counters())
     }
 
-    /// Whether all of these sectors would survive a power cut now: nothing of them waits in a cache
-    /// that loses power. What was never written survives.
+    /// Whether all of these sectors would survive a power cut now, as none of them is in a cache
+    /// that loses power. Sectors that were never written survive.
     #[must_use]
     pub fn durable(&self, first: Sectors, length: Sectors) -> bool {
         each!(self, it => it.durable(first, length))

@@ -1,9 +1,9 @@
-//! Drive models as TOML texts: the named models, their parameters, and what a text may say.
+//! Drive models as TOML texts: the named models, their parameters, and the keys of a text.
 //!
 //! A model is a TOML text of keys without sections. Units end a key's name: `_ms`, `_us`, `_kib`,
 //! `_mib`, `_mb_s` (millions of bytes a second). Each named model lies in `drives/NAME.toml` with
 //! the source of every value, or `[A]` where it is assumed. `base = "NAME"` takes a named model and
-//! replaces what is said besides:
+//! replaces the other keys of the text in it:
 //!
 //! ```
 //! use weft_sim::drive::Model;
@@ -46,7 +46,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("null", include_str!("../../drives/null.toml")),
 ];
 
-/// The named models, and what each is in one line.
+/// The named models, each with its description in one line.
 ///
 /// Order    disks, solid-state drives, then the null drive; by age
 #[must_use]
@@ -73,7 +73,7 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// Parameters of a drive: everything but its seed.
+/// Parameters of a drive, without its seed.
 #[derive(Clone, Debug)]
 pub struct Model {
     table: Table,
@@ -81,7 +81,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Whether it has an arm.
+    /// Whether the drive has an arm.
     #[must_use]
     pub fn rotational(&self) -> bool {
         matches!(self.kind, DriveKind::Hdd(_) | DriveKind::Reduced(_))
@@ -96,21 +96,21 @@ pub(super) enum DriveKind {
     Null(NullParameters),
 }
 
-/// Reasons why a text is no model.
+/// Reason why a text is not a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// There is no model of this name.
+    /// No model has this name.
     #[error("model: found {found:?}, expected one of {known}, or FILE.toml{near}", near = meant(near.as_ref()))]
     Name {
-        /// Name that was asked for.
+        /// The unknown name.
         found: String,
-        /// Names that are known, joined by commas.
+        /// Known names, joined by commas.
         known: String,
-        /// The name that was perhaps meant.
+        /// The known name that was perhaps meant.
         near: Option<String>,
     },
-    /// A file cannot be read.
+    /// The file cannot be read.
     #[error("{path}: {why}; name a file with the keys of a drive, or base = \"MODEL\" and changes")]
     Unread {
         /// Path of the file.
@@ -118,7 +118,7 @@ pub enum ModelError {
         /// Error of the host.
         why: String,
     },
-    /// A file has no model.
+    /// The text of the file is not a model.
     #[error("{path}: {source}")]
     File {
         /// Path of the file.
@@ -129,7 +129,7 @@ pub enum ModelError {
     /// The text is not TOML.
     #[error("not TOML: {0}")]
     Syntax(String),
-    /// A key is needed and not there.
+    /// A required key is missing.
     #[error("{key}: not found, expected {expected}")]
     Missing {
         /// The key.
@@ -137,34 +137,34 @@ pub enum ModelError {
         /// Range or form that the key should have.
         expected: String,
     },
-    /// A key has a value which it cannot have.
+    /// A key has a value out of its range.
     #[error("{key}: found {found}, expected {expected}")]
     Wrong {
         /// The key.
         key: String,
-        /// Number of bytes or commands that the model has.
+        /// Value that was found.
         found: String,
-        /// Range that it should have.
+        /// Range or form of its values.
         expected: String,
     },
-    /// A key that models of this kind do not have.
+    /// Models of this kind do not have this key.
     #[error("{key}: found, expected only {expected}{near}", near = meant(near.as_ref()))]
     Unknown {
         /// The key.
         key: String,
-        /// Names that are known, joined by commas.
+        /// Known keys, joined by commas.
         expected: String,
-        /// The key that was perhaps meant.
+        /// The known key that was perhaps meant.
         near: Option<String>,
     },
 }
 
-/// The end of a message about a name that is not known.
+/// End of a message about an unknown name.
 fn meant(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
-/// Of some names the one that a wrong one is near to.
+/// The known name that is nearest to a wrong one, if any is near.
 fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
     let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 3);
@@ -175,8 +175,8 @@ impl Model {
     /// A model from a user's own text.
     ///
     /// # Errors
-    /// A text that is not TOML, and keys that are missing, unknown or have values which they cannot
-    /// have, each with the key, what was found and what is expected.
+    /// The text is not TOML, or a key is missing, unknown or has an invalid value; with the key,
+    /// the value found and the values expected.
     pub fn from_toml(text: &str) -> Result<Self, ModelError> {
         let table = parsed(text)?;
         match table.get("base") {
@@ -202,11 +202,12 @@ impl Model {
         Self::from_toml(text)
     }
 
-    /// What `--device MODEL` or `--device FILE.toml` means: whatever ends in `.toml` is a file.
+    /// The model of `--device MODEL` or `--device FILE.toml`: an argument that ends in `.toml` is a
+    /// file.
     ///
     /// # Errors
-    /// There is no model of this name; or the file cannot be read, is larger than 1 MiB, or has a
-    /// text that is no model, as [`Model::from_toml`] says.
+    /// No model has this name; or the file cannot be read, is larger than 1 MiB, or is not a model,
+    /// as in [`Model::from_toml`].
     pub fn of_argument(argument: &str) -> Result<Self, ModelError> {
         if !argument.ends_with(".toml") {
             return Self::named(argument);
@@ -225,7 +226,7 @@ impl Model {
     /// The same model with some keys replaced: `text` as in [`Model::from_toml`], without `base`.
     ///
     /// # Errors
-    /// As [`Model::from_toml`].
+    /// As in [`Model::from_toml`].
     pub fn with(&self, text: &str) -> Result<Self, ModelError> {
         let changes = parsed(text)?;
         if let Some(value) = changes.get("base") {
@@ -234,10 +235,10 @@ impl Model {
         Self::of(merged(self.table.clone(), &changes))
     }
 
-    /// The same model with one key replaced: `value` as TOML has it, a word with or without quotes.
+    /// The same model with one key replaced: `value` as in TOML, or a word without quotes.
     ///
     /// # Errors
-    /// As [`Model::from_toml`].
+    /// As in [`Model::from_toml`].
     pub fn with_key(&self, key: &str, value: &str) -> Result<Self, ModelError> {
         let literal = format!("value = {value}").parse::<Table>().ok();
         let literal = literal.filter(|table| table.len() == 1);
@@ -251,7 +252,7 @@ impl Model {
         Self::of(table)
     }
 
-    /// Every key with its value, in the order of their names: for reports, and to hash.
+    /// All keys with their values, in order of their names, for reports and hashes.
     #[must_use]
     pub fn to_toml(&self) -> String {
         self.table.to_string()
@@ -262,7 +263,7 @@ impl Model {
     }
 }
 
-/// Larger files are refused unread.
+/// Largest file that is read.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 fn parsed(text: &str) -> Result<Table, ModelError> {
@@ -270,7 +271,7 @@ fn parsed(text: &str) -> Result<Table, ModelError> {
     text.parse().map_err(syntax)
 }
 
-/// A table with what another says besides.
+/// A table with keys added or replaced.
 fn merged(mut base: Table, changes: &Table) -> Table {
     for (key, value) in changes.iter().filter(|(key, _)| *key != "base") {
         base.insert(key.clone(), value.clone());
@@ -353,7 +354,7 @@ fn reduced(fields: &mut Fields<'_>) -> Result<ReducedParameters, ModelError> {
     })
 }
 
-/// Slots are pages of 4 KiB whatever the flash's own pages are.
+/// Slots are pages of 4 KiB, whatever the size of the flash's own pages.
 fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
     let planes = fields.count("planes", 1..=16)?;
     let page_kib = fields.count("page_kib", 4..=256)?;
@@ -366,7 +367,7 @@ fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
     }
     let superpage = planes * page_kib / 4;
     let dies = fields.count("dies", 1..=4_096)?;
-    // Vendors' gigabytes.
+    // Vendors' gigabytes of 10^9 bytes.
     let capacity = u64::from(fields.count("capacity_gb", 1..=1_000_000)?) * 1_000_000_000;
     let pages = capacity / 4_096;
     let simulated = u64::from(fields.count("simulated_mib", 64..=16_384)?) * 256;

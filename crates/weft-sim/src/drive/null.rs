@@ -1,6 +1,6 @@
 //! Null drive: a fixed time for every command.
 //!
-//! For tests, and for curves in which only the host's costs are to be seen.
+//! It is for tests, and for curves that show only the host's costs.
 
 use super::counters::Counters;
 use super::events::Events;
@@ -14,7 +14,7 @@ pub(super) struct NullParameters {
     pub(super) time: Span,
 }
 
-/// A drive that ends every command after a fixed time, any number at once, and has no volatile
+/// A drive that completes every command after a fixed time, any number at once, and has no volatile
 /// cache.
 #[derive(Clone, Debug)]
 pub struct Null {
@@ -66,7 +66,7 @@ impl Null {
 }
 
 impl Counters {
-    /// Counts a command that comes from the host.
+    /// Counts a command from the host.
     pub(super) fn take(&mut self, command: &Command) {
         let bytes = command.length.bytes();
         match command.access {

@@ -1,14 +1,14 @@
 //! Reduced disk: a constant rate, and a move to each command that does not continue the last one.
 //!
-//! One command after the other, in the order in which they come. A move takes the arm's time over
-//! the distance, settling, and half a revolution; there are no tracks, and no zones. What goes on
-//! where the last command ended never waits for the platter to come round, however late it comes:
-//! there is just so much of a buffer that a stream loses nothing at a gap, and nothing is answered
-//! before it is written.
+//! Commands are carried out one after the other, in the order of their arrival. A move takes the
+//! arm's time over the distance, settling, and half a revolution; there are no tracks and no zones.
+//! A command that continues where the last one ended never waits for the rotation, however late it
+//! arrives: the disk has just enough buffer for a stream to lose nothing at a gap, and answers
+//! nothing before it is written.
 //!
-//! For experiments in which a disk's rate and the price of a jump are to be seen, and nothing else
-//! of it: a disk of tracks without a cache loses a revolution at each gap, and one with a cache of
-//! many MiB answers before it writes.
+//! It is for experiments that depend only on a disk's rate and the cost of a jump: a disk with
+//! tracks and without a cache loses a revolution at each gap, and one with a cache of many MiB
+//! answers before it writes.
 //!
 //! Source   writeback.md §6.1, §6.2: rate, seek by distance, rotation
 
@@ -27,21 +27,21 @@ pub(super) struct ReducedParameters {
     pub(super) bytes_per_second: u64,
     pub(super) command_overhead: Span,
     pub(super) seek: Seek,
-    /// Cylinders over which the seek's curve goes.
+    /// Cylinders that the seek curve covers.
     pub(super) cylinders: u32,
     /// Half a revolution, ns.
     pub(super) half_turn: u64,
 }
 
-/// A disk of a rate and moves.
+/// A disk with a constant rate and moves.
 #[derive(Clone, Debug)]
 pub struct Reduced {
     parameters: ReducedParameters,
     events: Events<u64>,
     counters: Counters,
-    /// First come first served; the first of them is being carried out.
+    /// Commands in order of arrival; the first one is being carried out.
     commands: VecDeque<Command>,
-    /// Where the last command ended.
+    /// End of the last command.
     position: u64,
 }
 
@@ -70,7 +70,7 @@ impl Reduced {
 
     pub(super) fn submit(&mut self, now: Time, command: Command) {
         let held = self.commands.len();
-        assert!((held as u64) < u64::from(self.depth()), "a disk was given more than it holds");
+        assert!((held as u64) < u64::from(self.depth()), "the host keeps to the depth of the disk");
         self.counters.take(&command);
         self.commands.push_back(command);
         if held == 0 {
@@ -78,7 +78,7 @@ impl Reduced {
         }
     }
 
-    /// Carries the next command out, which takes `decoding` before anything moves.
+    /// Starts the next command, after `decoding`.
     fn begin(&mut self, now: Time, decoding: u64) {
         let Some(command) = self.commands.front() else { return };
         let (first, length) = (command.first.0, command.length.0);
@@ -100,7 +100,7 @@ impl Reduced {
         self.events.plan(now + Span(time), command.tag);
     }
 
-    /// Time of the arm to come to a sector, without rotation.
+    /// Time in which the arm moves to a sector, without rotation.
     fn move_to(&self, sector: u64, write: bool) -> u64 {
         let ReducedParameters { capacity, cylinders, seek, .. } = &self.parameters;
         let sectors = sector.abs_diff(self.position);
@@ -117,7 +117,7 @@ impl Reduced {
         while let Some((at, tag)) = self.events.pop(now) {
             self.commands.pop_front();
             done.push(Done { tag });
-            // The next one was decoded meanwhile.
+            // The next command was decoded meanwhile.
             self.begin(at, 0);
         }
     }

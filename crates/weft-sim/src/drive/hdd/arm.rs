@@ -1,11 +1,11 @@
 //! Arm of a hard disk: seek time, settling and rotational latency.
 //!
 //! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`, through three points: one cylinder,
-//! the mean over all pairs of cylinders, and from end to end (Lee's fit). A write has to settle
-//! after a move. Then the platter turns until the sector comes.
+//! the mean over all pairs of cylinders, and the whole stroke (Lee's fit). A write has to settle
+//! after a move. Then the arm waits until the platter has turned to the sector.
 //!
-//! An access to the very next sector after the last one is no move: the skews of the tracks leave
-//! the time that it takes.
+//! An access to the sector after the last one is not a move: the skews of the tracks provide the
+//! time for it.
 //!
 //! Units    nanoseconds, cylinders
 //! Source   `experiments.md` §2.1 (2), (3)
@@ -22,7 +22,7 @@ pub(in crate::drive) struct Seek {
     pub(in crate::drive) settle: u64,
 }
 
-/// The three points through which the curve goes.
+/// The three points of the seek curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct SeekPoints {
     pub(in crate::drive) least: u64,
@@ -31,7 +31,7 @@ pub(in crate::drive) struct SeekPoints {
 }
 
 impl Seek {
-    /// The curve over `cylinders`; `None` when it would not rise everywhere.
+    /// The curve over `cylinders`; `None` if it would not rise everywhere.
     pub(in crate::drive) fn through(
         points: SeekPoints,
         cylinders: u32,
@@ -45,13 +45,13 @@ impl Seek {
         (root >= 0.0 && linear >= 0.0).then_some(Self { root, linear, least, settle })
     }
 
-    /// A move over `distance` cylinders.
+    /// Time of a move over `distance` cylinders.
     pub(in crate::drive) fn time(&self, distance: u64) -> u64 {
         if distance == 0 {
             return 0;
         }
-        // Multiplications and additions in this order, each rounded by itself: the same on any
-        // host.
+        // Multiplications and additions in this order, each rounded separately: the same result on
+        // any host.
         let over = (distance - 1) as f64;
         #[allow(clippy::cast_sign_loss, reason = "neither factor is negative: `through` saw to it")]
         let beyond = (self.root * over.sqrt() + self.linear * over) as u64;
@@ -64,18 +64,18 @@ impl Seek {
 pub(super) struct Arm {
     cylinder: u64,
     head: u64,
-    /// The sector after the last one accessed.
+    /// Sector after the last one accessed.
     next: u64,
-    /// How far the platter had turned at time zero.
+    /// Angle of the platter at time zero, as a time.
     phase: u64,
 }
 
-/// What it takes to come to a sector.
+/// Time until the arm is at a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Approach {
-    /// Move, switch and settling.
+    /// Time of move, switch and settling.
     pub(super) seek: u64,
-    /// Then, waiting for the sector.
+    /// Time of waiting for the sector after that.
     pub(super) rotation: u64,
 }
 
@@ -85,12 +85,12 @@ impl Approach {
     }
 }
 
-/// A sector with what the arm must know of it.
+/// A sector with its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     /// The sector.
     pub(super) sector: u64,
-    /// Place on the platters that the arm is at.
+    /// Its place on the platters.
     pub(super) place: Place,
 }
 
@@ -105,7 +105,7 @@ impl Arm {
         Self { cylinder: 0, head: 0, next: 0, phase }
     }
 
-    /// What it takes from here to `target` when it sets out at `now`.
+    /// Time from here to `target` if the arm starts at `now`.
     pub(super) fn approach(
         &self,
         geometry: &Geometry,
@@ -136,12 +136,12 @@ impl Arm {
         Approach { seek: moved, rotation }
     }
 
-    /// Whether this sector is the one after the last one accessed.
+    /// Whether a sector is the one after the last one accessed.
     pub(super) fn is_before(&self, sector: u64) -> bool {
         self.next == sector
     }
 
-    /// Puts the arm behind the access that ended before sector `next`.
+    /// Places the arm after an access that ended before sector `next`.
     pub(super) fn stand_behind(&mut self, geometry: &Geometry, next: u64) {
         let last = geometry.place(next.saturating_sub(1));
         (self.cylinder, self.head, self.next) = (last.cylinder, last.head, next);

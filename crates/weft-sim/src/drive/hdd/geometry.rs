@@ -9,17 +9,17 @@
 //!     sectors a track   spt_0     > spt_1      > …      > spt_Z-1      falls linearly
 //! ```
 //!
-//! An angle is a time: how long after the index mark a sector's start passes by. The first sector
-//! of a track is skewed against the last one of the track before by just the time that the switch
-//! of head or cylinder takes, so that a sequential access loses that time and nothing else:
+//! An angle is a time: the time from the index mark until a sector's start passes by. The first
+//! sector of a track is skewed against the last one of the track before by exactly the time that
+//! the switch of head or cylinder takes, so that a sequential access loses only that time:
 //!
 //! ```text
 //!     rate = 512 · spt · H / (H · t_rev + (H − 1) · t_head + t_cylinder)
 //! ```
 //!
-//! Angles within a track are rounded down from the index mark, not added up: pieces of a track take
-//! to the nanosecond as long as the whole, and a piece that follows another never misses its
-//! sector.
+//! Angles within a track are rounded down from the index mark and not added up: the times of the
+//! pieces of a track add up to that of the whole to the nanosecond, and a piece that follows
+//! another never misses its sector.
 //!
 //! Units    nanoseconds, sectors of 512 bytes
 //! Source   `experiments.md` §2.1 (1); the form of the rate is that of Hitachi's drive
@@ -43,19 +43,19 @@ pub(in crate::drive) struct Platters {
 }
 
 impl Platters {
-    /// One turn.
+    /// Time of one revolution.
     pub(in crate::drive) fn turn_ns(&self) -> u64 {
         60_000_000_000 / u64::from(self.rpm)
     }
 
-    /// A cylinder read in order, with the switch to the next.
+    /// Time of reading a cylinder in order, with the switch to the next one.
     fn cylinder_ns(&self) -> u64 {
         u64::from(self.heads) * self.turn_ns()
             + u64::from(self.heads - 1) * self.head_switch_ns
             + self.cylinder_switch_ns
     }
 
-    /// Sectors of a track that is read at this sustained rate.
+    /// Sectors of a track with this sustained rate.
     fn sectors_per_track(&self, rate: u64) -> u64 {
         let per_cylinder = u128::from(rate) * u128::from(self.cylinder_ns());
         let unit = 1_000_000_000 * u128::from(SECTOR_BYTES) * u128::from(self.heads);
@@ -63,7 +63,7 @@ impl Platters {
     }
 }
 
-/// Cylinders with tracks of one length.
+/// A zone: cylinders with tracks of the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Zone {
     first_sector: u64,
@@ -79,9 +79,9 @@ pub(super) struct Geometry {
     heads: u64,
     /// One turn in nanoseconds.
     pub(super) turn: u64,
-    /// Switch to the next head of a cylinder.
+    /// Time of a switch to the next head of a cylinder.
     pub(super) head_switch: u64,
-    /// Switch to the first head of the next cylinder.
+    /// Time of a switch to the first head of the next cylinder.
     pub(super) cylinder_switch: u64,
     cylinder_skew: u64,
 }
@@ -89,13 +89,13 @@ pub(super) struct Geometry {
 /// Place of a sector: cylinder, head, angle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Counted from the outside.
+    /// Number of the cylinder, from the outside.
     pub(super) cylinder: u64,
-    /// Counted along the cylinder.
+    /// Number of the head within the cylinder.
     pub(super) head: u64,
-    /// When its start passes under the head, after the index mark.
+    /// Time from the index mark until its start passes under the head.
     pub(super) angle: u64,
-    /// Its number on its track.
+    /// Number on its track.
     sector: u64,
     sectors_per_track: u64,
 }
@@ -131,7 +131,7 @@ impl Geometry {
         Sectors(self.capacity)
     }
 
-    /// Place of a sector. The one behind the last counts as there.
+    /// Place of a sector. The end of the disk has a place too.
     pub(super) fn place(&self, sector: u64) -> Place {
         let zone = self.zones.partition_point(|zone| zone.first_sector <= sector) - 1;
         let zone = &self.zones[zone];
@@ -146,8 +146,8 @@ impl Geometry {
         Place { cylinder, head, angle, sector, sectors_per_track: zone.sectors_per_track }
     }
 
-    /// How long `length` sectors from `place` take, with the switches between their tracks and none
-    /// behind the last.
+    /// Time of transferring `length` sectors from `place`, with the switches between their tracks
+    /// and without one after the last.
     pub(super) fn transfer(&self, place: &Place, mut length: u64) -> u64 {
         let mut at = *place;
         let mut total = 0;
@@ -162,7 +162,7 @@ impl Geometry {
         }
     }
 
-    /// How many of the sectors from `place` have passed after `elapsed`, at most `limit`.
+    /// Number of the sectors from `place` that have passed after `elapsed`, at most `limit`.
     pub(super) fn passed(&self, place: &Place, elapsed: u64, limit: u64) -> u64 {
         let mut at = *place;
         let (mut passed, mut used) = (0, 0);
@@ -172,7 +172,7 @@ impl Geometry {
             if used + whole > elapsed {
                 let begun = at.sector * self.turn / at.sectors_per_track;
                 let end = begun + (elapsed - used);
-                // The last sector whose end, rounded down, is not after this.
+                // The last sector whose end, rounded down, is not later.
                 let sectors = ((end + 1) * at.sectors_per_track - 1) / self.turn;
                 return passed + sectors.saturating_sub(at.sector).min(here);
             }
@@ -188,13 +188,13 @@ impl Geometry {
         }
     }
 
-    /// How long `count` sectors of one track take.
+    /// Time of `count` sectors of one track.
     fn within(&self, at: &Place, count: u64) -> u64 {
         let angle = |sector: u64| sector * self.turn / at.sectors_per_track;
         angle(at.sector + count) - angle(at.sector)
     }
 
-    /// Moves on to the start of the next track; how long that takes from the end of this one.
+    /// Moves to the start of the next track. Returns the time from the end of this one.
     fn to_next_track(&self, at: &mut Place) -> u64 {
         at.sector = 0;
         at.head += 1;

@@ -1,14 +1,14 @@
 //! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
-//! One arm works on one access at a time. When it is free, it takes the access that it can begin to
-//! transfer soonest: move plus rotation, out of the commands that wait for it and, when nothing
-//! waits or too much is dirty or a flush waits, out of the oldest dirty extents (*destage window*).
-//! A command that has waited longer than the age limit goes first. Reads that continue each other
-//! are one run, and taken in the order in which they came: a read waits for an older one that it
-//! begins in or behind, and the head does not read on while an older read that it passed waits just
-//! behind. Without any, the head reads on behind the last read. Setting out for a command takes the
-//! controller's overhead, and the choice is made at its end; only what continues under the head is
-//! taken at once.
+//! One arm carries out one access at a time. When it is free, it takes the access whose transfer
+//! can begin soonest, with move and rotation. Candidates are the commands that wait for it and, if
+//! none waits or too much is dirty or a flush waits, the oldest dirty extents (*destage window*). A
+//! command that has waited longer than the age limit goes first. Reads that continue each other
+//! form a run and are served in order of arrival: a read waits for an older one that it begins in
+//! or behind, and the head does not read on while an older read that it passed waits just behind.
+//! Without any command, the head reads on behind the last read. Setting out for a command takes the
+//! controller's overhead, and the choice is made at its end; only an access that continues under
+//! the head starts at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -21,8 +21,8 @@
 //! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit
 //! is dirty; flushes and writes without room that have waited longer than the age limit take turns
 //! with commands that have; an extent that was passed over eight windows' worth of times goes next;
-//! an access to the medium is never interrupted; written data does not stay for reading once it is
-//! on the medium.
+//! an access to the medium is never interrupted; written data is not kept for reading once it is on
+//! the medium.
 //!
 //! Source   `experiments.md` §2.1; that the drive knows reads that continue each other: "Sequential
 //!          read" in product manuals of Fujitsu (MPF3xxxAT §6.5.3, MHN2xxxAT §6.5); that it takes
@@ -55,27 +55,27 @@ pub(super) struct HddParameters {
     pub(super) platters: Platters,
     pub(super) seek: Seek,
     pub(super) queue_depth: u32,
-    /// Decoding a command.
+    /// Time of decoding a command.
     pub(super) command_overhead: Span,
-    /// A command that has waited longer goes before all others.
+    /// Age at which a command goes before all others.
     pub(super) age_limit: Span,
     pub(super) link_bytes_per_second: u64,
-    /// What each command occupies of the link beyond its bytes.
+    /// Time for which each command occupies the link in addition to its bytes.
     pub(super) link_overhead: Span,
-    /// Segments for reading; their size is zero when there is no read cache.
+    /// Number of segments for reading; their size is zero without a read cache.
     pub(super) read_segments: u32,
     pub(super) read_segment: Sectors,
-    /// How much may be dirty; zero when the write cache is off.
+    /// Largest amount of dirty data; zero if the write cache is off.
     pub(super) write_cache: Sectors,
-    /// How many of the oldest extents compete for the arm.
+    /// Number of the oldest extents that compete for the arm.
     pub(super) destage_window: u32,
-    /// Longest piece that leaves at once.
+    /// Longest piece that is destaged at once.
     pub(super) destage_piece: Sectors,
-    /// A piece ends where a write command of the host did.
+    /// Whether a piece ends where a write command of the host did.
     pub(super) destage_by_command: bool,
 }
 
-/// A disk that turns.
+/// A rotational disk.
 #[derive(Clone, Debug)]
 pub struct Hdd {
     parameters: Arc<HddParameters>,
@@ -83,19 +83,19 @@ pub struct Hdd {
     arm: Arm,
     /// Access that the arm is carrying out.
     active: Option<Active>,
-    /// The last access was for the cache.
+    /// Whether the last access was a destage.
     destaged_last: bool,
-    /// When the controller will have chosen what the arm does for a command.
+    /// Time at which the controller will have chosen the arm's next command.
     choosing: Option<Time>,
     events: Events<Event>,
     link: Link,
     /// Commands that need the arm.
     waiting: Vec<Waiting>,
-    /// Writes for which the cache has no room yet, first come first served, and when each came.
+    /// Writes for which the cache has no room yet, in order of arrival, each with its time.
     outside: VecDeque<(Command, Time)>,
-    /// When the piece that leaves will have made room for the first of them.
+    /// Time at which the piece being destaged will have made room for the first of them.
     room: Option<Time>,
-    /// Flushes, first come first served.
+    /// Flushes in order of arrival.
     flushes: VecDeque<Flush>,
     dirty: WriteCache,
     reads: ReadCache,
@@ -125,35 +125,35 @@ struct Flush {
 
 #[derive(Clone, Copy, Debug)]
 enum Active {
-    /// Reads for the host; with or without a move.
+    /// Reads for the host; `moved` says whether the arm had to move.
     Read { command: Waiting, moved: bool },
     /// Writes for the host, past the cache.
     Write { tag: u64, first: u64, end: u64 },
-    /// Brings dirty sectors to the platters: the first of them is under the head at `begins`.
+    /// Destages dirty sectors: the first of them is under the head at `begins`.
     Destage { first: Target, end: u64, begins: Time },
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The arm ends what it does.
+    /// The arm ends its access.
     Arm,
     /// The controller has chosen.
     Chosen,
-    /// A write for which there is room has been taken.
+    /// A write for which there is room was accepted.
     Taken(Command),
-    /// So much has reached the platters that there is room for the next write.
+    /// Enough has reached the platters to make room for the next write.
     Room,
-    /// A write that goes past the cache has come over the link.
+    /// A write that bypasses the cache has arrived over the link.
     Came(Command),
-    /// Tells the host.
+    /// A command is complete.
     Done(u64),
 }
 
 /// Candidates for the arm's next access.
 enum Choice {
-    /// The command at this place of the list, reading on.
+    /// The command at this index, by reading on.
     ReadOn(usize, Time),
-    /// The command at this place of the list.
+    /// The command at this index.
     Waiting(usize, Approach),
     /// The extent of this age.
     Destage(u64, Approach),
@@ -209,7 +209,7 @@ impl Hdd {
     }
 
     pub(super) fn submit(&mut self, now: Time, command: Command) {
-        assert!(self.held < self.depth(), "a disk was given more than it holds");
+        assert!(self.held < self.depth(), "the host keeps to the depth of the disk");
         self.held += 1;
         self.counters.take(&command);
         match command.access {
@@ -272,7 +272,7 @@ impl Hdd {
         }
     }
 
-    /// A read arrives.
+    /// Starts a read.
     fn read(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         self.catch_up(now);
@@ -301,7 +301,7 @@ impl Hdd {
         self.use_arm(now);
     }
 
-    /// Takes writes into the cache as far as there is room.
+    /// Accepts writes into the cache as far as there is room.
     fn take_writes(&mut self, now: Time) {
         while let Some((command, _)) = self.outside.front().copied() {
             if !self.dirty.promise(command.length.0) {
@@ -317,7 +317,8 @@ impl Hdd {
         }
     }
 
-    /// Gives back the room of what has passed under the head, or says when that will be enough.
+    /// Frees the room of sectors that have passed under the head, or plans the time when it
+    /// suffices.
     fn make_room(&mut self, now: Time, wanted: u64) {
         let Some(Active::Destage { first, end, begins }) = self.active else { return };
         let length = end - first.sector;
@@ -328,10 +329,10 @@ impl Hdd {
         };
         self.dirty.passed(first.sector + passed);
         let missing = self.dirty.missing(wanted);
-        // If the piece is too short for it, its end comes first.
+        // If the piece is too short for that, its end comes first.
         if missing > 0 && passed + missing < length {
             let at = begins + Span(self.geometry.transfer(&first.place, passed + missing));
-            // Rounded times must not stand still.
+            // Times that are rounded down must still advance.
             let at = at.max(now + Span(1));
             if self.room != Some(at) {
                 self.room = Some(at);
@@ -340,7 +341,7 @@ impl Hdd {
         }
     }
 
-    /// Reading ahead ends where something is written.
+    /// Ends a readahead that a write overwrites.
     fn overwrite(&mut self, now: Time, first: u64, end: u64) {
         self.catch_up(now);
         if let Some(stood) = self.reads.forget(first, end) {
@@ -357,7 +358,7 @@ impl Hdd {
         }
     }
 
-    /// The arm has ended what it did.
+    /// Handles the end of the arm's access.
     fn arm_is_free(&mut self, now: Time) {
         match self.active.take().expect("the arm was at work") {
             Active::Read { command, moved } => {
@@ -374,7 +375,7 @@ impl Hdd {
             }
             Active::Write { tag, first, end } => {
                 self.arm.stand_behind(&self.geometry, end);
-                // Not before: a flush may wait for what this replaces.
+                // Only now, because a flush may wait for what this write replaces.
                 self.dirty.supersede(&self.geometry, first, end);
                 self.take_writes(now);
                 self.end_flushes(now);
@@ -391,7 +392,7 @@ impl Hdd {
         self.use_arm(now);
     }
 
-    /// Ends the flushes whose writes have left. They end in the order in which they came.
+    /// Completes the flushes whose writes were destaged, in order of arrival.
     fn end_flushes(&mut self, now: Time) {
         while let Some(Flush { tag, epoch, .. }) = self.flushes.front().copied() {
             if !self.dirty.is_clean_until(epoch) {
@@ -402,7 +403,7 @@ impl Hdd {
         }
     }
 
-    /// Gives a free arm something to do: at once what needs no choice among commands.
+    /// Starts a free arm: at once if no choice among commands is needed.
     fn use_arm(&mut self, now: Time) {
         if self.active.is_some() || (self.waiting.is_empty() && self.dirty.is_empty()) {
             return;
@@ -423,7 +424,7 @@ impl Hdd {
         }
     }
 
-    /// Sets out for what is best now.
+    /// Starts the access that is best now.
     fn set_out(&mut self, now: Time) {
         self.catch_up(now);
         if let Some(stands) = self.reads.stands_at() {
@@ -466,7 +467,7 @@ impl Hdd {
         }
     }
 
-    /// Counts a move and a wait; how long both take.
+    /// Counts a move and a rotational wait. Returns their duration.
     fn count(&mut self, approach: Approach) -> Span {
         self.counters.seeks += u64::from(approach.seek > 0);
         self.counters.seek_time = Span(self.counters.seek_time.0 + approach.seek);
@@ -483,7 +484,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Answers the reads which the stream has got meanwhile.
+    /// Completes the reads that the stream has read meanwhile.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {
@@ -502,7 +503,7 @@ impl Hdd {
         }
     }
 
-    /// What the arm does next: what it can begin soonest.
+    /// Chooses the arm's next access: the one that can begin soonest.
     fn pick(&self, now: Time) -> Option<Choice> {
         let mut best: Option<(u64, Choice)> = None;
         let mut consider = |cost: u64, choice: Choice| {
@@ -513,7 +514,8 @@ impl Hdd {
         let is_overdue = |arrived: Time| now.since(arrived) > self.parameters.age_limit;
         let oldest = self.waiting.iter().enumerate().min_by_key(|(_, it)| it.arrived);
         let mut overdue = oldest.filter(|(_, it)| is_overdue(it.arrived)).map(|(index, _)| index);
-        // What waits for destaging is overdue as well, and takes turns with commands that are.
+        // Writes and flushes that wait for destaging may be overdue too, and take turns with
+        // commands.
         let flushing = self.flushes.front().map(|flush| flush.arrived);
         let outside = self.outside.front().map(|(_, arrived)| *arrived);
         let starved = flushing.is_some_and(is_overdue) || outside.is_some_and(is_overdue);
@@ -541,7 +543,7 @@ impl Hdd {
         let destage = candidates.is_empty() || flush.is_some() || self.dirty.is_pressing();
         if destage && overdue.is_none() {
             let count = self.parameters.destage_window as usize;
-            // One that was passed over again and again goes before the others.
+            // An extent that was passed over repeatedly goes before the others.
             let count = if self.dirty.passed_over() > 8 * count { 1 } else { count };
             for (age, extent) in self.dirty.window(count, flush) {
                 let approach = self.approach(now, &extent.start, true);
@@ -551,12 +553,12 @@ impl Hdd {
         best.map(|(_, choice)| choice)
     }
 
-    /// Whether an older read goes before this one: one that it continues, or, when the head would
-    /// only have to read on, one that the head has passed. The oldest of all never is.
+    /// Whether an older read goes before this one: one that it continues or, if the head would only
+    /// have to read on, one that the head has passed. This never holds for the oldest read.
     fn is_behind_older(&self, it: &Waiting, reads_on: bool) -> bool {
         let passed = |older: &Waiting| reads_on && self.reads.passed(older.first, older.end);
         let continues = |older: &Waiting| older.first < it.first && it.first <= older.end;
-        // Of reads that came at once, the first sectors count as older.
+        // Among reads that arrived together, lower sectors count as older.
         let is_older = |of: &Waiting| (of.arrived, of.first) < (it.arrived, it.first);
         let mut older = self.waiting.iter().filter(|other| !other.write && is_older(other));
         !it.write && older.any(|older| continues(older) || passed(older))

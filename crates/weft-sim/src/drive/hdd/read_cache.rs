@@ -1,20 +1,20 @@
 //! Read cache of a hard disk: segments of sectors that were read, or read ahead under the head.
 //!
-//! The memory is cut into segments, each with one range of sectors, the least recently used given
-//! up first. After a read the head stays and goes on reading into the read's segment until another
-//! command moves the arm or the segment has been filled anew: the *stream*. What it has got by now
-//! is computed when it is asked for.
+//! The memory is divided into segments, each with one range of sectors; the least recently used one
+//! is replaced first. After a read the head stays and continues to read into the read's segment,
+//! until another command moves the arm or the segment has been filled anew: this is the *stream*.
+//! Its progress is computed when it is needed.
 //!
 //! Source   `experiments.md` §2.1 (4)
 
 use super::arm::Target;
 use super::geometry::Geometry;
 
-/// The segments, and the stream that goes into one of them.
+/// The segments, and the stream into one of them.
 #[derive(Clone, Debug)]
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
-    /// Sectors of a segment; zero when there is no cache.
+    /// Sectors of a segment; zero without a cache.
     segment_sectors: u64,
     used: u64,
     stream: Option<Stream>,
@@ -27,13 +27,13 @@ struct Segment {
     used: u64,
 }
 
-/// The head reads on.
+/// The stream: the head reads on.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     segment: usize,
-    /// First sector of the read that it began with.
+    /// First sector of the read with which it began.
     began: u64,
-    /// Where and when it was known to be.
+    /// Sector at which the stream was at the time `since`.
     from: Target,
     since: u64,
     /// Sector at which the stream stops.
@@ -47,7 +47,7 @@ impl ReadCache {
         Self { segments, segment_sectors, used: 0, stream: None }
     }
 
-    /// Whether all sectors of a range are there.
+    /// Whether all sectors of a range are in a segment.
     pub(super) fn has(&mut self, start: u64, end: u64) -> bool {
         let found = self.segments.iter_mut().find(|s| s.start <= start && end <= s.end);
         if let Some(segment) = found {
@@ -58,13 +58,13 @@ impl ReadCache {
         false
     }
 
-    /// The first sector of the range that is not there: behind what a segment has of its start.
+    /// The first sector of the range that is missing, after those that a segment has of its start.
     pub(super) fn missing_from(&self, start: u64, end: u64) -> u64 {
         let holds = |s: &&Segment| s.start <= start && start < s.end && s.end < end;
         self.segments.iter().filter(holds).map(|s| s.end).max().unwrap_or(start)
     }
 
-    /// Brings the stream up to date. Where the arm stands when the stream has come to its end.
+    /// Brings the stream up to date. Returns the position of the arm if the stream has ended.
     pub(super) fn catch_up(&mut self, geometry: &Geometry, now: u64) -> Option<u64> {
         let stream = self.stream?;
         let elapsed = now.saturating_sub(stream.since);
@@ -80,7 +80,7 @@ impl ReadCache {
         None
     }
 
-    /// When the stream, if it runs and this range is in its way, will have read it.
+    /// Time at which the stream, if it runs and reaches this range, will have read it.
     pub(super) fn read_by(&self, geometry: &Geometry, start: u64, end: u64) -> Option<u64> {
         let stream = self.stream?;
         let segment = &self.segments[stream.segment];
@@ -91,8 +91,8 @@ impl ReadCache {
         Some(stream.since + geometry.transfer(&stream.from.place, length))
     }
 
-    /// Whether the stream, if it runs, began less than a segment behind the end of this range: the
-    /// head has passed it.
+    /// Whether the stream, if it runs, began less than a segment behind the end of this range, so
+    /// that the head has passed it.
     pub(super) fn passed(&self, start: u64, end: u64) -> bool {
         let before =
             |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;
@@ -105,12 +105,12 @@ impl ReadCache {
         segment.is_some_and(|segment| segment.start <= start && end <= segment.end)
     }
 
-    /// How far the stream has come; [`ReadCache::catch_up`] came before.
+    /// Position of the stream, after [`ReadCache::catch_up`].
     pub(super) fn stands_at(&self) -> Option<u64> {
         self.stream.map(|stream| self.segments[stream.segment].end)
     }
 
-    /// A read in the way of the stream ended at `now`: the stream goes on behind it.
+    /// Continues the stream behind a read in its way that ended at `now`.
     pub(super) fn extend(&mut self, geometry: &Geometry, end: u64, now: u64) {
         let Some(stream) = &mut self.stream else { return };
         let segment = &mut self.segments[stream.segment];
@@ -126,7 +126,7 @@ impl ReadCache {
         }
     }
 
-    /// The host has used the stream's segment up to `end`: it may read on that much further.
+    /// Lets the stream read on further, as the host has used its segment up to `end`.
     pub(super) fn follow(&mut self, geometry: &Geometry, start: u64, end: u64) {
         let Some(stream) = &mut self.stream else { return };
         let segment = &self.segments[stream.segment];
@@ -136,7 +136,7 @@ impl ReadCache {
         }
     }
 
-    /// A read of its own ended at `now`: its sectors are in a segment, and the head reads on.
+    /// Starts a stream behind a read that ended at `now`, whose sectors go into a segment.
     pub(super) fn begin(&mut self, geometry: &Geometry, start: u64, end: u64, now: u64) {
         let oldest = self.segments.iter().enumerate().min_by_key(|(_, segment)| segment.used);
         let Some((segment, _)) = oldest else { return };
@@ -150,14 +150,14 @@ impl ReadCache {
         });
     }
 
-    /// The arm moves. Where it stood, when a stream ran; [`ReadCache::catch_up`] came before.
+    /// Ends the stream because the arm moves. Returns its position, after [`ReadCache::catch_up`].
     pub(super) fn stop(&mut self) -> Option<u64> {
         let stream = self.stream.take()?;
         Some(self.segments[stream.segment].end.max(stream.from.sector))
     }
 
-    /// A range is overwritten: what segments have of it is old, and a stream that is in it or would
-    /// come to it ends. Where the arm stood, when it did; [`ReadCache::catch_up`] came before.
+    /// Drops an overwritten range from the segments, and ends a stream that is in it or would reach
+    /// it. Returns the position of such a stream, after [`ReadCache::catch_up`].
     pub(super) fn forget(&mut self, start: u64, end: u64) -> Option<u64> {
         let stream = self
             .stream
@@ -197,7 +197,7 @@ mod tests {
         });
         assert_eq!(cache.catch_up(&geometry, 1_000_000_000), Some(1_108));
         assert!(cache.has(108, 1_108) && !cache.has(107, 108), "the oldest sectors made room");
-        assert_eq!(cache.read_by(&geometry, 1_000, 1_200), None, "it has stopped");
+        assert_eq!(cache.read_by(&geometry, 1_000, 1_200), None, "the stream has stopped");
         assert!(!cache.passed(50, 90));
         assert_eq!(cache.missing_from(1_000, 1_200), 1_108);
     }
@@ -217,7 +217,7 @@ mod tests {
         let geometry = geometry();
         let mut cache = ReadCache::new(4, 1_000);
         cache.begin(&geometry, 100, 200, 0);
-        assert_eq!(cache.forget(1_150, 1_300), Some(200), "the stream would come to it");
+        assert_eq!(cache.forget(1_150, 1_300), Some(200), "the stream would reach it");
         assert!(cache.has(100, 200));
         assert_eq!(cache.forget(150, 160), None);
         assert!(cache.has(100, 150) && !cache.has(150, 151));

@@ -1,12 +1,12 @@
 //! Write cache of a hard disk: dirty extents that are not yet on the platters.
 //!
-//! Dirty sectors are kept as extents that do not overlap. What is written beside an extent makes it
-//! longer; what is written over one replaces its data in place. Extents leave for the platters
-//! (are *destaged*) from a window of the oldest ones, in pieces: of a size, or, where the drive
-//! keeps a stack of the host's write commands, as long as what is left of the command at the front.
+//! Dirty sectors are kept as extents that do not overlap. A write beside an extent makes it longer;
+//! a write over one replaces its data in place. Extents are *destaged* to the platters from a
+//! window of the oldest ones, in pieces: of a fixed size or, if the drive keeps the host's write
+//! commands, as long as the rest of the command at the front.
 //!
-//! A flush closes an epoch. Extents of different epochs do not become one, so that a flush never
-//! waits for what was written after it.
+//! A flush closes an epoch. Extents of different epochs are not merged, so that a flush never waits
+//! for later writes.
 //!
 //! Source   `experiments.md` §2.1 (4), (5)
 
@@ -17,38 +17,39 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The dirty part of a disk's memory.
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
-    /// By age: the window is at the front.
+    /// Extents by age: the window is at the front.
     extents: BTreeMap<u64, Extent>,
-    /// First sector → age.
+    /// Age of each extent by its first sector.
     starts: BTreeMap<u64, u64>,
     aged: u64,
-    /// Sectors that are promised room, dirty or on their way to the platters.
+    /// Sectors that room was promised for, dirty or on their way to the platters.
     sectors: u64,
     limit: u64,
     epoch: u64,
-    /// Extents and pieces under way of each epoch that has some or is the newest, oldest first.
+    /// Number of extents and pieces under way of each epoch, oldest first, for the newest and those
+    /// that have some.
     live: VecDeque<(u64, u64)>,
-    /// The piece on its way: first sector, end, epoch.
+    /// The piece that is being destaged: first sector, end, epoch.
     leaving: Option<(u64, u64, u64)>,
-    /// How many pieces left since the oldest extent's last.
+    /// Number of pieces destaged since the oldest extent's last one.
     passed_over: usize,
-    /// Where commands of the host begin and end, if pieces end there.
+    /// First sectors and ends of the host's commands, if pieces end there.
     commands: Option<BTreeSet<u64>>,
-    /// Where the last piece ended, and how much left in a row before it, less what was counted.
+    /// End of the last piece, and the sectors destaged contiguously before it, less those counted.
     row: (u64, u64),
 }
 
-/// Dirty sectors in a row.
+/// An extent: contiguous dirty sectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First place of the extent on the platters.
+    /// First sector and its place on the platters.
     pub(super) start: Target,
     end: u64,
     epoch: u64,
 }
 
 impl WriteCache {
-    /// A cache of so many sectors, whose pieces end where a command of the host did, or not.
+    /// A cache of this many sectors. `by_command`: pieces end where a command of the host did.
     pub(super) fn new(limit: u64, by_command: bool) -> Self {
         Self {
             commands: by_command.then(BTreeSet::new),
@@ -65,7 +66,7 @@ impl WriteCache {
         }
     }
 
-    /// Sets room aside for a write, when there is some.
+    /// Reserves room for a write, if there is some.
     pub(super) fn promise(&mut self, sectors: u64) -> bool {
         let fits = self.missing(sectors) == 0;
         if fits {
@@ -74,23 +75,23 @@ impl WriteCache {
         fits
     }
 
-    /// How much more room a write of so many sectors needs.
+    /// Additional room that a write of this many sectors needs.
     pub(super) fn missing(&self, sectors: u64) -> u64 {
         if self.sectors == 0 { 0 } else { (self.sectors + sectors).saturating_sub(self.limit) }
     }
 
-    /// Whether so much is dirty that it should leave even while reads wait: more than ¾ of the
-    /// limit.
+    /// Whether so much is dirty that it should be destaged even while reads wait: more than ¾ of
+    /// the limit.
     pub(super) fn is_pressing(&self) -> bool {
         self.sectors * 4 > self.limit * 3
     }
 
-    /// Whether nothing waits to leave.
+    /// Whether no extent waits to be destaged.
     pub(super) fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Takes in what room was promised for.
+    /// Adds sectors for which room was promised.
     pub(super) fn insert(&mut self, geometry: &Geometry, start: u64, end: u64) {
         if let Some(commands) = &mut self.commands {
             forget(commands, start, end);
@@ -109,7 +110,7 @@ impl WriteCache {
         }
     }
 
-    /// Adds sectors that no extent has.
+    /// Adds sectors that are in no extent.
     fn add(&mut self, geometry: &Geometry, start: u64, end: u64) {
         let before = self.starts.range(..start).next_back().map(|(_, age)| *age);
         let before = before.filter(|age| {
@@ -154,7 +155,7 @@ impl WriteCache {
         entry.1 = entry.1.checked_add_signed(change).expect("each extent was counted");
     }
 
-    /// The parts that extents have of a range, as whole extents, in order.
+    /// The extents that overlap a range, each as a whole, in order.
     fn overlapping(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let first = self.starts.range(..=start).next_back().map_or(start, |(at, _)| *at);
         let near = self.starts.range(first..end.max(first));
@@ -162,7 +163,7 @@ impl WriteCache {
         near.filter(|(_, held_end)| *held_end > start).collect()
     }
 
-    /// Whether all sectors of a range are here: in extents, or in the piece that leaves.
+    /// Whether all sectors of a range are in extents or in the piece being destaged.
     pub(super) fn has(&self, start: u64, end: u64) -> bool {
         if self.extents.is_empty() && self.leaving.is_none() {
             return false;
@@ -181,14 +182,14 @@ impl WriteCache {
         from >= end
     }
 
-    /// Whether any sector of a range is here.
+    /// Whether any sector of a range is in the cache.
     pub(super) fn has_any(&self, start: u64, end: u64) -> bool {
         self.leaving.is_some_and(|(from, to, _)| from < end && start < to)
             || !self.overlapping(start, end).is_empty()
     }
 
-    /// The oldest extents, by age, as far as the window goes; while a flush waits, only what it
-    /// waits for.
+    /// The oldest extents by age, up to the size of the window; while a flush waits, only those
+    /// that it waits for.
     pub(super) fn window(
         &self,
         count: usize,
@@ -202,12 +203,12 @@ impl WriteCache {
         extents.take(count.min(due)).map(|(age, extent)| (*age, extent))
     }
 
-    /// How many pieces of others left since the oldest extent's last.
+    /// Number of pieces of other extents destaged since the oldest extent's last one.
     pub(super) fn passed_over(&self) -> usize {
         self.passed_over
     }
 
-    /// A piece of an extent, from its start, leaves. Its first sector and its length.
+    /// Starts to destage a piece from the start of an extent. Returns its first sector and length.
     pub(super) fn leave(&mut self, geometry: &Geometry, age: u64, most: u64) -> (u64, u64) {
         assert!(self.leaving.is_none(), "there is one arm");
         let is_oldest = self.extents.first_key_value().is_some_and(|(oldest, _)| *oldest == age);
@@ -219,7 +220,8 @@ impl WriteCache {
             end = commands.range(start + 1..end).next().copied().unwrap_or(end);
             forget(commands, start, end);
             commands.remove(&start);
-            // Commands in a row pass over the others as often as pieces of the largest size would.
+            // Contiguous commands pass over the others as often as pieces of the largest size
+            // would.
             let before = if self.row.0 == start { self.row.1 } else { most };
             counts = before >= most;
             self.row = (end, before % most + (end - start));
@@ -233,14 +235,14 @@ impl WriteCache {
         (start, end - start)
     }
 
-    /// Of the piece that leaves, what is before this sector is on the platters: its room is free.
+    /// Frees the room of a piece being destaged up to this sector, which is on the platters.
     pub(super) fn passed(&mut self, sector: u64) {
         let (start, end, _) = self.leaving.as_mut().expect("a piece is leaving");
         let sector = sector.clamp(*start, *end);
         self.sectors -= sector - std::mem::replace(start, sector);
     }
 
-    /// The piece that left is on the platters.
+    /// Records that the piece being destaged is on the platters.
     pub(super) fn left(&mut self) {
         let (start, end, epoch) = self.leaving.take().expect("a piece was leaving");
         self.sectors -= end - start;
@@ -252,7 +254,7 @@ impl WriteCache {
         }
     }
 
-    /// A write that goes past the cache replaces what is here.
+    /// Removes sectors that a write past the cache replaces.
     pub(super) fn supersede(&mut self, geometry: &Geometry, start: u64, end: u64) {
         if let Some(commands) = &mut self.commands {
             forget(commands, start, end);
@@ -273,7 +275,7 @@ impl WriteCache {
         }
     }
 
-    /// A flush comes: the epoch that must have left before it is done.
+    /// Closes an epoch for a flush. Returns the epoch that must be destaged before it completes.
     pub(super) fn close_epoch(&mut self) -> u64 {
         let closed = self.epoch;
         self.epoch += 1;
@@ -281,7 +283,7 @@ impl WriteCache {
         closed
     }
 
-    /// Whether everything of an epoch and those before it is on the platters.
+    /// Whether an epoch and those before it are on the platters.
     pub(super) fn is_clean_until(&mut self, epoch: u64) -> bool {
         while self.live.front().is_some_and(|(of, count)| *count == 0 && *of < self.epoch) {
             self.live.pop_front();
@@ -290,7 +292,7 @@ impl WriteCache {
     }
 }
 
-/// No command begins or ends inside of a range any more.
+/// Removes the starts and ends of commands inside of a range.
 fn forget(commands: &mut BTreeSet<u64>, start: u64, end: u64) {
     while let Some(inside) = commands.range(start + 1..end).next().copied() {
         commands.remove(&inside);
@@ -327,7 +329,7 @@ mod tests {
             assert!(!cache.is_clean_until(epoch));
             let (age, _) = cache.window(16, Some(epoch)).next().expect("something is due");
             cache.leave(&geometry, age, most);
-            assert!(!cache.is_clean_until(epoch), "it is on its way only");
+            assert!(!cache.is_clean_until(epoch), "the piece is only on its way");
             cache.left();
         }
         assert!(cache.is_clean_until(epoch) && !cache.is_clean_until(epoch + 1));
@@ -348,7 +350,7 @@ mod tests {
         assert!(!cache.promise(16) && !cache.has(0, 20) && cache.has(10, 20));
         cache.passed(16);
         assert!(cache.promise(16));
-        // The piece goes on, and its rest is counted once.
+        // The piece continues, and its rest is counted once.
         cache.left();
         assert_eq!(cache.sectors, 20 + 16);
         assert!(cache.has(80, 100) && !cache.has_any(0, 80));
@@ -359,7 +361,7 @@ mod tests {
         let geometry = geometry();
         for (by_command, lengths) in [(true, vec![8, 16, 4, 8]), (false, vec![30, 6])] {
             let mut cache = WriteCache::new(1_000, by_command);
-            // The last one is written over the end of the third.
+            // The last command overwrites the end of the third.
             for (start, end) in [(0, 8), (8, 24), (24, 36), (28, 36)] {
                 assert!(cache.promise(end - start));
                 cache.insert(&geometry, start, end);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 use weft_units::{Bytes, Sectors, Span};
 
-/// The keys of a model, each asked for by name. What nobody asked for is an error at the end.
+/// The keys of a model, each read by name. A key that was not read is an error at the end.
 pub(super) struct Fields<'a> {
     table: &'a Table,
     asked: BTreeSet<&'static str>,
@@ -14,7 +14,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn new(table: &'a Table) -> Self {
-        // These say what the model is; they are read before its kind is known.
+        // These keys describe the model; they are read before its kind is known.
         Self { table, asked: BTreeSet::from(["base", "kind", "summary"]) }
     }
 
@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// A number, whole or not.
+    /// A number, which need not be whole.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// Thousandths, of a key that ends in `_percent`.
+    /// A number in thousandths, of a key that ends in `_percent`.
     pub(super) fn percent(
         &mut self,
         key: &'static str,
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         Ok(Span(rounded(self.number(key, range)? * 1e3)))
     }
 
-    /// Bytes a second, of a key that ends in `_mb_s`: millions.
+    /// Bytes a second, of a key that ends in `_mb_s` and counts in millions.
     pub(super) fn rate(&mut self, key: &'static str) -> Result<u64, ModelError> {
         Ok(rounded(self.number(key, 1.0..=100_000.0)? * 1e6))
     }
@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
         found.copied().ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// Nothing more is asked for.
+    /// Ends the reading, with an error for a key that was not read.
     pub(super) fn end(self) -> Result<(), ModelError> {
         let mut keys = self.table.keys();
         let unknown = keys.find(|key| !self.asked.contains(key.as_str()));
@@ -122,12 +122,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A key has a value which it cannot have.
+/// Error of a key with an invalid value.
 pub(super) fn wrong(key: &str, found: &Value, expected: &str) -> ModelError {
     ModelError::Wrong { key: key.into(), found: found.to_string(), expected: expected.into() }
 }
 
-/// The whole number nearest to one that is not negative.
+/// The whole number nearest to a non-negative number.
 #[allow(clippy::cast_sign_loss, reason = "every range begins at zero or above")]
 fn rounded(number: f64) -> u64 {
     (number + 0.5) as u64

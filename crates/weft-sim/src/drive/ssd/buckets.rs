@@ -8,9 +8,9 @@ pub(super) struct Buckets {
     first: Vec<u32>,
     next: Vec<u32>,
     before: Vec<u32>,
-    /// The list of each row; [`NONE`] when it is on none.
+    /// List of each row; [`NONE`] if it is on none.
     pub(super) of: Vec<u32>,
-    /// No list before this one has a row.
+    /// All lists before this one are empty.
     least: u32,
 }
 
@@ -49,7 +49,7 @@ impl Buckets {
         self.of[row as usize] = NONE;
     }
 
-    /// A row has fewer valid slots; nothing happens when it is on no list.
+    /// Lowers the number of valid slots of a row; nothing happens if it is on no list.
     pub(super) fn lower(&mut self, row: u32, valid: u32) {
         if self.has(row) {
             self.remove(row);
@@ -57,7 +57,7 @@ impl Buckets {
         }
     }
 
-    /// The row with the fewest valid slots, and how many.
+    /// The row with the fewest valid slots, and their number.
     pub(super) fn least(&mut self) -> Option<(u32, u32)> {
         while self.first[self.least as usize] == NONE {
             if self.least as usize + 1 == self.first.len() {

@@ -1,7 +1,7 @@
 //! Write buffer of a solid-state drive: host pages that are not yet programmed.
 //!
-//! The host's pages in the order of their programs. A program is known by its number; it leaves the
-//! buffer when the die has ended it.
+//! The buffer has the host's pages in the order of their programs. A program has a number; it
+//! leaves the buffer when the die has ended it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,15 +9,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// The write buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
-    /// In pages.
+    /// Size in pages.
     limit: u64,
-    /// Promised room, or here.
+    /// Pages for which room was promised, including those in the buffer.
     taken: u64,
     /// Pages of the program that is not full yet.
     open: Vec<u64>,
-    /// Programs from the oldest that has not ended: its pages, until it has.
+    /// Pages of each program from the oldest that has not ended; `None` once it has.
     programs: VecDeque<Option<Vec<u64>>>,
-    /// The number of the first of these.
+    /// Number of the first of these.
     oldest: u64,
     /// Number of times that each page is in the buffer.
     pages: HashMap<u64, u32, BuildHasherDefault<PageHasher>>,
@@ -35,8 +35,8 @@ impl Buffer {
         }
     }
 
-    /// Sets room aside, when there is some; or when nothing is under way that would make room: an
-    /// open program waits for more pages, however small the buffer is.
+    /// Reserves room for pages, if there is some, or if nothing is under way that would make room:
+    /// an open program waits for more pages, however small the buffer is.
     pub(super) fn promise(&mut self, pages: u64) -> bool {
         let waits = self.taken == self.open.len() as u64;
         let fits = self.taken + pages <= self.limit || waits;
@@ -46,19 +46,19 @@ impl Buffer {
         fits
     }
 
-    /// Takes a page in for which room was promised.
+    /// Adds a page for which room was promised.
     pub(super) fn take(&mut self, page: u64) {
         self.open.push(page);
         *self.pages.entry(page).or_insert(0) += 1;
     }
 
-    /// The pages taken in since the last one are a program; its number.
+    /// Makes a program of the pages added since the last one. Returns its number.
     pub(super) fn program(&mut self) -> u64 {
         self.programs.push_back(Some(std::mem::take(&mut self.open)));
         self.next_program() - 1
     }
 
-    /// The number that the next program will have.
+    /// Number of the next program.
     pub(super) fn next_program(&self) -> u64 {
         self.oldest + self.programs.len() as u64
     }
@@ -68,13 +68,13 @@ impl Buffer {
         self.oldest >= number
     }
 
-    /// A program has ended.
+    /// Records the end of a program.
     pub(super) fn end(&mut self, number: u64) {
         let pages = self.programs[(number - self.oldest) as usize].take();
         let pages = pages.expect("a program ends once");
         self.taken -= pages.len() as u64;
         for page in pages {
-            let count = self.pages.get_mut(&page).expect("it was taken in");
+            let count = self.pages.get_mut(&page).expect("the page is in the buffer");
             *count -= 1;
             if *count == 0 {
                 self.pages.remove(&page);
@@ -86,13 +86,13 @@ impl Buffer {
         }
     }
 
-    /// Whether a page is here.
+    /// Whether a page is in the buffer.
     pub(super) fn has(&self, page: u64) -> bool {
         !self.pages.is_empty() && self.pages.contains_key(&page)
     }
 }
 
-/// Spreads page numbers: multiplication by 2^64 over the golden ratio. Nothing is ever listed in
+/// Hasher of page numbers: multiplication by 2^64 over the golden ratio. No iteration depends on
 /// the order of these hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PageHasher(u64);

@@ -1,8 +1,8 @@
 //! Flash dies and channels: reads, programs and erasures, and the transfer of their bytes.
 //!
-//! A die does one thing at a time. Reads of the host go before everything else and, where the drive
-//! can, interrupt a program or an erasure. The rest goes in order; the bytes of the next program
-//! pass over the channel while the die is still busy with the one before.
+//! A die does one thing at a time. Reads of the host go before everything else and, if the drive
+//! can suspend, interrupt a program or an erasure. Other work is done in order; the bytes of the
+//! next program pass over the channel while the die is still busy with the one before.
 //!
 //! ```text
 //!     read     wait for die ─ tR ─ wait for channel ─ bytes ─▶
@@ -16,7 +16,7 @@ use crate::drive::events::Events;
 use std::collections::VecDeque;
 use weft_units::{Span, Time};
 
-/// How often reads may interrupt one program: no program starves. [A]
+/// Largest number of times that reads may interrupt one program, so that no program starves. [A]
 const SUSPENSIONS: u32 = 16;
 
 /// Parameters of dies and channels.
@@ -31,7 +31,7 @@ pub(in crate::drive) struct FlashParameters {
     pub(in crate::drive) program: Span,
     pub(in crate::drive) erase: Span,
     pub(in crate::drive) channel_bytes_per_second: u64,
-    /// What interrupting a program costs; `None` when reads wait for it.
+    /// Time of interrupting a program; `None` if reads wait for its end.
     pub(in crate::drive) suspend: Option<Span>,
 }
 
@@ -53,9 +53,9 @@ pub(super) enum Op {
 /// Cause of a die's read: the host or collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// So many bytes for this command.
+    /// A read of this many bytes for a command.
     Command { command: u32, bytes: u32 },
-    /// A superpage ahead of what the host asks for.
+    /// A superpage that is read ahead.
     Ahead(u64),
 }
 
@@ -74,11 +74,11 @@ enum Running {
 #[derive(Clone, Debug, Default)]
 struct Die {
     running: Option<(Running, Time)>,
-    /// Counts what has begun: an end that was planned before is not believed.
+    /// Number of operations begun, by which the planned end of an interrupted one is recognised.
     begun: u32,
-    /// What was interrupted, how long it still takes, and how often that happened.
+    /// Interrupted operation, its remaining time, and the number of its interruptions.
     suspended: Option<(Op, Span, u32)>,
-    /// The next one, and when its bytes will be there.
+    /// Next operation, and the time at which its bytes will be there.
     staged: Option<(Op, Time)>,
     queue: VecDeque<Op>,
     reads: VecDeque<Read>,
@@ -91,7 +91,7 @@ pub(super) struct Flash {
     dies: Vec<Die>,
     /// Time at which each channel is free.
     channels: Vec<Time>,
-    /// Sum over all dies.
+    /// Busy time, summed over all dies.
     pub(super) busy: Span,
 }
 
@@ -105,7 +105,7 @@ impl Flash {
         }
     }
 
-    /// A read for the host, or ahead of it.
+    /// Queues a read for the host, or a readahead.
     pub(super) fn read(
         &mut self,
         now: Time,
@@ -119,14 +119,14 @@ impl Flash {
         self.begin(now, die, pause, events);
     }
 
-    /// Work in order.
+    /// Queues work that is done in order.
     pub(super) fn work(&mut self, now: Time, die: u32, op: Op, events: &mut Events<Event>) {
         self.dies[die as usize].queue.push_back(op);
         self.stage(now, die);
         self.begin(now, die, Span::ZERO, events);
     }
 
-    /// Interrupts a program or erasure, where that can be done; what it costs.
+    /// Interrupts a program or erasure, if that is possible. Returns the time that it costs.
     fn interrupt(&mut self, now: Time, die: u32) -> Span {
         let Some(pause) = self.parameters.suspend else { return Span::ZERO };
         let die = &mut self.dies[die as usize];
@@ -142,7 +142,7 @@ impl Flash {
         pause
     }
 
-    /// Brings the bytes of the next work to the die.
+    /// Transfers the bytes of the next work to the die.
     fn stage(&mut self, now: Time, index: u32) {
         let die = &mut self.dies[index as usize];
         if die.staged.is_some() {
@@ -158,7 +158,7 @@ impl Flash {
         self.dies[index as usize].staged = Some((op, ready));
     }
 
-    /// Sends slots over a die's channel; when they are over.
+    /// Sends slots over a die's channel. Returns the end of the transfer.
     fn transfer(&mut self, now: Time, die: u32, slots: u32) -> Time {
         let bytes = u128::from(slots) * 4096;
         let rate = u128::from(self.parameters.channel_bytes_per_second);
@@ -167,7 +167,7 @@ impl Flash {
         *channel
     }
 
-    /// Gives an idle die something to do.
+    /// Starts the next work of an idle die.
     fn begin(&mut self, now: Time, index: u32, pause: Span, events: &mut Events<Event>) {
         let die = &mut self.dies[index as usize];
         if die.running.is_some() {
@@ -194,7 +194,7 @@ impl Flash {
         self.stage(now, index);
     }
 
-    /// A die ends what it began, unless that was interrupted; what has ended of its work.
+    /// Ends what a die began, unless it was interrupted. Returns the work that has ended.
     pub(super) fn end(
         &mut self,
         now: Time,

@@ -10,21 +10,21 @@
 //! ```
 //!
 //! When few rows are free, each host slot written pays for moving its share of the row with the
-//! most garbage (greedy), so that collection keeps pace and never stops the drive. Rows that were
-//! filled lately are left alone, half as many as are spare: what is written again and again has
-//! become garbage when they are looked at. With writes all over the drive this changes nothing: a
-//! young row has the least garbage anyway.
+//! most garbage (greedy), so that collection keeps pace and never stops the drive. Recently filled
+//! rows are left alone, half as many as are spare, because slots that are overwritten repeatedly
+//! have become garbage when such a row is considered. With writes all over the drive this changes
+//! nothing: a young row has the least garbage anyway.
 //!
 //! **Scaled.** A map of a whole drive would need a byte of memory for each KiB of it. Only
 //! `simulated` pages are mapped; regions of 1 MiB of the drive's addresses fold onto them in order,
-//! several onto one. What decides how much is moved stays true: the share of the drive that is
-//! written, at random or in order, and the over-provisioning. What does not: which of two regions
-//! that fold onto one holds data (so discards count only when they cover all of a fold), and random
-//! writes of units near a row, 1 to 2 MiB, which here make garbage of whole rows and in a drive do
-//! not.
+//! several onto one. This preserves what decides how much is moved: the share of the drive that is
+//! written, at random or in order, and the over-provisioning. It does not preserve which of two
+//! regions that fold onto one holds data (so discards count only if they cover all regions of a
+//! fold), nor random writes of units near a row, 1 to 2 MiB, which here make garbage of whole rows
+//! and in a drive do not.
 //!
-//! A drive that is fresh has all its rows free, of the whole drive: until so much has been written,
-//! collection in the scaled map costs nothing.
+//! A fresh drive has all rows of the whole drive free: until as much has been written, collection
+//! in the scaled map costs nothing.
 //!
 //! Source   `experiments.md` §2.2; greedy collection as in every page-level model since
 //!          Hu, Eleftheriou, Haas, Iliadis, Pletka, "Write amplification analysis", SYSTOR 2009
@@ -33,11 +33,11 @@ use super::buckets::Buckets;
 use crate::rng::Rng;
 use std::collections::VecDeque;
 
-/// No page, no slot, no row.
+/// No page, no slot or no row.
 pub(super) const NONE: u32 = u32::MAX;
 /// Pages of a region: 1 MiB.
 const REGION: u64 = 256;
-/// Rows that collection keeps free, beyond the two that are being filled.
+/// Rows that collection keeps free, in addition to the two that are being filled.
 const RESERVE: usize = 4;
 
 /// Sizes of a mapping, in pages and slots of 4 KiB.
@@ -45,15 +45,15 @@ const RESERVE: usize = 4;
 pub(in crate::drive) struct Shape {
     /// Pages of the drive.
     pub(in crate::drive) pages: u64,
-    /// Pages that are mapped; a multiple of a region's.
+    /// Pages that are mapped, a multiple of a region's.
     pub(in crate::drive) simulated: u64,
-    /// Slots beyond those, in thousandths.
+    /// Slots in addition to those, in thousandths.
     pub(in crate::drive) over_provisioning: u32,
-    /// Dies.
+    /// Number of dies.
     pub(in crate::drive) dies: u32,
     /// Slots of a superpage.
     pub(in crate::drive) superpage: u32,
-    /// How many rows collection looks at, at random; zero for all (greedy).
+    /// Number of random rows that collection considers; zero for all (greedy).
     pub(in crate::drive) choices: u32,
 }
 
@@ -64,12 +64,12 @@ impl Shape {
 
     fn rows(&self) -> u32 {
         let slots = self.simulated + self.simulated * u64::from(self.over_provisioning) / 1_000;
-        // Whatever the shape, there is room for the rows that are filled and kept free.
+        // Every shape has room for the rows that are being filled and kept free.
         let least = self.simulated.div_ceil(u64::from(self.row())) + RESERVE as u64 + 3;
         slots.div_ceil(u64::from(self.row())).max(least) as u32
     }
 
-    /// The mapped page for which a page of the drive stands, and the number of its region.
+    /// The mapped page of a page of the drive, and the number of its region.
     fn fold(&self, page: u64) -> (usize, u64) {
         let region = page / REGION;
         let folded = if self.simulated >= self.pages {
@@ -82,16 +82,16 @@ impl Shape {
     }
 }
 
-/// Work for the dies that a mapping asks for.
+/// Work of the dies that a mapping requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Program a superpage of the host's; `padding` slots of it hold nothing.
+    /// Programs a superpage of the host's, of which `padding` slots are empty.
     Program { die: u32, padding: u32 },
-    /// Read these many slots of a die, to move them.
+    /// Reads this many slots of a die, to move them.
     Read { die: u32, slots: u32 },
-    /// Program a superpage of moved slots.
+    /// Programs a superpage of moved slots.
     Move { die: u32 },
-    /// A row is erased: one of many of which a block of the flash is made.
+    /// Erases a row, which is one of many that make up a block of the flash.
     Erase,
 }
 
@@ -105,13 +105,13 @@ pub(in crate::drive) struct Mapping {
     pages: Vec<u32>,
     /// Valid slots of each row.
     valid: Vec<u32>,
-    /// Rows that are full, by how many of their slots are valid.
+    /// Full rows by their number of valid slots.
     full: Buckets,
-    /// Rows that were filled lately, oldest first, and how many of them are left alone.
+    /// Recently filled rows, oldest first; `young_most` is the number that is left alone.
     young: VecDeque<u32>,
     young_most: usize,
     free: VecDeque<u32>,
-    /// Where the host's slots go, and where moved ones.
+    /// Row for the host's slots; `moved` is the one for moved slots.
     host: Head,
     moved: Head,
     victim: Option<Victim>,
@@ -134,13 +134,13 @@ struct Head {
 struct Victim {
     row: u32,
     next: u32,
-    /// Its valid slots and the others when it was chosen.
+    /// Number of its valid slots when it was chosen; `garbage` is that of the others.
     valid: u32,
     garbage: u32,
 }
 
 impl Mapping {
-    /// All rows free.
+    /// A mapping with all rows free.
     pub(super) fn fresh(shape: Shape) -> Self {
         let rows = shape.rows();
         let mut free: VecDeque<u32> = (0..rows).collect();
@@ -169,7 +169,7 @@ impl Mapping {
         }
     }
 
-    /// After one write of everything in order and two of everything at random, page by page.
+    /// The mapping after one write of everything in order and two at random, page by page.
     pub(super) fn steady(shape: Shape) -> Self {
         let mut mapping = Self::fresh(shape);
         mapping.unused = 0;
@@ -185,19 +185,19 @@ impl Mapping {
         mapping
     }
 
-    /// A drive's own stream of chance.
+    /// Sets the drive's own random stream.
     pub(super) fn seeded(mut self, rng: Rng) -> Self {
         self.rng = rng;
         self
     }
 
-    /// Writes a page of the drive; whatever that asks of the dies goes to `work`.
+    /// Writes a page of the drive; the work that it requires goes to `work`.
     pub(super) fn write(&mut self, page: u64, work: &mut impl FnMut(Work)) {
         let (page, _) = self.shape.fold(page);
         self.put(page, work);
     }
 
-    /// Fills up the superpage that the host's slots have begun.
+    /// Pads the superpage that the host's slots have begun.
     pub(super) fn pad(&mut self, work: &mut impl FnMut(Work)) {
         let begun = self.host.next % self.shape.superpage;
         if begun > 0 {
@@ -210,20 +210,20 @@ impl Mapping {
         }
     }
 
-    /// The die from which a page of the drive is read. What was never written is read like data
-    /// that was written in order.
+    /// The die from which a page of the drive is read. A page that was never written is read as if
+    /// it had been written in order.
     pub(super) fn die(&self, page: u64) -> u32 {
         let (mapped, region) = self.shape.fold(page);
         let dies = u64::from(self.shape.dies);
         let at = match self.slots[mapped] {
             NONE => page / u64::from(self.shape.superpage),
-            // Regions that fold onto one are not on the same dies.
+            // Regions that fold onto one are on different dies.
             slot => u64::from(slot % self.shape.row() / self.shape.superpage) + region,
         };
         (at % dies) as u32
     }
 
-    /// Forgets a range of the drive's pages.
+    /// Discards a range of the drive's pages.
     pub(super) fn discard(&mut self, first: u64, end: u64) {
         let (regions, kept) = (self.shape.pages.div_ceil(REGION), self.shape.simulated / REGION);
         if self.shape.simulated >= self.shape.pages {
@@ -233,7 +233,7 @@ impl Mapping {
             return;
         }
         for folded in 0..kept {
-            // The regions of this fold, all of which have to be within the range.
+            // The regions of this fold, all of which must be within the range.
             let from = (folded * regions).div_ceil(kept);
             let until = ((folded + 1) * regions).div_ceil(kept);
             if from * REGION >= first && (until * REGION).min(self.shape.pages) <= end {
@@ -276,7 +276,7 @@ impl Mapping {
         self.full.lower(row, self.valid[row as usize]);
     }
 
-    /// A row is full: young, until enough others are.
+    /// Records that a row is full: it is young until enough others are.
     fn filled(&mut self, row: u32) {
         self.young.push_back(row);
         if self.young.len() > self.young_most
@@ -286,20 +286,20 @@ impl Mapping {
         }
     }
 
-    /// Goes on to a free row when the host's is full.
+    /// Takes a free row if the host's is full.
     fn full_host(&mut self, work: &mut impl FnMut(Work)) {
         if self.host.next < self.shape.row() {
             return;
         }
         self.filled(self.host.row);
-        // The share that each slot pays keeps rows free; should padding have used them up, all of a
-        // victim is moved at once.
+        // The share that each slot pays keeps rows free. If padding has used them up, a victim is
+        // moved as a whole.
         while self.free.len() < 2 && self.empty_one(u64::MAX, work) {}
         let row = self.free.pop_front().expect("collection keeps a row free");
         self.host = Head { row, next: 0 };
     }
 
-    /// Moves what `written` slots have to pay for.
+    /// Moves the share that `written` slots have to pay for.
     fn collect(&mut self, written: u32, work: &mut impl FnMut(Work)) {
         if self.free.len() > RESERVE {
             return;
@@ -314,7 +314,7 @@ impl Mapping {
         }
     }
 
-    /// Chooses the row with the most garbage; none when no row has any.
+    /// Chooses the row with the most garbage; none if no row has any.
     fn choose(&mut self) -> Option<Victim> {
         let (row, valid) = if self.shape.choices == 0 {
             self.full.least()?
@@ -331,15 +331,15 @@ impl Mapping {
             self.full.remove(row);
             return Some(Victim { row, next: 0, valid, garbage });
         }
-        // All garbage there is, is young.
+        // Only young rows have garbage.
         let row = self.young.pop_front()?;
         let valid = self.valid[row as usize];
         let garbage = (self.shape.row() - valid).max(1);
         Some(Victim { row, next: 0, valid, garbage })
     }
 
-    /// Moves up to `moves` slots of the victim; when it is empty, it is free. Whether there was
-    /// one.
+    /// Moves up to `moves` slots of the victim, which becomes free when it is empty. Returns
+    /// whether there was a victim.
     fn empty_one(&mut self, mut moves: u64, work: &mut impl FnMut(Work)) -> bool {
         let Some(mut victim) = self.victim.take().or_else(|| self.choose()) else { return false };
         let (row_slots, superpage) = (self.shape.row(), self.shape.superpage);
@@ -371,7 +371,7 @@ impl Mapping {
         true
     }
 
-    /// Moves a page out of a slot.
+    /// Moves a page to another slot.
     fn carry(&mut self, page: u32, from: u32, silent: bool, work: &mut impl FnMut(Work)) {
         if self.moved.next == self.shape.row() {
             self.filled(self.moved.row);
@@ -426,7 +426,7 @@ mod tests {
         sum
     }
 
-    /// Every mapped page is in exactly one slot, and every count is right.
+    /// Asserts that every mapped page is in exactly one slot, and that every count is right.
     fn assert_whole(mapping: &Mapping) {
         let row = mapping.shape.row();
         let mut valid = vec![0; mapping.valid.len()];
@@ -492,7 +492,7 @@ mod tests {
             let sum = run(&mut mapping, pages[pages.len() / 2..].iter().copied());
             (sum.host + sum.moved) as f64 / sum.host as f64
         };
-        // A row has 64 slots here; a unit of half a row would be moved much less.
+        // A row has 64 slots here; writes of half a row would be moved much less.
         let (small, large) = (amplification(1), amplification(4));
         assert!((large / small - 1.0).abs() < 0.25, "1 page: {small}, 4 pages: {large}");
     }

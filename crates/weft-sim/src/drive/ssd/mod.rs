@@ -9,14 +9,14 @@
 //! ```
 //!
 //! Without protection a FUA write ends as a flush behind it would. Flushes of one drive are served
-//! one round after the other; a round serves those that came before it began, all of them or, where
-//! the drive does not coalesce, one.
+//! in rounds, one after the other. A round serves the flushes that arrived before it began: all of
+//! them or, if the drive does not coalesce, one.
 //!
 //! Assumptions beyond the specification: a write that continues none of the last eight streams
-//! takes `random_write_us` longer (S4500: 52 against 36 µs); the second command in a row starts
-//! reading ahead; what was never written is read from the flash like everything else; a command of
-//! less than 4 KiB costs a page; latencies spread by chance, where a model says so, as `spread` has
-//! it; a stronger medium in front of the flash (SLC mode) is not modelled.
+//! takes `random_write_us` longer (S4500: 52 against 36 µs); the second command in sequence starts
+//! readahead; pages that were never written are read from the flash like others; a command of less
+//! than 4 KiB costs a page; latencies vary randomly, if the model says so, as in `spread`; a faster
+//! medium before the flash (SLC mode) is not modelled.
 //!
 //! Source   `experiments.md` §2.2
 
@@ -56,32 +56,32 @@ pub(super) struct SsdParameters {
     pub(super) shape: Shape,
     pub(super) flash: FlashParameters,
     pub(super) queue_depth: u32,
-    /// Latency of every command, without occupying anything.
+    /// Latency of every command, which occupies nothing.
     pub(super) command: Span,
-    /// What a write takes longer that continues no other.
+    /// Additional time of a write that continues no other.
     pub(super) random_write: Span,
-    /// Steps of the tails of latencies, of reads from the flash and of writes that continue no
-    /// other; zero for none.
+    /// Step of the tail of latencies of reads from the flash; `write_spread` is that of writes that
+    /// continue no other; zero for none.
     pub(super) read_spread: Span,
     pub(super) write_spread: Span,
     pub(super) link_bytes_per_second: u64,
     pub(super) link_overhead_read: Span,
     pub(super) link_overhead_write: Span,
-    /// How far it reads ahead of a stream; zero for never.
+    /// Readahead of a stream; zero for none.
     pub(super) read_ahead: Sectors,
     pub(super) write_buffer: Sectors,
     pub(super) volatile_cache: bool,
     pub(super) power_loss_protection: bool,
-    /// Time of a flush besides its programs.
+    /// Time of a flush in addition to its programs.
     pub(super) flush: Span,
-    /// What a flush takes when nothing was written since the last.
+    /// Time of a flush if nothing was written since the last one.
     pub(super) flush_clean: Span,
     pub(super) flush_coalesces: bool,
-    /// The host may send it with other commands.
+    /// Whether the host may send a flush beside other commands.
     pub(super) flush_queueable: bool,
-    /// Everything was written over twice before the start.
+    /// Whether everything was overwritten twice before the start.
     pub(super) is_steady: bool,
-    /// The map after that, made once for all drives of a model.
+    /// The map after these writes, made once for all drives of a model.
     pub(super) steady: OnceLock<Mapping>,
 }
 
@@ -94,22 +94,22 @@ pub struct Ssd {
     mapping: Mapping,
     buffer: Buffer,
     flash: Flash,
-    /// Reads that have not got all their bytes.
+    /// Reads whose bytes are not complete.
     reads: Vec<Reading>,
-    /// Places of `reads` that nobody uses.
+    /// Free places of `reads`.
     unused: Vec<u32>,
     read_streams: Streams,
     write_streams: Streams,
-    /// Superpages that were read ahead of the host, or are being read.
+    /// Superpages that were read ahead, or are being read.
     ahead: HashMap<u64, Ahead, BuildHasherDefault<PageHasher>>,
-    /// Writes for which the buffer has no room yet, first come first served.
+    /// Writes for which the buffer has no room yet, in order of arrival.
     outside: VecDeque<Command>,
     flushing: Option<Flushing>,
-    /// Who waits for a flush that has not begun.
+    /// Tags of flushes and FUA writes whose flush has not begun.
     flushes: VecDeque<u64>,
-    /// Something was written since the last flush began.
+    /// Whether anything was written since the last flush began.
     is_dirty: bool,
-    /// Rows erased, which stand for a block of the flash each in turn.
+    /// Number of rows erased; each stands for a block of the flash on the dies in turn.
     rows_erased: u64,
     spread: Spread,
     held: u32,
@@ -119,26 +119,26 @@ pub struct Ssd {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A die ends what it began.
+    /// A die ends its operation.
     Die { die: u32, begun: u32 },
-    /// Bytes have come from a die.
+    /// Bytes of a read have arrived from a die.
     Arrived(Reader),
-    /// A write's bytes have come over the link.
+    /// A write's bytes have arrived over the link.
     Written(Command),
-    /// A flush is done with everything.
+    /// A flush is complete.
     Flushed,
-    /// Tells the host.
+    /// A command is complete.
     Done(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     tag: u64,
-    /// Bytes that have not come over the link.
+    /// Bytes that have not passed over the link.
     left: u32,
-    /// The command's own share of the link has been taken.
+    /// Whether the command's own share of the link was counted.
     is_announced: bool,
-    /// What it takes beyond the least time.
+    /// Its time beyond the least one.
     late: Span,
 }
 
@@ -146,9 +146,9 @@ struct Reading {
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     is_here: bool,
-    /// Nobody will ask for it any more: it goes when it has come.
+    /// Whether it is not needed any more: it is dropped when it has arrived.
     is_used: bool,
-    /// Commands that wait for so many of its bytes.
+    /// Commands that wait, each with the number of its bytes.
     waiting: Vec<(u32, u32)>,
 }
 
@@ -156,7 +156,7 @@ struct Ahead {
 #[derive(Clone, Debug)]
 struct Flushing {
     tags: Vec<u64>,
-    /// Programs before this number have to end first.
+    /// Number of the first program that does not have to end before it.
     until: u64,
     is_mapping: bool,
 }
@@ -225,7 +225,7 @@ impl Ssd {
     }
 
     pub(super) fn submit(&mut self, now: Time, command: Command) {
-        assert!(self.held < self.depth(), "a drive was given more than it holds");
+        assert!(self.held < self.depth(), "the host keeps to the depth of the drive");
         self.held += 1;
         self.counters.take(&command);
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
@@ -244,7 +244,7 @@ impl Ssd {
                 self.begin_flush(now);
             }
             Access::Discard => {
-                // Whole pages only: what is left of one may still be read.
+                // Whole pages only: the rest of a page may still be read.
                 self.mapping.discard(first.div_ceil(PAGE), end / PAGE);
                 let done = now + self.parameters.command;
                 self.events.plan(done, Event::Done(command.tag));
@@ -267,7 +267,7 @@ impl Ssd {
                 Event::Arrived(Reader::Ahead(superpage)) => self.arrived_ahead(at, superpage),
                 Event::Written(command) => self.written(at, &command),
                 Event::Flushed => {
-                    let flushing = self.flushing.take().expect("a flush was under way");
+                    let flushing = self.flushing.take().expect("a flush is under way");
                     for tag in flushing.tags {
                         self.events.plan(at + self.parameters.command, Event::Done(tag));
                     }
@@ -287,7 +287,7 @@ impl Ssd {
         self.counters.media_busy = self.flash.busy;
     }
 
-    /// A read arrives.
+    /// Starts a read.
     fn read(&mut self, now: Time, tag: u64, first: u64, end: u64) {
         let bytes = Sectors(end - first).bytes().0 as u32;
         let reading = Reading { tag, left: bytes, is_announced: false, late: Span::ZERO };
@@ -340,7 +340,7 @@ impl Ssd {
         }
     }
 
-    /// Takes a read into the streams: the superpages to be read ahead of it.
+    /// Adds a read to the streams. Returns the superpages to read ahead.
     fn follow(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
         let superpage = u64::from(self.parameters.shape.superpage) * PAGE;
         let window = self.parameters.read_ahead.0;
@@ -363,7 +363,7 @@ impl Ssd {
         }
     }
 
-    /// A superpage that was read ahead is not needed any more.
+    /// Drops a superpage that was read ahead and is not needed any more.
     fn used(&mut self, number: u64) {
         if let Some(ahead) = self.ahead.get_mut(&number) {
             ahead.is_used = true;
@@ -399,7 +399,7 @@ impl Ssd {
         }
     }
 
-    /// Bytes of a read go over the link.
+    /// Sends bytes of a read over the link.
     fn deliver(&mut self, now: Time, command: u32, bytes: u32) {
         let reading = &mut self.reads[command as usize];
         let overhead = if std::mem::replace(&mut reading.is_announced, true) {
@@ -416,7 +416,7 @@ impl Ssd {
         }
     }
 
-    /// Takes writes as far as there is room for them.
+    /// Accepts writes as far as there is room for them.
     fn take_writes(&mut self, now: Time) {
         while let Some(command) = self.outside.front() {
             let end = command.first.0 + command.length.0;
@@ -424,14 +424,14 @@ impl Ssd {
             if !self.buffer.promise(count) {
                 return;
             }
-            let command = self.outside.pop_front().expect("it was there");
+            let command = self.outside.pop_front().expect("front was checked");
             let overhead = self.parameters.link_overhead_write;
             let over = self.link.pass(now, command.length.bytes(), overhead);
             self.events.plan(over, Event::Written(command));
         }
     }
 
-    /// A write's bytes are in the buffer.
+    /// Handles a write whose bytes are in the buffer.
     fn written(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         let superpage = u64::from(self.parameters.shape.superpage);
@@ -461,7 +461,7 @@ impl Ssd {
         self.events.plan(done, Event::Done(command.tag));
     }
 
-    /// Gives the dies what the mapping asks for.
+    /// Starts the work of the dies that the mapping requires.
     fn start_work(&mut self, now: Time) {
         let mut work = std::mem::take(&mut self.work);
         for it in work.drain(..) {
@@ -495,8 +495,8 @@ impl Ssd {
         add(&mut self.counters.nand_bytes, pages);
     }
 
-    /// Erases a block on the dies whose turn it is: each has had a block's worth of rows since its
-    /// last.
+    /// Erases a block on the dies whose turn it is: a die erases one whenever as many rows were
+    /// erased as a block has pages.
     fn erase_row(&mut self, now: Time) {
         self.rows_erased += 1;
         let (rows, dies) =
@@ -510,7 +510,7 @@ impl Ssd {
         }
     }
 
-    /// A die has ended its work.
+    /// Handles the end of a die's work.
     fn ended(&mut self, now: Time, op: Op) {
         match op {
             Op::Host(number) => {
@@ -523,7 +523,7 @@ impl Ssd {
         }
     }
 
-    /// Begins the next flush, when none is under way.
+    /// Starts the next flush, if none is under way.
     fn begin_flush(&mut self, now: Time) {
         if self.flushing.is_some() || self.flushes.is_empty() {
             return;
@@ -544,7 +544,7 @@ impl Ssd {
         self.go_on_flushing(now);
     }
 
-    /// Programs the map when everything before it has been programmed.
+    /// Programs the map if everything before it has been programmed.
     fn go_on_flushing(&mut self, now: Time) {
         let Some(flushing) = &mut self.flushing else { return };
         if flushing.is_mapping || !self.buffer.ended_before(flushing.until) {
@@ -554,7 +554,7 @@ impl Ssd {
         let superpage = u64::from(self.parameters.shape.superpage);
         self.count_program(superpage);
         add(&mut self.counters.nand_map_bytes, superpage);
-        // Anywhere: maps go around the dies like data.
+        // On any die: map pages rotate over the dies like data.
         let die = (self.counters.nand_programs % u64::from(self.parameters.flash.dies)) as u32;
         self.flash.work(now, die, Op::Map, &mut self.events);
     }
@@ -565,7 +565,7 @@ fn pages(first: u64, end: u64) -> std::ops::Range<u64> {
     first / PAGE..end.div_ceil(PAGE)
 }
 
-/// Counts bytes of pages.
+/// Adds the bytes of a number of pages.
 fn add(bytes: &mut Bytes, pages: u64) {
     *bytes = Bytes(bytes.0 + pages * PAGE_BYTES);
 }

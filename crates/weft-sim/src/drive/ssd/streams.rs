@@ -1,23 +1,23 @@
 //! Detection of sequential streams among the commands of a solid-state drive.
 
-/// Number of streams that are told apart. [A] [A]
+/// Number of streams that are distinguished. [A]
 const STREAMS: usize = 8;
 
-/// The ends of the last commands that did not continue one another.
+/// Ends of the last commands that did not continue one another.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
     used: u64,
 }
 
-/// Commands that follow each other.
+/// A stream: commands that follow each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     /// The sector after the last one.
     pub(super) next: u64,
     /// Number of commands that continued the stream.
     pub(super) continued: u64,
-    /// The first superpage that nobody read ahead of.
+    /// First superpage that was not read ahead.
     pub(super) fetched: u64,
     used: u64,
 }
@@ -28,8 +28,8 @@ impl Streams {
         Self { streams: [none; STREAMS], used: 0 }
     }
 
-    /// Takes a command's range in. The stream that it continues, or the one that it began with what
-    /// that replaced.
+    /// Adds a command's range. Returns the stream that it continues; otherwise the old stream that
+    /// the new one has replaced.
     pub(super) fn take(&mut self, first: u64, end: u64) -> Result<&mut Stream, Stream> {
         self.used += 1;
         let used = self.used;
