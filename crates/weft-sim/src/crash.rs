@@ -61,7 +61,7 @@ pub struct CutShape {
     pub during_sync: bool,
     /// Number of torn superblocks.
     pub torn_superblocks: u64,
-    /// Columns whose parity was judged.
+    /// Counts of the columns that were judged for their parity.
     pub judged: Judged,
 }
 
@@ -90,11 +90,11 @@ pub struct Coverage {
     /// Cuts and stops after which parity was judged of an array that was dirty only from some
     /// sector on.
     pub judged_partly: u64,
-    /// Columns whose parity was judged, over all cuts.
+    /// Columns judged for their parity, over all cuts.
     pub judged_columns: u64,
     /// Columns that were compared because their bits of the bitmap were clear (I20).
     pub judged_by_bits: u64,
-    /// Members whose superblock an assembly could not read.
+    /// Members with a superblock that an assembly could not read.
     pub unreadable_superblocks: u64,
     /// Members that left and were re-added by the bitmap.
     pub re_added: u64,

@@ -1,7 +1,7 @@
 //! Excuses: how often a checker accepted content that clients' writes alone do not explain.
 //!
-//! A checker whose excuse always holds cannot fail. So each excuse is counted together with the
-//! number of checks, and `sweep gate` keeps the ratios below limits.
+//! A checker cannot fail if its excuse always holds. Each excuse is therefore counted together with
+//! the number of checks, and `sweep gate` keeps the ratios below limits.
 
 /// Limit, of 10,000 columns that I6 judges with a write-back cache, of wrong columns that are
 /// excused only by the cache.
@@ -29,16 +29,16 @@ pub struct Excuses {
     pub written_wrong: u64,
     /// Columns that were measured after a cut.
     pub measured: u64,
-    /// Measured columns whose members disagreed.
+    /// Measured columns in which members disagreed.
     pub disagreed: u64,
-    /// Measured columns whose parity was not compared with the possible versions, because there
+    /// Measured columns with parity that was not compared with the possible versions, because there
     /// were too many.
     pub too_many: u64,
     /// Columns that I6 judged after cuts and kills of arrays with a write-back cache.
     pub ended: u64,
     /// Columns of these that were excused only by the cache, which may have been writing them.
     pub ended_cached: u64,
-    /// Excused columns whose parity was wrong, or whose copies differed.
+    /// Excused columns with wrong parity or different copies.
     pub ended_cached_wrong: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::script::{Failure, Plant, Script, ScriptError};
 pub struct Kept {
     /// Name of its file, without `.script`.
     pub name: String,
-    /// What the script does, and what was or is wrong.
+    /// Description of the script, and of what was or is wrong.
     pub story: String,
     /// Parts of the checker's message, if the script is known to fail.
     pub fails: Vec<String>,
@@ -160,10 +160,10 @@ impl Kept {
         self.still_fails_with(&|_| ())
     }
 
-    /// As [`Self::still_fails`], and calls `plant` for each engine that starts.
+    /// Variant of [`Self::still_fails`] that calls `plant` for each engine that starts.
     ///
     /// # Errors
-    /// As [`Kept::still_fails`].
+    /// See [`Kept::still_fails`].
     pub fn still_fails_with(&self, plant: Plant<'_>) -> Result<(), String> {
         let found = match self.script.run_with(plant) {
             Ok(_) => "no violation".to_owned(),

@@ -80,7 +80,7 @@ impl Rig {
         Self { world: World::new(options), order: Order::Fifo, last: None }.checked()
     }
 
-    /// The same rig with other options, from the start.
+    /// A rig of the same kind with other options, from the start.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = self.world.options;
@@ -368,7 +368,7 @@ impl Rig {
         self
     }
 
-    /// As [`Self::recover`], but returns a refusal.
+    /// Variant of [`Self::recover`] that returns a refusal.
     ///
     /// # Errors
     /// The assembly is refused.

@@ -75,7 +75,7 @@ pub struct Search {
     pub exhausted: u64,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Columns with data whose parity was recomputed.
+    /// Columns with data that had their parity recomputed.
     pub scrubbed: u64,
     /// Restarts that needed consent.
     pub refused: u64,
@@ -387,7 +387,7 @@ fn has_data_outstanding(world: &World) -> bool {
 pub enum Start {
     /// Old content everywhere, durable; the array is clean and the stripe cache empty.
     Clean,
-    /// As `Dirty`, with one failed member.
+    /// State `Dirty` with one failed member.
     Degraded,
     /// Old content everywhere, flushed; the array is dirty.
     Dirty,

@@ -51,11 +51,11 @@ pub enum Work {
     /// Lost, misdirected and stale writes, which a check counts, on an array that the number
     /// chooses.
     Silent(u64),
-    /// As [`Work::Scope`], of levels without parity.
+    /// [`Work::Scope`] for levels without parity.
     StraightScope(u64),
-    /// As [`Work::Steady`], of levels without parity.
+    /// [`Work::Steady`] for levels without parity.
     StraightSteady(u64),
-    /// As [`Work::Faulty`], of mirrors.
+    /// [`Work::Faulty`] for mirrors.
     StraightFaulty(u64),
 }
 
@@ -70,7 +70,7 @@ pub struct Totals {
     pub straight_seeds: u64,
     /// Power cuts and process crashes in scripts of levels without parity.
     pub straight_points: u64,
-    /// Scripts of profiles whose arrays have a bitmap.
+    /// Scripts of profiles in which arrays have a bitmap.
     pub bitmap_seeds: u64,
     /// Power cuts and process crashes in scripts with a bitmap.
     pub bitmap_points: u64,
@@ -111,7 +111,7 @@ pub struct Totals {
     pub verified: u64,
     /// Blocks that were written again after more members were lost than the level survives.
     pub written_again: u64,
-    /// Columns with data whose parity was recomputed and found right.
+    /// Columns with data that had their parity recomputed and found right.
     pub scrubbed: u64,
     /// Failures, each with the command that replays it.
     pub failures: Vec<String>,

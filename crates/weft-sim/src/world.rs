@@ -119,7 +119,7 @@ pub struct World {
     memory: Memory,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
-    /// Ranges of writes whose client is gone, until the engine ends.
+    /// Ranges of writes by disconnected clients, until the engine ends.
     pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
     /// Unanswered drains, with what had been acknowledged before each.
@@ -134,7 +134,7 @@ pub struct World {
     next_tag: u64,
     /// Columns that verification reads as a whole.
     at_stake: AtStake,
-    /// Columns whose members disagree.
+    /// Columns in which members disagree.
     pub(crate) suspects: Suspects,
     /// Whether members may disagree after a cut or a process crash and were not measured since.
     measure_due: bool,
@@ -156,7 +156,7 @@ pub struct World {
     written: Option<Record>,
     /// The record when the last engine ended, before a power cut destroyed or tore superblocks.
     record_before: Record,
-    /// Disks whose superblock a cut tore.
+    /// Disks with a superblock that a cut tore.
     torn: BTreeSet<usize>,
     pub(crate) checkers: Checkers,
     pub(crate) failure: Option<Violation>,
@@ -378,7 +378,7 @@ impl World {
         self.written = Record::written(&self.disks, self.options.version);
     }
 
-    /// Number of present, whole disks whose superblock cannot be read now.
+    /// Number of present, whole disks with a superblock that cannot be read now.
     fn unreadable_superblocks(&self) -> u64 {
         let unreadable = |disk: &usize| {
             let at = self.options.version.position(self.disks[*disk].size());
@@ -390,7 +390,7 @@ impl World {
         (0..self.disks.len()).filter(unreadable).count() as u64
     }
 
-    /// Disks whose superblock a cut tore and that have no superblock since.
+    /// Disks with a superblock that a cut tore and that was not written since.
     #[must_use]
     pub fn torn_out(&self) -> BTreeSet<usize> {
         let none = |disk: &&usize| self.record.of(**disk).is_none();
@@ -476,7 +476,7 @@ impl World {
             && self.options.only.is_none_or(|only| checker.starts_with(only))
     }
 
-    /// Columns whose members disagree.
+    /// Columns in which members disagree.
     #[must_use]
     pub fn suspect_columns(&self) -> Vec<u64> {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()

@@ -6,8 +6,8 @@
 //! - (c) A flush is acknowledged after all that was acknowledged before its receipt is durable on
 //!   each member.
 //! - (d) A member that missed the write may be left out only once no survivor's durable superblock
-//!   counts it as in sync: that is what "would believe" means. A survivor whose superblock can
-//!   never be read again does not count. A superblock that was written there does, because its
+//!   counts it as in sync: that is what "would believe" means. A survivor does not count if its
+//!   superblock can never be read again. A superblock that was written there does, because its
 //!   writer cannot know.
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for what was
 //!   acknowledged before its receipt.

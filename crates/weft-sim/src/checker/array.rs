@@ -52,7 +52,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array of this layout on disks whose data begins at `data_offset`.
+    /// An array of this layout on disks with data from `data_offset` on.
     #[must_use]
     pub fn new(layout: Layout, data_offset: Vec<Sectors>) -> Self {
         let mut extents = vec![Vec::new(); layout.members().into()];
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(found, [1, 2, 1, 7], "{shapes:?}");
     }
 
-    /// Which members an array can lose depends on their slots, not on their number.
+    /// The members that an array can lose are decided by their slots, not by their number.
     #[test]
     fn two_mirrors_survive_one_member_each_and_not_one_mirror() {
         let mut options = Options::new(Level::Raid10, 4, Sectors(8));

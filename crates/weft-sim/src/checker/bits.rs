@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "I20 bits before data";
 /// A run of sectors on a disk: disk number, first sector, count.
 pub(super) type Place = (usize, u64, u64);
 
-/// The sectors of a write whose content it changes.
+/// The sectors that a write changes.
 fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     let before = view.disks[disk].peek(at, count);
     let len = bytes.len() / count as usize;
@@ -26,8 +26,8 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     changed.map(|(at, _)| at).collect()
 }
 
-/// Checks a write of data that is about to change what a member holds. Sectors whose content stays
-/// the same do not count. Neither do those of a member that is being rebuilt and is not believed
+/// Checks a write of data that is about to change what a member holds. Sectors that keep their
+/// content do not count. Neither do those of a member that is being rebuilt and is not believed
 /// there yet, because stripes are written to it as a whole. A member that returned by its bitmap is
 /// believed wherever no bit is set.
 pub(super) fn before_data(
@@ -148,8 +148,8 @@ pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Checks, after a power cut or a process crash, that members agree in every column whose bit one
-/// of them has clear. Returns the number of columns compared.
+/// Checks, after a power cut or a process crash, that members agree in every column for which one
+/// of them has a clear bit. Returns the number of columns compared.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

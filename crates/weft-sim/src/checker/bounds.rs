@@ -29,7 +29,7 @@ pub struct Bounds {
     limits: Limits,
     /// Bytes of requests without an answer.
     sent: BTreeMap<(ClientId, Tag), u64>,
-    /// Bytes and number of the requests of each client whose credit is not back yet.
+    /// Bytes and number of the requests of each client with credit that is not back yet.
     outstanding: BTreeMap<ClientId, (u64, u64)>,
     /// Largest limit of dirty pages since the dirty pages were last within the limit at rest.
     limit_pages: u64,

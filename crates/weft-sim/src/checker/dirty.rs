@@ -24,7 +24,7 @@ const NAME: &str = "I5 dirty before data";
 pub struct Dirty {
     /// Outstanding data writes.
     writes: BTreeMap<Token, Write>,
-    /// Members whose failure the engine has reported.
+    /// Members that the engine has reported as failed.
     failed: BTreeSet<MemberIndex>,
     /// The write that is being submitted.
     submitted: Option<Token>,
@@ -172,7 +172,7 @@ impl Dirty {
     }
 }
 
-/// The data sectors of a slot's member whose columns lie below `clean_to`: first and count.
+/// The data sectors of a slot's member in columns below `clean_to`: first and count.
 fn clean_ranges(view: View<'_>, slot: Slot, clean_to: u64) -> Vec<(u64, u64)> {
     let array = view.array;
     if array.has_parity() || clean_to >= array.columns_count() {

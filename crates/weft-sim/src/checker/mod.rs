@@ -68,7 +68,7 @@ use crate::world::ARRAY;
 pub struct Violation {
     /// Name of the checker that found the violation.
     pub checker: &'static str,
-    /// What the checker saw, in one sentence.
+    /// Observation of the checker, in one sentence.
     pub message: String,
 }
 

@@ -29,7 +29,7 @@ pub struct Scrub {
     pub columns: u64,
     /// Columns that hold anything but zeros.
     pub written: u64,
-    /// Columns whose P or Q is wrong.
+    /// Columns with a wrong P or Q.
     pub wrong: BTreeSet<u64>,
 }
 
@@ -45,7 +45,7 @@ pub enum Bytes {
 /// Counts of the columns that were judged after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Columns that hold data and whose parity was found right or wrong.
+    /// Columns with data and with parity that was found right or wrong.
     pub columns: u64,
     /// Judged columns that superblocks promise: the array is clean, or dirty only from a later
     /// column.
@@ -176,7 +176,7 @@ pub(super) fn syndromes(
     (p, q)
 }
 
-/// Judges columns after a power cut or a process crash: a column whose parity is wrong was being
+/// Judges columns after a power cut or a process crash: a column with wrong parity was being
 /// written, and a restart will check it. `quiet` says whether a column was right before and not
 /// being written. Returns the counts of what was judged.
 pub fn after_cut(

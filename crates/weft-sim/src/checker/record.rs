@@ -118,7 +118,7 @@ impl Record {
         self.bitmaps.iter().any(Option::is_some)
     }
 
-    /// A present disk in sync whose bitmap says that members agree about a column.
+    /// A present disk in sync that has a bitmap which says that members agree about a column.
     #[must_use]
     pub fn clear_bit(&self, column: u64) -> Option<usize> {
         let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
@@ -127,7 +127,7 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// The chunks whose bits are cleared by metadata that are about to be written to a disk: the
+    /// The chunks for which metadata that are about to be written to a disk clear the bit: the
     /// first column of each, and its length.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
@@ -193,8 +193,8 @@ impl Record {
             return None;
         }
         let witness = self.of(witness)?;
-        // A disk whose events lag further behind is not believed, whatever its number: the number
-        // may belong to another disk by now.
+        // A disk with events that lag further behind is not believed, whatever its number: the
+        // number may belong to another disk by now.
         if own.events() + 1 < witness.events() {
             return None;
         }
@@ -242,7 +242,7 @@ impl Record {
             .all(|disk| self.of(disk).is_some_and(|sb| sb.dirty_from().is_some()))
     }
 
-    /// The first member data sector whose parity may be wrong, according to the freshest
+    /// The first member data sector that may have wrong parity, according to the freshest
     /// superblock.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {

@@ -1,9 +1,10 @@
 //! Checker I8, no stale member: a member that missed an acknowledged write is never counted as in
 //! sync.
 //!
-//! The checker keeps, for each disk, the columns whose newest acknowledged content it misses. An
-//! acknowledgement adds the columns that the disk did not store; a completed write of any origin
-//! removes them. After a restart no such column may lie where the assembly counts the disk as good.
+//! The checker keeps, for each disk, the columns of which it misses the newest acknowledged
+//! content. An acknowledgement adds the columns that the disk did not store; a completed write of
+//! any origin removes them. After a restart no such column may lie where the assembly counts the
+//! disk as good.
 //!
 //! A member that is being rebuilt is good below its recovery offset, like a member in sync: an
 //! acknowledged write there that was not flushed may be lost with the power, and the model knows

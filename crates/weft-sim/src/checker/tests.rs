@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// A stage whose members say that the array is dirty.
+    /// A stage with members that say that the array is dirty.
     fn dirty() -> Self {
         let mut stage = Self::new();
         stage.mark(false, &[2, 1, 0]);
@@ -470,8 +470,8 @@ fn waits_beside_others(
     waits_while_others_write(each, wait_max, Bytes(u64::MAX), overlap, silent)
 }
 
-/// As [`waits_beside_others`], with a bound on what is written meanwhile: each request writes 512
-/// bytes.
+/// Variant of [`waits_beside_others`] with a bound on what is written meanwhile: each request
+/// writes 512 bytes.
 fn waits_while_others_write(
     each: Span,
     wait_max: Span,
@@ -669,7 +669,7 @@ fn i7_data_that_nobody_wrote_is_caught() {
     assert_eq!(stage.found(), ["I7 untouched data"], "the right bytes at the wrong place");
 }
 
-/// In a column whose members disagree, only reconstructed content may be written, and only to a
+/// In a column in which members disagree, only reconstructed content may be written, and only to a
 /// slot that was lost.
 #[test]
 fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
@@ -708,7 +708,7 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
     }
 }
 
-/// A member lost data with the power: its only copy, or one whose predecessor a flush made durable.
+/// A member lost data with the power: its only copy, or one that followed a durable copy.
 #[test]
 fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
     for flushed in [false, true] {

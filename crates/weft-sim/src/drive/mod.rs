@@ -64,7 +64,7 @@ pub enum Access {
         /// Whether the command completes only when they are on the medium.
         fua: bool,
     },
-    /// Writes all data to the medium whose commands have completed. Its range is ignored.
+    /// Writes the data of completed commands to the medium. The range of the command is ignored.
     Flush,
     /// Discards sectors.
     Discard,

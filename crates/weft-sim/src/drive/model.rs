@@ -223,10 +223,10 @@ impl Model {
             .map_err(|source| ModelError::File { path: argument.to_owned(), source: source.into() })
     }
 
-    /// The same model with some keys replaced: `text` as in [`Model::from_toml`], without `base`.
+    /// This model with some keys replaced: `text` as in [`Model::from_toml`], without `base`.
     ///
     /// # Errors
-    /// As in [`Model::from_toml`].
+    /// See [`Model::from_toml`].
     pub fn with(&self, text: &str) -> Result<Self, ModelError> {
         let changes = parsed(text)?;
         if let Some(value) = changes.get("base") {
@@ -235,10 +235,10 @@ impl Model {
         Self::of(merged(self.table.clone(), &changes))
     }
 
-    /// The same model with one key replaced: `value` as in TOML, or a word without quotes.
+    /// This model with one key replaced: `value` as in TOML, or a word without quotes.
     ///
     /// # Errors
-    /// As in [`Model::from_toml`].
+    /// See [`Model::from_toml`].
     pub fn with_key(&self, key: &str, value: &str) -> Result<Self, ModelError> {
         let literal = format!("value = {value}").parse::<Table>().ok();
         let literal = literal.filter(|table| table.len() == 1);

@@ -1,6 +1,6 @@
 //! Null drive: a fixed time for every command.
 //!
-//! It is for tests, and for curves that show only the host's costs.
+//! The drive is for tests, and for curves that show only the host's costs.
 
 use super::counters::Counters;
 use super::events::Events;

@@ -6,8 +6,8 @@
 //! arrives: the disk has just enough buffer for a stream to lose nothing at a gap, and answers
 //! nothing before it is written.
 //!
-//! It is for experiments that depend only on a disk's rate and the cost of a jump: a disk with
-//! tracks and without a cache loses a revolution at each gap, and one with a cache of many MiB
+//! The model is for experiments that depend only on a disk's rate and the cost of a jump: a disk
+//! with tracks and without a cache loses a revolution at each gap, and one with a cache of many MiB
 //! answers before it writes.
 //!
 //! Source   writeback.md §6.1, §6.2: rate, seek by distance, rotation

@@ -140,7 +140,7 @@ impl CostTable {
         Ok(Self { source: source.into(), cpu: Some(cpu), date: Some(date), costs })
     }
 
-    /// The same costs on a CPU that is `factor` times slower.
+    /// Costs of the same work on a CPU that is `factor` times slower.
     #[must_use]
     pub fn times(self, factor: u64) -> Self {
         if factor == 1 {

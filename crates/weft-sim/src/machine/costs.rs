@@ -89,7 +89,7 @@ impl Costs {
         Self::FIELDS.iter().map(move |(name, of)| (*name, *of(&mut costs)))
     }
 
-    /// The same work on a CPU that is `factor` times slower.
+    /// Costs of the same work on a CPU that is `factor` times slower.
     #[must_use]
     pub fn times(&self, factor: u64) -> Self {
         let mut costs = *self;

@@ -169,8 +169,8 @@ impl Machine {
         Self::of_models(parts, &models).expect("an array can be made of the parts")
     }
 
-    /// As [`Machine::new`], with a disk of each of these models. Unless the parts say how much of
-    /// each disk is used, the smallest disk decides. `model` and `members` of the parts are
+    /// Variant of [`Machine::new`] with a disk of each of these models. Unless the parts say how
+    /// much of each disk is used, the smallest disk decides. `model` and `members` of the parts are
     /// ignored.
     ///
     /// # Errors

@@ -27,15 +27,15 @@ pub(super) struct Cell {
     pub(super) mixed: bool,
     /// Version that ended the mixture, which a power cut may undo: 0 for none.
     pub(super) unmixed_by: u64,
-    /// Count of the last reconstruction whose result became known.
+    /// Count of known reconstructions when the last one of this sector became known.
     pub(super) reconstructed: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub(super) write: WriteId,
-    /// Possible contents of the sector in this version: one, or more if it changes a part of a
-    /// sector whose earlier version had failed.
+    /// Possible contents of the sector in this version: one, or more if it changes a part of the
+    /// sector and an earlier version had failed.
     pub(super) contents: SmallVec<[Content; 1]>,
     /// Number of contents at the end of the list that are possible results of reconstruction and
     /// were not written.

@@ -15,8 +15,8 @@
 //! A read returns one version between the read floor at its issue and the newest version: whole, at
 //! its own address, and never content that was not written (I2). After a power cut it may be any
 //! version from the durable floor on (I1); the content that the first read finds is the only one
-//! that later reads may find (I3). A write that failed, or whose client disconnected, may become
-//! visible, and may disappear again where there is no space: once, without coming back (I3).
+//! that later reads may find (I3). A write that failed, or that a disconnected client left, may
+//! become visible, and may disappear again where there is no space: once, without coming back (I3).
 //!
 //! The write hole is predicted, not forgiven: only where members disagree after a cut and the
 //! sector's own member is missing, a read may return the result of reconstruction from them, and
@@ -50,7 +50,7 @@ pub struct WriteId(pub u32);
 /// Content that a write stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// The same byte everywhere.
+    /// One byte, repeated.
     Fill(u8),
     /// In a whole sector, every 8-byte word has the write's id and the sector's address. In a part
     /// of a sector, every byte depends on both and on its own place.
@@ -75,7 +75,7 @@ pub struct Model {
     reads_outstanding: u32,
     /// Number of reads that returned content.
     reads_done: u64,
-    /// Number of reconstructions whose result became known.
+    /// Number of reconstructions with a known result.
     reconstructed: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct ReadMark {
     acknowledged: u64,
     /// Count of reads that had returned.
     reads_done: u64,
-    /// Count of reconstructions whose result was known.
+    /// Count of reconstructions with a known result.
     reconstructed: u64,
 }
 
@@ -98,8 +98,8 @@ pub enum Why {
     Written,
     /// The content consists of parts that clients wrote together.
     Mixed,
-    /// As `Mixed`, but compared byte for byte because there were too many parts to try all
-    /// combinations.
+    /// Variant of `Mixed` that was compared byte for byte, because there were too many parts to try
+    /// all combinations.
     MixedBytes,
     /// The content may have been reconstructed from members that disagreed.
     Reconstructed,
@@ -251,8 +251,8 @@ impl Model {
         self.cells.values_mut().for_each(Cell::forget_failed);
     }
 
-    /// As [`Self::write_failed`], for a write whose client is gone and that a write-back cache may
-    /// keep until a flush.
+    /// Variant of [`Self::write_failed`] for a write of a disconnected client that a write-back
+    /// cache may keep until a flush.
     pub fn write_left(&mut self, write: WriteId) {
         self.acknowledged += 1;
         self.unflushed.extend(self.range_of(write).map(|range| (self.acknowledged, range)));

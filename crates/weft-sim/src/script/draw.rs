@@ -553,7 +553,7 @@ impl Draw {
         if too_high { ScriptStep::Set("stripe_size", "4096") } else { ScriptStep::Set(name, value) }
     }
 
-    /// A discard of a few full stripes, whose ends may be anywhere.
+    /// A discard of a few full stripes, with ends that may be anywhere.
     fn discard(&mut self) -> ScriptStep {
         let (rng, size) = (&mut self.rng, self.size);
         let full_stripe = self.full_stripe;

@@ -1,7 +1,7 @@
 //! Generator of features that no other profile combines.
 //!
-//! These are bitmaps beside schedulers and caches, every knob at run time, every flush rule, knobs
-//! of one member's queue, bitmaps that are added and removed, far sets, clients of different
+//! The features are bitmaps beside schedulers and caches, every knob at run time, every flush rule,
+//! knobs of one member's queue, bitmaps that are added and removed, far sets, clients of different
 //! classes, and mirrors that are long enough for a recovery to have a middle.
 //!
 //! The generator has a random stream of its own and runs after all others, so that seeds of other

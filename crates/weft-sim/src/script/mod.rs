@@ -79,7 +79,7 @@ pub struct Report {
     pub verified: u64,
     /// Blocks that were written again at the end, on arrays that lost members.
     pub written_again: u64,
-    /// Columns with data whose parity was recomputed at the end.
+    /// Columns with data that had their parity recomputed at the end.
     pub scrubbed: u64,
     /// Digest of every output of the engine with its time.
     pub digest: Digest,

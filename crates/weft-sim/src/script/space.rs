@@ -1,4 +1,4 @@
-//! Check that an array whose members lack space for seconds notices when they have space again.
+//! Lack of space for seconds: the array must notice when its members have space again.
 //!
 //! Clients continue meanwhile, and may receive errors for lack of space. With space again nothing
 //! of that may remain: within [`NOTICED_WITHIN`] every write and flush succeeds, and the volume

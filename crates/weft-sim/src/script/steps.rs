@@ -298,7 +298,7 @@ impl Profile {
         Self::CALM.straight("").bitmaps("").lacks("straight-bitmap-lacks"),
     ];
 
-    /// The profile for arrays whose members lack space, under another name.
+    /// The profile for arrays with members that lack space, under another name.
     const fn lacks(self, name: &'static str) -> Self {
         Self { name, lacks: 8, ..self }
     }
@@ -345,7 +345,7 @@ impl Profile {
     }
 
     /// Profiles of a write-back cache that is drained: with parity, then others, then arrays with a
-    /// bitmap whose members lack space.
+    /// bitmap and with members that lack space.
     pub const DRAINS: [Self; 4] = [
         Self::FAULTS_AND_CUTS.drains("drains"),
         Self::FAULTS_AND_CUTS.straight("").drains("straight-drains"),

@@ -42,7 +42,7 @@ pub struct ScriptError {
     pub line: usize,
     /// Text of the line.
     pub found: String,
-    /// What is valid there.
+    /// Values that are valid there.
     pub expected: String,
 }
 
@@ -218,7 +218,7 @@ fn number<T: FromStr>(value: &str, of: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{of}, a number"))
 }
 
-/// The same text with a static lifetime: steps are copied, and there are few names and values.
+/// Text with a static lifetime: steps are copied, and there are few names and values.
 fn interned(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().expect("nothing panics while the lock is held");

@@ -1,5 +1,5 @@
-//! Suspect columns: sectors of a stripe whose members disagree, and the values that a read may
-//! return.
+//! Suspect columns: sectors of a stripe about which members disagree, and the values that a read
+//! may return.
 //!
 //! A power cut, a process crash or a write that a member refuses can leave data and parity of
 //! different times (the write hole). While every member is read nothing is visible. Content
@@ -13,12 +13,12 @@
 //!   D₁ lost   reads as D₁ ⊕ error, where the error solves the syndrome
 //! ```
 //!
-//! So the columns are measured after each cut instead of being guessed. A column whose members
-//! agree is not suspect. Otherwise its parity must be that of *some* choice of versions, and the
-//! syndrome is kept: a slot that is lost from then on may be wrong by the errors that the syndrome
-//! can cause, and by no others. Read-modify-write keeps the syndrome; a full-stripe write, a resync
-//! or a rebuild makes it zero. Each column is measured again after a write to it has ended, and
-//! stops being suspect as soon as its members agree, independently of other columns.
+//! The columns are therefore measured after each cut instead of being guessed. If its members
+//! agree, a column is not suspect. Otherwise its parity must be that of *some* choice of versions,
+//! and the syndrome is kept: a slot that is lost from then on may be wrong by the errors that the
+//! syndrome can cause, and by no others. Read-modify-write keeps the syndrome; a full-stripe write,
+//! a resync or a rebuild makes it zero. Each column is measured again after a write to it has
+//! ended, and stops being suspect as soon as its members agree, independently of other columns.
 //!
 //! Differing copies of a mirror are a simpler case: an error is the difference between two copies,
 //! and it may become visible once the copy that was read is lost.
@@ -37,7 +37,7 @@ use crate::model::Model;
 pub use strips::{Outcome, Strips, Syndrome};
 use strips::{add_multiple, closure, data_slots, errors_by};
 
-/// Columns whose members do not agree, or may stop agreeing after a cut.
+/// Columns about which members do not agree, or may disagree after a cut.
 #[derive(Clone, Debug, Default)]
 pub struct Suspects {
     columns: BTreeMap<u64, Suspect>,
@@ -49,7 +49,7 @@ struct Suspect {
     /// them stays, even after they are filled again.
     lost: BTreeSet<u16>,
     syndromes: BTreeSet<Syndrome>,
-    /// For a mirror: the slot whose copy is read.
+    /// For a mirror: the slot with the copy that is read.
     preferred: Option<u16>,
     /// Whether a member refused a write: the column is measured whenever nothing is outstanding.
     open: bool,
@@ -106,8 +106,8 @@ impl Suspects {
         suspect.lost.extend(missing);
     }
 
-    /// Adds a column whose copies differ by `by`, and of which one slot's copy is read until they
-    /// agree.
+    /// Adds a column with copies that differ by `by`, and of which one slot's copy is read until
+    /// they agree.
     pub fn insert_copies(&mut self, column: u64, by: BTreeSet<Vec<u8>>, preferred: Slot) {
         let nothing = Vec::new();
         let syndromes = by.into_iter().map(|p| Syndrome { p, q: nothing.clone() }).collect();
@@ -115,13 +115,13 @@ impl Suspects {
         self.columns.entry(column).or_default().preferred = Some(preferred.0);
     }
 
-    /// The slot whose copy of a column is read, if copies differ.
+    /// The slot with the copy of a column that is read, if copies differ.
     #[must_use]
     pub fn preferred(&self, column: u64) -> Option<Slot> {
         self.columns.get(&column)?.preferred.map(Slot)
     }
 
-    /// Adds a column whose members may disagree because one refused a write.
+    /// Adds a column about which members may disagree because one refused a write.
     pub fn open(&mut self, column: u64, missing: impl IntoIterator<Item = u16>) {
         self.insert(column, BTreeSet::new(), missing);
         self.columns.entry(column).or_default().open = true;
@@ -197,7 +197,7 @@ impl Suspects {
         }
     }
 
-    /// As [`Self::errors`], as if the slot had been lost.
+    /// Variant of [`Self::errors`] for a slot that need not be lost.
     #[must_use]
     pub fn errors_if_lost(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         let Some(suspect) = self.columns.get(&column) else { return Vec::new() };
@@ -316,7 +316,7 @@ mod tests {
 
     const LEN: usize = 16;
 
-    /// The strips of a stripe whose parity does not match its data.
+    /// The strips of a stripe with parity that does not match its data.
     fn torn(level: Level, members: u16, rng: &mut Rng) -> (Array, Strips) {
         let geometry = Geometry::new(level, 2, members.into(), Sectors(8), Sectors(64)).unwrap();
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(0)));

@@ -46,7 +46,7 @@ pub struct Answers {
 }
 
 impl Mixed {
-    /// Adds the processes to a machine, whose page cache is that of a device.
+    /// Adds the processes to a machine that has the page cache of a device.
     ///
     /// # Panics
     /// Panics if the device is too small for `dd` to stay in its front half.

@@ -1,7 +1,7 @@
 //! Reduced XFS: allocation groups, the places of files, and the log.
 //!
-//! It is reduced to what affects a disk's arm. Allocation groups have equal size. Each file has a
-//! group of its own, as long as there are groups, and lies there contiguously, as delayed
+//! The model is reduced to what affects a disk's arm. Allocation groups have equal size. Each file
+//! has a group of its own, as long as there are groups, and lies there contiguously, as delayed
 //! allocation places a file that is written sequentially. The log is in the middle. Successive
 //! groups begin on different disks, as `mkfs.xfs` lays them out over md. Metadata of groups,
 //! inodes, quotas and the CPU time of allocation are not modelled.

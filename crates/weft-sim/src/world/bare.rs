@@ -105,7 +105,7 @@ impl World {
         })
     }
 
-    /// Reports an I/O error of the bare volume whose disk failed nothing.
+    /// Reports an I/O error of the bare volume although its disk failed nothing.
     pub(super) fn judge_bare(&mut self, error: &ReplyError) {
         if *error == ReplyError::Io && !self.bare_failed() {
             let message = "the bare volume answers an I/O error, and its disk failed nothing";

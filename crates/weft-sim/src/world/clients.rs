@@ -124,7 +124,7 @@ impl World {
         self.try_admin(verb).unwrap_or_else(|needs| panic!("{needs}"))
     }
 
-    /// As [`Self::admin`], but without a panic if there is no payload.
+    /// Variant of [`Self::admin`] that does not panic if there is no payload.
     ///
     /// # Errors
     /// The command compares payload, and there is none.

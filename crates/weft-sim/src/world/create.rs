@@ -78,7 +78,7 @@ fn number_from(sb: &mut Super1, first: u16) {
     sb.dev_number += u32::from(first);
 }
 
-/// The same member of the same array with a 0.90 superblock.
+/// Superblock 0.90 of the same member of the same array.
 fn old(sb: &Super1, all: &[Super1], member_size: Sectors) -> Super090 {
     let mut disks = [Disk090::default(); DISKS_090_MAX as usize];
     for (other, disk) in all.iter().zip(&mut disks) {

@@ -20,7 +20,7 @@ const VERIFIER: ClientId = ClientId(1_000_000);
 /// Columns in which a write may have been under way at the end of a run.
 #[derive(Debug)]
 struct BeingWritten {
-    /// Columns of writes that were not answered, or whose clients are gone.
+    /// Columns of writes that were not answered, or that a disconnected client left.
     asked: BTreeSet<u64>,
     /// Columns of writes that a write-back cache answered, unless the column is already suspect.
     cached: BTreeSet<u64>,
@@ -106,8 +106,8 @@ impl World {
         self.disk_of = (0..self.disks.len()).collect();
     }
 
-    /// As [`Self::stopped`], for an engine that wrote nothing: superblocks count as whole before if
-    /// the previous engine left them whole, even if a cut tore them since.
+    /// Variant of [`Self::stopped`] for an engine that wrote nothing: superblocks count as whole
+    /// before if the previous engine left them whole, even if a cut tore them since.
     pub fn looked(&mut self) {
         let before = std::mem::take(&mut self.record_before);
         self.stopped();
@@ -141,8 +141,8 @@ impl World {
         self.judge_parity(&written, parity::Bytes::Visible);
     }
 
-    /// Columns of writes that were not answered, whose client is gone, or that a write-back cache
-    /// answered.
+    /// Columns of writes that were not answered, that a disconnected client left, or that a
+    /// write-back cache answered.
     fn columns_being_written(&self) -> BeingWritten {
         let columns = |ranges: &mut dyn Iterator<Item = ByteRange>| -> BTreeSet<u64> {
             ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
@@ -204,9 +204,9 @@ impl World {
         self.verify_all(order, true)
     }
 
-    /// As [`Self::verify`], for an array that lost more members than its level can lose: content
-    /// that is read must be right, and unreadable sectors are left out. Returns the number of
-    /// sectors that could be read.
+    /// Variant of [`Self::verify`] for an array that lost more members than its level can lose:
+    /// content that is read must be right, and unreadable sectors are left out. Returns the number
+    /// of sectors that could be read.
     pub fn verify_readable(&mut self, order: Order) -> u64 {
         self.verify_all(order, false)
     }

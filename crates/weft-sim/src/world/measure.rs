@@ -159,7 +159,7 @@ impl World {
 
     /// Marks columns as open: a member refused a write of theirs, or a write ended in the middle.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
-        // The model already knows the remains of a copy, as a version whose write failed.
+        // The model already knows the remains of a copy, as a failed version.
         if self.measures() && self.array.has_parity() {
             let missing = self.missing();
             for column in columns {

@@ -49,7 +49,7 @@ impl World {
         })
     }
 
-    /// Records the members whose rebuild may have finished.
+    /// Records members that may have been rebuilt.
     pub(super) fn serves_more(&mut self) {
         for member in &self.snapshot().volumes[0].members {
             if let (Some(slot), MemberState::InSync) = (member.slot, member.state) {

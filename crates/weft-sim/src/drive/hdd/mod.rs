@@ -1,14 +1,14 @@
 //! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
-//! One arm carries out one access at a time. When it is free, it takes the access whose transfer
-//! can begin soonest, with move and rotation. Candidates are the commands that wait for it and, if
-//! none waits or too much is dirty or a flush waits, the oldest dirty extents (*destage window*). A
-//! command that has waited longer than the age limit goes first. Reads that continue each other
-//! form a run and are served in order of arrival: a read waits for an older one that it begins in
-//! or behind, and the head does not read on while an older read that it passed waits just behind.
-//! Without any command, the head reads on behind the last read. Setting out for a command takes the
-//! controller's overhead, and the choice is made at its end; only an access that continues under
-//! the head starts at once.
+//! One arm carries out one access at a time. When it is free, it takes the access that can begin
+//! its transfer soonest, with move and rotation. Candidates are the commands that wait for it and,
+//! if none waits or too much is dirty or a flush waits, the oldest dirty extents (*destage
+//! window*). A command that has waited longer than the age limit goes first. Reads that continue
+//! each other form a run and are served in order of arrival: a read waits for an older one that it
+//! begins in or behind, and the head does not read on while an older read that it passed waits just
+//! behind. Without any command, the head reads on behind the last read. Setting out for a command
+//! takes the controller's overhead, and the choice is made at its end; only an access that
+//! continues under the head starts at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -118,7 +118,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     tag: u64,
-    /// Epoch whose extents must have left the cache.
+    /// Epoch that must have been destaged.
     epoch: u64,
     arrived: Time,
 }
@@ -392,7 +392,7 @@ impl Hdd {
         self.use_arm(now);
     }
 
-    /// Completes the flushes whose writes were destaged, in order of arrival.
+    /// Completes the flushes that have all of their writes destaged, in order of arrival.
     fn end_flushes(&mut self, now: Time) {
         while let Some(Flush { tag, epoch, .. }) = self.flushes.front().copied() {
             if !self.dirty.is_clean_until(epoch) {

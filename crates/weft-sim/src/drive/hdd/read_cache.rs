@@ -136,7 +136,8 @@ impl ReadCache {
         }
     }
 
-    /// Starts a stream behind a read that ended at `now`, whose sectors go into a segment.
+    /// Starts a stream behind a read that ended at `now`, and puts the read's sectors into a
+    /// segment.
     pub(super) fn begin(&mut self, geometry: &Geometry, start: u64, end: u64, now: u64) {
         let oldest = self.segments.iter().enumerate().min_by_key(|(_, segment)| segment.used);
         let Some((segment, _)) = oldest else { return };

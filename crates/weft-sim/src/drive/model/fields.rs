@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         Ok(rounded(self.number(key, range)? * 10.0) as u32)
     }
 
-    /// A time whose key ends in `_ms`.
+    /// A time, of a key that ends in `_ms`.
     pub(super) fn millis(
         &mut self,
         key: &'static str,
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
         Ok(Span(rounded(self.number(key, range)? * 1e6)))
     }
 
-    /// A time whose key ends in `_us`.
+    /// A time, of a key that ends in `_us`.
     pub(super) fn micros(
         &mut self,
         key: &'static str,

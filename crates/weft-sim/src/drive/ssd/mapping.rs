@@ -9,7 +9,7 @@
 //!     row r   │ s s s s s s s s │ s s s s s s s s │ … │ s s s s s s s s │   a superpage each
 //! ```
 //!
-//! When few rows are free, each host slot written pays for moving its share of the row with the
+//! Once few rows are free, each host slot written pays for moving its share of the row with the
 //! most garbage (greedy), so that collection keeps pace and never stops the drive. Recently filled
 //! rows are left alone, half as many as are spare, because slots that are overwritten repeatedly
 //! have become garbage when such a row is considered. With writes all over the drive this changes

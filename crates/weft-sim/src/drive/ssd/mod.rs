@@ -94,7 +94,7 @@ pub struct Ssd {
     mapping: Mapping,
     buffer: Buffer,
     flash: Flash,
-    /// Reads whose bytes are not complete.
+    /// Reads that have not received all of their bytes.
     reads: Vec<Reading>,
     /// Free places of `reads`.
     unused: Vec<u32>,
@@ -105,7 +105,7 @@ pub struct Ssd {
     /// Writes for which the buffer has no room yet, in order of arrival.
     outside: VecDeque<Command>,
     flushing: Option<Flushing>,
-    /// Tags of flushes and FUA writes whose flush has not begun.
+    /// Tags of flushes and FUA writes that wait for a flush to begin.
     flushes: VecDeque<u64>,
     /// Whether anything was written since the last flush began.
     is_dirty: bool,
@@ -431,7 +431,7 @@ impl Ssd {
         }
     }
 
-    /// Handles a write whose bytes are in the buffer.
+    /// Handles a write that has its bytes in the buffer.
     fn written(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         let superpage = u64::from(self.parameters.shape.superpage);
@@ -495,7 +495,7 @@ impl Ssd {
         add(&mut self.counters.nand_bytes, pages);
     }
 
-    /// Erases a block on the dies whose turn it is: a die erases one whenever as many rows were
+    /// Erases a block on each die that has its turn: a die erases one whenever as many rows were
     /// erased as a block has pages.
     fn erase_row(&mut self, now: Time) {
         self.rows_erased += 1;

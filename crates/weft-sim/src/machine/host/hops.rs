@@ -28,7 +28,7 @@ pub(super) struct Hops {
     /// Waiting hops by their end and their order of arrival.
     waiting: BTreeMap<(Time, u64), Hop>,
     count: u64,
-    /// Flushes at the members, whose answers take a hop.
+    /// Flushes at the members that take a hop when they are answered.
     flushes: BTreeSet<Token>,
 }
 

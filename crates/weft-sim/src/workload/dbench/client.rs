@@ -322,7 +322,7 @@ impl Client {
         })
     }
 
-    /// As [`Self::act`]; `None` if the object of the operation does not exist.
+    /// Variant of [`Self::act`] that returns `None` if the object of the operation does not exist.
     fn try_to(&mut self, host: &mut Host, op: Op) -> Option<State> {
         match op {
             Op::Close(handle) => {

@@ -1,7 +1,7 @@
 //! Operations of a dbench client: those of the SMB protocol, as a file server receives them.
 //!
-//! Each operation becomes a few system calls. Paths are numbers, whose names are in a table of the
-//! load.
+//! Each operation becomes a few system calls. Paths are numbers; a table of the load has their
+//! names.
 //!
 //! Source   experiments.md §1.6
 
@@ -210,7 +210,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The path of a name, whose parts are separated by `\`.
+    /// The path of a name, with parts that are separated by `\`.
     pub fn path(&mut self, name: &str) -> Path {
         let name = name.trim_end_matches('\\').to_ascii_lowercase();
         if let Some(path) = self.known.get(&name) {

@@ -29,7 +29,7 @@ pub struct Table {
     rows: [OperationRow; OperationKind::ALL.len()],
     /// Bytes of `WriteX` and `ReadX`.
     pub bytes: u64,
-    /// Operations that succeed in the load, but whose object did not exist here.
+    /// Operations that succeed in the load, but had no object here.
     pub missed: u64,
 }
 

@@ -9,7 +9,7 @@ use weft_units::{Span, Time};
 pub struct Measured {
     /// Rate of pages written in the window, over all disks.
     pub mib_per_second: f64,
-    /// Pages whose write ended in the window.
+    /// Pages that were written in the window.
     pub pages: u64,
     /// Pages written since the start: `nr_written` of `/proc/vmstat`.
     pub pages_since_start: u64,
@@ -100,7 +100,7 @@ pub(super) struct Pauses {
     pub(super) latest: Span,
 }
 
-/// Number of writers whose pauses are kept one by one, and number of pauses kept.
+/// Number of writers with pauses that are kept one by one, and number of pauses kept.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 

@@ -62,7 +62,7 @@ pub use places::FileSystem;
 /// A box, its writers and the duration of a run.
 #[derive(Clone, Debug)]
 pub struct DirtyLimit {
-    /// Kernel whose page cache is used.
+    /// Kernel of the box, which decides the behaviour of the page cache.
     pub kernel: Kernel,
     /// `HZ`; a divisor of 10⁹.
     pub hz: u32,

@@ -152,7 +152,7 @@ impl Journal {
         blocks + blocks.div_ceil(TAGS)
     }
 
-    /// Ends a commit whose commit block is durable, and wakes the processes that waited for it.
+    /// Ends a commit once its commit block is durable, and wakes the processes that waited for it.
     fn end_commit(&mut self, host: &mut Host) -> Transaction {
         let committed = self.committing.take().expect("a transaction commits");
         self.commits.transactions += 1;

@@ -3,10 +3,10 @@
 //! Changes go into the open buffer. A process that needs its change durable requests the write of
 //! the buffer with it. The open buffer is written when a process has requested it and the buffer
 //! before it is written: meanwhile other processes add their changes (group commit). A buffer is
-//! written with PREFLUSH and FUA. A process whose change is in a buffer that another process had
-//! written cannot tell whether the PREFLUSH came after its own data, and sends an empty flush when
-//! the buffer is written, as Linux 4.14 to 5.x does. XFS starts a full buffer of 32 KiB without
-//! that wait; here no buffer ever fills.
+//! written with PREFLUSH and FUA. If another process had the buffer written, a process cannot tell
+//! whether the PREFLUSH came after its own data, and sends an empty flush when the buffer is
+//! written, as Linux 4.14 to 5.x does. XFS starts a full buffer of 32 KiB without that wait; here
+//! no buffer ever fills.
 //!
 //! A buffer has 4 KiB for each changed block, and 8 KiB more. Space that a buffer frees becomes
 //! free when the buffer is durable. Writing metadata home (the AIL) and log space are not modelled.

@@ -68,7 +68,7 @@ pub struct Commits {
     pub metadata_blocks: u64,
     /// Times that the journal was so full that metadata was written home at once.
     pub checkpoints: u64,
-    /// Empty flushes for files whose transaction was on disk.
+    /// Empty flushes for files with a transaction that was already on disk.
     pub empty_flushes: u64,
 }
 

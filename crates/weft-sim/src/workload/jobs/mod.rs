@@ -58,7 +58,7 @@ pub struct Pace {
     /// Number of answers that are reaped together, or fewer if no more are to come
     /// (`iodepth_batch_complete_min`).
     pub answers: u32,
-    /// When `depth` are in flight, nothing is submitted until only this many are (`iodepth_low`).
+    /// Number in flight at which submission resumes once `depth` was reached (`iodepth_low`).
     pub low: u32,
     /// Whether a request waits for those in flight that it overlaps (`serialize_overlap`).
     pub apart: bool,
@@ -103,7 +103,7 @@ impl Plug {
 }
 
 impl Pace {
-    /// As fast as this many requests in flight allow, until there are no more.
+    /// A pace as fast as this many requests in flight allow, until there are no more.
     #[must_use]
     pub const fn depth(depth: u32) -> Self {
         Self {
