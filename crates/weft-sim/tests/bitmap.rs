@@ -8,10 +8,10 @@ use weft_ondisk::{Bitmap, Features, Level, Metadata, Role, Super1, Superblock, V
 use weft_sim::{BLOCK, Logged, Planned, Rig, chunk_kib};
 use weft_units::{Bytes, Sectors, Slot, Span};
 
-/// Data bytes of the array for which one bit of the bitmap stands: 32 KiB of each member.
+/// Bytes of each member for which one bit of the bitmap stands: 32 KiB.
 const CHUNK: u64 = 32 << 10;
 
-/// RAID 5 of four, 16 KiB a chunk, with 32 chunks of the bitmap, all bits cleared.
+/// RAID 5 of four with chunks of 16 KiB and 32 chunks of the bitmap, all bits cleared.
 fn raid5() -> Rig {
     array(Level::Raid5, 4)
 }
@@ -21,14 +21,14 @@ fn array(level: Level, members: usize) -> Rig {
         (options.full_stripes, options.bitmap) = (64, Some(Bytes(CHUNK)));
         options.logged = true;
     });
-    assert_eq!(bits(&rig, 0), 32, "a new bitmap says all");
+    assert_eq!(bits(&rig, 0), 32, "a new bitmap has all bits set");
     rig.pass(Span::secs(10));
     assert_eq!((bits(&rig, 0), bits(&rig, members - 1)), (0, 0));
     rig.log.clear();
     rig
 }
 
-/// First byte of the array of which this chunk of the bitmap tells.
+/// First byte of the array in a chunk of the bitmap.
 fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
@@ -36,15 +36,15 @@ fn chunk(rig: &Rig, number: u64) -> u64 {
 fn metadata(rig: &Rig, disk: usize) -> Metadata {
     let disk = &rig.disks[disk];
     let read = |at: Sectors, len: usize| Ok(disk.peek(at.0, len as u64 / 512));
-    Metadata::read(disk.whole_size(), read).expect("it has a superblock")
+    Metadata::read(disk.whole_size(), read).expect("the disk has a superblock")
 }
 
-/// Bitmap of a disk, as it is after a power cut now.
+/// Bitmap of a disk, as a power cut would leave it now.
 fn bitmap(rig: &Rig, disk: usize) -> Bitmap {
-    *metadata(rig, disk).logs.bitmap.expect("it has one").expect("it is one")
+    *metadata(rig, disk).logs.bitmap.expect("a bitmap").expect("a valid one")
 }
 
-/// Bits that a disk has set; all if they are of another time.
+/// Number of bits that are set on a disk; all if they are out of date.
 fn bits(rig: &Rig, disk: usize) -> u64 {
     let chunk = CHUNK / 512;
     bitmap(rig, disk).dirty_ranges().map(|range| range.len.0 / chunk).sum()
@@ -54,7 +54,7 @@ fn superblock(rig: &Rig, disk: usize) -> Superblock {
     metadata(rig, disk).superblock
 }
 
-/// Stripes that the last sync looked at, and how it ended.
+/// Number of stripes that the last sync handled, and of members missing after it.
 fn synced(rig: &Rig) -> (u64, usize) {
     (rig.volume().sync_stripes, rig.volume().degraded)
 }
@@ -70,7 +70,7 @@ fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
     assert_eq!([0, 1, 2, 3].map(|disk| bits(&rig, disk)), [1; 4]);
     let ranges: Vec<u64> = bitmap(&rig, 2).dirty_ranges().map(|range| range.start.0).collect();
     assert_eq!(ranges, [7 * CHUNK / 512]);
-    // The header and its page first, then superblocks, then data: one round each.
+    // First the page with the header, then superblocks, then data: one round each.
     let writes = rig.log.iter().filter_map(|logged| match logged {
         Logged::Write { at, metadata, .. } => Some((*metadata, *at)),
         _ => None,
@@ -79,12 +79,12 @@ fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
     assert_eq!(writes[..4], [(true, 16); 4]);
     assert_eq!(writes[4..8], [(true, 8); 4]);
     assert!(writes[8..].iter().all(|(metadata, _)| !metadata), "{writes:?}");
-    // Again: the bit is set, and so no metadata is written.
+    // The bit is set already, so no metadata is written.
     rig.log.clear();
     rig.store(at + BLOCK, BLOCK).unwrap();
     let metadata = |logged: &&Logged| matches!(logged, Logged::Write { metadata: true, .. });
     assert_eq!(rig.log.iter().filter(metadata).count(), 0);
-    // Two runs, a second each; the first may come at once.
+    // Two runs of the daemon, a second each; the first may come at once.
     rig.pass(Span::millis(900));
     assert_eq!(bits(&rig, 0), 1);
     rig.pass(Span::secs(5));
@@ -93,7 +93,7 @@ fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
     assert_eq!(bitmap(&rig, 0).header.events, superblock(&rig, 0).events());
 }
 
-/// Every write that waits for its bit is served by the page write that is next.
+/// All writes that wait for their bits are served by the next page write.
 #[test]
 fn one_page_write_serves_all_that_wait() {
     let mut rig = raid5();
@@ -105,7 +105,7 @@ fn one_page_write_serves_all_that_wait() {
     }
     rig.finish();
     let pages = rig.log.iter().filter(|logged| matches!(logged, Logged::Write { at: 16, .. }));
-    // One for the first, one for all that came during it, of each member.
+    // Per member: one for the first write, and one for all that arrived during it.
     assert_eq!(pages.count(), 2 * 4);
     assert_eq!(bits(&rig, 0), 17);
 }
@@ -121,7 +121,7 @@ fn resync_after_a_crash_goes_over_set_bits() {
         rig.until_idle();
         assert_eq!(synced(&rig), (3 * STRIPES, 0), "{level}");
         rig.verify();
-        // Behind the resync bits are cleared.
+        // Bits are cleared behind the resync.
         rig.pass(Span::secs(10));
         assert_eq!(bits(&rig, 0), 0, "{level}");
         rig.stop().recover();
@@ -131,7 +131,7 @@ fn resync_after_a_crash_goes_over_set_bits() {
     }
 }
 
-/// A bitmap that is older than the superblocks says nothing: all is resynced.
+/// A bitmap that is older than the superblocks is ignored: everything is resynced.
 #[test]
 fn a_bitmap_of_another_time_counts_as_set() {
     let mut rig = raid5();
@@ -145,10 +145,10 @@ fn a_bitmap_of_another_time_counts_as_set() {
     rig.recover().until_idle();
     assert_eq!(synced(&rig), (32 * STRIPES, 0));
     rig.pass(Span::secs(10));
-    assert_eq!(bits(&rig, 3), 0, "it is current again");
+    assert_eq!(bits(&rig, 3), 0, "the bitmap is current again");
 }
 
-/// Takes a disk out, writes while it is away, and gives it back.
+/// Takes a disk out and writes while it is away.
 fn away(rig: &mut Rig, disk: usize, writes: &[u64]) {
     rig.fail_disk(disk).remove(disk);
     for number in writes {
@@ -186,7 +186,7 @@ fn a_member_that_comes_back_is_copied_by_its_bits() {
     }
 }
 
-/// Bits were cleared after it had left: it is copied as a whole, and a re-add is refused.
+/// Bits were cleared after the member had left: it is copied as a whole, and a re-add is refused.
 #[test]
 fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
     let mut rig = raid5();
@@ -208,13 +208,14 @@ fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
     rig.scrub_clean();
 }
 
-/// Each refusal of a re-add by what it says. Every superblock but the changed field is that of a
-/// member that is taken back, which the end of the test shows.
+/// Each refusal of a re-add has its reason in the message. The superblocks differ only in the
+/// changed field from that of a member that is re-added, which the end of the test shows.
 #[test]
 fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
     type Change = fn(&mut Super1);
     let cases: [(&str, Change); 7] = [
-        // Another member was failed by it: it was used on its own, and the events of both are near.
+        // The superblock records the other members as failed: the member was used on its own, and
+        // the event counts are close.
         ("knows none of the members that are here", |sb| {
             [0, 2, 3].into_iter().for_each(|it| sb.roles[it] = Role::Faulty.code());
         }),
@@ -231,7 +232,7 @@ fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
     let mut rig = raid5();
     away(&mut rig, 1, &[3]);
     let old = superblock(&rig, 1);
-    let V1(good) = &old else { panic!("it is of version 1.2") };
+    let V1(good) = &old else { panic!("expected a superblock of version 1.2") };
     for (reason, change) in cases {
         let mut bad = good.clone();
         change(&mut bad);
@@ -253,8 +254,7 @@ fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
     assert!(said.contains("the array has no bitmap"), "{said}");
 }
 
-/// A fresh member leaves in the middle of its rebuild: its bits of before do not say what it
-/// misses.
+/// A fresh member leaves in the middle of its rebuild: bits set before do not tell what it misses.
 #[test]
 fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     let mut rig = raid5();
@@ -275,7 +275,7 @@ fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     let said = come_back(&mut rig, disk).unwrap_err().to_string();
     assert!(said.contains("it was being rebuilt when it left"), "{said}");
     assert_eq!(rig.volume().degraded, 1);
-    // Taken in as a fresh one it is rebuilt as a whole.
+    // Added as a fresh member it is rebuilt as a whole.
     let old = Box::new(superblock(&rig, disk));
     let ticket = weft_sim::World::add(&mut rig, disk, Some(old));
     rig.wait(ticket).unwrap();
@@ -285,7 +285,7 @@ fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     rig.scrub_clean();
 }
 
-/// Two members are rebuilt at once, one by its bits: the other one gets all.
+/// Two members are rebuilt at once, one by its bits: the other one is copied as a whole.
 #[test]
 fn a_fresh_member_beside_one_that_comes_back_is_copied_as_a_whole() {
     let mut rig = array(Level::Raid6, 5);
@@ -317,7 +317,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
         rig.settle();
         let half_done = |rig: &Rig| {
             let volume = rig.volume();
-            // The others know of it.
+            // The superblocks of the others record the member.
             superblock(rig, 0).role(1) == superblock(rig, 1).own_role()
                 && volume.sync_action == SyncAction::Recover
                 && volume.sync_stripes > 4
@@ -346,8 +346,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
     }
 }
 
-/// A member takes part in no recovery that it does not need: what it misses counts from when it
-/// left, whatever is written while it is being recovered.
+/// A member that is being recovered receives the writes too, and nothing is missing afterwards.
 #[test]
 fn writes_during_a_partial_recovery_reach_the_member() {
     let mut rig = raid5();
@@ -366,8 +365,8 @@ fn writes_during_a_partial_recovery_reach_the_member() {
     rig.verify();
 }
 
-/// One survivor has lost its bits, the other has them: what the member that comes back misses is
-/// copied all the same.
+/// One survivor has lost its bits, the other one has them: what the returning member misses is
+/// copied.
 #[test]
 fn bits_that_one_survivor_lost_are_those_of_the_other() {
     for loses in [0, 2] {
@@ -378,7 +377,7 @@ fn bits_that_one_survivor_lost_are_those_of_the_other() {
         let size = rig.disks[loses].whole_size();
         let at = superblock(&rig, loses).bitmap_room(size).unwrap().unwrap().start;
         let mut page = rig.disks[loses].peek(at.0, 1);
-        assert!(page[256..].iter().any(|byte| *byte != 0), "it has bits to lose");
+        assert!(page[256..].iter().any(|byte| *byte != 0), "the disk has bits to lose");
         page[256..].fill(0);
         rig.disks[loses].poke(at.0, &page);
         assert_eq!(bits(&rig, loses), 0);
@@ -391,7 +390,7 @@ fn bits_that_one_survivor_lost_are_those_of_the_other() {
     }
 }
 
-/// A page that is not written is written once more; then its member falls.
+/// A page write that fails is repeated once; then its member fails.
 #[test]
 fn a_page_that_fails_is_written_again() {
     for (times, degraded) in [(1, 0), (2, 1)] {
@@ -407,7 +406,7 @@ fn a_page_that_fails_is_written_again() {
     }
 }
 
-/// A page for which there is no space is written again a second later, and nobody falls.
+/// A page write without space is repeated a second later, and no member fails.
 #[test]
 fn a_page_without_space_waits_for_it() {
     let mut rig = raid5();
@@ -419,7 +418,7 @@ fn a_page_without_space_waits_for_it() {
     assert_eq!((rig.volume().degraded, bits(&rig, 2)), (0, 1));
 }
 
-/// A new member is given the bitmap before a superblock says that it has a slot.
+/// A new member gets the bitmap before a superblock gives it a slot.
 #[test]
 fn a_new_member_is_given_the_bitmap() {
     let mut rig = raid5();
@@ -434,8 +433,8 @@ fn a_new_member_is_given_the_bitmap() {
     rig.verify();
 }
 
-/// What a member that comes back lacks, by the layout: sectors of its data in chunks of the bitmap
-/// that were written while it was away.
+/// Sectors that a returning member lacks according to the layout: its data sectors in chunks of the
+/// bitmap that were written while it was away.
 fn lacks(rig: &Rig, slot: u16, numbers: &[u64]) -> BTreeSet<u64> {
     let sectors = numbers.iter().flat_map(|number| {
         let first = chunk(rig, *number) / 512;
@@ -448,8 +447,8 @@ fn lacks(rig: &Rig, slot: u16, numbers: &[u64]) -> BTreeSet<u64> {
     sectors.flat_map(|sector| sector / unit * unit..(sector / unit + 1) * unit).collect()
 }
 
-/// Mirrors: sectors of data written to a member that comes back, and to all after a crash, are
-/// those of set bits, whatever the layout puts where.
+/// Mirrors: the data sectors written to a returning member, and to all members after a crash, are
+/// those of set bits, for every layout.
 #[test]
 fn mirrors_copy_what_bits_name_and_no_more() {
     let layouts = [(4, 0x102), (5, 0x102), (4, 0x201), (3, 0x201), (4, 0x10201), (3, 0x10201)];
@@ -468,7 +467,7 @@ fn mirrors_copy_what_bits_name_and_no_more() {
         come_back(&mut rig, 1).unwrap();
         let lacked = lacks(&rig, 1, &numbers);
         assert!(!lacked.is_empty(), "{name}");
-        assert_eq!(written_to(&rig, 1), lacked, "{name}: what a re-add copies");
+        assert_eq!(written_to(&rig, 1), lacked, "{name}: copied by the re-add");
         assert_eq!(rig.volume().degraded, 0, "{name}");
         rig.verify();
         rig.scrub_clean();
@@ -484,14 +483,14 @@ fn mirrors_copy_what_bits_name_and_no_more() {
         for (disk, slot) in (0..members).zip(0u16..) {
             let may = lacks(&rig, slot, &numbers);
             let written = written_to(&rig, disk);
-            assert!(written.is_subset(&may), "{name}, disk {disk}: what a resync writes");
+            assert!(written.is_subset(&may), "{name}, disk {disk}: written by the resync");
         }
         rig.verify();
         rig.scrub_clean();
     }
 }
 
-/// Sectors of data that were written to a disk.
+/// Data sectors that were written to a disk.
 fn written_to(rig: &Rig, disk: usize) -> BTreeSet<u64> {
     let first = rig.array.data_offset[disk].0;
     let runs = rig.log.iter().filter_map(|logged| match *logged {
@@ -503,7 +502,7 @@ fn written_to(rig: &Rig, disk: usize) -> BTreeSet<u64> {
     runs.flatten().collect()
 }
 
-/// Bits do not outlive a stop, as with md.
+/// Bits do not survive a stop, as with md.
 #[test]
 fn a_stop_clears_bits() {
     let mut rig = raid5();
@@ -516,7 +515,7 @@ fn a_stop_clears_bits() {
     rig.store(0, BLOCK).unwrap();
     away(&mut rig, 0, &[4]);
     rig.stop();
-    assert_eq!(bits(&rig, 1), 2, "of a degraded array they stay");
+    assert_eq!(bits(&rig, 1), 2, "bits of a degraded array stay");
     rig.recover();
     assert_eq!(rig.volume().bitmap.map(|bitmap| bitmap.dirty), Some(2));
 }

@@ -1,8 +1,9 @@
 //! Tests of bounded waits: no request starves, under any rule.
 //!
-//! The first half checks I19 in small worlds whose stripes would wait for as long as the load goes
-//! on; a planted bug shows that it sees. The second runs the loads that a review found starved on
-//! simulated drives, for a short simulated time, against md untuned in the same test.
+//! The first half checks I19 in small worlds with stripes that would wait as long as the load
+//! lasts; a planted bug shows that the checker works. The second half runs loads that a review
+//! found starved on simulated drives, for a short simulated time, and compares them with md's
+//! defaults in the same test.
 
 use weft_engine::knobs::{
     Activation, CACHES_PASSED_MAX, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND,
@@ -18,20 +19,20 @@ use weft_units::{ByteRange, Bytes, Span, Time};
 
 // Small worlds.
 
-/// Longest time that stripes may wait here.
+/// Longest time that stripes may wait in these tests.
 const WAIT_MAX: Span = Span::millis(20);
 
-/// Longer than I19 lets anybody wait.
+/// Duration of a load, which exceeds the longest wait that I19 allows.
 const LOAD: Span = Span::millis(1300);
 
-/// One block of a stripe is written by a client that is in no hurry, while stripes beside it are
-/// read and written without a pause. The violation, if there was one; when the block was answered,
-/// and how much else was.
+/// Result of a load: one block of a stripe is written by a client that does not wait, while the
+/// stripes beside it are read and written without a pause. `found` is the violation, if any;
+/// `waited` the time until the block was answered; `others` the number of other requests answered.
 struct Starved {
     found: Option<&'static str>,
     waited: Option<Span>,
     others: u64,
-    /// Bytes of the others that were answered before it, all of them if it was not.
+    /// Bytes of the other requests that were answered before it, or of all of them if it was not.
     passed: u64,
 }
 
@@ -39,7 +40,7 @@ fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
     starve_for(LOAD, Span::millis(1), knobs, planted, overlapped)
 }
 
-/// Of so much load, on members that take so long.
+/// Variant of [`starve`] for a load of this duration, on members with this latency.
 fn starve_for(
     load: Span,
     latency: Span,
@@ -56,8 +57,8 @@ fn starve_for(
     if let (Some(mutant), Some(engine)) = (planted, rig.engine_mut()) {
         engine.plant(mutant);
     }
-    // The array is dirty: nobody waits for that.
-    rig.store(0, BLOCK).expect("nothing is wrong");
+    // The array is already dirty, so that no request waits for that.
+    rig.store(0, BLOCK).expect("the array works");
     let (stripes, stripe) = (60, 2 * BLOCK);
     let begun = rig.now;
     let waits = rig.put_nosync(stripe, BLOCK);
@@ -68,7 +69,7 @@ fn starve_for(
     let (mut waited, mut answered, mut passed) = (None, 0, 0);
     while rig.now.since(begun) < load && rig.failure().is_none() {
         while others.len() < 6 {
-            // A filled stripe, or one block of a stripe that is to be read for at once.
+            // Each write fills a stripe, or is one block of a stripe that must be preread at once.
             let place = (2 + next % stripes) * stripe;
             let len = if next.is_multiple_of(3) { BLOCK } else { stripe };
             let flags = Flags { sync: true, ..Flags::NONE };
@@ -91,7 +92,8 @@ fn starve_for(
     Starved { found, waited, others: answered, passed }
 }
 
-/// Every rule that decides how long a stripe waits. With each the stripe is held, or could be.
+/// All rules that decide how long a stripe waits. With each of them the stripe is held, or could
+/// be.
 fn rules() -> Vec<Knobs> {
     let mut all = Vec::new();
     let base = Knobs { stripe_cache_size: 32, writes: Writes::Gather, ..Knobs::md() };
@@ -130,10 +132,11 @@ fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
         let found = starve(Knobs { preread_wait_max: WAIT_MAX, ..knobs }, None, false);
         assert_eq!(found.found, None, "{knobs:?}");
         let waited = found.waited.unwrap_or(LOAD);
-        // Each step of it takes its turn among the others.
+        // Each step of the stripe takes its turn among the others.
         assert!(waited.0 < WAIT_MAX.0 + 100_000_000, "{waited:?} with {knobs:?}");
         assert!(found.others > 200, "{}: the load is too light", found.others);
-        // As md, the same stripe waits for as long as the load lasts, and nothing is promised.
+        // Without a bound, as in md, the same stripe waits as long as the load lasts, and nothing
+        // is promised.
         let unbounded =
             starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..knobs }, None, false);
         assert_eq!(unbounded.found, None, "{knobs:?}");
@@ -143,7 +146,8 @@ fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
     assert!(starved >= 4, "{starved}: the load has to be one that starves");
 }
 
-/// The twin of the test above: where the bound is not kept, I19 says so, and nobody else.
+/// Counterpart of the test above: if the bound is not kept, I19 reports it, and no other checker
+/// does.
 #[test]
 fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
     let mut seen = 0;
@@ -159,12 +163,12 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// Stripes of a small cache, of 12 KiB each, and what may be written before one that waits goes.
+/// Stripes of a small cache, of 12 KiB each; `PASSED_MAX` is what may be written before a stripe
+/// that waits is handled.
 const FEW: u32 = 17;
 const PASSED_MAX: u64 = CACHES_PASSED_MAX * FEW as u64 * 12 * 1024;
 
-/// Rules by which a stripe of [`starve`] lets as much pass as the load brings, where nothing bounds
-/// its wait.
+/// Rules by which a stripe of [`starve`] lets the whole load pass if its wait is not bounded.
 fn patient() -> Vec<Knobs> {
     let starves = |knobs: &Knobs| {
         starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..*knobs }, None, false)
@@ -175,8 +179,8 @@ fn patient() -> Vec<Knobs> {
     rules().into_iter().map(few).filter(starves).collect()
 }
 
-/// A load that writes as much as may pass a stripe in a third of this time, and what I19 lets pass
-/// in all of it; the bound in time is far.
+/// Duration of a load that writes in a third of it as much as may pass a stripe, and in all of it
+/// as much as I19 allows; the bound in time is far away.
 const MUCH: Span = Span::millis(1200);
 
 fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
@@ -186,8 +190,8 @@ fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
 
 #[test]
 fn every_stripe_of_a_batch_counts_among_what_passes() {
-    // A full stripe is a batch of 16 stripes. With `skip_copy` all of them but the first go on in
-    // memory where the one before ends, and are drained by another way than the first.
+    // A full stripe is a batch of 16 stripes. With `skip_copy` all but the first continue in memory
+    // where the one before ends, and are drained by another path than the first.
     let (chunk, passed_max) = (16 * BLOCK, CACHES_PASSED_MAX * 128 * 12 * 1024);
     let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| {
         o.knobs = Knobs {
@@ -225,7 +229,7 @@ fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
         let found = write_much(Span(MUCH.0 / 3), *knobs, None);
         assert_eq!(found.found, None, "{knobs:?}");
         assert!(found.waited.is_some(), "{knobs:?}");
-        // And what was under way when it was ready.
+        // Plus what was under way when it was ready.
         assert!(found.passed < PASSED_MAX + (1 << 20), "{} with {knobs:?}", found.passed);
         bounded += u32::from(found.passed > PASSED_MAX);
     }
@@ -233,7 +237,7 @@ fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
     assert!(bounded >= 4, "{bounded} of {}", rules.len());
 }
 
-/// The twin of the test above.
+/// Counterpart of the test above.
 #[test]
 fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     let mut seen = 0;
@@ -247,8 +251,8 @@ fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe:
-/// stripes that have what others wait for do not wait for as long as they may.
+/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe: a
+/// stripe that others depend on does not wait for its full time.
 #[test]
 fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
     let mut long = 0;
@@ -280,7 +284,8 @@ fn random(seed: u64) -> Box<dyn Iterator<Item = Io>> {
     }))
 }
 
-/// Bytes that each client wrote, and the longest that a request waited, answered or not.
+/// Runs clients. Returns the bytes that each wrote, and the longest wait of any request, answered
+/// or not.
 fn run(knobs: Knobs, clients: Vec<(u32, Box<dyn Iterator<Item = Io>>)>) -> (Vec<u64>, Span) {
     const TIME: Span = Span::millis(400);
     let mut machine =
@@ -298,8 +303,7 @@ fn run(knobs: Knobs, clients: Vec<(u32, Box<dyn Iterator<Item = Io>>)>) -> (Vec<
     (pids.into_iter().map(found).collect(), longest)
 }
 
-/// A bound for what a request waits on these drives: of its order is a full cache's worth of
-/// writes.
+/// Bound of a wait on these drives: about the time of writing a full cache.
 const TENS_OF_MS: Span = Span::millis(50);
 
 fn own() -> [Knobs; 3] {
@@ -309,7 +313,7 @@ fn own() -> [Knobs; 3] {
 
 #[test]
 fn a_stream_beside_random_writes_gets_its_share() {
-    // As many in flight as fill no full stripe, and as many as fill more than one.
+    // The first depth fills no full stripe, the second fills more than one.
     for depth in [8, 40] {
         let load = || vec![(depth, stream(65_536)), (8, random(7))];
         let (md, md_waited) = run(Knobs::md(), load());

@@ -1,7 +1,7 @@
-//! Fuzz of the engine's contract: a legal but hostile driver, with every checker watching.
+//! Fuzz test of the engine's contract: a legal but hostile driver, with every checker on.
 //!
-//! Completions come in any order, with errors anywhere; clients leave, administrators act at any
-//! time, knobs change in mid-flight.
+//! Completions arrive in any order, with errors anywhere; clients disconnect, administrators act at
+//! any time, and knobs change while requests are in flight.
 //!
 //! `WEFT_SIM_PROFILE=name` and `WEFT_SIM_SEED=n` replay one seed, `WEFT_SIM_SEEDS=n` runs more,
 //! `WEFT_SIM_FIRST=n` others.
@@ -37,7 +37,7 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
                 total.scrubbed += report.scrubbed;
             }
             Err(failure) => {
-                // At once, for whoever watches a long run.
+                // Printed at once, for a person who watches a long run.
                 eprintln!("{} {seed}: {}", profile.name, failure.violation);
                 failures.push(failure);
             }
@@ -94,8 +94,8 @@ fn faults_with_power_cuts_break_nothing_but_predicted_stripes() {
     assert!(report.coverage.points > 100, "{report:?}");
 }
 
-/// Arrays of every level that has a write-intent bitmap: members leave and come back for what their
-/// bits say that they miss, and where bits are cleared members agree.
+/// Arrays with a write-intent bitmap, of every level that may have one: members leave and are
+/// re-added by their bits, and members agree where bits are cleared.
 #[test]
 fn arrays_with_a_bitmap_keep_their_promises() {
     let reports = Profile::BITMAPS.map(|profile| run(profile, 8000, 30));
@@ -109,7 +109,7 @@ fn arrays_with_a_bitmap_keep_their_promises() {
     assert!(all.coverage.re_added > 15 && all.kills > 20, "{all:?}");
 }
 
-/// Members come at any step of an update, and the power goes soon afterwards.
+/// Members join at any step of an update, and the power is cut soon afterwards.
 #[test]
 fn members_that_come_in_the_middle_of_an_update_break_nothing() {
     for profile in Profile::JOINS {
@@ -120,7 +120,7 @@ fn members_that_come_in_the_middle_of_an_update_break_nothing() {
     }
 }
 
-/// A discard that fails hurts nothing: the driver stores zeros in its stead.
+/// A discard that fails is harmless: the driver stores zeros in its place.
 #[test]
 fn discards_that_fail_break_nothing() {
     for profile in Profile::TRIMS {
@@ -130,22 +130,23 @@ fn discards_that_fail_break_nothing() {
     }
 }
 
-/// More members are hurt than the level survives: data may be lost, the contract may not.
+/// More members are hurt than the level survives: data may be lost, but the contract holds.
 #[test]
 fn beyond_the_level_the_contract_still_holds() {
     let report = run(Profile::BEYOND, 4000, 80);
     assert!(report.requests > 1000 && report.verified > 1000, "{report:?}");
 }
 
-/// The same while the power stays on: every checker counts, and what can be read is right.
+/// Beyond the level while the power stays on: every checker counts, and all content that can be
+/// read is right.
 #[test]
 fn beyond_the_level_nothing_wrong_is_read_or_acknowledged() {
     let report = run(Profile::BEYOND_POWERED, 4300, 80);
     assert!(report.requests > 1000 && report.verified > 1000, "{report:?}");
 }
 
-/// No member is left that the array could do without, and flushes, superblocks and reads of those
-/// that are left fail: what they have is read, and once they are well it is written.
+/// The array cannot lose another member, and flushes, superblock writes and reads of the remaining
+/// ones fail: their content is still read, and written again once they work.
 #[test]
 fn the_last_copy_is_served_whatever_it_fails_but_writes() {
     for profile in Profile::LAST_COPIES {
@@ -165,7 +166,7 @@ fn disks_that_lie_about_flushes_do_not_keep_an_array_from_assembling() {
 #[test]
 fn replay() {
     let Some(seed) = variable("WEFT_SIM_SEED") else { return };
-    let name = std::env::var("WEFT_SIM_PROFILE").expect("WEFT_SIM_PROFILE says of which profile");
+    let name = std::env::var("WEFT_SIM_PROFILE").expect("WEFT_SIM_PROFILE names the profile");
     let profile = Profile::every().find(|profile| profile.name == name);
     let profile = profile.unwrap_or_else(|| panic!("WEFT_SIM_PROFILE: no profile {name}"));
     let script = Script::generate(seed, profile);

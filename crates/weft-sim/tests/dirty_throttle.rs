@@ -1,8 +1,8 @@
 //! Tests of IO-less throttling with processes, a flusher and a disk.
 //!
-//! `dd` writes files of its own to one disk of 2007 with a page cache in front, as in the single
-//! disk runs of patch 001. What is held here are bounds; how much faster which limit is belongs to
-//! an experiment with a disk and a file system of that time.
+//! `dd` processes write files of their own to one disk of 2007 behind a page cache, as in the
+//! single-disk runs of patch 001. The tests check bounds; comparing the speed at different limits
+//! is for an experiment with a disk and a file system of that time.
 
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::{Amount, DirtyThrottle, InodeId, Kernel, PAGE_BYTES, PoolConfig};
@@ -11,7 +11,7 @@ use weft_sim::workload::dd::Dd;
 use weft_sim::workload::dirty_limit::DirtyLimit;
 use weft_units::{Bytes, Span, Time};
 
-/// Kernels whose writers only sleep.
+/// Kernels in which writers only sleep.
 const IO_LESS: [Kernel; 5] = [
     Kernel::IoLess(DirtyThrottle::V11),
     Kernel::IoLess(DirtyThrottle::Patch001),
@@ -20,7 +20,7 @@ const IO_LESS: [Kernel; 5] = [
     Kernel::Weft,
 ];
 
-/// Files in a row, 4 GiB apart.
+/// Files one after the other, 4 GiB apart.
 #[derive(Debug)]
 struct InARow;
 
@@ -30,7 +30,7 @@ impl Place for InARow {
     }
 }
 
-/// Writers without an end, on one disk.
+/// Endless writers on one disk.
 struct Writers {
     machine: Machine,
     dds: Vec<Pid>,
@@ -51,11 +51,11 @@ impl Writers {
         Self { machine, dds }
     }
 
-    /// Runs until then. The most that was dirty, pages.
+    /// Runs for some seconds. Returns the largest number of dirty pages.
     fn run(&mut self, seconds: u64) -> u64 {
         let end = Time(0) + Span::secs(seconds);
         let mut most = 0;
-        // Writers that have not begun have no event to wait for.
+        // Writers that have not started have no event to wait for.
         self.machine.run(self.machine.host.now());
         while let Some(next) = self.machine.next_event().filter(|next| *next <= end) {
             self.machine.run(next);

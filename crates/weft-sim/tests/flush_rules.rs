@@ -1,8 +1,8 @@
 //! Tests of the rules of `flush_batch` against a model of volatile caches, and with planted bugs.
 //!
-//! Members complete writes into a cache that a power cut empties. Flush requests arrive, flushes
-//! start and end in random order, and fail. Whoever is served must find durable, on each member
-//! that is left, all that was completed before it asked, or be told of a failure.
+//! Members complete writes into a cache that a power cut empties. Flush requests arrive, and
+//! flushes start, end in random order, and fail. A request that is served must find durable, on
+//! each remaining member, all writes that completed before it arrived, or receive an error.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ const RULES: [FlushRule; 5] =
 
 const MEMBERS: u16 = 3;
 
-/// A member: its writes by number, 1 being what it held when it came.
+/// A member. Its writes are numbered, 1 being its content at the start.
 struct Disk {
     unflushed: Unflushed,
     completed: u64,
     durable: u64,
-    /// Flushes that started so far, and the last of them that ended.
+    /// Number of flushes started so far, and of the last one of them that ended.
     started: u64,
     ended: u64,
 }
 
-/// A request, and what it was promised when it arrived.
+/// A request, and what was promised when it arrived.
 struct Asked {
     number: usize,
     /// By member: the last write that must be durable.
@@ -46,7 +46,7 @@ enum Wrote {
 struct Flight {
     number: u16,
     id: FlightId,
-    /// The last write that was completed when it started, and how many had started with it.
+    /// Last write that was complete when it started; `started` counts the flushes started up to it.
     completed: u64,
     started: u64,
 }
@@ -58,7 +58,7 @@ struct Bench {
     planted: Option<Mutant>,
     disks: BTreeMap<u16, Disk>,
     flights: Vec<Flight>,
-    /// Requests that are not served, and by member the flushes that had started when they came.
+    /// Requests that are not served, with the number of flushes started by then for each member.
     unserved: BTreeMap<usize, BTreeMap<u16, u64>>,
     asked: usize,
     served: usize,
@@ -100,7 +100,7 @@ impl Bench {
         let facts = |(number, disk): (&u16, &Disk)| (MemberIndex(*number), disk.unflushed);
         let members: Vec<_> = self.disks.iter().map(facts).collect();
         for (member, id) in self.flushes.start(self.rule, &members) {
-            let disk = self.disks.get_mut(&member.0).expect("it takes part");
+            let disk = self.disks.get_mut(&member.0).expect("the member takes part");
             disk.started += 1;
             let (completed, started) = (disk.completed, disk.started);
             self.flights.push(Flight { number: member.0, id, completed, started });
@@ -111,19 +111,19 @@ impl Bench {
         }
     }
 
-    /// Ends a flush. What a member loses that fails one, it has lost.
+    /// Ends a flush. With redundancy, a member is lost when its flush fails.
     fn end(&mut self, place: usize, ok: bool) -> Result<(), String> {
         let Flight { number, id, completed, started } = self.flights.swap_remove(place);
         let result = if ok { Ok(()) } else { Err(Fault::Io) };
         let told = if self.redundant { Ok(()) } else { result };
-        let disk = self.disks.get_mut(&number).expect("who fails has no flush left");
+        let disk = self.disks.get_mut(&number).expect("a failed member has no flush left");
         disk.ended = disk.ended.max(started);
         if ok {
             disk.durable = disk.durable.max(completed);
         }
         self.flushes.ended(id, Some(&mut disk.unflushed), result, told);
         if !ok {
-            assert!(!disk.unflushed.is_clean(), "a failed flush leaves it dirty");
+            assert!(!disk.unflushed.is_clean(), "a failed flush leaves the member dirty");
             self.failed += 1;
             if self.redundant {
                 self.disks.remove(&number);
@@ -152,8 +152,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Of the flushes that started before a request came one at most is in flight at a member, so
-    /// it waits for no more than the next one.
+    /// Checks that no request waits for more than the next flush: of the flushes that started
+    /// before it arrived, at most one is in flight at a member.
     fn late(&self) -> Result<(), String> {
         let late = self
             .unserved
@@ -167,7 +167,7 @@ impl Bench {
         }
     }
 
-    /// Random events, then the end of everything.
+    /// Runs random events, then ends everything.
     fn run(mut self, seed: u64, failures: bool) -> Result<FlushCounts, String> {
         let mut rng = Rng::new(seed);
         for _ in 0..120 {
@@ -175,7 +175,7 @@ impl Bench {
                 0..=2 => {
                     let wrote = rng.pick(&[Wrote::Data, Wrote::Discard, Wrote::Metadata]);
                     let member = (0..MEMBERS).nth(rng.index(MEMBERS.into()));
-                    self.write(member.expect("one of them"), wrote);
+                    self.write(member.expect("a member is left"), wrote);
                 }
                 3..=4 => self.ask(),
                 5..=6 => {
@@ -243,8 +243,9 @@ fn each_planted_bug_of_the_rules_is_found() {
     }
 }
 
-/// Rounds of one member: a flush that finds its writes durable sends nothing, one that finds a
-/// flush in flight that covers them shares it, and one after a further write waits for the next.
+/// Rounds of one member: a request that finds its writes durable starts no flush, one that finds a
+/// flush in flight that covers its writes shares it, and one after a further write waits for the
+/// next.
 #[test]
 fn a_member_is_flushed_when_it_was_written_since() {
     let mut bench = Bench::new(FlushRule::Needed, true, None);
@@ -252,20 +253,20 @@ fn a_member_is_flushed_when_it_was_written_since() {
     let all = u64::from(MEMBERS);
     bench.ask();
     bench.start();
-    assert_eq!(sent(&bench), all, "what members held when they came");
+    assert_eq!(sent(&bench), all, "content from before the start");
     bench.ask();
     bench.start();
-    assert_eq!(sent(&bench), all, "nothing was completed since these started");
+    assert_eq!(sent(&bench), all, "nothing was completed since the first flushes");
     bench.write(1, Wrote::Metadata);
     bench.ask();
     bench.start();
-    assert_eq!(sent(&bench), all, "one flush of a member at a time");
+    assert_eq!(sent(&bench), all, "one flush per member at a time");
     while !bench.flights.is_empty() {
         bench.end(0, true).unwrap();
     }
     assert_eq!(bench.served, 2);
     bench.start();
-    assert_eq!(sent(&bench), all + 1, "of the member that was written");
+    assert_eq!(sent(&bench), all + 1, "a flush of the written member");
     bench.end(0, true).unwrap();
     assert_eq!(bench.served, 3);
     bench.ask();

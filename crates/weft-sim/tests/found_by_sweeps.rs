@@ -1,4 +1,4 @@
-//! Tests of the scripts that failed once (`scripts/regressions/`): none does today.
+//! Tests of the scripts that failed once (`scripts/regressions/`): none fails today.
 
 use weft_sim::kept;
 

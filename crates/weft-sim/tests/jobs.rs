@@ -1,4 +1,4 @@
-//! Tests of fio jobs on a simulated volume: direct I/O as fio does it, and its cost to members.
+//! Tests of fio jobs on a simulated volume: direct I/O as in fio, and the requests of its members.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,8 +10,8 @@ use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
-/// Four members with chunks of 512 KiB, as patch 004 was measured on; the array is never marked
-/// clean again.
+/// Four members with chunks of 512 KiB, as in the measurements of patch 004; the array is never
+/// marked clean again.
 fn parts(model: &str, stripe_size: u64) -> MachineParts {
     let stripe_size = StripeSize::new(stripe_size).expect("a size that md has");
     let knobs = Knobs { stripe_size, safe_mode_delay: Span::ZERO, ..Knobs::md() };
@@ -37,8 +37,8 @@ fn add(machine: &mut Machine, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) ->
     machine.add_with(|pid| Box::new(Job::new(pid, pace, asks)))
 }
 
-/// A machine whose array has been marked dirty by a first write: what comes before that waits for
-/// it.
+/// A machine with an array that was marked dirty by a first write, so that later writes do not wait
+/// for that.
 fn in_use(parts: &MachineParts) -> Machine {
     let mut machine = Machine::new(parts);
     add(&mut machine, Pace::depth(1), Box::new(std::iter::once(write(512 << 20, 4096))));
@@ -52,7 +52,7 @@ fn an_hour() -> Time {
 
 #[test]
 fn two_clones_write_the_same_from_the_start_with_64_in_flight_each() {
-    // Statement 26. There is room for all, so nobody is blocked.
+    // Statement 26. There is room for all requests, so no clone is blocked.
     let mut parts = parts("null", 4096);
     parts.knobs.stripe_cache_size = 32_768;
     let mut machine = Machine::new(&parts);
@@ -86,7 +86,7 @@ fn whoever_is_blocked_hands_nothing_over() {
         assert_eq!(job.found(RequestOp::Write).bytes, Bytes::mib(300));
         job.deepest()
     };
-    assert_eq!(deepest(Plug::Moment), 64, "they are one plug");
+    assert_eq!(deepest(Plug::Moment), 64, "all requests are one plug");
     let alone = deepest(Plug::Request);
     assert!((2..=8).contains(&alone), "{alone} in flight");
 }
@@ -114,8 +114,7 @@ fn nobody_is_left_without_stripes_by_others() {
     }
 }
 
-/// Sectors that each member read and wrote for a write of 4 KiB at `at`, when nothing is in the
-/// cache.
+/// Sectors that each member read and wrote for a write of 4 KiB at `at`, with nothing in the cache.
 fn alone(stripe_size: u64, at: u64) -> Vec<(u64, u64)> {
     let mut machine = in_use(&parts("ssd-sata-dc-2019", stripe_size));
     let before: Vec<_> = machine.host.traffic().collect();
@@ -146,7 +145,7 @@ fn a_small_write_alone_moves_four_times_the_stripe_size() {
     }
 }
 
-/// Two clones that write 4 KiB anywhere for some time.
+/// Runs two clones that write 4 KiB at random places for some time.
 fn random_writes(parts: &MachineParts, pace: Pace) -> (Machine, Vec<Pid>) {
     let mut machine = Machine::new(parts);
     let size = machine.host.size();
@@ -157,7 +156,7 @@ fn random_writes(parts: &MachineParts, pace: Pace) -> (Machine, Vec<Pid>) {
     (machine, clones)
 }
 
-/// MB/s of two clones with 64 in flight each, and sectors read for each that is written.
+/// MB/s of two clones with 64 in flight each, and sectors read per sector written.
 fn rate_of(
     parts: &MachineParts,
     asks: impl Fn(u64, Bytes) -> Box<dyn Iterator<Item = Io>>,
@@ -179,7 +178,7 @@ fn rate_of(
 
 #[test]
 fn auto_is_as_fast_as_the_better_stripe_size() {
-    // Patch 004's jobs of fio: 1 MiB writes of the same and of other places, and 4 KiB anywhere.
+    // Patch 004's jobs of fio: 1 MiB writes at the same and at other places, and 4 KiB at random.
     let one_by_one = |first: u64| {
         let write = move |n| write((first + n) << 20, 1 << 20);
         Box::new((0..).map(write)) as Box<dyn Iterator<Item = Io>>
@@ -187,7 +186,7 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
     let same = |_: u64, _: Bytes| one_by_one(0);
     let apart = |clone: u64, size: Bytes| one_by_one(clone * (size.0 >> 21));
     let anywhere = |clone: u64, size: Bytes| random(RequestOp::Write, size, clone);
-    let frozen = |factor| CostTable::named("frozen").expect("it is there").costs.times(factor);
+    let frozen = |factor| CostTable::named("frozen").expect("the table exists").costs.times(factor);
     let fixed = |bytes| parts("ssd-sata-2020-slowflush", bytes);
     let auto = || {
         let knobs = Knobs { safe_mode_delay: Span::ZERO, ..Knobs::default() };
@@ -205,7 +204,7 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
             "{name}, costs × {factor}: {small} {large} {auto}"
         );
     }
-    // It waits for the rest of a stripe that is on its way; told not to wait, it reads it.
+    // The volume waits for the rest of a stripe that is on its way; with `writes=sync` it reads it.
     let (_, waits) = rate_of(&auto(), same);
     let mut hasty = auto();
     hasty.knobs.writes = Writes::Sync;
@@ -257,7 +256,7 @@ fn a_rate_and_pauses_are_kept() {
         let found = machine.process::<Job>(pid).found(RequestOp::Write).requests;
         assert!((798..=801).contains(&found), "{found} requests");
     }
-    // Four at a time, and then 10 ms of nothing.
+    // Four at a time, and then a pause of 10 ms.
     let pace = Pace { think: Span::millis(10), think_after: 4, run_time, ..Pace::depth(8) };
     let (machine, clones) = random_writes(&parts, pace);
     for pid in clones {
@@ -286,7 +285,7 @@ fn a_job_that_ends_tells_of_each_request() {
     assert_eq!((reads.requests, reads.bytes), (500, Bytes(500 * 4096)));
     assert_eq!(job.found(RequestOp::Flush).requests, 1);
     assert_eq!(told.len(), 501);
-    let last = told.iter().map(|ended| ended.ended).max().expect("there are some");
+    let last = told.iter().map(|ended| ended.ended).max().expect("requests have ended");
     assert_eq!(job.measured(), last.since(Time(0)));
     let sum: u64 = told
         .iter()
@@ -312,5 +311,5 @@ fn the_same_seed_gives_the_same_latencies() {
         (clones.iter().map(found).collect::<Vec<_>>(), traffic, machine.host.now())
     };
     assert_eq!(run(7), run(7));
-    assert_ne!(run(7).0, run(8).0, "other places");
+    assert_ne!(run(7).0, run(8).0, "another seed has other places");
 }

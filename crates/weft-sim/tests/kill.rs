@@ -1,5 +1,7 @@
-//! Tests of the death of the process alone. Members keep what they completed, durable or not, so
-//! every acknowledged write is there; only what was outstanding may have happened or not.
+//! Tests of process crashes while the power stays on.
+//!
+//! Members keep what they completed, durable or not, so every acknowledged write is there; only
+//! outstanding writes may or may not have happened.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
@@ -24,7 +26,7 @@ fn what_was_acknowledged_and_never_flushed_is_there_after_a_kill() {
     assert!(rig.scrub_clean() > 0);
 }
 
-/// The twin: the same without a flush, and the power goes with the process.
+/// Counterpart: the same without a flush, and the power is cut.
 #[test]
 fn a_power_cut_instead_may_take_it() {
     let mut rig = raid5();
@@ -51,7 +53,7 @@ fn a_kill_at_every_point_leaves_what_was_acknowledged() {
             let over = rig.is_answered(whole) && rig.outstanding().next().is_none();
             rig.kill().recover();
             rig.verify();
-            // A flush of the next engine covers what the one before had acknowledged.
+            // A flush by the next engine covers what the previous one had acknowledged.
             let flush = rig.flush();
             rig.wait(flush).unwrap();
             rig.until_idle();

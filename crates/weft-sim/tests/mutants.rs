@@ -10,9 +10,9 @@ use weft_sim::bugs::{CHECKERS, RARE, SEEN_BY, UNUSED, hunt, script};
 use weft_sim::excuses::{CACHED_WRONG_MAX, Excuses};
 use weft_sim::script::{Profile, Script};
 
-/// Of each bug and checker.
+/// Scripts for each bug and checker.
 const SCRIPTS: u64 = 250;
-/// Of each bug that is rare.
+/// Scripts for each rare bug.
 const MORE_SCRIPTS: u64 = 2000;
 
 fn plant(mutant: Mutant) -> impl Fn(&mut World) {
@@ -23,7 +23,7 @@ fn plant(mutant: Mutant) -> impl Fn(&mut World) {
     }
 }
 
-/// Panics of planted bugs are expected and say nothing new.
+/// Panics of planted bugs are expected and not printed.
 fn quietly<T>(act: impl FnOnce() -> T) -> T {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| ()));
@@ -57,7 +57,8 @@ fn rare_bugs_are_seen_by_a_checker() {
     for mutant in RARE {
         let number = quietly(|| hunt(mutant, None, MORE_SCRIPTS, &plant(mutant)));
         let number = number.unwrap_or_else(|| panic!("{mutant:?} is missed"));
-        let failure = script(mutant, number).run_with(&plant(mutant)).expect_err("it was found");
+        let failure =
+            script(mutant, number).run_with(&plant(mutant)).expect_err("the bug was found");
         println!("{mutant:?}: seen by {}, script {number}", failure.violation.checker);
         assert!(script(mutant, number).run().is_ok(), "{mutant:?}: script {number}");
     }
@@ -72,12 +73,12 @@ fn the_table_has_every_bug_once_and_every_checker_or_says_why_not() {
     let unused: Vec<&str> = CHECKERS.into_iter().filter(|checker| !needed(checker)).collect();
     assert_eq!(unused, UNUSED.map(|(checker, _)| checker));
     for (mutant, by) in SEEN_BY {
-        assert!(!by.is_empty(), "{mutant:?} is seen by nobody");
+        assert!(!by.is_empty(), "{mutant:?} is seen by no checker");
         assert!(by.iter().all(|checker| CHECKERS.contains(checker)), "{mutant:?}: {by:?}");
     }
 }
 
-/// Counts of what I6 let pass for the write-back cache alone, in the drawn scripts that have one.
+/// Counts of what I6 excused only by the write-back cache, in the generated scripts with a cache.
 /// No checker ends a script.
 fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
     let mut excuses = Excuses::default();
@@ -100,8 +101,8 @@ fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
     excuses
 }
 
-/// What passes I6 for the cache is right but for few columns, and is not if parity is computed
-/// wrong.
+/// Few of the columns that I6 excuses for the cache are wrong, but many are if parity is computed
+/// wrongly.
 #[test]
 fn what_passes_for_the_write_back_cache_is_counted_and_shows_wrong_parity() {
     let share = |it: Excuses| it.ended_cached_wrong * 10_000 / it.ended.max(1);

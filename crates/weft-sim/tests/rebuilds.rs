@@ -1,5 +1,4 @@
-//! Tests of two members that are rebuilt at once, and of the power that goes or the process that
-//! dies meanwhile.
+//! Tests of two members that are rebuilt at once, with a power cut or a process crash meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ fn offsets(world: &World) -> BTreeSet<Sectors> {
     members.iter().filter_map(|member| offset(member.state)).collect()
 }
 
-/// Scripts that are drawn, with the starts that found two members rebuilt to different offsets.
+/// Generated scripts, and the number of starts that found two members rebuilt to different offsets.
 #[test]
 fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
     for profile in Profile::REBUILDS {
@@ -44,8 +43,8 @@ fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
     }
 }
 
-/// Scripts of these profiles by which copies differed: a member that had been rebuilt in part was
-/// taken for one that had nothing to disagree about.
+/// Scripts of these profiles that left copies different: a partly rebuilt member was treated as one
+/// that had nothing to disagree about.
 #[test]
 fn scripts_after_which_copies_differed_agree() {
     for (profile, seed) in [(0, 151), (0, 13), (1, 99), (1, 137), (1, 470), (2, 151)] {
@@ -56,8 +55,8 @@ fn scripts_after_which_copies_differed_agree() {
 }
 
 /// RAID 1 of three: slot 0 is rebuilt to its middle when slot 1 fails and is replaced. A write
-/// below reaches slot 0, not slot 2, and the power goes. Columns that differ, with or without a
-/// bug, when all is in sync again.
+/// below that offset reaches slot 0 but not slot 2, and the power is cut. Returns the number of
+/// columns that differ, with or without a bug, when all members are in sync again.
 fn cut_below_the_larger_offset(mutant: Option<Mutant>) -> usize {
     let rig = Rig::raid(Level::Raid1, 3, None, chunk_kib(64));
     let mut rig = rig.with(|options| options.full_stripes = 48).written(0, 1).flushed();
@@ -70,8 +69,8 @@ fn cut_below_the_larger_offset(mutant: Option<Mutant>) -> usize {
         }
         rig.steps(1);
     }
-    assert_eq!(offsets(&rig).len(), 1, "the first is being rebuilt");
-    rig.sync(SyncAction::Frozen).expect("it is asked for");
+    assert_eq!(offsets(&rig).len(), 1, "the first member is being rebuilt");
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
     rig.finish().fail_disk(1).finish().remove(1);
     rig.add_blank();
     rig.finish();
@@ -97,12 +96,12 @@ fn without_a_resync_what_was_rebuilt_in_part_stays_different() {
     assert_eq!(cut_below_the_larger_offset(Some(Mutant::PartlyRebuiltSettles)), 8);
 }
 
-/// How the two members that are rebuilt together came.
+/// Origins of the two members that are rebuilt together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Together {
-    /// One by what the bitmap says, one fresh.
+    /// One is re-added by the bitmap, one is fresh.
     ReAddedAndFresh,
-    /// One that left while it was being rebuilt, and comes back.
+    /// One left while it was being rebuilt, and returns.
     HalfRebuilt,
 }
 
@@ -136,7 +135,7 @@ fn together(level: Level, members: usize, how: Together, wait: u32, order: Order
     Script { profile, options, order, steps, within_promises: true, assembles: true }
 }
 
-/// A fresh member is copied as a whole, also beside one that follows the bitmap.
+/// A fresh member is copied as a whole, even beside one that is re-added by the bitmap.
 #[test]
 fn a_fresh_member_is_rebuilt_as_a_whole_beside_one_that_follows_the_bitmap() {
     let mut ran = 0;
@@ -155,8 +154,8 @@ fn a_fresh_member_is_rebuilt_as_a_whole_beside_one_that_follows_the_bitmap() {
     assert_eq!(ran, 48);
 }
 
-/// A read that begins below the recovery offset of a member and ends behind it is not the member's;
-/// one that ends there is. The member is the first of its mirror.
+/// A read that begins below the recovery offset of a member and ends behind it does not go to that
+/// member; one that ends at the offset does. The member is the first of its mirror.
 #[test]
 fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it() {
     let rig = Rig::raid(Level::Raid1, 2, None, chunk_kib(64));
@@ -164,7 +163,7 @@ fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it()
         rig.with(|options| (options.full_stripes, options.logged) = (48, true)).written(0, 1);
     let size = rig.size();
     for start in (0..size).step_by(1 << 19) {
-        rig.store(start, 1 << 19).expect("nothing is wrong with it");
+        rig.store(start, 1 << 19).expect("the array works");
     }
     rig.finish().fail_disk(0).finish().remove(0);
     let (added, _) = rig.add_blank();
@@ -176,9 +175,9 @@ fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it()
         }
         rig.steps(1);
     }
-    rig.sync(SyncAction::Frozen).expect("it is asked for");
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
     rig.finish();
-    let to = offsets(&rig).first().expect("it is being rebuilt").bytes().0;
+    let to = offsets(&rig).first().expect("the member is being rebuilt").bytes().0;
     assert!(to >= middle.bytes().0 && to + 65_536 <= size, "{to} of {size} bytes are rebuilt");
     for (start, len, of_added) in [
         (to - 8192, 8192, true),
@@ -189,7 +188,7 @@ fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it()
         (to - 65_536, 131_072, false),
     ] {
         rig.log.clear();
-        rig.read_bytes(start, len).expect("it can be read");
+        rig.read_bytes(start, len).expect("the range can be read");
         let read = |logged: &Logged| match logged {
             Logged::Read { disk, .. } => Some(*disk == added),
             _ => None,
@@ -200,5 +199,5 @@ fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it()
     }
 }
 
-/// Of each profile.
+/// Scripts of each profile.
 const SCRIPTS: u64 = 60;

@@ -1,4 +1,4 @@
-//! Regression tests: one for each bug that a review found and the sweeps had not seen.
+//! Regression tests: one for each bug that a review found and the sweeps had missed.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use weft_sim::rng::Rng;
 use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
 
-/// Longer than any of these tests: the array stays marked dirty.
+/// A delay longer than any of these tests: the array stays marked dirty.
 const NEVER: Span = Span::secs(3600);
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0, 16 on 1, 32 on 2, their P on 3.
@@ -25,17 +25,17 @@ fn outstanding_of(rig: &Rig, disk: usize) -> Vec<Token> {
     rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
 }
 
-/// Ends requests of the other disks until this one has so many outstanding.
+/// Ends requests of the other disks until this one has `count` requests outstanding.
 fn hold_back(rig: &mut Rig, disk: usize, count: usize) -> Vec<Token> {
     while outstanding_of(rig, disk).len() < count {
         let other = rig.outstanding().find(|(_, p)| p.disk != Some(disk)).map(|(token, _)| token);
-        rig.complete(other.expect("there is more to come for the disk"));
+        rig.complete(other.expect("other requests are outstanding"));
     }
     outstanding_of(rig, disk)
 }
 
-/// Runs until the answer; meanwhile a disk has no space for a write that begins at its first data
-/// sector.
+/// Runs until a request is answered; meanwhile a disk has no space for a write that begins at its
+/// first data sector.
 fn wait_without_space_for_first(
     rig: &mut Rig,
     disk: usize,
@@ -45,15 +45,15 @@ fn wait_without_space_for_first(
     while !rig.is_answered(ticket) {
         let full = rig.disks[disk].outstanding_writes().any(|(at, _)| at == first);
         rig.disks[disk].faults.no_space = full;
-        assert!(rig.step(Order::Fifo), "nothing moves");
+        assert!(rig.step(Order::Fifo), "a request is outstanding");
     }
     rig.disks[disk].faults.no_space = false;
     rig.must();
-    rig.take_answer(ticket).expect("it was answered").map(|_| ())
+    rig.take_answer(ticket).expect("the request was answered").map(|_| ())
 }
 
 /// RAID 5 of five, chunk 64 KiB, that stays dirty: block 0 is on disk 0, 16 on 1 and so on, P on 4.
-/// Each of them is filled with 0x40 and the number of its disk, and none is in the cache.
+/// Each of these blocks is filled with 0x40 plus the number of its disk, and none is in the cache.
 fn five_with_a_stripe(knobs: Knobs) -> Rig {
     let mut rig = Rig::raid5(5, chunk_kib(64)).with(|o| {
         o.knobs = knobs;
@@ -66,7 +66,7 @@ fn five_with_a_stripe(knobs: Knobs) -> Rig {
     rig.written(100, 1)
 }
 
-/// Begins to write a filled stripe beside it, with a disk that does not answer.
+/// Starts to write a filled stripe beside it while a disk stalls.
 fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     for disk in 0..4 {
@@ -76,19 +76,19 @@ fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.settle();
 }
 
-/// The cache is one full stripe of sixteen stripes, and every block was written.
+/// RAID 5 with a cache of one full stripe (sixteen stripes), and every block written.
 fn one_full_stripe_of_cache() -> Rig {
     let mut rig = raid5().with(|o| {
         o.knobs = Knobs::default();
         o.stripes_max = Some(16);
     });
     for stripe in 0..16 {
-        rig.store(stripe * STRIPE, STRIPE).expect("nothing is wrong with it");
+        rig.store(stripe * STRIPE, STRIPE).expect("the array works");
     }
     rig
 }
 
-/// Data of a full stripe of [`raid5`].
+/// Bytes of data of a full stripe of [`raid5`].
 const STRIPE: u64 = 192 << 10;
 
 fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
@@ -96,7 +96,7 @@ fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
     rig.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
 }
 
-/// An array of three members whose indexes begin here.
+/// An array of three members with indexes from `first` on.
 fn assembly(first: u16) -> Assembly {
     let size = Sectors(20_480);
     let uuid = |number: u16| Uuid([number.to_le_bytes()[0]; 16]);
@@ -123,7 +123,7 @@ fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
     })
 }
 
-// Its errors were put down to whoever had its slot by then: a dead member ate the spare.
+// Late errors were charged to the disk that had the slot by then: a dead member used up the spare.
 #[test]
 fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     let mut rig = raid5().with(|o| o.spares = 1).written(250, 1);
@@ -141,7 +141,7 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     };
     while !is_rebuilding(&rig) {
         let other = rig.outstanding().map(|(token, _)| token).find(|it| *it != tokens[1]);
-        rig.complete(other.expect("the superblocks are on their way"));
+        rig.complete(other.expect("superblock writes are outstanding"));
     }
     rig.complete(tokens[1]);
     assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
@@ -151,7 +151,7 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// A rebuild that was past the stripe cleared the mark that its parity has to be made right.
+// A rebuild that was past the stripe cleared the record that its parity has to be corrected.
 #[test]
 fn rebuild_does_not_forget_a_stripe_behind_it_that_found_no_space() {
     let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
@@ -162,7 +162,7 @@ fn rebuild_does_not_forget_a_stripe_behind_it_that_found_no_space() {
     rig.add_blank();
     rig.settle();
     while rig.volume().sync_completed.is_none_or(|(done, _)| done <= Sectors(64)) {
-        assert!(rig.step(Order::Fifo), "nothing is rebuilt");
+        assert!(rig.step(Order::Fifo), "the rebuild goes on");
     }
     assert_eq!(rig.volume().sync_action, SyncAction::Recover);
     let ticket = rig.write(0, 2);
@@ -174,7 +174,7 @@ fn rebuild_does_not_forget_a_stripe_behind_it_that_found_no_space() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// A round of flushes with nobody to ask never ended, and a stop waited for it.
+// A round of flushes without a member never ended, and a stop waited for it.
 #[test]
 fn flush_and_stop_are_answered_when_no_member_is_left() {
     let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| o.data_promised = false).written(0, 1);
@@ -190,8 +190,8 @@ fn flush_and_stop_are_answered_when_no_member_is_left() {
     assert_eq!(rig.command(Verb::Stop), Ok(()));
 }
 
-// Only a member that an administrator failed was given up; one that failed by an error held its
-// stripes for ever.
+// Only a member that an administrator failed had its requests aborted; one that failed by an error
+// held its stripes forever.
 #[test]
 fn what_a_failed_member_never_answers_is_given_up() {
     let mut rig = raid5().with(|o| o.knobs.member_timeout = Span::secs(5)).written(200, 1);
@@ -209,7 +209,7 @@ fn what_a_failed_member_never_answers_is_given_up() {
     assert!((0..4).all(|block| rig.read(block).is_all(7)));
 }
 
-// The flush of a first attempt to mark the array clean counted for the second as well.
+// The flush of a first attempt to mark the array clean also counted for the second.
 #[test]
 fn clean_state_waits_for_a_flush_that_began_after_the_last_write() {
     let mut rig = Rig::raid5(3, chunk_kib(64)).written(0, 1);
@@ -228,13 +228,14 @@ fn clean_state_waits_for_a_flush_that_began_after_the_last_write() {
         rig.complete(token);
         rig.must();
     }
-    // The second round of flushes is out, and nothing else.
+    // Only the second round of flushes is outstanding.
     assert_eq!((rig.volume().array_state, rig.pending().len()), ("active-idle", 3));
     assert_eq!(rig.wait(stop), Ok(Vec::new()));
     assert_eq!(rig.volume().array_state, "clean");
 }
 
-// Stripes of a stalled member stay in use; the resize waited for them and everybody for the resize.
+// Stripes of a stalled member stay in use; the resize waited for them, and all requests waited for
+// the resize.
 #[test]
 fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     let mut rig = raid5().written(0, 1).written(16, 1).written(32, 1);
@@ -248,7 +249,7 @@ fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     let writes: Vec<Ticket> = (0..16).map(|stripe| rig.write(48 * stripe + 5, 9)).collect();
     rig.pass(Span::secs(100));
     assert!(matches!(rig.take_answer(resize), Some(Err(ReplyError::Busy(_)))));
-    // What needs nothing of the member goes on.
+    // Requests that do not need the member proceed.
     assert!(writes.iter().any(|ticket| rig.is_answered(*ticket)));
     let ticket = rig.get(0, BLOCK);
     rig.pass(Span::secs(100));
@@ -258,7 +259,7 @@ fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     assert!(writes.iter().all(|ticket| rig.is_answered(*ticket)));
 }
 
-// The rewrite of an unreadable block found no space, was believed, and the read back failed.
+// The rewrite of an unreadable block found no space, but counted as done, and the read back failed.
 #[test]
 fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     let mut rig = raid5().written(0, 1).flushed();
@@ -270,7 +271,7 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     rig.finish();
     assert_eq!(rig.volume().degraded, 0);
     assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
-    // With space again and the stripe out of the cache, it is mended.
+    // With space again and the stripe out of the cache, the block is corrected.
     rig.disks[0].faults.no_space = false;
     rig.stop().recover();
     assert!(rig.read(0).is_all(1));
@@ -278,7 +279,7 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     assert_eq!(rig.volume().members[0].corrected, 8);
 }
 
-// P was written and the data was not: what was missing became garbage, though nobody wrote it.
+// P was written and the data was not: missing blocks that no client had written became garbage.
 #[test]
 fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_nobody_wrote() {
     for lost in 0..3 {
@@ -302,7 +303,7 @@ fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_nobody_wrote() {
     }
 }
 
-// Clients that waited for stripes kept the rebuild from ever asking for one.
+// Clients that waited for stripes kept the rebuild from ever getting one.
 #[test]
 fn rebuild_ends_while_clients_want_more_stripes_than_there_are() {
     let mut rig = raid5();
@@ -337,14 +338,14 @@ fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
     let member = rig.member_of(0);
     rig.admin(Verb::Fail(member));
     rig.settle();
-    // Not `run`, which begins with a turn that nobody asked for.
+    // Not `run`, which begins with a turn that was not requested.
     while rig.step(Order::Fifo) {}
     rig.must();
     assert_eq!((rig.volume().degraded, rig.volume().sync_action), (0, SyncAction::Idle));
     assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
 }
 
-// What the second volume read was submitted as the first one's, whose requests know nothing of it.
+// A read of the second volume was submitted as one of the first, which had no such request.
 #[test]
 fn read_of_the_second_volume_is_answered_to_the_second_volume() {
     let mut config = Config::for_volume(assembly(0), Knobs::md());
@@ -365,7 +366,8 @@ fn read_of_the_second_volume_is_answered_to_the_second_volume() {
     assert!(!outputs.iter().any(|output| matches!(output, Output::Submit { .. })));
 }
 
-// A spare that had been away took the slot of another under a number that two members then had.
+// A spare that had been away took the slot of another member, under a number that two members then
+// had.
 #[test]
 fn spare_whose_number_is_now_another_members_is_not_believed() {
     let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).written(16, 2);
@@ -388,8 +390,8 @@ fn spare_whose_number_is_now_another_members_is_not_believed() {
     assert!(rig.verify() > 0);
 }
 
-// What the failed read left in the stripe's memory counted as its block, and was even written to
-// the replacement.
+// Content that a failed read left in the stripe's memory counted as its block, and was even written
+// to the replacement.
 #[test]
 fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
     let mut rig = raid5().with(|o| o.knobs.stripe_cache_size = 512).written(0, 1).flushed();
@@ -398,10 +400,10 @@ fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
     rig.disks[0].faults.bad_reads = (first..first + 8).collect();
     let ticket = rig.get(0, BLOCK);
     while rig.disks[0].outstanding_writes().next().is_none() {
-        assert!(rig.step(Order::Fifo), "it is not rewritten");
+        assert!(rig.step(Order::Fifo), "a rewrite is outstanding");
     }
     rig.steps(1);
-    // The read back, which is out, and its repetition.
+    // The read back, which is outstanding, and its repetition.
     let next = rig.disks[0].operations();
     for operation in [next - 1, next] {
         rig.disks[0].faults.schedule.insert(operation, Planned::Once(Fault::Io));
@@ -435,7 +437,7 @@ fn lengths_near_the_largest_number_are_refused() {
     assert!(matches!(refusals[..], [ReplyError::OutOfRange, ReplyError::Busy(_)]), "{refusals:?}");
 }
 
-// Whoever came after a request of many stripes waited for its last one.
+// Requests after one of many stripes waited for its last stripe.
 #[test]
 fn small_write_goes_between_the_pieces_of_a_huge_one() {
     let mut rig = raid5().with(|o| o.full_stripes = 64);
@@ -444,7 +446,7 @@ fn small_write_goes_between_the_pieces_of_a_huge_one() {
     let small = rig.write(size / BLOCK - 1, 1);
     let mut before = 0;
     while !rig.is_answered(small) {
-        assert!(rig.step(Order::Fifo), "nothing moves");
+        assert!(rig.step(Order::Fifo), "a request is outstanding");
         before += 1;
     }
     assert!(!rig.is_answered(huge));
@@ -457,26 +459,27 @@ fn small_write_goes_between_the_pieces_of_a_huge_one() {
     rig.must();
 }
 
-// A spare that was added after the answer to the stop had its superblock written, and all others.
+// A spare that was added after the answer to the stop had its superblock written, and all others
+// too.
 #[test]
 fn command_after_a_stop_is_refused_and_writes_nothing() {
     let mut rig = raid5().with(|o| o.logged = true).written(0, 1);
-    rig.command(Verb::Stop).expect("it stops");
+    rig.command(Verb::Stop).expect("the array stops");
     rig.log.clear();
     let (_, ticket) = rig.add_blank();
     assert_eq!(rig.wait(ticket), Err(ReplyError::Stopping));
     assert!(!rig.log.iter().any(|line| matches!(line, Logged::Write { .. })), "{:?}", rig.log);
 }
 
-// The stripe lost what only it knew when its memory was pinned: the blocks that nobody wrote were
-// computed from old data and new parity.
+// The stripe lost content that only it had when its memory was pinned: blocks that no client wrote
+// were computed from old data and new parity.
 #[test]
 fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
     for knobs in [Knobs::md(), Knobs::default()] {
         for failed in [false, true] {
             let mut rig = five_with_a_stripe(knobs);
             if !failed {
-                // It stays stalled when the read is given up.
+                // The disk is still stalled when the read is aborted.
                 stall_a_write(&mut rig, 2);
             }
             let ticket = rig.write(0, 0xee);
@@ -487,7 +490,7 @@ fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
             if failed {
                 rig.fail_disk(2);
             }
-            // The failure is recorded on it as well.
+            // The failure is recorded on disk 0 too.
             rig.disks[0].faults.no_space = !failed;
             rig.pass(Span::secs(5));
             assert_eq!(rig.take_answer(read), Some(Ok(vec![0x42; 4096])), "failed {failed}");
@@ -501,8 +504,8 @@ fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
     }
 }
 
-// Its deferred write was forgotten while a read of it was in flight: it went to the inactive
-// stripes twice.
+// The deferred write was forgotten while a read of the stripe was in flight: the stripe was put on
+// the inactive list twice.
 #[test]
 fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     let mut rig = five_with_a_stripe(Knobs::md());
@@ -522,8 +525,8 @@ fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     assert_eq!(rig.volume().raid.stripe_cache_active, 0);
 }
 
-// A cache that is no larger than a full stripe had to be all free, and was not while a stripe had a
-// deferred write.
+// A cache that is no larger than a full stripe had to be all free, which it was not while a stripe
+// had a deferred write.
 #[test]
 fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     let mut rig = one_full_stripe_of_cache();
@@ -538,13 +541,13 @@ fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     }
 }
 
-// Reads of a lost member go through the cache. They always had stripes first, so that a write that
-// needs many never found them.
+// Reads of a lost member go through the cache. They always got stripes first, so that a write that
+// needs many never got them.
 #[test]
 fn large_write_goes_between_reads_of_a_lost_member() {
     let mut rig = one_full_stripe_of_cache();
     rig.fail_disk(0);
-    // The data of disk 0: of every fourth full stripe it has the parity.
+    // The data of disk 0, which has the parity of every fourth full stripe.
     let stripes = (0..12).filter(|stripe| stripe % 4 < 3);
     let blocks =
         stripes.flat_map(|stripe| (0..16).map(move |block| stripe * 48 + stripe % 4 * 16 + block));
@@ -554,17 +557,17 @@ fn large_write_goes_between_reads_of_a_lost_member() {
     for number in 0..2000 {
         reads.retain(|ticket| !rig.is_answered(*ticket));
         while reads.len() < 12 {
-            reads.push(rig.get(blocks.next().expect("they go round") * BLOCK, BLOCK));
+            reads.push(rig.get(blocks.next().expect("the iterator is endless") * BLOCK, BLOCK));
         }
-        assert!(rig.step(Order::Fifo), "nothing moves");
+        assert!(rig.step(Order::Fifo), "a request is outstanding");
         if number == 2 {
             write = Some(rig.put(13 * STRIPE, STRIPE));
         }
     }
-    assert!(rig.is_answered(write.expect("it was begun")));
+    assert!(rig.is_answered(write.expect("the write was started")));
 }
 
-// Nobody was to rebuild it, and the engine asked to be woken for it at a time that had passed.
+// Nothing was to be rebuilt, and the engine asked to be woken for it at a time that had passed.
 #[test]
 fn full_member_is_not_waited_for_while_syncs_are_frozen() {
     let mut rig = one_full_stripe_of_cache();
@@ -572,26 +575,26 @@ fn full_member_is_not_waited_for_while_syncs_are_frozen() {
     let (disk, _) = rig.add_blank();
     rig.settle();
     while rig.volume().sync_completed.is_none_or(|(done, _)| done <= Sectors(64)) {
-        assert!(rig.step(Order::Fifo), "nothing is rebuilt");
+        assert!(rig.step(Order::Fifo), "the rebuild goes on");
     }
     rig.disks[disk].faults.no_space = true;
     while !rig.volume().no_space {
-        assert!(rig.step(Order::Fifo), "nothing is rebuilt");
+        assert!(rig.step(Order::Fifo), "the rebuild goes on");
     }
     rig.disks[disk].faults.no_space = false;
-    rig.sync(SyncAction::Frozen).expect("nothing speaks against it");
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
     let mut wakes = 0;
     while wakes < 100 && rig.wake() {
         wakes += 1;
     }
-    assert!(wakes < 100, "it wakes all the time");
-    rig.sync(SyncAction::Recover).expect("nothing speaks against it");
+    assert!(wakes < 100, "the engine sleeps");
+    rig.sync(SyncAction::Recover).expect("the command is accepted");
     rig.pass(Span::secs(2)).until_idle();
     assert_eq!(rig.volume().degraded, 0);
 }
 
-// A write that is never given up kept the member stalled; reads that came after it were not looked
-// at until something else happened.
+// A write that is never aborted kept the member stalled; later reads were not handled until
+// something else happened.
 #[test]
 fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     let mut rig = five_with_a_stripe(Knobs::md());
@@ -604,8 +607,9 @@ fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     rig.finish();
 }
 
-// A batch of filled stripes goes to each member as one request. Given up, it is many blocks: those
-// that are written from the client's memory keep that, those of the stripes keep the stripes.
+// A batch of filled stripes goes to each member as one request. When it is aborted, it is many
+// blocks: those that are written from the client's memory pin that memory, those in stripes pin the
+// stripes.
 #[test]
 fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
     for (disk, kept) in [(1, 48), (3, 0)] {
@@ -619,7 +623,7 @@ fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
         rig.settle();
         while !rig.is_answered(ticket) {
             let other = rig.outstanding().find(|(token, _)| !held.contains(token));
-            let (token, _) = other.expect("the others go on");
+            let (token, _) = other.expect("other requests are outstanding");
             rig.complete(token);
         }
         assert_eq!(rig.snapshot().frames_held, kept, "of disk {disk}");

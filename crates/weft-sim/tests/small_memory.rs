@@ -49,7 +49,7 @@ fn two_stripes_and_the_frames_of_one_are_enough() {
             assert_eq!(rig.requests_answered(), 400);
             assert!(rig.scrub(Bytes::Visible).written > 100);
             assert!(rig.scrub_clean() > 100);
-            // Degraded, checked and rebuilt with as little.
+            // Degraded operation, a check and a rebuild need no more.
             rig.fail_disk(1).remove(1);
             rig.store(0, 64 * 1024).unwrap();
             assert!(rig.verify() > 100);

@@ -1,6 +1,7 @@
-//! Tests of very large arrays: every sector is where it belongs. Members of 3 TiB, of 17 TiB, past
-//! 2^32 sectors and of nearly all that an array can have, of which the simulated disk holds only
-//! what was written.
+//! Tests of very large arrays: every sector is at its place.
+//!
+//! Members have 3 TiB, 17 TiB, more than 2^32 sectors and nearly the largest size of an array. The
+//! simulated disk stores only what was written.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::{MemberState, SyncAction};
@@ -13,7 +14,7 @@ use weft_units::Sectors;
 const TIB: u64 = 1 << 40;
 const CHUNK: u64 = 64 << 10;
 
-/// Bytes of each member: a byte count that ends in 2^32 sectors and what surrounds it, and more.
+/// Bytes of each member: small sizes, sizes around 2^32 sectors, and 2^60 bytes.
 const SIZES: [u64; 5] = [3 * TIB, 17 * TIB, (512 << 32) - CHUNK, (512 << 32) + CHUNK, 1 << 60];
 
 fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
@@ -25,14 +26,14 @@ fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
 }
 
 /// Places where a number that is too narrow would show: around the powers of two that fit into the
-/// array, counted on a member and over all, in bytes, in sectors and in blocks.
+/// array, counted on a member and over all, in bytes, sectors and blocks.
 fn places(rig: &Rig) -> Vec<u64> {
     let data = u64::from(rig.array.geometry().data_members());
     let size = rig.size();
     let mut places = vec![0, CHUNK * data - BLOCK, size / 2, size - 4 * BLOCK];
     for power in [31, 32, 40, 41, 43, 44, 52, 59] {
         let at: u64 = 1 << power;
-        // The same on every member, and the array's own.
+        // The place on every member, and the place in the array.
         places.extend([at, at - BLOCK, at.saturating_mul(data), at.saturating_mul(data) - BLOCK]);
     }
     places.retain(|at| *at + 4 * BLOCK <= size);
@@ -41,7 +42,7 @@ fn places(rig: &Rig) -> Vec<u64> {
     places
 }
 
-/// Parity of everything that was written is right.
+/// Asserts that the parity of everything that was written is right.
 fn assert_parity(rig: &Rig) {
     let columns = rig.columns_of_interest();
     let columns = columns.iter().copied();
@@ -91,8 +92,7 @@ fn what_is_written_far_out_is_read_there_degraded_and_after_a_cut() {
     }
 }
 
-/// A member that was rebuilt up to shortly before its end is rebuilt to its end, and no more than
-/// that.
+/// A member that was rebuilt up to shortly before its end is rebuilt from there to its end only.
 #[test]
 fn the_last_part_of_a_rebuild_is_done_and_no_other() {
     for size in SIZES {
@@ -103,11 +103,11 @@ fn the_last_part_of_a_rebuild_is_done_and_no_other() {
                 rig.stop();
                 let from = Sectors(size / 512 - 4 * CHUNK / 512);
                 let (disk, device) = (1, &mut rig.disks[1]);
-                let at = minor.position(device.size()).expect("there is room for it");
+                let at = minor.position(device.size()).expect("there is room for a superblock");
                 let mut sb = Super1::parse(&device.peek(at.0, 8), minor, device.size()).unwrap();
                 sb.set_recovery_offset(Some(from));
                 device.poke(at.0, &sb.encode());
-                // What is above it is garbage, what is below is good.
+                // Content from the offset on is garbage; below it is right.
                 for sector in from.0..size / 512 {
                     device.poke(sb.data_offset.0 + sector, &[0xbd; 512]);
                 }
@@ -131,10 +131,11 @@ fn plan(level: Level, members: u8, sectors: u64) -> Result<Vec<Super1>, String> 
     array.plan().map_err(|error| error.to_string())
 }
 
-/// The largest that is possible is made; more is refused with a sentence and not with an overflow.
+/// The largest possible array is made; a larger one is refused with a sentence instead of an
+/// overflow.
 #[test]
 fn sizes_beyond_all_numbers_are_refused() {
-    // 2^63 bytes over all data members, and what lies around it.
+    // 2^63 bytes over all data members, and sizes around that.
     let most = (1u64 << 54) - (1 << 30);
     assert!(plan(Level::Raid5, 3, most / 2).is_ok());
     for (members, sectors) in

@@ -1,4 +1,4 @@
-//! Tests for surviving mutants (`cargo xtask mutants stripes`), one for each.
+//! Tests against surviving mutants (`cargo xtask mutants stripes`), one for each.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ fn a_read_only_array_writes_no_block_again_that_it_could_not_read() {
     rig.disks[0].faults.bad_reads.extend(first..first + 8);
     rig.disks.iter_mut().for_each(|disk| disk.read_only = true);
     let how = assemble::Options { read_only: true, ..assemble::Options::default() };
-    rig.start(&how).expect("it was stopped");
-    // What goes to a disk that is read-only fails the test.
+    rig.start(&how).expect("the array was stopped");
+    // A write to a read-only disk fails the test.
     assert!(rig.read(0).is_all(7));
     rig.finish();
     assert_eq!(rig.volume().members[0].corrected, 0);
@@ -37,13 +37,13 @@ fn a_read_only_array_writes_no_block_again_that_it_could_not_read() {
 fn superblocks_say_that_a_member_was_removed() {
     let mut rig = raid5().written(0, 1);
     rig.fail_disk(2).finish();
-    let number = rig.record.of(2).expect("it was a member").dev_number();
-    let role = |rig: &Rig| rig.record.of(0).expect("it is a member").role(number);
+    let number = rig.record.of(2).expect("disk 2 was a member").dev_number();
+    let role = |rig: &Rig| rig.record.of(0).expect("disk 0 is a member").role(number);
     assert_eq!(role(&rig), Ok(Role::Faulty));
     rig.remove(2).finish();
     assert_eq!(role(&rig), Ok(Role::Spare));
-    // The volume shows how often they were written.
-    let events = rig.record.of(0).expect("it is a member").events();
+    // The volume shows how often superblocks were written.
+    let events = rig.record.of(0).expect("disk 0 is a member").events();
     assert!(events > 1);
     assert_eq!(rig.volume().events, events);
 }
@@ -52,9 +52,9 @@ fn superblocks_say_that_a_member_was_removed() {
 fn syncs_that_are_frozen_are_shown_as_such() {
     let mut rig = raid5();
     assert_eq!(rig.volume().sync_action, SyncAction::Idle);
-    rig.sync(SyncAction::Frozen).expect("nothing speaks against it");
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
     assert_eq!(rig.volume().sync_action, SyncAction::Frozen);
-    rig.sync(SyncAction::Idle).expect("nothing speaks against it");
+    rig.sync(SyncAction::Idle).expect("the command is accepted");
     assert_eq!(rig.volume().sync_action, SyncAction::Idle);
 }
 
@@ -64,9 +64,9 @@ fn what_a_member_had_no_space_for_is_not_written_twice_at_once() {
     rig.disks[0].faults.no_space = true;
     let write = rig.write(0, 2);
     while !rig.volume().no_space {
-        assert!(rig.step(Order::Fifo), "nothing is written");
+        assert!(rig.step(Order::Fifo), "a write is outstanding");
     }
-    // Its next try does not end, and the time for others comes.
+    // The next attempt does not complete, and the time for another attempt comes.
     rig.disks[0].faults.no_space = false;
     rig.disks[0].faults.stalled = true;
     rig.pass(Span::millis(2500));
@@ -78,8 +78,8 @@ fn what_a_member_had_no_space_for_is_not_written_twice_at_once() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// What a member had no space for is written again every second. Another write to the same stripe
-// may be held back meanwhile, for it has to read and a full stripe is being written.
+// A write that found no space is repeated every second. Another write to the same stripe may be
+// held meanwhile, because it has to preread while a full stripe is being written.
 #[test]
 fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
     let mut rig = Rig::raid5(6, chunk_kib(4)).with(|options| {
@@ -87,12 +87,12 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
         options.knobs.writes = Writes::Gather;
         options.knobs.safe_mode_delay = Span::secs(3600);
     });
-    // Block 0 is on disk 0, its parity on disk 5. Both are in the cache then, and the others are
-    // not.
+    // Block 0 is on disk 0, its parity on disk 5. Afterwards both are in the cache and the others
+    // are not.
     rig = rig.written(0, 1);
     let first = rig.write(0, 2);
     while rig.disks[0].outstanding_writes().next().is_none() {
-        assert!(rig.step(Order::Fifo), "nothing has to be read");
+        assert!(rig.step(Order::Fifo), "no preread is needed");
     }
     let of_first: Vec<_> = rig.outstanding().map(|(token, _)| token).collect();
     let second = rig.put_nosync(BLOCK, 512);
@@ -102,14 +102,14 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
     assert_eq!(rig.take_answer(first), Some(Err(ReplyError::NoSpace)));
     // The rest of its own block may be read at once.
     assert_eq!(rig.outstanding().count(), 7);
-    let (of_block, _) = rig.outstanding().last().expect("it was counted");
+    let (of_block, _) = rig.outstanding().last().expect("a request is outstanding");
     rig.complete(of_block);
-    assert_eq!(rig.outstanding().count(), 6, "the full stripe is written, and nothing is read");
+    assert_eq!(rig.outstanding().count(), 6, "only the full stripe's writes are outstanding");
     rig.disks[0].faults.no_space = false;
     let before = rig.now;
     assert!(rig.wake() && rig.now.since(before) <= Span::secs(1));
-    assert_eq!(rig.outstanding().count(), 6, "the stripe is not written before it was handled");
-    // Its stripe still lacks what was deferred.
+    assert_eq!(rig.outstanding().count(), 6, "the held stripe is not written");
+    // The stripe still has the deferred write.
     assert_eq!(rig.wait(second), Err(ReplyError::NoSpace));
     rig.pass(Span::secs(5));
     assert!(!rig.volume().no_space);
@@ -117,8 +117,8 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// A resync writes parity, so it counts as a writer: the array is marked clean some time after its
-// end, as after the last write.
+// A resync writes parity, so it counts as a writer: the array is marked clean after the same delay
+// from its end as from the last write.
 #[test]
 fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     let delay = Span::millis(700);
@@ -126,32 +126,32 @@ fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
         options.assume_clean = false;
         options.knobs.safe_mode_delay = delay;
     });
-    rig.sync(SyncAction::Frozen).expect("nothing speaks against it");
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
     rig.pass(Span::secs(5));
-    rig.sync(SyncAction::Idle).expect("nothing speaks against it");
+    rig.sync(SyncAction::Idle).expect("the command is accepted");
     rig.pass(Span::secs(5));
     let last = |those: fn(&Notice) -> bool| {
         let found = rig.notices.iter().rev().find(|(_, notice)| those(notice));
-        found.map(|(at, _)| *at).expect("it was told")
+        found.map(|(at, _)| *at).expect("the notice was given")
     };
     let ended = last(|notice| matches!(notice, Notice::SyncFinished { .. }));
     let clean = last(|notice| matches!(notice, Notice::ArrayClean(_)));
-    assert!(ended >= Time(0) + Span::secs(5), "the resync went on when it was allowed to");
+    assert!(ended >= Time(0) + Span::secs(5), "the resync ran after the freeze");
     assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
 }
 
-// Members are written as long as the cache has stripes; then writers are told, and with none left
-// they wait.
+// Writes proceed as long as the cache has stripes; then the volume reports congestion, and without
+// any stripe left writers are blocked.
 #[test]
 fn volume_is_congested_with_all_stripes_in_use_and_blocked_when_a_request_waits_for_one() {
     let mut rig = raid5().with(|options| options.stripes_max = Some(8)).written(100, 1);
     let mut told = Vec::new();
     for block in 0..9 {
-        told.push(rig.engine_mut().expect("it runs").congestion(VolumeId(0)));
+        told.push(rig.engine_mut().expect("an engine runs").congestion(VolumeId(0)));
         rig.write(block, 2);
     }
     assert_eq!(told, [&[Congestion::None; 8][..], &[Congestion::Congested]].concat());
-    let engine = rig.engine_mut().expect("it runs");
+    let engine = rig.engine_mut().expect("an engine runs");
     assert_eq!(engine.congestion(VolumeId(0)), Congestion::Blocked);
 }
 
@@ -160,19 +160,19 @@ fn cache_for_which_no_memory_was_set_aside_is_refused() {
     let mut rig = raid5().with(|options| options.stripes_max = Some(256));
     let knob = |value: &str| {
         let knob = Knobs::default().parse("stripe_cache_bytes", value);
-        Verb::Set(knob.expect("it is a size"))
+        Verb::Set(knob.expect("the value is a size"))
     };
     let refused = rig.command(knob("1073741824"));
     let Err(ReplyError::Refused(text)) = refused else { panic!("{refused:?}") };
-    let (_, most) = text.split_once("expected at most ").expect("it says what would do");
+    let (_, most) = text.split_once("expected at most ").expect("the message names the limit");
     let most = most.split(',').next().unwrap_or_default();
-    let above = most.parse::<u64>().expect("it is a size") + 1;
+    let above = most.parse::<u64>().expect("the limit is a size") + 1;
     assert!(matches!(rig.command(knob(&above.to_string())), Err(ReplyError::Refused(_))));
     assert_eq!(rig.command(knob(most)), Ok(()));
     assert_eq!(rig.command(knob("0")), Ok(()));
 }
 
-/// Disk 0 has a log that says block 2 is bad.
+/// A rig in which disk 0 has a bad block log with block 2.
 fn with_a_bad_block() -> Rig {
     let mut rig = raid5().with(|options| options.logged = true);
     for (block, byte) in (0..6).zip(1..) {
@@ -180,7 +180,8 @@ fn with_a_bad_block() -> Rig {
     }
     rig.stop();
     let size = rig.disks[0].size();
-    let mut superblock = Super1::decode(&rig.disks[0].peek(8, 8), Minor::V1_2).expect("it is one");
+    let mut superblock =
+        Super1::decode(&rig.disks[0].peek(8, 8), Minor::V1_2).expect("the disk has a superblock");
     superblock.feature_map.insert(Features::BADBLOCKS);
     (superblock.bblog_offset, superblock.bblog_size, superblock.bblog_shift) = (8, 8, 0);
     let mut bad = BadBlocks::default();
@@ -191,7 +192,7 @@ fn with_a_bad_block() -> Rig {
         used_size: superblock.used_size(),
         member_size: size,
     };
-    let log = bad.encode(8 * 512, &context).expect("it has room");
+    let log = bad.encode(8 * 512, &context).expect("the log has room");
     rig.disks[0].poke(8, &superblock.encode());
     rig.disks[0].poke(16, &log);
     rig
@@ -201,14 +202,14 @@ fn with_a_bad_block() -> Rig {
 fn member_with_a_bad_block_is_read_past_the_cache_but_for_that_block() {
     let mut rig = with_a_bad_block();
     let how = assemble::Options { read_only: true, ..assemble::Options::default() };
-    rig.start(&how).expect("it may be read");
+    rig.start(&how).expect("the array starts read-only");
     for (block, byte) in (0..6).zip(1..) {
         rig.log.clear();
-        let sector = rig.read_bytes(block * BLOCK, 512).expect("others have it");
+        let sector = rig.read_bytes(block * BLOCK, 512).expect("other members have the block");
         assert!(sector.is_all(byte), "block {block}");
         let reads: Vec<_> = rig.log.iter().filter_map(disk_and_count).collect();
-        // Past the cache what is asked for is read; around a member whole blocks, from the last
-        // slot on, as in md.
+        // Reads past the cache read the requested range; reads around a member read whole blocks,
+        // from the last slot on, as in md.
         let expected: &[_] = if block == 2 { &[(3, 8), (2, 8), (1, 8)] } else { &[(0, 1)] };
         assert_eq!(reads, expected, "block {block}");
     }
@@ -224,7 +225,7 @@ fn disk_and_count(logged: &Logged) -> Option<(usize, u64)> {
 #[test]
 fn a_command_that_waits_for_superblocks_is_answered_when_the_array_breaks() {
     let mut rig = raid5().with(|options| options.data_promised = false);
-    // It waits for the round after the one that says dirty, and there is none.
+    // The command waits for the update after the one that says dirty, which never happens.
     rig.write(0, 1);
     rig.settle();
     let member = rig.member_of(0);
@@ -235,19 +236,19 @@ fn a_command_that_waits_for_superblocks_is_answered_when_the_array_breaks() {
     assert_eq!(rig.wait(fail), Err(ReplyError::Io));
 }
 
-/// Writes of a block each, one behind the other, each sent when so many are not answered yet. How
-/// many requests read something for it, and how long it took.
+/// A stream of writes of a block each, each sent when fewer than `depth` are unanswered. Returns
+/// the number of reads that it needed, and its duration.
 fn stream(depth: usize, sync: bool) -> (usize, Span) {
     let mut rig = raid5().with(|options| {
         options.knobs = Knobs::default();
         options.logged = true;
     });
-    rig.store(rig.size() - BLOCK, BLOCK).expect("nothing is wrong with it");
+    rig.store(rig.size() - BLOCK, BLOCK).expect("the array works");
     rig.log.clear();
     let begin = rig.now;
     for block in 0..144 {
         while rig.unanswered() >= depth {
-            assert!(rig.step(Order::Fifo) || rig.wake(), "nobody is answered");
+            assert!(rig.step(Order::Fifo) || rig.wake(), "a request is answered eventually");
         }
         let at = block * BLOCK;
         if sync {
@@ -270,7 +271,8 @@ fn a_stream_that_runs_ahead_of_its_answers_reads_little_and_no_other_is_kept_wai
 }
 
 /// The cache has eight stripes. Full stripes are filled from their middle on, and writes that wait
-/// for stripes bring what those lack that are there: of the 16 full stripes few are read.
+/// for stripes carry the data that the stripes in the cache lack: few of the 16 full stripes need
+/// reads.
 #[test]
 fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     let mut rig = raid5().with(|options| {
@@ -279,7 +281,7 @@ fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
         options.full_stripes = 24;
         options.logged = true;
     });
-    rig.store(rig.size() - BLOCK, BLOCK).expect("nothing is wrong with it");
+    rig.store(rig.size() - BLOCK, BLOCK).expect("the array works");
     rig.log.clear();
     let stripe = 48 * BLOCK;
     for pair in 0..8 {
@@ -298,7 +300,7 @@ fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     assert!(reads <= 16, "{reads} requests read something");
 }
 
-// In the kernel of 2008, before its patch, whoever brought a request took the first step of its
+// In the kernel of 2008, before its patch, the submitter of a request took the first step of its
 // stripes, however many others were to be handled.
 #[test]
 fn turn_says_how_many_stripes_it_handled() {
@@ -317,7 +319,7 @@ fn turn_says_how_many_stripes_it_handled() {
         rig = rig.written(100, 1);
         rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::NONE);
         let now = rig.now;
-        let mut twin = rig.engine_mut().expect("it runs").clone();
+        let mut twin = rig.engine_mut().expect("an engine runs").clone();
         let turn = twin.run(now, 1, &mut VecDeque::new());
         assert_eq!(turn.work.stripes, stripes, "{form:?} {priority:?}");
         rig.finish();
@@ -330,11 +332,12 @@ fn superblocks_say_when_they_were_written() {
     rig.pass(Span::secs(60));
     rig.fail_disk(3);
     let written = rig.now.0 / 1_000_000_000;
-    let utime = rig.record.of(0).expect("it is a member").utime();
+    let utime = rig.record.of(0).expect("disk 0 is a member").utime();
     assert!(written >= 60 && utime.secs == 1_750_000_000 + written, "{utime:?} after {written} s");
 }
 
-// As in md: with more read errors than the cache has stripes, and no good read in between.
+// As in md: a member fails with more read errors than the cache has stripes, without a good read in
+// between.
 #[test]
 fn member_falls_after_too_many_read_errors_in_a_row() {
     for (bad, degraded) in [(8, 0), (16, 1)] {
@@ -360,7 +363,7 @@ fn parity_of_a_full_stripe_that_is_written_at_once_is_one_computation() {
     let chunk = 16 * BLOCK;
     rig.plug(RequestOp::Write, 0, 3 * chunk, Payload::Tags, Flags::NONE);
     let now = rig.now;
-    let engine = rig.engine_mut().expect("it runs");
+    let engine = rig.engine_mut().expect("an engine runs");
     let mut outputs = VecDeque::new();
     while engine.run(now, 64, &mut outputs).more {}
     let ops = outputs.into_iter().filter_map(|output| match output {

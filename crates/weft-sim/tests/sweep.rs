@@ -34,7 +34,7 @@ fn counts_do_not_depend_on_threads_and_are_those_of_the_scripts() {
     assert!(one.failures.is_empty());
 }
 
-/// Failures that pass among fresh scripts are far fewer than those of a bug that is planted.
+/// A sweep with a planted bug has far more failures than are tolerated among fresh scripts.
 #[test]
 fn no_bug_that_is_planted_passes_for_an_old_failure() {
     assert_eq!((fresh_failures_max(999), fresh_failures_max(20_000)), (0, 20));
@@ -60,7 +60,7 @@ fn steady_load_and_the_small_scope_count_themselves() {
     let totals = run(&[Work::Steady(1), Work::Scope(1)], 2, &quiet);
     assert!(totals.failures.is_empty(), "{:?}", totals.failures);
     assert_eq!((totals.steady_requests, totals.requests, totals.seeds), (20_000, 20_000, 0));
-    // 56 scripts, some of which have fewer states than their budget; each is cut twice.
+    // There are 56 scripts, some of which have fewer states than their budget; each is cut twice.
     assert!((300..=56 * 6).contains(&totals.scope_states), "{}", totals.scope_states);
     assert!(totals.crash_points() >= totals.scope_states * 2, "{totals:?}");
     assert!(totals.verified > 10_000 && totals.scrubbed > 10_000, "{totals:?}");
@@ -76,8 +76,8 @@ fn load_with_faults_meets_errors_of_every_kind() {
     assert!(kinds.iter().all(|count| *count > 5) && errors.landed > 20, "{errors:?}");
 }
 
-/// What was planted is counted by `check` and, on RAID 6, located and corrected: each work fails
-/// otherwise.
+/// `check` counts the planted faults; on RAID 6 it locates them and they are corrected. Otherwise
+/// the work fails.
 #[test]
 fn silent_faults_are_counted_and_located() {
     let work: Vec<Work> = (0..24).map(Work::Silent).collect();
@@ -91,7 +91,8 @@ fn silent_faults_are_counted_and_located() {
     assert!(silent.left > 8, "{silent:?}");
 }
 
-/// A script that cannot be made: its panic is a failure among others, and the rest goes on.
+/// A script that cannot be generated: its panic is one failure among others, and the sweep
+/// continues.
 #[test]
 fn a_failure_is_told_with_the_command_that_does_it_again() {
     let hook = std::panic::take_hook();

@@ -21,7 +21,7 @@ fn parts(model: &str, priority: PriorityRule) -> MachineParts {
     MachineParts { member_size, ..MachineParts::raid5(model, CHUNK, knobs) }
 }
 
-/// A machine with an XFS on it and a GiB of memory under 2.6.24, and tiobench.
+/// A machine with XFS and a GiB of memory under 2.6.24, and tiobench.
 fn tiobench(
     parts: &MachineParts,
     threads: u32,
@@ -54,10 +54,10 @@ fn phases_and_their_sizes_are_as_published() {
         let expected = [Phase::Write, Phase::RandomWrite, Phase::Read, Phase::RandomRead];
         assert_eq!(phases, expected);
         let operations: Vec<u64> = timed.iter().map(|timed| timed.operations).collect();
-        // 2 GiB in blocks of 128 KiB; 4000 in all.
+        // 2 GiB in blocks of 128 KiB; 4000 operations in all.
         assert_eq!(operations, [16_384, 4000, 16_384, 4000]);
         assert!(timed.iter().all(|timed| timed.bytes.0 == timed.operations << 17));
-        assert!(timed.windows(2).all(|two| two[0].ended <= two[1].began), "one after the other");
+        assert!(timed.windows(2).all(|two| two[0].ended <= two[1].began), "phases do not overlap");
     }
 }
 
@@ -73,7 +73,7 @@ fn what_does_not_divide_is_cut() {
 
 #[test]
 fn syncs_are_inside_and_leave_nothing_dirty() {
-    // 32 MiB stay below every limit: writing them takes no time, syncing does.
+    // 32 MiB stay below every limit: writing them takes no time, syncing them does.
     let small = |of: &mut Tiobench| (of.size, of.random) = (Bytes::mib(32), 100);
     let (mut machine, pid, xfs) =
         tiobench(&parts("hdd-2007-7200", PriorityRule::Bypass), 4, |of| {
@@ -82,10 +82,10 @@ fn syncs_are_inside_and_leave_nothing_dirty() {
         });
     machine.host.watch_requests();
     let timed = run(&mut machine, pid);
-    assert_eq!(timed[0].operated, timed[0].began, "into memory");
+    assert_eq!(timed[0].operated, timed[0].began, "writes end in memory");
     assert!(timed[0].ended > timed[0].began + Span::millis(50), "{timed:?}");
     assert_eq!(machine.host.page_cache().sums().total(), 0);
-    // Requests of 256 KiB at most, in files of 8 MiB, and a record in the log for each.
+    // Requests of 256 KiB at most, in files of 8 MiB, and a record in the log for each file.
     let (log, seen) = (xfs.log(), machine.host.requests_seen());
     let in_log = |at: Bytes| at >= log.start && at.0 < log.start.0 + log.len.0;
     let records: Vec<_> = seen.iter().filter(|range| in_log(range.start)).collect();
@@ -143,12 +143,12 @@ fn groups_lie_apart_and_begin_on_another_disk_each() {
     let mut sorted = starts.clone();
     sorted.sort_unstable();
     assert!(sorted.windows(2).all(|two| two[1] - two[0] >= 1 << 30), "{starts:?}");
-    assert_eq!(starts[16] - starts[0], 1 << 30, "the first group's second");
+    assert_eq!(starts[16] - starts[0], 1 << 30, "the second file of the first group");
     let log = xfs.log();
     let end = log.start.0 + log.len.0;
     assert!(starts.iter().all(|start| end <= *start || start + (1 << 30) <= log.start.0));
     assert_eq!(xfs.place(InodeId(2), 5, 9), (Bytes(starts[2] + 5 * 4096), 9));
-    assert_eq!(xfs.place(InodeId(2), 262_140, 9).1, 4, "no further than its room");
+    assert_eq!(xfs.place(InodeId(2), 262_140, 9).1, 4, "no further than the file's room");
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn the_same_seed_takes_the_same_time() {
         (timed, machine.host.traffic().collect::<Vec<_>>())
     };
     assert_eq!(found(7), found(7));
-    assert_ne!(found(7).0, found(8).0, "other places");
+    assert_ne!(found(7).0, found(8).0, "another seed has other places");
 }
 
-/// Published for patch 000: +13 %, with threshold 0 +37 %. Held full stripes are passed by full
-/// stripes that have not been started, twice soon, and then threshold 1 reads them while full full
-/// stripes are being written. A disk that empties its cache by commands leaves threshold 1 nothing
-/// to save in a run as short as this: it empties by pieces.
+/// Published for patch 000: +13 %, with threshold 0 +37 %. Full stripes that have not been started
+/// pass held full stripes, twice early on, and then threshold 1 prereads for these while full
+/// stripes are being written. With a disk that destages by commands threshold 1 saves nothing in a
+/// run as short as this, so the disk destages by pieces.
 #[test]
 fn threshold_0_saves_more_of_patch_000s_prereads_than_threshold_1() {
     let found = |priority, threshold| {

@@ -1,5 +1,7 @@
-//! Tests of the write-back cache above arrays: power cuts and deaths of the process at many points
-//! of random scripts. What was flushed, or written with FUA, is there; the rest is old or new.
+//! Tests of the write-back cache above arrays: power cuts and process crashes at many points of
+//! random scripts.
+//!
+//! Data that was flushed, or written with FUA, is there; the rest is old or new.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
@@ -20,7 +22,7 @@ fn options(level: Level, members: usize, pages: u64) -> Options {
     }
 }
 
-/// Sends one random request. Parts of blocks among them, and all that goes through.
+/// Sends one random request, which may cover parts of blocks or pass through the cache.
 fn request(rig: &mut Rig, rng: &mut Rng) {
     let mut below = |bound: u64| rng.next_u64() % bound;
     let blocks = 40;
@@ -42,24 +44,24 @@ fn request(rig: &mut Rig, rng: &mut Rng) {
     }
 }
 
-/// Counts of a script, or of several.
+/// Counts of a script or of several.
 #[derive(Clone, Copy, Debug, Default)]
 struct Course {
     ends: u64,
-    /// Sectors read after ends.
+    /// Sectors read after cuts and crashes.
     read: u64,
     /// Pauses of the client.
     pauses: u64,
-    /// Bytes that stops could not write, and those that they could.
+    /// Bytes that stops could not write; `kept` are those that they could.
     lost: u64,
     kept: u64,
 }
 
-/// A script with ends of two kinds between its parts, and a stop without space as its last.
+/// Runs a script with cuts and crashes between its parts, and a stop without space at its end.
 fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> Course {
     let pages = [8, 24, 64][(seed % 3) as usize];
     let mut options = Options { seed, ..options(level, members, pages) };
-    // weft's own throttle, whose writers are woken by completions; one of pauses; one whose writers
+    // weft's own throttle, which wakes writers at completions; one of pauses; one in which writers
     // write back.
     let throttle = ["weft", "mainline-6.12", "3.1"][(seed / 4 % 3) as usize];
     options.knobs.pool.throttle = Kernel::named(throttle);
@@ -72,7 +74,7 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
         for _ in 0..12 + rng.next_u64() % 30 {
             request(&mut rig, &mut rng);
             rig.steps((rng.next_u64() % 9) as usize);
-            let cache = rig.snapshot().write_back.expect("it is on");
+            let cache = rig.snapshot().write_back.expect("the cache is on");
             assert!(cache.dirty_pages + cache.writeback_pages <= pages, "limit {pages}: {cache:?}");
         }
         if rng.next_u64().is_multiple_of(3) {
@@ -87,34 +89,34 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
         plant(&mut rig);
         ends += 1;
     }
-    // A last round without a cut: everything is written in the end.
+    // A last part without a cut: everything is written at the end.
     for _ in 0..20 {
         request(&mut rig, &mut rng);
     }
-    // More at once than the pool takes: the client has to pause.
+    // More requests at once than the pool admits: the client is paused.
     for block in 0..80 {
         rig.put_nosync(block * BLOCK, BLOCK);
     }
     rig.finish();
-    let pauses = rig.snapshot().write_back.expect("it is on").pauses;
+    let pauses = rig.snapshot().write_back.expect("the cache is on").pauses;
     rig.idle(Span::secs(40));
     rig.finish();
-    let cache = rig.snapshot().write_back.expect("it is on");
+    let cache = rig.snapshot().write_back.expect("the cache is on");
     assert_eq!((cache.dirty_pages, cache.writeback_pages), (0, 0), "after 40 s");
     read += rig.verify();
     let (lost, kept) = stop_without_space(&mut rig, &mut rng, (seed % members as u64) as usize);
     Course { ends, read: read + rig.verify(), pauses, lost, kept }
 }
 
-/// Stops while a member has no space: what is lost is told, and the rest is durable. Bytes that
-/// were lost, and bytes that were not.
+/// Stops while a member has no space: the answer names what is lost, and the rest is durable.
+/// Returns the bytes that were lost, and those that were not.
 fn stop_without_space(rig: &mut Rig, rng: &mut Rng, full: usize) -> (u64, u64) {
     let blocks = 1 + rng.next_u64() % 6;
     for _ in 0..blocks {
         rig.put_nosync(rng.next_u64() % 40 * BLOCK, BLOCK);
     }
     rig.finish();
-    let dirty = rig.snapshot().write_back.expect("it is on").dirty_pages * BLOCK;
+    let dirty = rig.snapshot().write_back.expect("the cache is on").dirty_pages * BLOCK;
     rig.disks[full].faults.no_space = true;
     let ticket = rig.admin(Verb::Stop);
     rig.pass(Span::secs(3));
@@ -173,7 +175,7 @@ fn other_levels_keep_it_too() {
 #[test]
 fn every_planted_bug_of_the_cache_is_found() {
     for bug in Mutant::WRITE_BACK {
-        let plant = |rig: &mut Rig| rig.engine_mut().expect("it runs").plant(bug);
+        let plant = |rig: &mut Rig| rig.engine_mut().expect("an engine runs").plant(bug);
         let fails = |seed: u64| {
             let levels = [(Level::Raid5, 4), (Level::Raid1, 2)];
             let (level, members) = levels[(seed % 2) as usize];
