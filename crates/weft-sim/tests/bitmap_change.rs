@@ -6,9 +6,9 @@ use weft_ondisk::{Bitmap, Level, Metadata, NewBitmap, Superblock, Version};
 use weft_sim::{BLOCK, CutMode, Planned, Rig, chunk_kib};
 use weft_units::{Bytes, Sectors, Span};
 
-/// Bytes of each member for which a bit stands; of the array where it has copies.
+/// Bytes of each member for which a bit stands; for mirrors, bytes of the array.
 const CHUNK: u64 = 32 << 10;
-/// Chunks of a member.
+/// Chunks of the bitmap per member.
 const CHUNKS: u64 = 32;
 
 fn rig(level: Level, members: usize, version: Version) -> Rig {
@@ -32,26 +32,26 @@ const NONE: Verb = Verb::SetBitmap(None);
 fn metadata(rig: &Rig, disk: usize) -> Metadata {
     let disk = &rig.disks[disk];
     let read = |at: Sectors, len: usize| Ok(disk.peek(at.0, len as u64 / 512));
-    Metadata::read(disk.whole_size(), read).expect("it has a superblock")
+    Metadata::read(disk.whole_size(), read).expect("the disk has a superblock")
 }
 
-/// Bitmap that a member names, as it is after a power cut now.
+/// Bitmap that a member's superblock names, as a power cut would leave it now.
 fn bitmap(rig: &Rig, disk: usize) -> Option<Bitmap> {
-    metadata(rig, disk).logs.bitmap.map(|found| *found.expect("it is one"))
+    metadata(rig, disk).logs.bitmap.map(|found| *found.expect("a valid bitmap"))
 }
 
-/// Bits that each member has set; `None` for one that names no bitmap.
+/// Number of bits set on each member; `None` for a member that names no bitmap.
 fn bits(rig: &Rig, members: usize) -> Vec<Option<u64>> {
     let set = |bitmap: Bitmap| bitmap.dirty_ranges().map(|range| range.len.0 * 512 / CHUNK).sum();
     (0..members).map(|disk| bitmap(rig, disk).map(set)).collect()
 }
 
-/// First byte of the array of which this chunk of the bitmap tells.
+/// First byte of the array in a chunk of the bitmap.
 fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
 
-/// Writes at so many places that nothing else writes to.
+/// Writes to six places that no other request writes to.
 fn put_some(rig: &mut Rig, first: u64) {
     for number in first..first + 6 {
         rig.put(chunk(rig, number) + (number % 4) * BLOCK, BLOCK);
@@ -62,8 +62,7 @@ fn is_busy(result: &Result<(), ReplyError>) -> bool {
     matches!(result, Err(ReplyError::Busy(_)))
 }
 
-/// Bits that say of all data that it may be out of sync cost a member that goes soon after a whole
-/// rebuild.
+/// If all bits were set, a member that leaves soon afterwards would need a whole rebuild.
 #[test]
 fn a_bitmap_of_an_array_that_is_whole_and_clean_has_no_bit_set() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid1, 2), (Level::Raid10, 4)] {
@@ -75,8 +74,8 @@ fn a_bitmap_of_an_array_that_is_whole_and_clean_has_no_bit_set() {
         rig.fail_disk(1);
         rig.store(chunk(&rig, 5), BLOCK).unwrap();
         rig.finish();
-        assert_eq!(bits(&rig, 1), [Some(1)], "{level}: what was written since");
-        // One without a member has them all.
+        assert_eq!(bits(&rig, 1), [Some(1)], "{level}: written since");
+        // A bitmap added without a member has all bits set.
         rig.command(NONE).unwrap();
         rig.pass(Span::secs(10));
         rig.command(internal()).unwrap();
@@ -96,9 +95,9 @@ fn an_array_gets_a_bitmap_while_it_runs_and_loses_it() {
             rig.store(chunk(&rig, 3), BLOCK).unwrap();
             assert_eq!(bits(&rig, members), vec![None; members], "{name}");
             rig.command(internal()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let all = rig.volume().bitmap.expect("it has one").chunks;
-            assert_eq!(bits(&rig, members), vec![Some(all); members], "{name}: bits say all");
-            // All of it is in sync, and so bits are cleared.
+            let all = rig.volume().bitmap.expect("the array has a bitmap").chunks;
+            assert_eq!(bits(&rig, members), vec![Some(all); members], "{name}: all bits are set");
+            // Everything is in sync, so bits are cleared.
             rig.pass(Span::secs(10));
             assert_eq!(bits(&rig, members), vec![Some(0); members], "{name}");
             rig.store(chunk(&rig, 5), BLOCK).unwrap();
@@ -112,15 +111,15 @@ fn an_array_gets_a_bitmap_while_it_runs_and_loses_it() {
             };
             assert!((1..=CHUNK.div_ceil(unit)).contains(&stripes), "{name}: {stripes} resynced");
             rig.verify();
-            // Already so: nothing is written for it.
+            // The array has the bitmap already: nothing is written.
             let events = rig.volume().events;
             rig.command(internal()).unwrap();
             assert_eq!(rig.volume().events, events, "{name}");
             rig.command(NONE).unwrap();
             assert_eq!((bits(&rig, members), rig.volume().bitmap), (vec![None; members], None));
             rig.command(NONE).unwrap();
-            // Without it a crash costs a resync of all, and a second bitmap is as good as the
-            // first.
+            // Without it a crash requires a resync of the whole array, and a second bitmap works
+            // like the first.
             rig.store(chunk(&rig, 7), BLOCK).unwrap();
             rig.power_cut().recover().until_idle();
             assert!(rig.volume().sync_stripes > 2 * stripes, "{name}");
@@ -133,8 +132,8 @@ fn an_array_gets_a_bitmap_while_it_runs_and_loses_it() {
     }
 }
 
-/// The power goes after every step of a change under writes, before and after it. Whatever members
-/// name a bitmap by then, what was acknowledged is there and redundancy is right after the resync.
+/// The power is cut after every step of a change under writes. Whichever members name a bitmap by
+/// then, acknowledged data is there, and redundancy is right after the resync.
 #[test]
 fn a_crash_between_the_steps_of_a_change() {
     let mut found = [0; 3];
@@ -164,7 +163,7 @@ fn a_crash_between_the_steps_of_a_change() {
                 rig.recover().until_idle();
                 rig.verify();
                 rig.scrub_clean();
-                // Members agree about it by the first superblock update.
+                // Members agree about the bitmap from the first superblock update on.
                 rig.store(chunk(&rig, 20), BLOCK).unwrap();
                 let has = rig.volume().bitmap.is_some();
                 let named = bits(&rig, members);
@@ -175,10 +174,10 @@ fn a_crash_between_the_steps_of_a_change() {
             }
         }
     }
-    assert!(found.iter().all(|count| *count > 20), "none, some, all name it: {found:?}");
+    assert!(found.iter().all(|count| *count > 20), "none, some, all name a bitmap: {found:?}");
 }
 
-/// A member that does not answer holds up the change until it is failed.
+/// A member that does not answer delays the change until it is failed.
 #[test]
 fn a_member_that_is_silent_during_a_change() {
     let mut rig = raid5().with(|options| options.knobs.read_around = Span::ZERO);
@@ -197,12 +196,12 @@ fn a_member_that_is_silent_during_a_change() {
     rig.fail_disk(1);
     rig.wait(ticket).unwrap();
     rig.pass(Span::secs(30));
-    assert_eq!(bits(&rig, 1), [Some(CHUNKS)], "of a degraded array they stay");
+    assert_eq!(bits(&rig, 1), [Some(CHUNKS)], "bits of a degraded array stay");
     rig.finish();
     rig.verify();
 }
 
-/// A member fails at each request that the change makes of it.
+/// A member fails at each of its requests for the change.
 #[test]
 fn a_member_that_fails_during_a_change() {
     let mut failed = 0;
@@ -225,7 +224,7 @@ fn a_member_that_fails_during_a_change() {
             failed += rig.volume().degraded;
             assert_eq!(rig.volume().bitmap.is_some(), adds);
             assert_eq!(bits(&rig, 1)[0].is_some(), adds);
-            // It names what the others do not, or was away since before: no re-add.
+            // The superblock names a bitmap that the others do not name, or is older: no re-add.
             let spare = rig.add();
             rig.until_idle();
             assert_eq!((rig.volume().degraded, bitmap(&rig, spare).is_some()), (0, adds));
@@ -256,8 +255,8 @@ fn a_bitmap_that_finds_no_space_waits_for_it() {
     rig.verify();
 }
 
-/// A member that was away while the array got its bitmap is copied as a whole; one that left since,
-/// by the bits.
+/// A member that was away when the array got its bitmap is copied as a whole; one that left later
+/// is copied by the bits.
 #[test]
 fn members_that_come_back_to_a_bitmap() {
     let mut rig = raid5();
@@ -285,7 +284,7 @@ fn members_that_come_back_to_a_bitmap() {
 
 #[test]
 fn a_change_that_cannot_be_is_refused_and_writes_nothing() {
-    // While a sync runs, as md.
+    // While a sync runs, as in md.
     let mut rig = raid5();
     for verb in [internal(), NONE] {
         rig.admin(Verb::SyncAction(SyncAction::Check));
@@ -296,19 +295,18 @@ fn a_change_that_cannot_be_is_refused_and_writes_nothing() {
         rig.until_idle();
         rig.command(verb).unwrap();
     }
-    // While another change is made.
+    // While another change is under way.
     let first = rig.admin(internal());
     assert!(is_busy(&rig.command(NONE)));
     rig.wait(first).unwrap();
 
-    // Nothing to resync.
+    // Without redundancy there is nothing to resync.
     let mut raid0 = rig_of(Level::Raid0);
     let said = raid0.command(internal()).unwrap_err().to_string();
     assert!(said.contains("without redundancy"), "{said}");
     raid0.command(NONE).unwrap();
 
-    // No room: 4 KiB chunks of so much data do not fit beside the log, and a chunk of no power of
-    // two.
+    // A chunk that is not a power of two, and chunks so small that the bitmap does not fit.
     for (chunk, expected) in [(4096 + 512, "power of two"), (512, "at least")] {
         let new = NewBitmap { chunk: Some(Bytes(chunk)), daemon_sleep: 5 };
         let mut rig = raid5();

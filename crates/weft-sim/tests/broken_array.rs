@@ -18,14 +18,14 @@ fn writes(rig: &Rig, disk: usize) -> bool {
     rig.disks[disk].outstanding_writes().next().is_some()
 }
 
-/// Ends everything that is outstanding of a disk.
+/// Completes all outstanding requests of a disk.
 fn complete_all_of(rig: &mut Rig, disk: usize) {
     let tokens: Vec<_> =
         rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect();
     tokens.into_iter().for_each(|token| rig.complete(token));
 }
 
-/// Block 16 is being written: to disk 1, and its parity to disk 3.
+/// Starts a write of block 16 to disk 1, and of its parity to disk 3.
 fn begin_to_write(rig: &mut Rig) -> Ticket {
     let ticket = rig.write(16, 2);
     while !(writes(rig, 1) && writes(rig, 3)) {
@@ -34,13 +34,13 @@ fn begin_to_write(rig: &mut Rig) -> Ticket {
     ticket
 }
 
-/// Declares disk 1 failed, and has disk 2 fail in the superblock update that is to record it.
+/// Declares disk 1 failed, and makes disk 2 fail in the superblock update that records it.
 fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
     let number = rig.disks[2].operations();
     for attempt in 0..4 {
         rig.disks[2].faults.schedule.insert(number + attempt, Planned::Once(Fault::Io));
     }
-    // What it was told is not done any more.
+    // Outstanding requests of disk 1 never complete.
     rig.disks[1].faults.stalled = true;
     let member = rig.member_of(1);
     let fail = rig.admin(Verb::Fail(member));
@@ -48,7 +48,7 @@ fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
     fail
 }
 
-/// Block 16 is being written when the array breaks. Its parity is written before that, or after it.
+/// Breaks the array while block 16 is being written. Its parity is written before or after that.
 fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     let ticket = begin_to_write(rig);
     if parity_first {
@@ -56,7 +56,7 @@ fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     }
     let fail = fail_1_and_2_in_the_round(rig);
     while rig.volume().array_state != "broken" {
-        // Disk 3 answers last: its parity, and its superblock.
+        // Disk 3 answers last, for parity and superblock.
         let other = rig.outstanding().find(|(_, p)| p.disk != Some(3)).map(|(token, _)| token);
         match other {
             Some(token) => rig.complete(token),
@@ -66,17 +66,17 @@ fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     (ticket, fail)
 }
 
-/// With the bug planted the write is acknowledged, and I4 sees it.
+/// With the bug planted the write is acknowledged, and I4 reports it.
 #[test]
 fn planted_acknowledgement_of_a_broken_array_is_seen() {
     for parity_first in [true, false] {
         let mut rig = raid5();
-        rig.engine_mut().expect("it runs").plant(Mutant::BrokenAcknowledges);
+        rig.engine_mut().expect("an engine runs").plant(Mutant::BrokenAcknowledges);
         let (ticket, _) = break_while_writing(&mut rig, parity_first);
         let order = rig.order;
         rig.run(order);
         assert_eq!(rig.take_answer(ticket), Some(Ok(Vec::new())));
-        let violation = rig.failure().expect("it is seen");
+        let violation = rig.failure().expect("I4 reports it");
         assert_eq!(violation.checker, "I4 no early acknowledgement");
     }
 }
@@ -91,7 +91,7 @@ fn write_that_a_member_missed_fails_if_the_round_that_records_it_breaks_the_arra
         assert_eq!(rig.wait(fail), Err(ReplyError::Io));
         let recorded = |(_, notice): &(_, Notice)| matches!(notice, Notice::FailureRecorded { .. });
         assert!(!rig.notices.iter().any(recorded));
-        // What comes later fails as well, and a member that failed may be forgotten.
+        // Later requests fail too, and a failed member may be removed.
         let flush = rig.flush();
         assert_eq!(rig.wait(flush), Err(ReplyError::Io));
         let member = rig.member_of(1);
@@ -100,7 +100,7 @@ fn write_that_a_member_missed_fails_if_the_round_that_records_it_breaks_the_arra
     }
 }
 
-/// The same where the round goes well: the write is acknowledged, and the failure recorded before.
+/// Counterpart with a successful update: the failure is recorded, then the write is acknowledged.
 #[test]
 fn write_that_a_member_missed_is_acknowledged_once_its_failure_is_recorded() {
     let mut rig = raid5();
@@ -113,15 +113,15 @@ fn write_that_a_member_missed_is_acknowledged_once_its_failure_is_recorded() {
     assert_eq!(rig.record.believed(Slot(1)), None);
 }
 
-/// Where a recovery has been its member is read and written like the others. Another member fails
-/// before its end: the array is broken, and this stripe lacks one block only. A write that reads
-/// first goes no further.
+/// Below its recovery offset a member is read and written like the others. Another member fails
+/// before the recovery ends: the array is broken, although only one block of this stripe is
+/// missing. A write that prereads must not continue.
 #[test]
 fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() {
     let mut rig = raid5().with(|options| {
         options.data_promised = false;
         options.logged = true;
-        // A recovery has as many stripes in flight as the cache has stripes.
+        // A recovery has at most as many stripes in flight as the cache has.
         options.stripes_max = Some(32);
         options.knobs.safe_mode_delay = Span::secs(3600);
     });
@@ -130,7 +130,7 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
     rig.fail_disk(2);
     let (added, _) = rig.add_blank();
     rig.settle();
-    // The first stripe is not in the cache any more.
+    // The first stripe has left the cache.
     while rig.volume().sync_stripes < 100 {
         assert!(rig.step(Order::Fifo), "the recovery goes on");
     }
@@ -160,14 +160,14 @@ fn ask(client: u32, op: RequestOp, start: u64, len: u64, sync: bool, fua: bool) 
 
 fn knobs(options: &mut Options, settings: &[(&str, &str)]) {
     for (name, value) in settings {
-        let knob = options.knobs.parse(name, value).expect("it is a knob");
+        let knob = options.knobs.parse(name, value).expect("a valid knob");
         options.knobs.set(knob);
     }
 }
 
-// Both stripes of the cache held what a member had no space for when the array broke. They stay in
-// use, and whoever waited for a stripe waited for ever. Found by seed 20637 of `beyond` with a
-// spare.
+// Both stripes of the cache had deferred writes for a member without space when the array broke.
+// They stay in use, and requests that waited for a stripe waited forever. Found by seed 20637 of
+// `beyond` with a spare.
 #[test]
 fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_deferred_writes() {
     let mut options = Options::new(Level::Raid5, 8, Sectors(8));
@@ -207,9 +207,9 @@ fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_de
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// Every stripe that a resync had asked for was one that a client's write to a stalled member was in
-// flight for. The others waited for whatever happened next. Found by seed 21486 of
-// `faults-and-cuts` with a spare.
+// Every stripe that a resync had requested was one with a client's write to a stalled member in
+// flight. Other stripes waited for an unrelated event. Found by seed 21486 of `faults-and-cuts`
+// with a spare.
 #[test]
 fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_member() {
     let mut options = Options::new(Level::Raid5, 3, Sectors(16));
@@ -218,7 +218,7 @@ fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_
     options.logical_block = 4096;
     options.discards = true;
     options.client_frames = 80;
-    // Every state is looked at, for this one is rare.
+    // Every state is checked, because this one is rare.
     options.lost_work_every = 1;
     knobs(
         &mut options,
@@ -253,8 +253,8 @@ fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// A check took what it read from a full member for what belongs there: the stale block was written
-// to the member once it had space, and parity was wrong from then on. Found by seed 3699 of
+// A check took the content that it read from a full member for the right one: the stale block was
+// written to the member once it had space, and parity was wrong from then on. Found by seed 3699 of
 // `beyond-powered`.
 #[test]
 fn check_does_not_forget_what_a_full_member_lacks() {
@@ -263,7 +263,7 @@ fn check_does_not_forget_what_a_full_member_lacks() {
         rig.disks[full].faults.no_space = true;
         let ticket = rig.write(0, 0xee);
         assert_eq!(rig.wait(ticket), Err(ReplyError::NoSpace));
-        assert_eq!(rig.check().0, 0, "what is deferred is no mismatch");
+        assert_eq!(rig.check().0, 0, "a deferred write is not a mismatch");
         rig.disks[full].faults.no_space = false;
         rig.pass(Span::secs(5));
         assert!(rig.scrub_clean() > 0);

@@ -14,7 +14,7 @@ use weft_sim::workload::ext4::Ext4;
 use weft_testing::skip;
 use weft_units::{Bytes, Sectors, Span};
 
-/// A call into the kernel and a copy, as on a slow machine.
+/// Costs of a call into the kernel and of a copy, as on a slow machine.
 const COSTS: Costs = Costs { syscall: 2_000, copy: 200, ..Costs::ZERO };
 
 struct Bench {
@@ -24,7 +24,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A run to its end on ext4 on RAID 5 of four disks, as patch 004 was measured on.
+    /// A run to its end on ext4 on RAID 5 of four disks, as in the measurements of patch 004.
     fn new(model: &str, costs: Costs, settings: &Settings) -> Self {
         let knobs = Knobs { stripe_size: StripeSize::new(4096).unwrap(), ..Knobs::md() };
         let (member_size, whole) = (Some(Sectors(1 << 23)), Bytes::kib(512));
@@ -36,11 +36,11 @@ impl Bench {
         let run = settings.start(&mut machine, &fs);
         machine.run(run.until());
         let table = run.table(&machine);
-        assert_eq!(table.missed, 0, "every operation has something to work on");
+        assert_eq!(table.missed, 0, "every operation has its object");
         Self { machine, fs, run }
     }
 
-    /// One client with a load of a few lines.
+    /// A run of one client with a load of a few lines.
     fn of_text(model: &str, costs: Costs, text: &str, change: impl FnOnce(&mut Settings)) -> Self {
         let load = Load::parse(text).expect("the text is a load");
         let mut settings = settings(1, 1);
@@ -70,7 +70,7 @@ impl Bench {
             }
             RequestOp::Write if seen.range.start < self.fs.data_start() => Request::Metadata,
             RequestOp::Write => Request::Data,
-            op => panic!("nobody asks for {op:?}"),
+            op => panic!("{op:?} is not part of the workload"),
         }
     }
 
@@ -102,7 +102,7 @@ fn pass(seed: u64, client: u32) -> Vec<Op> {
     ops
 }
 
-/// What experiments.md §1.6 says of a pass of the stock load.
+/// Counts of a pass of the stock load, from experiments.md §1.6.
 const PASS: [(OperationKind, u64); 16] = [
     (OperationKind::ReadX, 124_199),
     (OperationKind::NtCreateX, 79_230),
@@ -136,7 +136,7 @@ fn bytes(ops: &[Op], kind: OperationKind) -> u64 {
     ops.iter().filter(|op| op.kind() == kind).map(Op::bytes).sum()
 }
 
-/// Pages that are dirty at each flush of a load that writes nothing back otherwise.
+/// Pages that are dirty at each flush of a load, if nothing else writes them back.
 fn dirty_pages(ops: &[Op]) -> Vec<usize> {
     let mut open = BTreeMap::new();
     let mut dirty: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
@@ -190,7 +190,7 @@ fn experiments_17_the_synthetic_load_has_the_marginals_of_the_stock_one() {
 
 #[test]
 fn a_part_of_the_load_has_the_shares_of_the_whole() {
-    // What a short run sees: the sixth part of a pass, without the prologue.
+    // A short run sees the sixth part of a pass, without the prologue.
     let mut generator = Synthetic::new(9, 1);
     generator.next_part();
     let ops: Vec<Op> = (0..21).flat_map(|_| generator.next_part()).collect();
@@ -205,11 +205,11 @@ fn a_part_of_the_load_has_the_shares_of_the_whole() {
     let (read, reads) =
         (bytes(&ops, OperationKind::ReadX) as f64, found[&OperationKind::ReadX] as f64);
     assert!(is_within(read / reads, 11_852.7, 2.0), "{}", read / reads);
-    assert_ne!(pass(9, 1)[..5000], pass(9, 2)[..5000], "each client has its own");
+    assert_ne!(pass(9, 1)[..5000], pass(9, 2)[..5000], "each client has its own operations");
     assert_eq!(pass(9, 1), pass(9, 1));
 }
 
-/// The user's own, if there is one: weft has none.
+/// The user's own stock load, if there is one: weft has none.
 fn stock_load() -> Option<String> {
     let named = std::env::var("WEFT_DBENCH_LOAD").ok();
     let path = named.clone().unwrap_or_else(|| "/usr/share/dbench/client.txt".into());
@@ -236,7 +236,7 @@ fn experiments_18_the_stock_load_is_read_to_the_byte() {
     let dirty = dirty_pages(&load.ops);
     let mean = dirty.iter().sum::<usize>() as f64 / dirty.len() as f64;
     assert!(is_within(mean, 5.5, 5.0), "{mean} pages at a flush");
-    // It runs: nothing that it works on is missing.
+    // The load runs, and no operation lacks its object.
     let settings = Settings { load: Some(Rc::new(load)), ..settings(2, 2) };
     let bench = Bench::new("null", COSTS, &settings);
     assert!(bench.table().row(OperationKind::Flush).count > 5_000);
@@ -278,8 +278,9 @@ Close 1 NT_STATUS_OK
 Unlink "\a\b" 0x6 NT_STATUS_OK
 "#;
 
-/// How many times data was made durable: every write of data begins when all before it is durable,
-/// by a flush that began after it was written. `Err` is the place of the first that does not.
+/// Number of times that data was made durable. Every write of data must begin after all earlier
+/// data is durable, by a flush that began after it was written. `Err` is the index of the first
+/// request that does not.
 fn durable_writes(bench: &Bench) -> Result<u64, usize> {
     let (mut durable, mut times, mut answered) = (true, 0, None);
     for (place, seen) in bench.requests().iter().enumerate() {
@@ -312,11 +313,11 @@ fn experiments_21_a_synchronous_write_is_durable_when_it_returns() {
     let writes = bench.table().row(OperationKind::WriteX);
     assert!(writes.count > 100, "{writes:?}");
     assert!(writes.mean_ms() > 2.0, "{} ms, and a flush takes 2 to 3", writes.mean_ms());
-    // The last one may not have ended in time.
+    // The last write may not have ended in time.
     let durable = durable_writes(&bench).expect("in order");
     assert!((writes.count..=writes.count + 1).contains(&durable), "{durable} of {writes:?}");
 
-    // The twin: writes that nobody waits for reach no disk in this time.
+    // Counterpart: writes without sync reach no disk in this time.
     let buffered = Bench::of_text(model, COSTS, WRITES, |_| {});
     assert!(buffered.table().row(OperationKind::WriteX).count > 100);
     assert_eq!(durable_writes(&buffered), Ok(0));
@@ -360,14 +361,14 @@ fn a_commit_is_a_descriptor_blocks_in_a_row_and_a_commit_block() {
             Request::Commit => {
                 assert!(seen.flags.fua && seen.flags.preflush);
                 let done = under_way.drain(..).all(|at| at.is_some_and(|at| at <= seen.at));
-                assert!(done, "it follows what it commits");
+                assert!(done, "the commit block follows its blocks");
             }
             _ => continue,
         }
         assert_eq!((seen.range.start.0, seen.range.len.0), (next, 4096));
         next += 4096;
     }
-    // A descriptor each; what was under way at the end is counted already.
+    // A descriptor for each transaction; the transaction under way at the end is already counted.
     let expected = commits.metadata_blocks + bench.count(Request::Commit);
     assert!(expected.abs_diff(blocks) <= commits.metadata_blocks / commits.transactions + 1);
 }
@@ -414,7 +415,10 @@ fn freed_blocks_are_used_again_when_the_transaction_is_on_disk() {
     let data = bench.requests().iter().filter(|seen| bench.kind(seen) == Request::Data);
     let starts: Vec<u64> = data.map(|seen| seen.range.start.0).collect();
     assert!(starts.len() > 100);
-    assert!(starts.windows(2).all(|pair| pair[0] != pair[1]), "not within a transaction");
+    assert!(
+        starts.windows(2).all(|pair| pair[0] != pair[1]),
+        "freed blocks are not reused within a transaction"
+    );
     let places: BTreeSet<u64> = starts.iter().copied().collect();
     assert!(places.len() <= 3, "{places:?}");
 }
@@ -426,7 +430,7 @@ fn a_full_journal_brings_metadata_home_once() {
     let bench = Bench::of_text("null", costs, &text, |_| {});
     let commits = bench.fs.commits();
     assert!(commits.checkpoints > 2, "{commits:?}");
-    // Six blocks change, over and over.
+    // Six blocks change repeatedly.
     let home = bench.count(Request::Metadata);
     assert!(home <= 6 * commits.checkpoints, "{home} writes in {commits:?}");
     assert!(home >= commits.checkpoints);
@@ -492,7 +496,7 @@ fn schedulers_see_each_process_and_what_nobody_waits_for() {
         };
     }
     let of = |attrs: &HashSet<Attr>| attrs.iter().map(|of| of.origin).collect::<HashSet<_>>();
-    assert_eq!(of(&data).len(), 3, "an fsync writes as its client: {data:?}");
+    assert_eq!(of(&data).len(), 3, "an fsync's writes are its client's: {data:?}");
     assert!(data.iter().all(|attr| attr.class == Class::None && !attr.background));
     let [jbd2] = journal.iter().copied().collect::<Vec<_>>()[..] else { panic!("{journal:?}") };
     assert_eq!((jbd2.class, jbd2.background), (Class::BestEffort(3), false));

@@ -1,7 +1,7 @@
 //! Golden test of determinism: same seed, same run, every output with its time hashed.
 //!
-//! `determinism.golden` holds the hash of a set of runs. That debug and release builds, and other
-//! machines, find the same is checked by running this test there. When the engine decides
+//! `determinism.golden` holds the hash of a set of runs. Running this test elsewhere checks that
+//! debug and release builds, and other machines, give the same hash. When the engine decides
 //! differently on purpose: `WEFT_SIM_UPDATE=1 cargo test -p weft-sim --test determinism`.
 #![allow(
     clippy::cast_possible_truncation,
@@ -13,9 +13,9 @@
 use weft_sim::rng::Digest;
 use weft_sim::script::{Profile, Script};
 
-/// Of the golden hash: what was drawn when it was first taken.
+/// Profile of the golden hash, with what was generated when it was first taken.
 const PROFILE: Profile = Profile { steps: 50, cuts: 4, more: false, ..Profile::CALM };
-/// Everything there is.
+/// Profile with faults, administrators and power cuts.
 const ALL: Profile = Profile { steps: 50, ..Profile::FAULTS_AND_CUTS };
 const SEEDS: std::ops::Range<u64> = 500..520;
 

@@ -76,7 +76,7 @@ fn writeback_statement_60_dirty_pages_stay_within_the_limit_and_what_is_dirtied_
         for (limit, count) in [(1, 1), (1, 10), (8, 10), (100, 2)] {
             let most = Writers::new(kernel, limit, count).run(5);
             let pages = limit * 256;
-            // All run on one CPU.
+            // All writers run on one CPU.
             let bound = pages + (pages / 256).max(16) + 8 * count as u64;
             assert!(most <= bound, "{kernel:?} {limit} MiB, {count}: {most} pages");
             assert!(most > pages * 3 / 4, "{kernel:?}: beyond free run, {most} pages");
@@ -114,13 +114,13 @@ fn no_writer_sleeps_for_ever() {
 
 /// A cell of the tables: MiB/s under a kernel.
 fn cell(kernel: &str, disks: u16, limit_mib: u64, writers: u32) -> f64 {
-    let kernel = Kernel::named(kernel).expect("it is in the table");
+    let kernel = Kernel::named(kernel).expect("the kernel is in the table");
     let of_box = if disks == 1 { DirtyLimit::single(kernel) } else { DirtyLimit::jbod(kernel) };
     let dirty = Amount::Bytes(limit_mib << 20);
     DirtyLimit { disks, dirty, writers, ..of_box }.run().mib_per_second
 }
 
-/// Cells where one of the two is weak, or neither; the whole grid is an example, `throttles`.
+/// Cells in which one of the two is weak, or neither; the example `throttles` has the whole grid.
 #[test]
 fn turns_are_as_fast_as_the_better_of_3_1_and_patch_001() {
     for (disks, limit, writers) in [(1, 1, 1), (1, 8, 2), (1, 100, 1), (2, 10, 1), (2, 10, 10)] {
@@ -137,5 +137,5 @@ fn turns_are_as_fast_as_the_better_of_3_1_and_patch_001() {
 fn writeback_statement_62_turns_of_a_hundred_writers_on_each_of_two_disks() {
     let [patch, weft] = ["patch-001", "weft"].map(|kernel| cell(kernel, 2, 10, 100));
     assert!(weft >= 100.0, "{weft} MiB/s");
-    assert!(patch < 40.0, "{patch} MiB/s: the rig sees what trickles cost");
+    assert!(patch < 40.0, "{patch} MiB/s: the rig shows the cost of trickles");
 }

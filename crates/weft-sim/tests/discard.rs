@@ -1,5 +1,5 @@
-//! Tests of discards: full stripes on every member, ends kept, and parity right or known
-//! to be suspect after whatever goes wrong.
+//! Tests of discards: full stripes on every member, partial stripes unchanged, and parity right or
+//! recorded as suspect after any fault.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -26,7 +26,7 @@ fn options(level: Level, members: usize) -> Options {
 fn full(options: Options) -> Rig {
     let mut rig = Rig::of(options);
     let size = rig.size();
-    rig.store(0, size).expect("nothing is wrong with it");
+    rig.store(0, size).expect("the array works");
     rig.flushed()
 }
 
@@ -35,7 +35,7 @@ fn full_stripe(rig: &Rig) -> u64 {
     CHUNK * u64::from(rig.array.geometry().data_members())
 }
 
-/// Disk and sectors of what was written to members since the log was cleared.
+/// Disk and sectors of data writes since the log was cleared.
 fn written(rig: &Rig) -> Vec<(usize, u64)> {
     let write = |logged: &Logged| match logged {
         Logged::Write { disk, count, metadata: false, .. } => Some((*disk, *count)),
@@ -86,7 +86,7 @@ fn zeroes_are_discarded_where_full_stripes_are_whole_and_written_beside() {
     };
     // One discard for each member; data and parity of a block at both ends.
     assert_eq!(zeroes(&mut rig, true), (4, 8));
-    // What the cache writes is merged otherwise.
+    // Writes of the cache are merged differently.
     assert_eq!(zeroes(&mut rig, false), (2, 6));
     rig.verify();
     rig.fail_disk(1);
@@ -117,7 +117,7 @@ fn members_that_do_not_discard_are_left_alone() {
     rig.verify();
 }
 
-/// Power goes after each step of a trim between writes, in many ways.
+/// The power is cut after each step of a trim between writes, with different rules.
 #[test]
 fn a_cut_in_the_middle_leaves_full_stripes_that_are_resynced() {
     let mut suspect = 0;
@@ -141,14 +141,14 @@ fn a_cut_in_the_middle_leaves_full_stripes_that_are_resynced() {
             rig.until_idle();
             rig.scrub_clean();
         }
-        // Some are answered before the power goes.
+        // Some requests are answered before the cut.
         assert!((50..200).contains(&points), "{points}");
     }
     assert!(suspect > 5, "{suspect}");
 }
 
-/// A discard that fails says nothing about the member: zeros are stored in its stead, on every
-/// level, and copies and parity agree.
+/// A failed discard is no failure of the member: zeros are stored in its place, on every level, and
+/// copies and parity agree.
 #[test]
 fn a_discard_that_fails_costs_no_member() {
     let levels = [
@@ -184,7 +184,7 @@ fn a_member_that_fails_is_failed_and_the_full_stripes_are_zero_without_it() {
         let next = rig.disks[2].operations();
         let how = if gone { Planned::Gone } else { Planned::Once(Fault::Io) };
         rig.disks[2].faults.schedule.insert(next, how);
-        // The zeros that are stored instead fail as well.
+        // The write of zeros in its place fails too.
         rig.disks[2].faults.schedule.insert(next + 1, how);
         let trim = rig.trim(full_stripe, 2 * full_stripe);
         assert_eq!(rig.wait(trim), Ok(Vec::new()));
@@ -216,7 +216,7 @@ fn without_space_the_full_stripes_are_checked_and_no_member_is_failed() {
     rig.scrub_clean();
 }
 
-/// Neither sees full stripes of which some members have discarded theirs and others not.
+/// Neither sees full stripes that some members have discarded and others have not.
 #[test]
 fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     for action in [SyncAction::Check, SyncAction::Repair] {
@@ -241,9 +241,9 @@ fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     }
 }
 
-/// Known to be wrong: a degraded array of which a member once had no space needs consent to start
-/// again, though all is on its members by then. Nothing takes back what the lack of space said of
-/// parity where no resync is possible. It should start.
+/// Known defect: a degraded array of which a member once had no space needs consent to start again,
+/// although its members have all data by then. The lack of space is recorded for parity, and
+/// nothing removes that record where no resync is possible. The array should start without consent.
 #[test]
 fn a_degraded_array_that_was_full_once_asks_for_consent() {
     let mut after_trim = full(options(Level::Raid5, 4));
@@ -251,7 +251,7 @@ fn a_degraded_array_that_was_full_once_asks_for_consent() {
     let next = after_trim.disks[1].operations();
     after_trim.disks[1].faults.schedule.insert(next, Planned::Once(Fault::NoSpace));
     let trim = after_trim.trim(3 * CHUNK, 3 * CHUNK);
-    after_trim.wait(trim).expect_err("zeros that stand for it find no space");
+    after_trim.wait(trim).expect_err("the zeros in its place find no space");
     let mut after_write = full(options(Level::Raid5, 4));
     after_write.fail_disk(3);
     after_write.disks[1].faults.no_space = true;
@@ -264,7 +264,7 @@ fn a_degraded_array_that_was_full_once_asks_for_consent() {
         rig.verify();
         rig.stop();
         let plain = assemble::Options { run: true, ..assemble::Options::default() };
-        let refused = rig.start(&plain).expect_err("known to be wrong");
+        let refused = rig.start(&plain).expect_err("a known defect");
         assert!(refused.way_out.is_some(), "{refused}");
         rig.start(&assemble::Options { force_dirty: true, ..plain }).expect("with consent");
         assert!(rig.verify() > 0, "everything reads as it was written");

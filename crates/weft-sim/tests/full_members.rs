@@ -1,5 +1,4 @@
-//! Tests of members without space and of superblocks that are not written: no request waits for
-//! ever.
+//! Tests of members without space and of failed superblock writes: no request waits forever.
 
 use weft_engine::knobs::StripeSize;
 use weft_engine::{Fault, MemberState, ReplyError, Verb, assemble};
@@ -7,7 +6,7 @@ use weft_ondisk::Level;
 use weft_sim::{BLOCK, CutMode, Options, Planned, Rig, Ticket, chunk_kib};
 use weft_units::Span;
 
-/// Longer than `no_space_wait`.
+/// A time longer than `no_space_wait`.
 const LONG: Span = Span::secs(40);
 
 fn rig(level: Level, members: usize) -> Rig {
@@ -18,18 +17,18 @@ fn faulty(rig: &Rig) -> usize {
     rig.volume().members.iter().filter(|it| it.state == MemberState::Faulty).count()
 }
 
-/// What came of a request by now, which must have an answer.
+/// Answer of a request, which must have one by now.
 fn answer(rig: &mut Rig, ticket: Ticket) -> Result<(), ReplyError> {
-    rig.take_answer(ticket).expect("nobody waits for ever").map(|_| ())
+    rig.take_answer(ticket).expect("the request was answered").map(|_| ())
 }
 
-/// Until the superblocks say clean, so that the next write begins with a round of them.
+/// Waits until the superblocks say clean, so that the next write begins with an update of them.
 fn clean(rig: &mut Rig) {
     rig.pass(Span::secs(5));
     assert_eq!(rig.volume().array_state, "clean");
 }
 
-/// Stops, and starts again without anybody's consent.
+/// Stops, and starts again without consent.
 fn restart(rig: &mut Rig) {
     rig.stop();
     let plain = assemble::Options { run: true, ..assemble::Options::default() };
@@ -60,7 +59,7 @@ fn one_superblock_that_is_not_written_costs_no_member_and_two_do() {
     }
 }
 
-// One error of a superblock on each of two members made RAID 5 broken.
+// One superblock error on each of two members broke RAID 5.
 #[test]
 fn a_passing_error_of_every_superblock_costs_nothing() {
     let mut rig = rig(Level::Raid5, 4);
@@ -76,7 +75,7 @@ fn a_passing_error_of_every_superblock_costs_nothing() {
     restart(&mut rig);
 }
 
-// The first write after clean never got an answer, and status said nothing.
+// The first write after clean was never answered, and the status showed nothing.
 #[test]
 fn a_superblock_without_space_is_told_and_its_member_is_given_up() {
     for level in [Level::Raid5, Level::Raid6] {
@@ -126,7 +125,7 @@ fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
         (Level::Raid5, vec![3], 1),
         (Level::Raid6, vec![0], 1),
         (Level::Raid6, vec![0, 4], 2),
-        // Nobody is failed when too many are full: then all wait.
+        // No member is failed if too many are full: then all requests wait.
         (Level::Raid5, vec![0, 4], 0),
         (Level::Raid6, vec![0, 3, 4], 0),
     ] {
@@ -134,7 +133,7 @@ fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
         for disk in &full {
             rig.disks[*disk].faults.no_space = true;
         }
-        // A full stripe: every member has part of it.
+        // A full stripe, of which every member has a part.
         let full_stripe = 64 << 10 << 2;
         let write = rig.put(0, full_stripe);
         rig.pass(Span::millis(100));
@@ -182,7 +181,7 @@ fn members_of_one_file_system_run_full_together_and_wait() {
     }
 }
 
-// A stop had no answer while a superblock found no space, and neither had a command or a flush.
+// A stop was not answered while a superblock found no space, and neither was a command or a flush.
 #[test]
 fn with_every_member_full_everybody_is_told_and_nobody_is_failed() {
     let mut rig = rig(Level::Raid5, 4);
@@ -208,7 +207,7 @@ fn with_every_member_full_everybody_is_told_and_nobody_is_failed() {
     assert_eq!(answer(&mut rig, stop), Err(ReplyError::NoSpace));
 }
 
-// Who waited for a failure to be recorded on a member without space waited for ever.
+// Requests that waited for a failure to be recorded on a member without space waited forever.
 #[test]
 fn a_failure_that_cannot_be_recorded_for_want_of_space_is_told() {
     let mut rig = rig(Level::Raid5, 4);
@@ -246,8 +245,8 @@ fn a_full_member_that_is_being_rebuilt_is_given_up() {
     restart(&mut rig);
 }
 
-// The resync that the lack of space asked for was taken back and superblocks were not told: the
-// next start was dirty and degraded.
+// The resync required by the lack of space was dropped without updating superblocks: the next start
+// was dirty and degraded.
 #[test]
 fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
     let mut fell = 0;
@@ -257,7 +256,7 @@ fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
         let write = rig.put(0, 64 << 10 << 2);
         rig.pass(Span::millis(100));
         assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
-        // Before it is found out that there is space again.
+        // Before the engine notices that there is space again.
         rig.disks[1].faults.no_space = false;
         let stop = rig.disks[1].operations() + nth;
         for number in stop..stop + 2 {
@@ -275,9 +274,9 @@ fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
     assert!(fell >= 4, "{fell}");
 }
 
-// A block was written when there was space again, after the superblocks had said from where parity
-// may be wrong; with the redundancy gone that was taken back, and clean was said before the block
-// was durable.
+// A block was written when there was space again, after the superblocks had recorded from where
+// parity may be wrong; with the redundancy gone that was dropped, and clean was recorded before the
+// block was durable.
 #[test]
 fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
     for (level, gone) in [(Level::Raid5, vec![2]), (Level::Raid6, vec![2, 3])] {
@@ -288,7 +287,7 @@ fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
         rig.pass(Span::millis(100));
         let refused = [write, other].map(|it| answer(&mut rig, it));
         assert!(refused.contains(&Err(ReplyError::NoSpace)), "{level}: {refused:?}");
-        // Its superblock finds no space either, and is tried again together with the block.
+        // The superblock finds no space either, and is written again together with the block.
         let stop = rig.admin(Verb::Stop);
         rig.pass(Span::millis(100));
         assert!(!rig.is_answered(stop));
@@ -338,14 +337,14 @@ fn a_stop_waits_for_a_failure_that_is_recorded_once_a_full_member_is_given_up() 
     assert_eq!((rig.volume().array_state, faulty(&rig)), ("clean", 1));
     let stop = rig.admin(Verb::Stop);
     rig.pass(Span::secs(2));
-    assert!(!rig.is_answered(stop), "members do not say yet that one failed");
+    assert!(!rig.is_answered(stop), "the failure is not recorded yet");
     rig.pass(LONG);
     assert_eq!(answer(&mut rig, stop), Ok(()));
     assert_eq!(faulty(&rig), 2);
     restart(&mut rig);
 }
 
-// Full stripes are written from the memory of their client, who has it back with the answer.
+// Full stripes are written from the client's memory, which is released with the answer.
 #[test]
 fn what_a_full_member_lacks_of_a_full_stripe_is_kept_for_it() {
     for stripe_size in [StripeSize::default(), StripeSize::AUTO] {

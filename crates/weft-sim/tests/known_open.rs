@@ -1,12 +1,12 @@
-//! Tests of known failures: each on the list still fails, and none left it but by a mend.
+//! Tests of known failures: each listed one still fails, and only mended ones leave the list.
 
 use weft_engine::mutant::Mutant;
 use weft_sim::World;
 use weft_sim::kept::{self, Kept};
 use weft_sim::script::{Profile, Script};
 
-/// Scripts that are kept, open or mended. It grows: what is mended moves from the one folder to the
-/// other.
+/// Number of stored scripts, open or mended. It only grows: a mended script moves from one folder
+/// to the other.
 const KEPT: usize = 59;
 
 #[test]
@@ -36,18 +36,18 @@ fn plant(world: &mut World) {
     }
 }
 
-/// The list may be empty: so the test of it is shown a failure that is planted, the same one
-/// mended, and one that fails otherwise.
+/// The list may be empty, so its test is tested with a planted failure, the same one mended, and
+/// one that fails differently.
 #[test]
 fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
     let early = &["I5 dirty before data"];
     let fails = |seed: &u64| entry(*seed, early).still_fails_with(&plant).is_ok();
-    let seed = (1..20).find(fails).expect("one of 20 scripts writes to an array marked clean");
+    let seed = (1..20).find(fails).expect("one of 20 scripts writes to a clean array");
     let text = entry(seed, early).still_fails().unwrap_err();
     assert!(text.contains("found no violation") && text.contains("move it"), "{text}");
     assert!(text.contains(&format!("cuts-{seed}:")), "{text}");
     let other = entry(seed, &["I13 liveness"]);
     assert!(other.still_fails_with(&plant).unwrap_err().contains("found I5 dirty"));
-    // What says nothing of its failure is no entry.
+    // An entry without a part of its failure's message is not valid.
     assert!(entry(seed, &[]).still_fails_with(&plant).is_err());
 }

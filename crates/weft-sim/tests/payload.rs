@@ -1,8 +1,8 @@
-//! Tests of payload modes: a run decides the same with tags as with bytes.
+//! Tests of payload modes: a run makes the same decisions with tags as with bytes.
 //!
-//! Every output with its time is hashed; so is what a power cut left, what was found and what was
-//! wrong in the write hole. Tags and bytes must give the same, seed by seed. A disagreement is
-//! planted as well: tags that forget some of what was written, and it must be seen.
+//! Every output is hashed with its time; so are the results of power cuts, the content found, and
+//! the errors of the write hole. Tags and bytes must give the same, seed by seed. A disagreement is
+//! planted too, by tags that lose some of the content, and must be noticed.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::{ReplyError, SyncAction, Verb};
@@ -10,8 +10,8 @@ use weft_ondisk::{Features, Level, Minor, Super1};
 use weft_sim::script::{Profile, Report, Script};
 use weft_sim::{BLOCK, NeedsPayload, Options, PayloadMode, Rig, World, chunk_kib};
 
-/// What may not depend on the mode. How many columns hold anything at the end is no decision: zeros
-/// over a part of a sector may take bytes beside them out of its tag.
+/// Results that must not depend on the mode. The number of columns with data at the end is not
+/// among them: zeros over a part of a sector may clear neighbouring bytes of its tag.
 fn decisions(report: &Report) -> impl PartialEq + std::fmt::Debug + use<> {
     let Report { coverage, kills, looks, stops, requests, verified, digest, .. } = *report;
     (coverage, kills, looks, stops, requests, verified, digest)
@@ -23,7 +23,7 @@ fn with(seed: u64, profile: Profile, payload: PayloadMode) -> Script {
     script
 }
 
-/// Seeds on which the two modes disagree, a run of tags changed by `plant`.
+/// Seeds on which the two modes disagree, when runs with tags are changed by `plant`.
 fn disagreements(
     profile: Profile,
     seeds: std::ops::Range<u64>,
@@ -38,12 +38,12 @@ fn disagreements(
     seeds.filter(|seed| !agree(seed)).collect()
 }
 
-/// 200 seeds of each profile.
+/// Checks 200 seeds of a profile.
 fn agree(profile: Profile, first: u64) {
     assert_eq!(disagreements(profile, first..first + 200, &|_| ()), [0; 0], "{}", profile.name);
 }
 
-/// A test of each profile, so that they run beside each other.
+/// A test for each profile, so that they run in parallel.
 macro_rules! agree {
     ($($name:ident: $profile:ident from $first:literal;)*) => {$(
         #[test]
@@ -63,7 +63,7 @@ agree! {
     tags_and_bytes_agree_beyond_the_level: BEYOND from 46_000;
 }
 
-/// A bit of one tag turns over at each start: a resync finds parity wrong, writes it, and says so.
+/// A bit of one tag flips at each start: a resync finds wrong parity, writes it, and reports it.
 #[test]
 fn tags_that_differ_where_bytes_do_not_are_seen() {
     let plant = |world: &mut World| {
@@ -84,7 +84,7 @@ fn rig(payload: PayloadMode) -> Rig {
     Rig::of(Options { payload, ..Options::new(Level::Raid5, 4, chunk_kib(64)) })
 }
 
-/// Writes of every length, a read of each, a failed member.
+/// Writes of every length, a read of each, and a failed member.
 fn some_work(rig: &mut Rig) -> u64 {
     for n in 0..40 {
         let (start, len) = (n * 13 * BLOCK + n % 5 * 512, (1 + n % 9) * 1536);
@@ -121,7 +121,7 @@ fn without_payload_what_looks_at_it_is_refused_by_name() {
     assert_eq!(repair, NeedsPayload::Repair);
     let sector = none.array.data_offset[2].0;
     assert_eq!(none.disks[2].flip_bit(sector, 1), Err(NeedsPayload::BitRot));
-    // It goes on, and so does the same with payload.
+    // The engine continues, and so it does with payload.
     assert_eq!(none.command(Verb::SyncAction(SyncAction::Idle)), Ok(()));
     for payload in [PayloadMode::Tags, PayloadMode::Bytes] {
         let mut rig = rig(payload);

@@ -30,13 +30,13 @@ fn at(rig: &Rig, disk: usize) -> Vec<Token> {
     rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
 }
 
-/// The most that a disk had outstanding while reads and writes went everywhere.
+/// Largest number of requests outstanding at a disk under random reads and writes.
 fn most_at_once(scheduler: SchedulerKind, queue_depth: u32) -> usize {
     let most = most_of_each(&mut five(scheduler, queue_depth));
     most.into_iter().fold(0, usize::max)
 }
 
-/// The same of each disk.
+/// Largest number of requests outstanding at each disk.
 fn most_of_each(rig: &mut Rig) -> [usize; 5] {
     let sync = Flags { sync: true, ..Flags::NONE };
     for block in 0..40 {
@@ -65,7 +65,7 @@ fn a_disk_has_no_more_at_once_than_the_depth_says() {
             assert_eq!(most_at_once(scheduler, depth), depth as usize, "{scheduler:?}");
         }
     }
-    // The twin: nothing bounds it.
+    // Counterpart: without a depth nothing bounds it.
     assert!(most_at_once(SchedulerKind::None, 0) > 5);
 }
 
@@ -81,29 +81,29 @@ fn one_disk_has_a_queue_of_its_own_until_a_value_is_set_for_all() {
     let most = most_of_each(&mut rig);
     assert_eq!(most[1], 2);
     assert!([0, 2, 3, 4].iter().all(|disk| most[*disk] > 2), "{most:?}");
-    // The value of the volume is that of all, and the other one stays.
+    // A value set for the volume applies to all disks; other knobs of the one disk stay.
     rig.set("queue_depth", "1");
     assert_eq!(own(&rig), [false, true, false, false, false]);
     assert_eq!(most_of_each(&mut rig), [1; 5]);
     rig.set("scheduler", "none");
     rig.settle();
     assert_eq!(own(&rig), [false; 5]);
-    // Knobs of the array are no disk's.
+    // A knob of the array is not a knob of a disk.
     let refused = rig.set_queue(1, "rmw_level", "0");
     assert!(matches!(refused, Err(ReplyError::Invalid(text)) if text.contains("the volume's")));
     assert_eq!(own(&rig), [false; 5]);
 }
 
-/// A busy disk answers each request within the bound, though they have waited for longer in its
-/// queue: it does not stall.
+/// A busy disk answers each request in time after its dispatch, although requests waited longer in
+/// its queue: the disk does not stall.
 #[test]
 fn stalls_count_from_the_dispatch() {
     let mut rig = five(SchedulerKind::MqDeadline, 1);
     let reads = [0, 2, 4].map(|block| rig.get(block * BLOCK, BLOCK));
     for (turn, read) in reads.into_iter().enumerate() {
-        let [token] = at(&rig, 0)[..] else { panic!("one is at the disk, turn {turn}") };
+        let [token] = at(&rig, 0)[..] else { panic!("one request is at the disk, turn {turn}") };
         rig.pass_time(Span::millis(1500));
-        assert_eq!(at(&rig, 0), [token], "nothing was read round it");
+        assert_eq!(at(&rig, 0), [token], "no read went round the disk");
         assert!((1..5).all(|disk| at(&rig, disk).is_empty()), "turn {turn}");
         rig.complete(token);
         assert!(rig.take_answer(read).is_some_and(|answer| answer.is_ok()), "turn {turn}");
@@ -111,8 +111,8 @@ fn stalls_count_from_the_dispatch() {
     rig.finish().must();
 }
 
-/// The twin: a write is at the disk for too long. Reads that wait behind it are read round the
-/// disk, and were never sent there.
+/// Counterpart: a write is at the disk for too long. Reads that wait behind it go round the disk,
+/// and are never sent there.
 #[test]
 fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     for (scheduler, depth, sent) in [
@@ -123,7 +123,7 @@ fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     ] {
         let mut rig = five(scheduler, depth);
         rig.disks[0].faults.stalled = true;
-        // A filled stripe, so that nothing is read for it.
+        // A filled stripe needs no preread.
         let sync = Flags { sync: true, ..Flags::NONE };
         for disk in 0..4 {
             rig.plug(RequestOp::Write, (disk * 16 + 8) * BLOCK, BLOCK, Payload::Tags, sync);
@@ -213,7 +213,8 @@ fn scripts_with_schedulers_keep_every_promise() {
     assert!(cuts > 200 && requests > 2000, "{cuts} cuts, {requests} requests");
 }
 
-/// The twin: a queue that is not told that its disk has ended a command is found by such scripts.
+/// Counterpart: such scripts find a queue that does not learn that its disk has completed a
+/// command.
 #[test]
 fn scripts_with_schedulers_find_a_queue_that_forgets() {
     let mutant = Mutant::CommandEndForgotten;
@@ -225,5 +226,5 @@ fn scripts_with_schedulers_find_a_queue_that_forgets() {
     let found = hunt(mutant, Some("I13"), 20, &plant);
     let number = found.expect("one in 20 scripts shows it");
     println!("seen in script {number}");
-    assert!(script(mutant, number).run().is_ok(), "without the bug it is clean");
+    assert!(script(mutant, number).run().is_ok(), "the script passes without the bug");
 }

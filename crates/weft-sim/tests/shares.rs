@@ -1,8 +1,8 @@
-//! Tests of shares through parity, and of a resync beside clients, on members whose commands take a
-//! fixed time.
+//! Tests of shares through parity, and of a resync beside clients, on members with a fixed time per
+//! command.
 //!
-//! Clients keep a number of requests of 4 KiB outstanding, at random places. A member serves
-//! one command at a time, in the order in which it gets them: what decides is the queue before it.
+//! Clients keep a number of requests of 4 KiB outstanding, at random places. A member serves one
+//! command at a time, in the order of arrival, so the queue before it decides.
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -19,8 +19,8 @@ use weft_units::{ByteRange, Bytes, ClientId, Group, Sectors, Span, Time, VolumeI
 const MEMBERS: u8 = 5;
 const BLOCK: u64 = 4096;
 
-/// One client: its weight and group, requests outstanding, the percentage of reads, and how long it
-/// waits after an answer, on average.
+/// A client: its weight and group, requests outstanding, the percentage of reads, and its mean
+/// pause after an answer.
 #[derive(Clone, Copy)]
 struct Load {
     weight: u16,
@@ -38,13 +38,13 @@ struct Bench {
     rng: Rng,
     loads: Vec<Load>,
     tag: u64,
-    /// Of each request that is out: its client, and when it came.
+    /// Client and arrival time of each outstanding request.
     asked: BTreeMap<u64, (u32, Time)>,
-    /// When each member is free.
+    /// Time at which each member is free.
     free: [Time; MEMBERS as usize],
-    /// What ends when, soonest first.
+    /// Completions, soonest first.
     ends: BinaryHeap<std::cmp::Reverse<(Time, u64)>>,
-    /// Who asks when, soonest first.
+    /// Next requests of clients, soonest first.
     asks: BinaryHeap<std::cmp::Reverse<(Time, u32)>>,
     /// Latencies of reads of the first client.
     latencies: Vec<Span>,
@@ -132,7 +132,7 @@ impl Bench {
         self.engine.handle(self.now, Input::Admin(Box::new(Command { client, tag, volume, verb })));
     }
 
-    /// Carries on for so long.
+    /// Runs for some time.
     fn run(&mut self, span: Span) {
         let until = self.now + span;
         let mut outputs = VecDeque::new();
@@ -204,7 +204,7 @@ impl Bench {
         }
     }
 
-    /// Sectors that members have moved.
+    /// Sectors that members have moved for a party.
     fn sectors(&self, party: Party) -> u64 {
         let volume = self.engine.snapshot().volumes.remove(0);
         let account = volume.accounts.iter().find(|account| account.party == party);
@@ -212,8 +212,8 @@ impl Bench {
     }
 }
 
-/// What members move for each client, in thousandths of what they move for all, with turns by slots
-/// that are short (32 KiB).
+/// Shares of the clients, in thousandths of what members move for all of them, with short turns by
+/// slots (32 KiB).
 fn shares_of(loads: &[Load], settings: &[(&str, &str)]) -> Vec<u64> {
     let short_turns =
         [("queue_depth", "4"), ("low_latency", "0"), ("slice_idle", "0"), ("max_budget", "64")];
@@ -229,10 +229,11 @@ fn shares_of(loads: &[Load], settings: &[(&str, &str)]) -> Vec<u64> {
     each.map(|it| it * 1000 / sum).collect()
 }
 
-/// The part of the second client of two, in thousandths, of what members move for both.
+/// Share of the second client of two, in thousandths of what members move for both.
 ///
-/// Why turns are short: in one of BFQ's automatic budget the lighter client, whose requests are
-/// spread over the members, runs out of requests at a member before its turn is over, and the
+/// Turns are short for this reason: with BFQ's automatic budget the lighter client, with requests
+/// spread over the members, has no more requests at a member before its turn is over, and the
+/// heavier one gets 827 to 843 of 1000.
 /// heavier one gets 827 to 843 of 1000.
 fn share_of_the_heavy(scheduler: &str, fairness: &str, reads: u64) -> u64 {
     let load = |weight| Load { weight, depth: 128, reads, ..READERS };
@@ -247,14 +248,14 @@ fn two_clients_of_weights_one_to_four_get_their_shares_of_a_raid_5_through_parit
             let text = format!("{fairness}, {reads} % reads: {heavy} of 1000");
             assert!(heavy.abs_diff(800) <= 40, "{text}, expected 800");
         }
-        // The twin: without a scheduler they get what they ask for.
+        // Counterpart: without a scheduler clients get what they request.
         let heavy = share_of_the_heavy("none", "slots", reads);
         assert!(heavy.abs_diff(500) <= 40, "{reads} % reads: {heavy} of 1000, expected 500");
     }
 }
 
-/// What members move for each of four clients of weight 100, in thousandths: one in the first
-/// group, three in the second one.
+/// Shares of four clients of weight 100, in thousandths: one in the first group, three in the
+/// second one.
 fn shares_of_groups(scheduler: &str, fairness: &str, weights: &str) -> Vec<u64> {
     let load = |number| {
         let group = Group::new(number).unwrap();
@@ -275,13 +276,13 @@ fn groups_of_clients_have_their_shares_of_a_raid_5_however_many_clients_each_has
             assert!(shares[1..].iter().all(|it| it.abs_diff(others) <= 25), "{text}");
         }
     }
-    // The twin: without a scheduler each client has a quarter.
+    // Counterpart: without a scheduler each client has a quarter.
     let shares = shares_of_groups("none", "slots", "100,300");
     assert!(shares.iter().all(|it| it.abs_diff(250) <= 25), "{shares:?}");
 }
 
-/// Bytes a second of each member that a check has beside readers, the 99th percentile of the reads,
-/// and the bytes of the check once nobody reads.
+/// Bytes a second of each member that a check moves beside readers, the 99th percentile of the
+/// reads, and the bytes of the check without readers.
 fn check_beside_readers(pace: &str, scheduler: &str, readers: Load) -> (u64, Span, u64) {
     let settings = [("sync_pace", pace), ("scheduler", scheduler), ("sync_speed_min", "2000")];
     let mut bench = Bench::new(&[readers], &settings);
@@ -315,15 +316,15 @@ fn a_resync_has_its_floor_beside_clients_and_everything_when_they_rest() {
         assert!(busy.abs_diff(floor) <= floor / 10, "{scheduler}: {busy}, expected {floor}");
         assert!(idle > 30 * floor, "{scheduler}: {idle} when nobody reads");
         assert!(idle * 10 > idle_of_md * 9, "{scheduler}: {idle} beside {idle_of_md}");
-        // The twin: md's pace takes more than its floor, and readers pay for it.
+        // Counterpart: md's pace takes more than its floor, and readers pay for it.
         assert!(of_md > 2 * floor, "{scheduler}: {of_md}");
         assert!(high < high_of_md, "{scheduler}: {high:?} beside {high_of_md:?}");
     }
 }
 
-/// One reader that thinks for 10 ms: a check in md's pace is nearly as fast as alone, and one that
-/// leaves all to clients until they rest would take weeks where md takes hours. BFQ keeps a member
-/// for 8 ms for such a reader, which it takes for a person: that is no pause.
+/// One reader that pauses for 10 ms: a check at md's pace is nearly as fast as alone, and one that
+/// waited until clients rest would take weeks where md takes hours. BFQ idles a member for 8 ms for
+/// such a reader, which it takes for an interactive one: that is no pause.
 #[test]
 fn a_resync_has_the_pauses_of_a_client_that_is_mostly_idle() {
     let reader = Load { depth: 1, thinks: Span::millis(10), ..READERS };
@@ -339,7 +340,8 @@ fn a_resync_has_the_pauses_of_a_client_that_is_mostly_idle() {
     }
 }
 
-/// One reader at a time without thinking: its pauses are shorter than a step and are left to it.
+/// One reader at a time without pauses: the gaps between its requests are shorter than a resync
+/// step, and the resync does not use them.
 #[test]
 fn a_resync_does_not_step_between_two_requests_of_a_client_that_goes_on_at_once() {
     let reader = Load { depth: 1, thinks: Span(100_000), ..READERS };

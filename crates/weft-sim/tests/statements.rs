@@ -1,5 +1,5 @@
 //! Tests of the numbered statements on md's behaviour (docs/statements.md). Each test cites its
-//! number. (21-24 and 42 are beside the priority policy, 26 beside the knobs, 36 beside the
+//! number. (21-24 and 42 are tested beside the priority policy, 26 beside the knobs, 36 beside the
 //! geometry.)
 #![allow(
     clippy::cast_possible_truncation,
@@ -18,10 +18,11 @@ const K: u64 = 1024;
 const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
 const NOSYNC: Flags = Flags::NONE;
 
-/// A clean array with a chunk of 64 KiB under md's conditions, cold but for stripe 0, and dirty.
+/// A clean array with a chunk of 64 KiB under md's conditions, with nothing but stripe 0 cached,
+/// and dirty.
 fn raid(level: Level, members: usize) -> Rig {
     let mut rig = Rig::of(options(level, members));
-    // Far from where the tests write, so that its stripe does not help them.
+    // Far from where the tests write, so that the cached stripe does not matter.
     rig.store(rig.size() - 4096, 4096).unwrap();
     rig.log.clear();
     rig
@@ -47,7 +48,7 @@ fn set(rig: &mut Rig, name: &str, value: &str) {
     rig.log.clear();
 }
 
-/// Ends everything that is outstanding, round after round; what each round submitted.
+/// Ends all outstanding requests, round after round. Returns what each round submitted.
 fn rounds(rig: &mut Rig) -> Vec<String> {
     rig.settle();
     for _ in 0..100_000 {
@@ -61,7 +62,7 @@ fn rounds(rig: &mut Rig) -> Vec<String> {
     text
 }
 
-/// `W3@0+4!f`: a FUA write to member 3 at 0 KiB of its data, 4 KiB long.
+/// Text of the log: `W3@0+4!f` is a FUA write to member 3 at 0 KiB of its data, 4 KiB long.
 fn show(rig: &Rig) -> Vec<String> {
     let mut groups = vec![String::new()];
     let kib = |sectors: i64| {
@@ -110,7 +111,7 @@ fn get(rig: &mut Rig, start: u64, len: u64) -> Vec<String> {
     rounds(rig)
 }
 
-/// Requests of a kind, and the members that they go to in order.
+/// Number of requests of a kind.
 fn count(groups: &[String], kind: char) -> usize {
     groups.iter().flat_map(|group| group.split(' ')).filter(|word| word.starts_with(kind)).count()
 }
@@ -342,7 +343,7 @@ fn small(level: Level, members: usize, stripes: u64) -> Rig {
     let mut options = options(level, members);
     options.chunk = chunk_kib(4);
     options.full_stripes = stripes;
-    // Parity is changed behind the engine's back.
+    // The test changes parity directly on the media.
     options.checked = false;
     Rig::of(options)
 }
@@ -377,7 +378,7 @@ fn statement_29_recovery_reads_the_others_and_writes_the_new_member() {
         rig.put(0, stripes * 3 * 4 * K);
         rig.finish();
         rig.fail_disk(1).remove(1);
-        // Cold: what is cached is not read.
+        // Without cached data, which would not be read.
         rig.stop().recover();
         rig.sync(SyncAction::Frozen).unwrap();
         rig.log.clear();
@@ -420,7 +421,7 @@ fn statement_30_beyond_the_resync_point_writes_reconstruct() {
     assert_eq!(reads.matches('R').count(), 2, "{groups:?}");
 }
 
-/// weft never steps events back; md does after a pure clean-dirty pair.
+/// weft never decreases the event count; md does after a pure clean-dirty pair.
 #[test]
 fn statement_32_superblocks_precede_data_and_follow_idleness() {
     let mut options = options(Level::Raid5, 4);

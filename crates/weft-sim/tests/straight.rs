@@ -1,6 +1,6 @@
 //! Tests of levels without parity: RAID 0, 1, 10 and linear under faults and power cuts.
 //!
-//! The same checkers as with parity, and reads that stay what they are (I3) while copies differ.
+//! The checkers are those of arrays with parity, and reads must be stable (I3) while copies differ.
 //! `tests/mutants.rs` shows that each planted bug of these levels is found.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use weft_sim::script::{Profile, Script};
 use weft_sim::{Coverage, excuses::Excuses};
 
-/// Of each profile.
+/// Seeds of each profile.
 const SEEDS: std::ops::Range<u64> = 400_000..400_012;
 
 #[test]
@@ -30,6 +30,6 @@ fn profiles_keep_their_promises_without_parity() {
     assert!(shapes.len() >= 6, "{shapes:?}");
     assert!(requests > 2_000 && verified > 10_000, "{requests} requests, {verified} sectors");
     assert!(coverage.points > 100 && coverage.judged_columns > 500, "{coverage:?}");
-    // Blind otherwise: copies that differ after a cut.
+    // Without copies that differ after a cut the test would check nothing.
     assert!(excuses.disagreed > 100, "{excuses:?}");
 }

@@ -1,5 +1,5 @@
 //! Tests of suspect columns: measured after a cut, excused exactly, cleared one by one. Each has a
-//! twin with a wrong content planted where everything was excused before.
+//! counterpart with wrong content planted where everything was excused before.
 
 use weft_engine::assemble;
 use weft_sim::{BLOCK, CutMode, Order, Rig, World, chunk_kib};
@@ -10,12 +10,12 @@ fn raid5() -> Rig {
     Rig::raid5(3, chunk_kib(4)).written(0, 1).written(1, 2).flushed()
 }
 
-/// Sectors of stripe 0 on a disk.
+/// First sector of stripe 0 on a disk.
 fn stripe(rig: &Rig, disk: usize) -> u64 {
     rig.array.data_offset[disk].0
 }
 
-/// Block 0 is written again, and the power takes the write of parity.
+/// Writes block 0 again, and undoes the write of parity as a power cut may.
 fn without_parity(flushed: bool) -> Rig {
     let mut rig = raid5();
     let at = stripe(&rig, 2);
@@ -30,8 +30,8 @@ fn without_parity(flushed: bool) -> Rig {
     rig
 }
 
-/// Loses a disk, cuts, starts again and reads everything: what is found, and the sectors that were
-/// wrong.
+/// Loses a disk, cuts the power, starts again and reads everything. Returns the violation and the
+/// number of sectors that were wrong.
 fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Option<String>, u64) {
     let world: &mut World = &mut rig;
     if let Some(disk) = lost {
@@ -41,7 +41,7 @@ fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Op
     if world.failure().is_none() {
         let how =
             assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
-        world.start(&how).expect("it is forced");
+        world.start(&how).expect("the start is forced");
         plant(world);
     }
     if world.failure().is_none() {
@@ -53,16 +53,16 @@ fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Op
 #[test]
 fn what_members_that_disagree_give_back_is_excused_and_nothing_else() {
     let (found, wrong) = outcome(without_parity(false), Some(1), |_| ());
-    assert_eq!((found, wrong), (None, 8), "block 1 was reconstructed with parity of before");
-    // The block that was written reads as what it was before, which it may.
+    assert_eq!((found, wrong), (None, 8), "block 1 was reconstructed with old parity");
+    // The block that was written reads as its old content, which is allowed.
     let (found, wrong) = outcome(without_parity(false), Some(0), |_| ());
     assert_eq!((found, wrong), (None, 0));
-    // The twin: another content of the same sector.
+    // Counterpart: other content of the same sector.
     let (found, _) = outcome(without_parity(false), Some(1), |world| {
         let at = world.array.data_offset[2].0;
         world.disks[2].poke(at, &[99; 512]);
     });
-    let found = found.expect("the planted content is seen");
+    let found = found.expect("the planted content is reported");
     assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
 }
 
@@ -70,10 +70,10 @@ fn what_members_that_disagree_give_back_is_excused_and_nothing_else() {
 fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
     for lost in [None, Some(1)] {
         assert_eq!(outcome(without_parity(false), lost, |_| ()).0, None, "{lost:?}");
-        // What was flushed is no choice any more.
+        // After a flush the old version is no choice any more.
         let found = outcome(without_parity(true), lost, |_| ()).0.expect("parity is too old");
         assert!(found.starts_with("I6 parity or dirty: "), "{lost:?}: {found}");
-        // With all members there the cut itself is judged, before the next start.
+        // With all members present the cut itself is judged, before the next start.
         let says = match lost {
             None => "nobody was writing it",
             Some(_) => "of no choice of what was written",
@@ -82,8 +82,8 @@ fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
     }
 }
 
-/// A resync clears column after column; what is planted in one that it has passed is found at once,
-/// while the last may still be reconstructed from parity of before.
+/// A resync clears column after column. Wrong content in a column that it has passed is reported at
+/// once, while the last columns may still be reconstructed from old parity.
 #[test]
 fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
     let mut rig = Rig::raid5(3, chunk_kib(4));
@@ -111,10 +111,10 @@ fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
         assert!(rig.step(Order::Fifo) || rig.wake(), "the resync ends: {all:?}");
         rig.must();
     }
-    assert!(seen.len() > 2, "one after the other: {seen:?}");
+    assert!(seen.len() > 2, "columns are cleared in steps: {seen:?}");
     assert!(rig.verify() > 0);
     assert_eq!(rig.excuses().read_wrong, 0);
-    // The twin: stripe 0 with the parity that was excused before.
+    // Counterpart: stripe 0 with the parity that was excused before.
     rig.until_idle().stop();
     let (disk, at, old) = &parities[0];
     rig.disks[*disk].poke(*at, old);
@@ -122,11 +122,11 @@ fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
     rig.recover();
     rig.get(BLOCK, BLOCK);
     rig.run(Order::Fifo);
-    let found = rig.failure().expect("it is found").to_string();
+    let found = rig.failure().expect("the wrong content is reported").to_string();
     assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
 }
 
-/// So does a write of the full stripe.
+/// A full-stripe write clears the columns too.
 #[test]
 fn a_write_of_the_full_stripe_clears_its_columns() {
     for blocks in [1, 2] {
@@ -134,7 +134,7 @@ fn a_write_of_the_full_stripe_clears_its_columns() {
         rig.cut(CutMode::Everything);
         rig.disks[1].faults.gone = true;
         rig.recover();
-        // With a member missing nothing disagrees any more; what is reconstructed is known.
+        // With a member missing nothing disagrees any more; the reconstructed content is known.
         assert_eq!(rig.suspect_columns(), [] as [u64; 0]);
         let before = rig.read(1);
         assert!(!before.is_all(2));
@@ -143,15 +143,15 @@ fn a_write_of_the_full_stripe_clears_its_columns() {
         assert_eq!(rig.read(1) == before, blocks == 1);
         let unsure = rig.excuses().read_unsure;
         rig.read(1);
-        assert_eq!(rig.excuses().read_unsure == unsure, blocks == 2, "what was not overwritten is");
+        assert_eq!(rig.excuses().read_unsure == unsure, blocks == 2, "unsure unless overwritten");
         rig.verify();
         let unsure = rig.excuses().read_unsure;
         rig.verify();
-        assert_eq!(rig.excuses().read_unsure, unsure, "nothing is unsure any more");
+        assert_eq!(rig.excuses().read_unsure, unsure, "no read is unsure any more");
     }
 }
 
-/// A sector that cannot be read is excused as long as members disagree, and not when it was
+/// A sector that cannot be read is excused as long as members disagree, and not after it was
 /// corrected.
 #[test]
 fn a_sector_that_was_corrected_has_no_excuse() {
@@ -162,14 +162,14 @@ fn a_sector_that_was_corrected_has_no_excuse() {
     rig.recover();
     rig.verify();
     let wrong = rig.excuses().read_wrong;
-    assert!(wrong > 0, "it was reconstructed with parity of before, or the resync was faster");
+    assert!(wrong > 0, "reconstructed with old parity, unless the resync was faster");
     rig.until_idle();
     assert_eq!(rig.suspect_columns(), [] as [u64; 0]);
     rig.disks[1].poke(at, &[99; 512]);
     rig.stop();
-    rig.start(&assemble::Options::default()).expect("it was stopped");
+    rig.start(&assemble::Options::default()).expect("the array was stopped");
     rig.get(BLOCK, BLOCK);
     rig.run(Order::Fifo);
-    let found = rig.failure().expect("it is found").to_string();
+    let found = rig.failure().expect("the wrong content is reported").to_string();
     assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
 }

@@ -2,20 +2,20 @@
 //!
 //! The tests replay the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and
 //! under the conditions of the script that recorded them, with merging off and `writes=gather`. Of
-//! 460 rows
+//! 460 rows:
 //!
 //! - 431 are compared request by request: member, kind, place, length, flags, and, where the
 //!   recording has groups of completions, what was submitted before what completed;
-//! - 2 likewise, but in any order of what is submitted together: the first write of a chunk of a
-//!   bitmap, of which the kernel writes the pages from the last member to the first;
+//! - 2 likewise, but in any order within a group: the first write of a chunk of a bitmap, of which
+//!   the kernel writes the pages from the last member to the first;
 //! - 15 by totals per member and kind, as they were recorded: six of random writes, six of writes
-//!   that nobody waits for, and three of 1 MiB with chunks of 512 KiB;
+//!   without the sync flag, and three of 1 MiB with chunks of 512 KiB;
 //! - 12 request by request within each stripe, without metadata and flushes: checks, repairs and
 //!   rebuilds, of which weft has other numbers in flight.
 //!
-//! Rows that need what this release does not have, and rows where weft differs on purpose, are
-//! named below, each with its reason; their numbers are asserted. Rows of RAID 0, 1 and 10 are in
-//! `without_parity`.
+//! Rows that need a feature which this release does not have, and rows for which weft differs on
+//! purpose, are named below, each with its reason; their numbers are asserted. Rows of RAID 0, 1
+//! and 10 are in `without_parity`.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -47,15 +47,15 @@ const SKIPPED: &[(&str, &str)] = &[
     ("-badblock-", "bad-block log"),
 ];
 
-/// Rows where weft does something else on purpose.
+/// Rows for which weft differs on purpose.
 const DIFFERENT: &[(&str, &str)] = &[
     ("raid5-4-flush-8", "flushes are batched: md-raid.md §4.1, G1"),
     ("raid5-4-preflush-fua", "data waits for the flush: md-raid.md §4.1, strict"),
     ("raid5-4-failed", "a failure beyond the level is refused, and the array stays as it is"),
 ];
 
-/// The rows that each test replays, by parts of their names, and how many they are. A row that is
-/// not left out belongs to the first line that has a part of its name.
+/// The rows that each test replays, by parts of their names, and their number. A row that is not
+/// left out belongs to the first line with a part of its name.
 const SHARES: [(&str, &[&str], usize); 13] = [
     ("bitmaps", &["-bitmap-"], 4),
     ("degraded, beyond and below the resync point", &["-beyond-", "-below-"], 182),
@@ -76,7 +76,7 @@ const SHARES: [(&str, &[&str], usize); 13] = [
     ("one write", &["of", "-512"], 70),
 ];
 
-/// The share of a row, or the reason why it is left out; `None` for a row that no test knows.
+/// The share of a row, or the reason why it is left out; `None` for a row of no test.
 fn share_of(name: &str) -> Option<&'static str> {
     let has = |part: &&str| name.contains(part);
     let left_out = SKIPPED.iter().chain(DIFFERENT).find(|(part, _)| has(part));
@@ -84,7 +84,7 @@ fn share_of(name: &str) -> Option<&'static str> {
     left_out.map(|(_, reason)| *reason).or(share.map(|(share, ..)| *share))
 }
 
-/// The members of these roles, `d0+P` as they are written in the names of rows.
+/// The members of some roles, given as in the names of rows: `d0+P`.
 fn members_of(roles: &[&str], names: &str) -> Vec<usize> {
     let member = |name: &str| roles.iter().position(|role| *role == name).unwrap();
     names.split('+').map(member).collect()
@@ -178,7 +178,7 @@ fn chunks_rows_and_the_warm_cache_submit_what_the_kernel_does() {
     let b = lab.fresh();
     lab.case("raid5-4-r512", |lab| lab.read(b + K, 512));
     lab.case("raid5-4-r1m", |lab| lab.read(b, K * K));
-    // One request of the client's is one answer here; the kernel splits it at the chunk first.
+    // A client's request has one answer here; the kernel splits it at the chunk first.
     if let Some(row) = lab.rows.get_mut("raid5-4-r8k-at-60k")
         && let Expected::Io { io, .. } = &mut row.expected
     {
@@ -189,7 +189,7 @@ fn chunks_rows_and_the_warm_cache_submit_what_the_kernel_does() {
     lab.finish("chunks, rows, the warm cache, rmw_level, reads", [40, 3, 0]);
 }
 
-/// md-raid.md §9, statement 40: a block that was written with `skip_copy` from the client's memory
+/// md-raid.md §9, statement 40: a block that was written from the client's memory with `skip_copy`
 /// is not in the cache afterwards, so that a write of a part of it reads it.
 #[test]
 fn statement_40_a_block_written_with_skip_copy_is_read_before_a_part_of_it_is_written() {
@@ -357,7 +357,7 @@ fn flush_fua_and_superblocks_reach_the_members_as_in_the_kernel() {
 }
 
 /// The bit of a clean chunk of the bitmap is durable on every member before the stripe is read, and
-/// the second write of the same chunk asks nothing of the bitmap.
+/// the second write of the same chunk needs no write of the bitmap.
 #[test]
 fn bitmaps_of_arrays_with_parity_are_written_before_the_data_as_in_the_kernel() {
     let mut lab = lab();
@@ -368,15 +368,17 @@ fn bitmaps_of_arrays_with_parity_are_written_before_the_data_as_in_the_kernel() 
         });
         lab.row = 40 / n * n;
         let b = lab.fresh();
-        // A new bitmap says all: wait until bits are cleared.
+        // A new bitmap has all bits set: wait until they are cleared.
         lab.rig.pass(Span::secs(8));
         lab.write(b + (32 << 20), 4096);
         for (case, at) in [("first", b), ("second", b + 256 * K)] {
             let case = format!("{name}-bitmap-{case}");
-            // Pages go to the members from the first to the last, the kernel's the other way.
+            // Pages go to the members from the first to the last, those of the kernel in reverse
+            // order.
             lab.case_by(&case, Compare::AnyOrder, |_| false, |lab| lab.write(at, 4096));
         }
-        // Without its bit a first write does not pass: here is one of the same chunk of the bitmap.
+        // A first write without its bit set does not match: this one is of the same chunk of the
+        // bitmap.
         lab.row -= 2 * n;
         let b = lab.fresh();
         lab.rig.log.clear();
@@ -384,7 +386,7 @@ fn bitmaps_of_arrays_with_parity_are_written_before_the_data_as_in_the_kernel() 
         let mut row = lab.rows[&format!("{name}-bitmap-first")].clone();
         let found = lab.found();
         assert!(lab.differs(&row, &found, Compare::AnyOrder).is_err(), "{}", show(&found));
-        let Expected::Io { io, .. } = &mut row.expected else { panic!("it has requests") };
+        let Expected::Io { io, .. } = &mut row.expected else { panic!("the row has requests") };
         let pages = io.items.extract_if(.., |(_, item)| item.meta).count() as u64;
         assert_eq!(pages, n);
         io.items.iter_mut().for_each(|(group, _)| *group -= 1);
@@ -395,7 +397,7 @@ fn bitmaps_of_arrays_with_parity_are_written_before_the_data_as_in_the_kernel() 
     lab.finish("bitmaps", [2, 0, 0]);
 }
 
-/// What weft adds to the kernel's row: it flushes every member before it marks the array clean, so
+/// weft differs from the kernel's row: it flushes every member before it marks the array clean, so
 /// that no superblock says clean while another member's cache holds the data (I5).
 #[test]
 fn superblocks_go_dirty_and_clean_as_in_the_kernel() {
@@ -428,7 +430,7 @@ fn write_twice_2_s_apart(lab: &mut Lab) {
     ungroup_flushes(&mut lab.rig.log);
 }
 
-/// Takes out rounds in which nothing but flushes was submitted.
+/// Removes rounds in which only flushes were submitted.
 fn ungroup_flushes(log: &mut Vec<Logged>) {
     let mut kept: Vec<Logged> = Vec::new();
     let mut round: Vec<Logged> = Vec::new();
@@ -508,7 +510,7 @@ fn check_repair_and_rebuild_submit_what_the_kernel_does() {
     let mut lab = lab();
     let small = |options: &mut Options| {
         options.full_stripes = 1;
-        // The content of the array is changed behind its back.
+        // The content of the array is changed directly on the media.
         options.checked = false;
     };
     for (level, n) in [(Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid6, 6)] {
@@ -634,7 +636,7 @@ fn no_row_is_forgotten() {
     assert_eq!((count(SKIPPED), count(DIFFERENT)), (17, 3));
     let totals = all.iter().filter(|row| matches!(row.expected, Expected::Counts(_)));
     assert_eq!(totals.filter(|row| !reasons.contains(share_of(&row.name).unwrap())).count(), 15);
-    // A row that no test has is found, and one that is left out belongs to no test.
+    // A row of no test is noticed, and a row that is left out belongs to no test.
     assert_eq!(share_of("raid5-4-reshape"), None);
     assert_eq!(share_of("raid5-4-flush-8"), Some(DIFFERENT[0].1));
     assert_eq!(share_of("raid5-4-flush"), Some("flushes and FUA"));

@@ -1,4 +1,4 @@
-//! Tests of wake-ups: work that can go on is asked for at once.
+//! Tests of wake-ups: work that can continue is requested at once.
 //!
 //! There is one test for each fault that the checker of lost wake-ups found.
 
@@ -15,7 +15,7 @@ fn raid5() -> Rig {
 
 fn first_of(rig: &Rig, disk: usize) -> Token {
     let first = rig.outstanding().find(|(_, pending)| pending.disk == Some(disk));
-    first.expect("something is outstanding").0
+    first.expect("a request is outstanding").0
 }
 
 fn is_given_up(rig: &Rig, token: Token) -> bool {
@@ -32,7 +32,7 @@ fn what_is_sent_to_a_member_in_the_turn_in_which_it_fails_is_given_up_at_once() 
     rig.admin(Verb::Fail(member));
     rig.settle();
     let token = first_of(&rig, 0);
-    assert!(is_given_up(&rig, token), "nothing else has to happen for it");
+    assert!(is_given_up(&rig, token), "aborted without a further event");
     rig.finish();
     rig.must();
 }
@@ -48,8 +48,8 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
     rig.settle();
     rig.now = rig.now + Span::secs(3);
     assert!(rig.wake());
-    assert!(!is_given_up(&rig, token), "degraded: nobody else knows it");
-    // It answers what came later, and the failed member's place is filled.
+    assert!(!is_given_up(&rig, token), "degraded: no other member has the data");
+    // The disk answers later requests, and the failed member's slot is filled.
     rig.disks[0].faults.stalled = false;
     rig.add_blank();
     rig.settle();
@@ -58,11 +58,12 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
         rig.complete(other.expect("the rebuild goes on"));
         rig.must();
     }
-    assert!(is_given_up(&rig, token), "the others know it from this moment");
+    assert!(is_given_up(&rig, token), "the others have the data from now on");
     assert!(rig.wait(read).unwrap().iter().all(|byte| *byte == 0));
 }
 
-/// It would keep a driver awake without end: the checker of [`weft_sim::World::wake`] objects.
+/// It would keep a driver awake without end, which the checker in [`weft_sim::World::wake`]
+/// reports.
 #[test]
 fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_nobody() {
     let mut rig = raid5();
@@ -78,8 +79,7 @@ fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_nobody() {
 const FLUSH_RULES: [FlushRule; 5] =
     [FlushRule::Batch, FlushRule::Md612, FlushRule::Needed, FlushRule::Parallel, FlushRule::Serial];
 
-/// An array that is dirty after a durable write, and whose members hold nothing that is not
-/// durable.
+/// An array that is dirty after a durable write, with members that hold no volatile data.
 fn dirty_and_flushed(level: Level, rule: FlushRule) -> Rig {
     let mut options = Options::new(level, 3, chunk_kib(4));
     options.knobs.flush_batch = rule;
@@ -93,7 +93,8 @@ fn dirty_and_flushed(level: Level, rule: FlushRule) -> Rig {
 }
 
 // The flush was answered once the failure of its member was recorded, in a turn that had already
-// asked whether the array was idle: the array never became clean. Found by seed 1000155 of `lies`.
+// checked whether the array was idle: the array never became clean. Found by seed 1000155 of
+// `lies`.
 #[test]
 fn a_stop_goes_on_when_a_flush_was_answered_whose_member_failed() {
     for rule in FLUSH_RULES {
@@ -112,8 +113,8 @@ fn a_stop_goes_on_when_a_flush_was_answered_whose_member_failed() {
     }
 }
 
-// With `needed`, a flush of members that hold nothing else is over in the turn that begins it: a
-// Stop, or a clean superblock after the pause, waited for whatever else woke the engine.
+// With `needed`, a flush of members without volatile data completes in the turn that begins it: a
+// stop, or a clean superblock after the delay, waited for an unrelated event.
 #[test]
 fn an_array_becomes_clean_when_no_member_has_to_be_flushed() {
     for rule in FLUSH_RULES {
