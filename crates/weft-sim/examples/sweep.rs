@@ -1,10 +1,10 @@
 //! Sweeps from the command line: many simulated runs, counted, with floors for CI.
 //!
-//! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which
-//! planted bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
-//! `scripts FIRST SEEDS` leaves load and the small scope out; `replay NAME NUMBER` does one piece
-//! of work again, `replay FILE` the script of a file; `shrink PROFILE SEED` and `shrink FILE` show
-//! the fewest steps with which one fails; `text PROFILE SEED` prints the script of a seed.
+//! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker detects
+//! which planted bug; `run FIRST SEEDS` runs more seeds for the ledger (`cargo xtask sweep`);
+//! `scripts FIRST SEEDS` leaves out load and the small scope; `replay NAME NUMBER` repeats one
+//! piece of work, `replay FILE` the script of a file; `shrink PROFILE SEED` and `shrink FILE`
+//! reduce a failing script to the fewest steps; `text PROFILE SEED` prints the script of a seed.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -75,10 +75,10 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A count, what it must be at least, and of what it is.
+/// A count with a floor: name, count, floor and details.
 struct Gate(&'static str, u64, u64, String);
 
-/// A count, what it may be at most, and of what it is.
+/// A count with a ceiling: name, count, ceiling and details.
 struct Ceiling(&'static str, u64, u64, String);
 
 fn gate() -> ExitCode {
@@ -89,7 +89,7 @@ fn gate() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // What is known to fail has a test of its own.
+    // Known failures are kept as scripts, which are run below.
     let open = |profile: &Profile, seed: u64| {
         let of_seed =
             |it: &&Kept| it.script.options.seed == seed && it.script.profile == profile.name;
@@ -145,7 +145,7 @@ fn gate() -> ExitCode {
     finish(&totals, bad == 0 && open)
 }
 
-/// What CI counts on: of each thing that has to happen in simulations, at least so many.
+/// Floors that CI requires of the events that simulations must reach.
 fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     let cuts = totals.coverage;
     let (errors, silent) = (totals.io_errors, totals.silent);
@@ -219,7 +219,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     gates
 }
 
-/// The same of what survives an end, or is left.
+/// Floors of what survives a cut, a stop or a kill, or is left by it.
 fn gates_of_ends(totals: &Totals) -> [Gate; 7] {
     let cuts = totals.coverage;
     [
@@ -240,14 +240,14 @@ fn gates_of_ends(totals: &Totals) -> [Gate; 7] {
     ]
 }
 
-/// The same of features that met.
+/// Floors of pairs of features in one script.
 fn gates_of_pairs(totals: &Totals) -> impl Iterator<Item = Gate> {
     PAIRS.into_iter().zip(totals.met.0).map(|((a, b, floor), met)| {
         Gate("scripts in which a pair met", met, floor, format!("{a:?} and {b:?}"))
     })
 }
 
-/// The same of levels without parity, and of arrays with a bitmap.
+/// Floors of levels without parity and of arrays with a bitmap.
 fn gates_of_levels(totals: &Totals) -> [Gate; 11] {
     let cuts = totals.coverage;
     [
@@ -271,8 +271,8 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 11] {
     ]
 }
 
-/// What checkers let pass that clients' writes alone do not explain: no more than was measured when
-/// each excuse was made as narrow as it is, and some room.
+/// Ceilings of contents that checkers accept although clients' writes alone do not explain them:
+/// the counts measured when each excuse was made as narrow as it is, and some room.
 fn ceilings(excuses: Excuses) -> [Ceiling; 6] {
     let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
     let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
@@ -310,7 +310,7 @@ fn sweep(first: u64, seeds: u64) -> ExitCode {
     let failures = totals.failures.len();
     eprintln!("{:?}", totals.excuses);
     eprintln!("{:?}", totals.coverage);
-    // The one line on standard output: what the ledger takes.
+    // The only line on standard output, which the ledger parses.
     println!(
         "{{\"first\":{first},\"seeds\":{},\"ios\":{ios},\"crash_points\":{points},\"failures\":{failures}}}",
         totals.seeds
@@ -318,7 +318,7 @@ fn sweep(first: u64, seeds: u64) -> ExitCode {
     finish(&totals, true)
 }
 
-/// A sweep whose failing scripts are shrunk and kept in a folder, to be mended or committed.
+/// Runs a sweep. Shrinks its failing scripts and writes them to a folder.
 fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
     println!("fresh seeds: {first} to {} of each profile", first + seeds - 1);
     let totals = simulate(&Work::of_sweep(first, seeds));
@@ -345,7 +345,7 @@ fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
     if totals.seeds > 0 && failures <= most { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Writes the shortest failing script of a seed to a file, whose name comes back.
+/// Writes the shortest failing script of a seed to a file. Returns the file's path.
 fn keep(profile: Profile, seed: u64, folder: &Path) -> std::io::Result<String> {
     let failure = quietly(|| {
         let failure = Script::generate(seed, profile).run().err();
@@ -359,7 +359,7 @@ fn keep(profile: Profile, seed: u64, folder: &Path) -> std::io::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Scripts of all profiles, and nothing else.
+/// Runs scripts of all profiles only.
 fn scripts(first: u64, seeds: u64) -> ExitCode {
     let mut work = Work::of_sweep(first, seeds);
     work.retain(|work| matches!(work, Work::Seed(..)));
@@ -374,7 +374,7 @@ fn replay(work: Work) -> ExitCode {
     finish(&totals, true)
 }
 
-/// Does something with the script of a file.
+/// Applies `act` to the script of a file.
 fn of_file(file: &str, act: &dyn Fn(&Script) -> ExitCode) -> ExitCode {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -405,7 +405,7 @@ fn again(script: &Script) -> ExitCode {
     }
 }
 
-/// The shortest failing script that is found of one.
+/// Prints the shortest failing script that is found by shrinking one.
 fn shortest(script: &Script) -> ExitCode {
     let shortest = quietly(|| {
         let failure = script.run().err()?;
@@ -429,16 +429,16 @@ fn finish(totals: &Totals, enough: bool) -> ExitCode {
     if totals.failures.is_empty() && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// On all CPUs, with a line that tells how far it is.
+/// Runs the work on all CPUs, with a line of progress.
 fn simulate(work: &[Work]) -> Totals {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
-    // At a terminal a line that changes, elsewhere a new one now and then.
+    // A terminal shows one line that changes; other outputs get a new line from time to time.
     let terminal = std::io::stderr().is_terminal();
     let pause = if terminal { Duration::from_millis(200) } else { Duration::from_secs(15) };
     let told = Mutex::new(start);
     let progress = |done: usize, totals: &Totals| {
-        let mut told = told.lock().expect("nothing panics while it is held");
+        let mut told = told.lock().expect("no holder panics");
         if told.elapsed() < pause && done < work.len() {
             return;
         }
@@ -454,7 +454,7 @@ fn simulate(work: &[Work]) -> Totals {
         );
     };
     let hook = std::panic::take_hook();
-    // A panic is a failure, which is told at the end.
+    // A panic counts as a failure, which is reported at the end.
     std::panic::set_hook(Box::new(|_| ()));
     let totals = run(work, threads, &progress);
     std::panic::set_hook(hook);
@@ -464,11 +464,11 @@ fn simulate(work: &[Work]) -> Totals {
     totals
 }
 
-/// What became of the bugs that are planted.
+/// Counts of the planted bugs.
 struct Bugs {
     all: u64,
     found: u64,
-    /// All that were run.
+    /// Number of scripts run.
     scripts: u64,
     missed: Vec<Mutant>,
 }
@@ -477,7 +477,7 @@ struct Bugs {
 fn planted_bugs() -> Bugs {
     quietly(|| {
         let mut bugs = Bugs { all: 0, found: 0, scripts: 0, missed: Vec::new() };
-        // Those that are known to be missed count as missed, and may be found one day.
+        // Bugs that are known to be missed count as missed, and may be found one day.
         for mutant in Mutant::ALL.into_iter().chain(Mutant::MISSED) {
             let found = hunt(mutant, None, BUG_SCRIPTS, &plant(mutant));
             bugs.all += 1;
@@ -491,8 +491,8 @@ fn planted_bugs() -> Bugs {
     })
 }
 
-/// Prints which checker sees which bug, with all others off: the number of the first script, from
-/// 0.
+/// Prints for each bug and checker the number of the first script, from 0, in which that checker
+/// detects the bug with all others off.
 fn matrix(scripts: u64, name: &str) -> ExitCode {
     println!("{:<24}{}", "", CHECKERS.map(|checker| format!("{checker:>6}")).concat());
     let all = Mutant::ALL.into_iter().chain(Mutant::MISSED);
@@ -512,7 +512,7 @@ fn plant(mutant: Mutant) -> impl Fn(&mut World) {
     }
 }
 
-/// Panics of planted bugs are expected and say nothing new.
+/// Suppresses the messages of panics, which planted bugs are expected to cause.
 fn quietly<T>(act: impl FnOnce() -> T) -> T {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
@@ -521,19 +521,19 @@ fn quietly<T>(act: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Of each profile. Other seeds than those of the tests.
+/// Seeds of each profile, other than the tests' seeds.
 const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
 const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
 const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
 const GATE_LACKS_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_100;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 200;
-/// 20,000 requests each, as of steady load.
+/// Runs of 20,000 requests each, as for steady load.
 const GATE_FAULTY: u64 = 60;
 const GATE_SILENT: u64 = 100;
-/// Each of eight shapes in each of three states.
+/// Eight shapes in three states.
 const GATE_STRAIGHT_SCOPES: u64 = 24;
-/// 20,000 requests each, steady, and as many on mirrors with members that fail.
+/// Runs of 20,000 requests each: steady ones, and as many on mirrors with failing members.
 const GATE_STRAIGHT_LOADS: u64 = 30;
-/// With each bug.
+/// Scripts per bug.
 const BUG_SCRIPTS: u64 = 2_000;

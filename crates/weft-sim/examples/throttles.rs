@@ -1,8 +1,8 @@
-//! Grid of throttles: endless `dd`s under each limit of patch 001's tables, kernel beside kernel.
+//! Grid of throttles: endless `dd`s under each limit of patch 001's tables, in columns by kernel.
 //!
-//! `single` is one disk, `jbod` ten behind a link, `small` what IO-less throttling is worst at.
-//! Prints MiB/s, and in brackets Jain's index of the writers and the longest pause in ms; after
-//! that by how much `weft` is above the better of `3.1` and `patch-001`.
+//! `single` is one disk, `jbod` ten behind a link, `small` the worst case of IO-less throttling.
+//! Prints MiB/s, and in brackets Jain's index of the writers and the longest pause in ms, then by
+//! how much `weft` exceeds the better of `3.1` and `patch-001`.
 //!
 //! ```text
 //! cargo run --release -p weft-sim --example throttles -- single jbod small
@@ -41,7 +41,7 @@ fn main() {
 }
 
 fn cell(kernel: &str, disks: u16, limit: u64, writers: u32) -> Measured {
-    let kernel = Kernel::named(kernel).expect("it is in the table");
+    let kernel = Kernel::named(kernel).expect("the kernel is in the table");
     let of_box = if disks == 1 { DirtyLimit::single(kernel) } else { DirtyLimit::jbod(kernel) };
     let background = if limit == 400 { Amount::Bytes(300 << 20) } else { Amount::Percent(10) };
     DirtyLimit {

@@ -1,5 +1,5 @@
-//! Regression tests of blocks that cannot be read or answer late, and of what is written instead:
-//! corrections, checks, resyncs.
+//! Regression tests of blocks that are unreadable or answered late, and of what is written in their
+//! place: corrections, checks, resyncs.
 
 use weft_engine::assemble;
 use weft_engine::knobs::Knobs;
@@ -8,7 +8,7 @@ use weft_ondisk::{Level, Version};
 use weft_sim::{BLOCK, CutMode, Logged, Order, Payload, Planned, Rig, chunk_kib};
 use weft_units::Span;
 
-/// Longer than any of these tests: the array stays marked dirty.
+/// A delay longer than any of these tests: the array stays marked dirty.
 const NEVER: Span = Span::secs(3600);
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0, 16 on 1, 32 on 2, their P on 3.
@@ -20,11 +20,11 @@ fn outstanding_of(rig: &Rig, disk: usize) -> Vec<Token> {
     rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
 }
 
-/// Ends requests of the other disks until this one has so many outstanding.
+/// Completes requests of the other disks until `disk` has `count` requests outstanding.
 fn hold_back(rig: &mut Rig, disk: usize, count: usize) -> Vec<Token> {
     while outstanding_of(rig, disk).len() < count {
         let other = rig.outstanding().find(|(_, p)| p.disk != Some(disk)).map(|(token, _)| token);
-        rig.complete(other.expect("there is more to come for the disk"));
+        rig.complete(other.expect("more requests follow for the disk"));
     }
     outstanding_of(rig, disk)
 }
@@ -34,7 +34,7 @@ fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
     rig.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
 }
 
-/// RAID 6 of four with a spare, whose first block cannot be read from disk 1. It is marked clean.
+/// RAID 6 of four with a spare. The first block of disk 1 is unreadable. The array is marked clean.
 fn raid6_with_a_bad_block() -> Rig {
     let mut rig = Rig::raid6(4, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).flushed();
     rig.stop().recover();
@@ -43,7 +43,7 @@ fn raid6_with_a_bad_block() -> Rig {
     rig
 }
 
-// A recovery corrects blocks without a dirty state, and ended with superblocks that said clean
+// A recovery corrects blocks without marking the array dirty. Superblocks at its end said clean
 // before the members were flushed.
 #[test]
 fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
@@ -54,13 +54,13 @@ fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
     assert!(rig.read(0).is_all(1));
 }
 
-// The same of a block that a read corrected while somebody else wanted superblocks.
+// A read corrected a block while another cause wrote superblocks.
 #[test]
 fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
     let ticket = rig.get(0, BLOCK);
     while rig.disks[1].outstanding_writes().next().is_none() {
-        assert!(rig.step(Order::Fifo), "it is not rewritten");
+        assert!(rig.step(Order::Fifo), "the block is not rewritten");
     }
     rig.disks[1].faults.stalled = true;
     let spare = rig.member_of(4);
@@ -72,7 +72,7 @@ fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     assert_eq!(state_of(&rig, 4), None);
 }
 
-/// Ends every request but this one, until there is no other. By then disk 1 has its block back.
+/// Completes every request except `held` until no other is left. Disk 1 is corrected by then.
 fn until_corrected_without(rig: &mut Rig, held: Token) {
     loop {
         let other = rig.outstanding().map(|(token, _)| token).find(|token| *token != held);
@@ -83,7 +83,7 @@ fn until_corrected_without(rig: &mut Rig, held: Token) {
     assert_eq!(rig.volume().members[1].corrected, 8);
 }
 
-// The same while a new member is told its slot: the superblocks of the others, which follow in the
+// A new member takes a slot at the same time: the other members' superblocks, which follow in the
 // same update, said clean before the members were flushed.
 #[test]
 fn strip_corrected_while_a_member_takes_a_slot_is_durable_before_superblocks_say_clean() {
@@ -91,7 +91,7 @@ fn strip_corrected_while_a_member_takes_a_slot_is_durable_before_superblocks_say
     let new = rig.remove(4).fail_disk(3).add_blank().0;
     while !matches!(state_of(&rig, new), Some(MemberState::Rebuilding { .. })) {
         rig.settle();
-        assert!(rig.step(Order::Fifo), "nobody takes the slot");
+        assert!(rig.step(Order::Fifo), "no member takes the slot");
     }
     let introduced = hold_back(&mut rig, new, 1)[0];
     until_corrected_without(&mut rig, introduced);
@@ -100,10 +100,10 @@ fn strip_corrected_while_a_member_takes_a_slot_is_durable_before_superblocks_say
     assert!(rig.read(0).is_all(1));
 }
 
-// The same of a superblock that was not written and is written once more, as it was.
+// A superblock write failed and was repeated with the same content.
 #[test]
 fn strip_corrected_is_durable_before_a_superblock_says_clean_at_the_second_try() {
-    // Of what an earlier process may have corrected nothing waits for a flush any more.
+    // The flush covers corrections that an earlier process may have made.
     let mut rig = raid6_with_a_bad_block().flushed();
     let spare = rig.member_of(4);
     let next = rig.disks[0].operations();
@@ -119,32 +119,32 @@ fn strip_corrected_is_durable_before_a_superblock_says_clean_at_the_second_try()
     assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
 }
 
-// Of a run of P that could not be read no block was read alone: with a data block, all of the
-// chunk's P was taken for lost, and two members missing made the data of a whole chunk unreadable.
+// In a run of P with a read error no block was read alone: with one data block missing, all of the
+// chunk's P counted as lost, and two missing members made the data of a whole chunk unreadable.
 #[test]
 fn a_bad_block_of_p_takes_no_other_with_it() {
     const CHUNK: u64 = 64 << 10;
     // Block 0 is on disk 1, its P on disk 3, its Q on disk 0.
     let mut rig = Rig::raid6(4, chunk_kib(64)).with(|o| o.data_promised = false);
-    rig.store(0, 2 * CHUNK).expect("nothing is wrong with it");
+    rig.store(0, 2 * CHUNK).expect("the array works");
     rig.fail_disk(0).fail_disk(1).stop().recover();
     let first = rig.array.data_offset[3].0;
     rig.disks[3].faults.bad_reads.insert(first + 8);
-    rig.read_bytes(0, CHUNK).expect_err("its second block cannot be computed");
+    rig.read_bytes(0, CHUNK).expect_err("the second block cannot be reconstructed");
     for block in 0..CHUNK / BLOCK {
         let read = rig.read_bytes(block * BLOCK, BLOCK);
         assert_eq!(read.is_err(), block == 1, "block {block}");
     }
 }
 
-// P of RAID 6 is computed where all else is here, and it was not read again after an error, but
-// given up with all that was read together with it.
+// P of RAID 6 can be computed when all data is present. It was not read again after an error, but
+// abandoned with everything that was read together with it.
 #[test]
 fn a_check_corrects_a_bad_block_and_no_other() {
     for raid6 in [false, true] {
         for disk in 0..4 {
             let mut rig = if raid6 { Rig::raid6(4, chunk_kib(64)) } else { raid5() };
-            rig.store(0, 128 << 10).expect("nothing is wrong with it");
+            rig.store(0, 128 << 10).expect("the array works");
             rig.stop().recover();
             let first = rig.array.data_offset[disk].0;
             rig.disks[disk].faults.bad_reads.insert(first + 8);
@@ -157,9 +157,9 @@ fn a_check_corrects_a_bad_block_and_no_other() {
     }
 }
 
-// A read straight from a member failed while stripes read the same blocks, together, for a member
-// that is missing: that counted as two failures of each of them, and what is computed from good
-// blocks was an error.
+// A direct read from a member failed while stripes read the same blocks together to reconstruct a
+// missing member. Each block counted two failures, and what good blocks would reconstruct was an
+// error.
 #[test]
 fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     const CHUNK: u64 = 64 << 10;
@@ -167,13 +167,13 @@ fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
         let mut rig = raid5().with(|o| {
             (o.knobs, o.data_promised, o.seed) = (Knobs::default(), false, seed);
         });
-        rig.store(0, 3 * CHUNK).expect("nothing is wrong with it");
-        // Block 0 is missing, and of block 16, which it is computed from, the next one is bad.
+        rig.store(0, 3 * CHUNK).expect("the array works");
+        // Block 0 is missing. Block 16, from which it is reconstructed, is followed by a bad block.
         rig.fail_disk(0).stop().recover();
         let first = rig.array.data_offset[1].0;
         rig.disks[1].faults.bad_reads.insert(first + 8);
         rig.order = Order::Random;
-        rig.read_bytes(0, 3 * CHUNK).expect_err("two of its blocks cannot be had");
+        rig.read_bytes(0, 3 * CHUNK).expect_err("two of the blocks are unreadable");
         for block in 0..3 * CHUNK / BLOCK {
             let read = rig.read_bytes(block * BLOCK, BLOCK);
             assert_eq!(read.is_err(), block == 1 || block == 17, "block {block}, seed {seed}");
@@ -181,8 +181,8 @@ fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     }
 }
 
-/// A batch is written with the FUA of its head: a filled stripe with FUA and one without do not go
-/// together.
+/// A batch is written with the FUA flag of its first stripe: a full stripe with FUA and one without
+/// it are not written in one batch.
 #[test]
 fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     for durable in [[false, true], [true, false], [true, true]] {
@@ -190,7 +190,7 @@ fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
             o.logged = true;
             o.knobs.safe_mode_delay = NEVER;
         });
-        rig.store(100 * BLOCK, BLOCK).expect("nothing is wrong with it");
+        rig.store(100 * BLOCK, BLOCK).expect("the array works");
         let mut tickets = Vec::new();
         for (stripe, fua) in durable.into_iter().enumerate() {
             let flags = Flags { sync: true, fua, ..Flags::NONE };
@@ -206,7 +206,7 @@ fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
             Logged::Write { count, fua, metadata: false, .. } => Some((*count, *fua)),
             _ => None,
         });
-        // Two that are alike do: both stripes in one request to each member.
+        // Two alike stripes share one request to each member.
         let runs: Vec<(u64, bool)> = runs.collect();
         let expected =
             if durable[0] == durable[1] { vec![(16, true); 4] } else { vec![(8, true); 4] };
@@ -218,12 +218,12 @@ fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     }
 }
 
-/// RAID 6 ahead of its resync, one member short: parity that nobody vouches for is computed from
-/// all data and not read-modify-written, so that what is flushed there survives the failure of
-/// another member. md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
+/// RAID 6 ahead of its resync with one member missing: parity there is not in sync, so it is
+/// computed from all data and not read-modify-written. Data that is flushed there survives the
+/// failure of another member. md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
 #[test]
 fn what_is_written_ahead_of_a_resync_survives_two_failures() {
-    // Of a full stripe whose number is a multiple of six: Q, four of data, P.
+    // Columns of a full stripe with a number divisible by six: Q, four of data, P.
     const FULL_STRIPE: u64 = 120;
     let (q, d0, d1, p) = (0, 1, 2, 5);
     for first in [d1, p, q] {
@@ -232,7 +232,7 @@ fn what_is_written_ahead_of_a_resync_survives_two_failures() {
             o.knobs.safe_mode_delay = NEVER;
             o.full_stripes = 240;
             o.assume_clean = false;
-            // Members are not blank where the array was made.
+            // The members were not blank when the array was created.
             o.checked = false;
         });
         for (disk, byte) in (0x11..0x17).enumerate() {
@@ -251,14 +251,14 @@ fn what_is_written_ahead_of_a_resync_survives_two_failures() {
     }
 }
 
-/// A bad sector at a place where the superblock of another version would be cost the member.
+/// An unreadable sector where another version has its superblock cost the member.
 #[test]
 fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     for version in Version::ALL {
         for other in Version::ALL.into_iter().filter(|other| *other != version) {
             let mut rig = raid5().with(|o| o.version = version).written(0, 1);
             rig.stop();
-            let at = other.position(rig.disks[1].size()).expect("it is large enough");
+            let at = other.position(rig.disks[1].size()).expect("the disk is large enough");
             rig.disks[1].faults.bad_reads.insert(at.0);
             let plain = assemble::Options::default();
             let assembly = rig.assemble(&plain).unwrap();
@@ -271,8 +271,8 @@ fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     }
 }
 
-/// A read for which members need longer than `read_around`, though none ever stops to answer, was
-/// given up at one of them, answered "ask again", given up again, and so on for ever.
+/// A read for which members need longer than `read_around`, though each of them keeps answering,
+/// was aborted at one of them, answered "ask again", aborted again, and so on forever.
 #[test]
 fn a_read_that_takes_longer_than_read_around_is_answered() {
     for (level, read_around) in [(Level::Raid5, 2000), (Level::Raid5, 100), (Level::Raid6, 100)] {
@@ -299,15 +299,15 @@ fn a_read_that_takes_longer_than_read_around_is_answered() {
         }
         assert_eq!(rig.take_answer(read).unwrap().unwrap().len() as u64, len);
         rig.finish();
-        // No member failed, and reads go straight to members again.
+        // No member failed, and reads go directly to members again.
         assert_eq!(rig.volume().degraded, 0);
         assert!(rig.verify() > 0);
     }
 }
 
-/// Block 1 is rebuilt onto a spare from parity that is of before, while a write of whose end nobody
-/// hears keeps its stripe suspect. The power goes; members agree, but the block stays what it was
-/// rebuilt as. Found by faults-and-cuts, seed 2000966: a bug of the checkers, which forgot that.
+/// Block 1 is rebuilt onto a spare from old parity, while a write that is never answered keeps its
+/// stripe suspect. Power is cut. The members agree afterwards, but block 1 keeps the wrong content.
+/// Found by faults-and-cuts, seed 2000966: a bug of the checkers, which forgot the wrong content.
 #[test]
 fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
     let mut rig = Rig::raid5(3, chunk_kib(4)).with(|o| {
@@ -327,7 +327,7 @@ fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
     rig.disconnect(client);
     rig.until_idle();
     let rebuilt = rig.disks[3].peek(spare, 8);
-    assert!(rebuilt.iter().any(|byte| *byte != 2), "parity was of before");
+    assert!(rebuilt.iter().any(|byte| *byte != 2), "parity was old");
     assert_eq!(rig.suspect_columns(), (0..8).collect::<Vec<u64>>());
     rig.cut(CutMode::Everything);
     rig.recover();
@@ -335,11 +335,11 @@ fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
     assert!(rig.verify() > 0);
 }
 
-/// RAID 5 or 6 of four on which disk 3 holds wrong parity for the first stripe of blocks.
+/// RAID 5 or 6 of four members. Disk 3 holds wrong parity for the first stripe of blocks.
 fn with_wrong_parity(level: Level, assume_clean: bool) -> Rig {
     let mut rig = Rig::raid(level, 4, None, chunk_kib(4)).with(|o| {
         o.assume_clean = assume_clean;
-        // Twice as many stripes as a sync asks for at a time.
+        // Twice as many stripes as a sync requests at a time.
         o.full_stripes = 16;
     });
     while !assume_clean && rig.outstanding().all(|(_, p)| p.origin != Some(Origin::Sync)) {
@@ -350,16 +350,17 @@ fn with_wrong_parity(level: Level, assume_clean: bool) -> Rig {
     rig
 }
 
-/// A disk answers no more, and has a write of the last stripe outstanding, which is never given up.
+/// Stops a disk from answering. A write of the last stripe stays outstanding there and is never
+/// aborted.
 fn stall(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     let stripe = rig.size() / 16;
     rig.put(15 * stripe, stripe);
 }
 
-// A resync read round a member that did not answer, compared what it had computed with what it had
-// computed that from, and marked the array clean: parity stayed wrong (write hole). Found by seed
-// 20913 of `faults`.
+// A resync read around a member that did not answer, compared the reconstructed block with the
+// blocks it was reconstructed from, and marked the array clean: parity stayed wrong (write hole).
+// Found by seed 20913 of `faults`.
 #[test]
 fn a_resync_compares_what_a_member_holds_that_answers_late() {
     for level in [Level::Raid5, Level::Raid6] {
@@ -377,7 +378,7 @@ fn a_resync_compares_what_a_member_holds_that_answers_late() {
     }
 }
 
-// The same of a check, which counted what it had not looked at as right.
+// A check counted blocks that it had not compared as correct.
 #[test]
 fn a_check_compares_what_a_member_holds_that_answers_late() {
     for level in [Level::Raid5, Level::Raid6] {
@@ -392,8 +393,8 @@ fn a_check_compares_what_a_member_holds_that_answers_late() {
     }
 }
 
-// A block was computed from parity that nobody had checked since a crash, though its member was
-// there and only slow; the twin is checked, and is read around.
+// A block was reconstructed from parity that was not checked since a crash, though its member was
+// present and only slow. Counterpart: after the check, reads go around the member.
 #[test]
 fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
     let mut rig = with_wrong_parity(Level::Raid5, false);

@@ -2,10 +2,10 @@
 //!
 //! Small scope (`weft_sim::scope`): all scripts of one or two operations on the smallest array of
 //! each level, each in six orders, with two cuts in each of a few states. The tests print how many
-//! orders and states that were, and hold them to floors.
+//! orders and states were tried, and require minimum numbers of them.
 //!
-//! The same with each policy that is not what md does untuned, on chunks of more than a stripe, for
-//! a sample of the scripts.
+//! The same search covers each policy that differs from untuned md, on chunks of more than a
+//! stripe, for a sample of the scripts.
 //!
 //! Wider: random scripts on larger shapes, cut often.
 #![allow(
@@ -26,7 +26,7 @@ use weft_sim::script::{Profile, Script};
 use weft_sim::{Coverage, CutMode, Options, Order, Payload, World, chunk_kib};
 use weft_units::{ByteRange, ClientId, Span};
 
-/// A bug, its checker, and what plants it.
+/// Table row of a planted bug: the bug, its checker, and the function that plants it.
 macro_rules! bug {
     ($name:ident, $checker:literal) => {
         (Mutant::$name, $checker, |world| {
@@ -58,7 +58,7 @@ fn run_scope(level: Level, members: usize, budget: Budget) -> Search {
     search
 }
 
-/// That a search tried orders, met answers and cut where something was at stake.
+/// Asserts that a search tried several orders, met answers and cut while data was outstanding.
 fn assert_sampled(search: &Search) {
     let Search { scripts, two_orders, states, answered, data_outstanding, .. } = search;
     let Search { scripts_with_data, verified, scrubbed, .. } = search;
@@ -135,7 +135,7 @@ fn every_policy_on_every_level_survives_sampled_cuts_of_short_scripts() {
     assert_covered(search.coverage);
 }
 
-/// Scripts of one operation, with so many walks that most orders of the shorter ones are tried.
+/// Scripts of one operation, with enough walks to try most orders of the shorter ones.
 #[test]
 fn all_orders_of_the_shortest_scripts() {
     let budget = Budget { operations: 1, scripts: usize::MAX, walks: 300, states: 10, cuts: 1 };
@@ -147,8 +147,8 @@ fn all_orders_of_the_shortest_scripts() {
     assert!(search.exhausted >= 5, "{} of {}", search.exhausted, search.scripts);
 }
 
-/// States that are taken for the same are cut side by side. A twin whose fingerprint leaves out the
-/// disks takes different states for the same, and that is noticed.
+/// States with equal fingerprints are cut side by side and must be left equal. Counterpart:
+/// fingerprints that leave out the disks take different states for equal, which the test detects.
 #[test]
 fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
     let budget = Budget { operations: 2, scripts: 16, walks: 12, states: 12, cuts: 0 };
@@ -165,7 +165,7 @@ fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
     assert!(wrongly > 0, "blind: {more} states were taken for the same");
 }
 
-/// One thing at a time is changed of what a cut depends on.
+/// Changes the parts of the state that a cut depends on, one at a time.
 #[test]
 fn whatever_a_cut_depends_on_changes_the_fingerprint() {
     let mut world = smallest(Level::Raid5, 3, Start::Dirty);
@@ -199,8 +199,8 @@ fn whatever_a_cut_depends_on_changes_the_fingerprint() {
 }
 
 /// Bugs that scripts of two operations show, each found by the checker that is named. The first
-/// needs an operation to come while time passes: that of a write that finds superblocks on their
-/// way that say clean.
+/// needs a write that arrives while superblocks that say clean are being written, so time has to
+/// pass before it.
 #[test]
 fn planted_bugs_are_found_in_the_small_scope() {
     type Bug = (Mutant, &'static str, fn(&mut World));
@@ -222,7 +222,7 @@ fn planted_bugs_are_found_in_the_small_scope() {
     std::panic::set_hook(Box::new(|_| ()));
     let found = BUGS.map(|(mutant, checker, plant)| {
         let mut search = Search { planted: Some(plant), ..Search::default() };
-        // A discard comes while a recovery runs in few of the orders that a seed picks.
+        // Only a few of the orders that a seed picks have a discard during a recovery.
         let run = AssertUnwindSafe(|| {
             for seed in 0..SEEDS {
                 search.seed = seed;
@@ -241,7 +241,7 @@ fn planted_bugs_are_found_in_the_small_scope() {
     }
 }
 
-/// Dirty and degraded is refused unless it is consented to, and then only predicted stripes are
+/// A dirty and degraded array is refused without consent. After consent only predicted stripes are
 /// wrong.
 #[test]
 fn dirty_and_degraded_needs_consent() {

@@ -1,6 +1,6 @@
-//! Tests of flush latency: a round for each flush, against one round that serves many (patch 002).
+//! Tests of flush latency: one round per flush against one round that serves many (patch 002).
 //!
-//! The engine itself chooses the requests that a round serves; clients and the member are one
+//! The engine itself selects the requests of a round. Clients and the member are reduced to one
 //! number each, so that the result has a closed form.
 //!
 //! Source   experiments.md §7, statements 22 and 23
@@ -11,32 +11,32 @@ use weft_engine::flush::flush_batch::{FlightId, FlushBatch, Unflushed};
 use weft_engine::knobs::FlushRule;
 use weft_units::MemberIndex;
 
-/// The one member of the array, which is always dirty.
+/// Starts a round on the only member of the array, which always has unflushed writes.
 fn start<R>(flushes: &mut FlushBatch<R>, rule: FlushRule) -> Option<FlightId> {
     let sent = flushes.start(rule, &[(MemberIndex(0), Unflushed::new(true))]);
     assert!(sent.len() <= 1, "one member, one flush");
     sent.first().map(|(_, flight)| *flight)
 }
 
-/// Whom the end of a flush of the member serves.
+/// Ends a flush of the member. Returns the requests that it serves.
 fn end<R>(flushes: &mut FlushBatch<R>, flight: FlightId) -> Vec<R> {
     flushes.ended(flight, None, Ok(()), Ok(()));
     flushes.take_served().into_iter().map(|(request, _)| request).collect()
 }
 
-/// So far apart, as a part of what is expected.
+/// Asserts that `found` differs from `expected` by at most the fraction `part`.
 fn is_near(found: f64, expected: f64, part: f64) {
     assert!((found / expected - 1.0).abs() <= part, "found {found}, expected {expected} ± {part}");
 }
 
-/// Operations a second and seconds of each, of so many clients that each do one operation after the
-/// other: first their data, one client at a time, then a flush, if there is one.
+/// Simulates clients that do one operation after the other: first their data, one client at a time,
+/// then a flush, if any. Returns operations per second and seconds per operation.
 fn closed(clients: u32, data: f64, flush: Option<(FlushRule, f64)>) -> (f64, f64) {
     const SECONDS: f64 = 20.0;
     let round = flush.map_or(0.0, |(_, round)| round);
     let rule = flush.map_or(FlushRule::Batch, |(rule, _)| rule);
     let mut flushes = FlushBatch::default();
-    // When their data will be there, and when they began.
+    // Times at which data will be written, and at which the operation began.
     let mut moving: VecDeque<(f64, f64)> = VecDeque::new();
     let mut free = 0.0_f64;
     let mut begin = |moving: &mut VecDeque<(f64, f64)>, now: f64| {
@@ -55,7 +55,7 @@ fn closed(clients: u32, data: f64, flush: Option<(FlushRule, f64)>) -> (f64, f64
         }
         let mut over = Vec::new();
         if moved <= round_end {
-            let (_, began) = moving.pop_front().expect("somebody's data is there");
+            let (_, began) = moving.pop_front().expect("a client's data is there");
             if flush.is_some() { flushes.arrive(began) } else { over.push(began) }
         } else {
             over = end(&mut flushes, flight.take().expect("a round runs"));
@@ -65,7 +65,7 @@ fn closed(clients: u32, data: f64, flush: Option<(FlushRule, f64)>) -> (f64, f64
             (round_end, flight) = (now + round, Some(started));
         }
         for began in over {
-            // The first half is for the queues to become what they stay.
+            // The first half lets the queues reach a steady state.
             if now > SECONDS / 2.0 {
                 done += 1.0;
                 latencies += now - began;
@@ -90,30 +90,29 @@ fn experiments_22_one_round_for_each_is_the_limit_and_one_for_all_is_none() {
     }
 }
 
-/// Whoever needs a flush.
+/// Request that needs a flush.
 #[derive(Clone, Copy)]
 enum Needs {
-    /// A write of the log, which the next one follows at once.
+    /// A log write. The next one follows at once.
     Log,
-    /// A client since then, and the end of the round that ran.
+    /// A client: its arrival, and the end of the round that ran then.
     Client(f64, f64),
 }
 
-/// What clients found that come as they like.
+/// Results of clients that arrive at random.
 struct Found {
     waits: Vec<f64>,
-    /// How much later the last one was served than at the end of the first round that began after
-    /// it came.
+    /// Largest delay of a client beyond the end of the first round that began after it arrived.
     late: f64,
     rounds_a_second: f64,
 }
 
-/// A member of which so many log writes always want a flush, and clients at this rate.
+/// A member with `logs` log writes that always need a flush, and clients that arrive at this rate.
 fn open(rule: FlushRule, logs: u32, round: f64, clients_a_second: f64) -> Found {
     const SECONDS: f64 = 400.0;
     let mut flushes = FlushBatch::default();
     (0..logs).for_each(|_| flushes.arrive(Needs::Log));
-    let mut flight = start(&mut flushes, rule).expect("the log wants one");
+    let mut flight = start(&mut flushes, rule).expect("the log needs a round");
     let mut round_end = round;
     // The triple 13, 7, 17 of G. Marsaglia, "Xorshift RNGs"; times between clients are exponential.
     let mut seed = 0x7765_6674_u64;
@@ -140,7 +139,7 @@ fn open(rule: FlushRule, logs: u32, round: f64, clients_a_second: f64) -> Found 
                 }
             }
         }
-        flight = start(&mut flushes, rule).expect("the log always wants one");
+        flight = start(&mut flushes, rule).expect("the log always needs a round");
         round_end += round;
     }
     found.rounds_a_second = flushes.counts().rounds as f64 / SECONDS;
@@ -164,10 +163,10 @@ fn experiments_23_waits_for_rounds_of_others_and_for_the_next_round() {
     is_near(mean(&batched), 1.5 * ROUND, 0.02);
     let nothing = 1e-9;
     assert!(batched.late < nothing, "{}", batched.late);
-    // What would find a client that is served later than it must be.
+    // Counterpart: shows that the test would detect a client served too late.
     assert!(serial.late > ROUND, "{}", serial.late);
     for found in [serial, batched] {
-        // One has begun when the time is over.
+        // One round is still running when the time is over.
         assert!(found.rounds_a_second <= 1.0 / ROUND + 0.01, "{}", found.rounds_a_second);
     }
 }

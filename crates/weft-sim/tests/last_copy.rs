@@ -1,13 +1,13 @@
-//! Tests of arrays that can do without no member any more: one that fails to flush, to take a
-//! superblock or to be read is not lost for that.
+//! Tests of arrays without redundancy left: a member that then fails a flush, a superblock write or
+//! a read stays in the array.
 
 use weft_engine::{Fault, MemberState, ReplyError, SyncAction, Verb};
 use weft_ondisk::{Level, NewBitmap};
 use weft_sim::{Options, Planned, Rig, chunk_kib};
 use weft_units::{Bytes, Span};
 
-/// An array of each level with redundancy, without the members that it can do without, and a disk
-/// that has the last copy of block 0, or a part of it.
+/// Returns arrays of each level with redundancy that have lost as many members as they tolerate,
+/// each with a disk that has the last copy of block 0, or a part of it.
 fn last_copies() -> Vec<(Rig, usize)> {
     let shapes: [(Level, usize, &[usize], usize); 6] = [
         (Level::Raid1, 2, &[1], 0),
@@ -29,8 +29,8 @@ fn last_copies() -> Vec<(Rig, usize)> {
     made.into()
 }
 
-/// Block 0 and 1 are read, nothing is written and nothing counts as durable, and the disk is no
-/// failed member.
+/// Asserts that blocks 0 and 1 are read, that writes and flushes fail, and that the disk has not
+/// failed as a member.
 fn is_read_and_not_written(rig: &mut Rig, disk: usize) {
     let level = rig.options.level;
     assert!(rig.read(0).is_all(7) && rig.read(1).is_all(8), "{level:?}");
@@ -41,13 +41,13 @@ fn is_read_and_not_written(rig: &mut Rig, disk: usize) {
     let volume = rig.volume();
     assert_eq!(volume.array_state, "broken", "{level:?}");
     let member = rig.member_of(disk);
-    let found = volume.members.iter().find(|it| it.member == member).expect("it is a member");
+    let found = volume.members.iter().find(|it| it.member == member).expect("the disk is a member");
     assert_eq!(found.state, MemberState::InSync, "{level:?}");
-    assert!(rig.record.is_in_sync(disk), "{level:?}: nothing is recorded");
+    assert!(rig.record.is_in_sync(disk), "{level:?}: no failure is recorded");
 }
 
-/// A flush that fails is told, and none is acknowledged after it: what it was to make durable may
-/// be lost though the disk flushes again. The array is stopped with an error and assembled anew.
+/// A failed flush is reported and no later one is acknowledged: data that it covered may be lost
+/// even if the disk flushes again. The array is stopped with an error and assembled anew.
 #[test]
 fn last_copy_that_fails_a_flush_is_read_on() {
     for (mut rig, disk) in last_copies() {
@@ -67,7 +67,8 @@ fn last_copy_that_fails_a_flush_is_read_on() {
     }
 }
 
-/// The same of a superblock, twice: the array was clean, and a write needs them to say dirty.
+/// A superblock write that fails twice: the array was clean, and a write has to mark it dirty
+/// first.
 #[test]
 fn last_copy_that_fails_a_superblock_is_read_on() {
     for (mut rig, disk) in last_copies() {
@@ -86,7 +87,7 @@ fn last_copy_that_fails_a_superblock_is_read_on() {
     }
 }
 
-/// With one to spare the member that does not flush fails, as before, and the flush is
+/// Counterpart: a member that the array can do without fails when its flush fails, and the flush is
 /// acknowledged.
 #[test]
 fn member_to_spare_that_fails_a_flush_fails() {
@@ -101,12 +102,13 @@ fn member_to_spare_that_fails_a_flush_fails() {
     }
 }
 
-/// A read that fails again and again is told. Once the disk is well its stripe is read and written.
+/// A read that fails repeatedly returns an error. Once the disk works again, its stripe is read and
+/// written.
 #[test]
 fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
     let mut failed = 0;
     for (mut rig, disk) in last_copies() {
-        // Nothing of it is in the stripe cache.
+        // The assembly empties the stripe cache.
         rig.kill();
         rig.recover();
         rig.until_idle();

@@ -1,5 +1,5 @@
-//! Tests of a member that fails at the k-th operation of a script or a rebuild. (Of the script
-//! every second or third k, to keep the time.)
+//! Tests of a member that fails at the k-th operation of a script or a rebuild. (Scripts try every
+//! second or third k only, to save time.)
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -22,7 +22,7 @@ fn options(level: Level, members: usize) -> Options {
     options
 }
 
-/// 120 requests of all kinds, some at once. Returns how many failed.
+/// Runs 120 requests of all kinds, some at once. Returns the number that failed.
 fn script(world: &mut World) -> usize {
     let mut rng = Rng::new(99);
     let size = world.size();
@@ -91,7 +91,7 @@ fn fail_everywhere(level: Level, members: usize, kinds: &[Planned], second: bool
             let scrub = world.scrub(Bytes::Visible);
             assert!(scrub.wrong.is_empty(), "{note}: {:?}", scrub.wrong);
             assert_eq!(scrub.columns == 0, volume.degraded > 0, "{note} {volume:?}");
-            // And it is still right after the power was lost with it.
+            // The array is consistent after a power cut too.
             world.power_cut(weft_sim::CutMode::Subset);
             must(&world, &note);
             let how = weft_engine::assemble::Options {
@@ -160,7 +160,7 @@ fn a_rebuild_survives_the_failure_of_any_operation() {
             let read = world.verify(Order::Fifo);
             must(&world, &note);
             assert!(read > 50, "{note}: {read} sectors");
-            // Another one does.
+            // Another new member completes the rebuild.
             let member = world.member_of(spare);
             world.admin(weft_engine::Verb::Remove(member));
             world.run(Order::Fifo);
@@ -177,7 +177,7 @@ fn a_rebuild_survives_the_failure_of_any_operation() {
     }
 }
 
-/// A latent error anywhere is corrected from redundancy, one member at a time.
+/// Latent errors of one member at a time are corrected from redundancy.
 #[test]
 fn every_latent_error_is_read_around_and_mended() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -201,8 +201,8 @@ fn every_latent_error_is_read_around_and_mended() {
     }
 }
 
-/// Two strips of a stripe that cannot be read: both are computed for one read, and both are written
-/// again, also where the first of them cannot be, and its member is failed by it.
+/// Two unreadable strips of a stripe: one read reconstructs both, and both are rewritten. In the
+/// second case the rewrite of the first strip fails, which fails its member.
 #[test]
 fn both_latent_errors_of_a_stripe_of_raid6_are_mended_by_one_read() {
     for first_fails in [false, true] {

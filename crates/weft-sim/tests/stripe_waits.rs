@@ -1,4 +1,4 @@
-//! Tests of the time that stripes wait to be filled, with the reasons.
+//! Tests of the time that stripes wait to be filled, by the reason that ends the wait.
 
 use std::any::Any;
 
@@ -12,7 +12,7 @@ use weft_sim::workload::dd::{Dd, Device};
 use weft_sim::workload::mixed::Mixed;
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
-/// Writes 4 KiB at a time, each at its own, and is done when all are answered.
+/// Process that writes single pages, each at its own time, and ends when all writes are answered.
 struct Arrivals {
     pid: Pid,
     /// Times and pages of the writes, ascending.
@@ -75,8 +75,8 @@ fn gathering() -> Knobs {
     Knobs { activation: Activation::AtUnplug, writes: Writes::Gather, ..Knobs::md() }
 }
 
-/// One page of stripe 0, and at 10 ms a stripe that is filled in two steps. The plug of 2008 is
-/// pulled after 3 ms.
+/// One page of stripe 0, and from 10 ms a stripe that is filled in three steps. The 2008 rule
+/// unplugs after 3 ms.
 #[test]
 fn a_wait_ends_with_the_prereads_or_when_the_stripe_is_full() {
     let next_stripe = 3 * CHUNK_PAGES;
@@ -95,11 +95,11 @@ fn a_wait_ends_with_the_prereads_or_when_the_stripe_is_full() {
 fn a_stripe_that_need_not_wait_is_not_counted() {
     let full = [(0, 0), (0, CHUNK_PAGES), (0, 2 * CHUNK_PAGES)];
     assert_eq!(waits("null", gathering(), &full), StripeWaits::default());
-    // A page that came alone is read for at once.
+    // Prereads of a page that arrived alone are submitted at once.
     assert_eq!(waits("null", Knobs::md(), &[(0, 0)]), StripeWaits::default());
 }
 
-/// A stream that pauses now and then, and single pages here and there: when, and which page.
+/// Returns times and pages of a stream that pauses now and then and of scattered single pages.
 fn stream_and_single_pages(seed: u64) -> Vec<(u64, u64)> {
     let mut rng = Rng::new(seed);
     let mut writes = Vec::new();
@@ -123,8 +123,8 @@ fn longest(waits: &StripeWaits) -> Span {
     waits.preread.longest().max(waits.filled.longest())
 }
 
-/// The bound of weft's own rule. Here a generation takes no time: what has waited long enough is
-/// read in the same turn; the plug of 2008 may keep a stripe that it fell on for 3 ms more.
+/// The bound of weft's own rule. A generation takes no time here: stripes that have waited long
+/// enough are read in the same turn. The plug of 2008 may hold back a stripe for 3 ms more.
 #[test]
 fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
     let mut beyond = 0;
@@ -145,7 +145,7 @@ fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
             assert!(!waits || found.filled.count() > 1000, "{seed}: {found:?}");
             assert!(longest(&found) <= allowed, "{seed}: {found:?} with {wait_max:?}");
         }
-        // Threshold 0 has no such bound, and the same writes show it.
+        // Threshold 0 has no such bound: the same writes exceed it.
         let knobs = Knobs { activation: plug, preread_bypass_threshold: 0, ..gathering() };
         let found = waits("hdd-2007-7200", knobs, &writes);
         beyond += u32::from(longest(&found) > Span::millis(103));
@@ -153,12 +153,13 @@ fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
     assert!(beyond >= 4, "{beyond} of 6");
 }
 
-/// What a stream will fill waits longer than what nobody will, beside the same stream.
+/// A stripe that a stream will fill waits longer than one that stays partial beside the same
+/// stream.
 #[test]
 fn a_stripe_that_nobody_fills_goes_first() {
     let mut writes: Vec<_> = (0..80_000).map(|page| (100_000 + page * 10, page)).collect();
-    // Nothing of their stripes follows. The first comes before the stream: it shows how long a
-    // preread takes.
+    // Stripes of these single pages get no more writes. The first page comes before the stream and
+    // shows how long a preread takes.
     writes.extend([(0, 1 << 21), (200_000, 1 << 20)]);
     writes.sort_unstable();
     let (priority, preread_wait_max) = (PriorityRule::Stream, Span::secs(1));
@@ -170,7 +171,7 @@ fn a_stripe_that_nobody_fills_goes_first() {
     assert!(found.preread.longest() > Span::millis(600), "until the stream ends: {found:?}");
 }
 
-/// Writes single pages far off, so many at a time, without the `sync` flag.
+/// Process that writes 8 distant single pages at a time, without the `sync` flag.
 struct Scattered {
     pid: Pid,
     rng: Rng,
@@ -197,11 +198,11 @@ impl Process for Scattered {
     }
 }
 
-/// How fast `dd` is beside 200 single writes, bytes per second, when all is written, and how long
-/// stripes waited.
+/// Returns the rate of `dd` beside 200 single writes in bytes per second, the time at which all is
+/// written, and how long stripes waited.
 fn mixed(knobs: Knobs) -> (f64, Time, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
-    // By commands, `stream` has all written 3.8 % later than threshold 0.
+    // When whole commands are destaged, `stream` has all written 3.8 % later than threshold 0.
     parts.model = parts.model.with_key("destage_unit", "piece").expect("a disk has a unit");
     parts.member_size = None;
     let mut machine = Machine::new(&parts);
@@ -211,11 +212,11 @@ fn mixed(knobs: Knobs) -> (f64, Time, StripeWaits) {
     machine.add_with(|pid| Box::new(Scattered { pid, rng: Rng::new(1), left: 200, in_flight: 0 }));
     machine.run(Time(0) + Span::secs(60));
     let dd: &Dd = machine.process(dd);
-    let took = dd.closed.expect("it ended").0 as f64 / 1e9;
+    let took = dd.closed.expect("dd ended").0 as f64 / 1e9;
     (dd.bytes().0 as f64 / took, machine.host.now(), waits_of(&machine))
 }
 
-/// One who writes from front to back through the page cache, and one who writes here and there.
+/// A client that writes sequentially through the page cache beside one that writes random pages.
 #[test]
 fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
     for activation in [Activation::AtUnplug, Activation::EachTurn] {
@@ -233,7 +234,8 @@ fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
     }
 }
 
-/// `dd`'s rate beside eight who write single blocks, bytes per second, and how long stripes waited.
+/// Returns the rate of `dd` in bytes per second beside eight clients that write single blocks, and
+/// how long stripes waited.
 fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
     parts.member_size = None;
@@ -243,15 +245,14 @@ fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, StripeWaits) {
     let all = Mixed { mib: 512, writers: 8, writes: 25, sync_flag, seed: 1 }.add_to(&mut machine);
     machine.run(Time(0) + Span::secs(60));
     let dd = all.dd(&machine);
-    let took = dd.closed.expect("it ended").0 as f64 / 1e9;
+    let took = dd.closed.expect("dd ended").0 as f64 / 1e9;
     let ended = all.ended(&machine).expect("all ended");
     assert_eq!(all.done(&machine), Bytes(dd.bytes().0 + 200 * 4096));
     assert!(ended <= machine.host.now() && all.answers(&machine).p99 > all.answers(&machine).mean);
     (dd.bytes().0 as f64 / took, waits_of(&machine))
 }
 
-/// Stripes of writes with the flag are read for at once: nobody puts them off, whatever the rule
-/// is.
+/// Prereads of writes with the `sync` flag are submitted at once: no rule delays them.
 #[test]
 fn single_writes_with_the_sync_flag_wait_for_no_stream() {
     let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };
@@ -259,5 +260,5 @@ fn single_writes_with_the_sync_flag_wait_for_no_stream() {
     let [held_with, held_without] =
         [&with, &without].map(|of| of.1.preread.count() + of.1.filled.count());
     assert!(held_without >= held_with + 150, "{held_without} and {held_with}");
-    assert!(without.0 > with.0 * 1.5, "dd gains by it: {} and {}", without.0, with.0);
+    assert!(without.0 > with.0 * 1.5, "dd is slower with the flag: {} and {}", without.0, with.0);
 }

@@ -1,5 +1,5 @@
-//! Tests of the write-back cache's speed: random writes to RAID 5 on disks, with the cache and
-//! without, the flush at the end counted in both.
+//! Tests of the write-back cache's speed: random writes to RAID 5 on disks with and without the
+//! cache, each with the flush at the end.
 
 use weft_engine::knobs::Knobs;
 use weft_engine::{RequestOp, WriteBackConfig};
@@ -8,8 +8,8 @@ use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace};
 use weft_units::{ByteRange, Bytes, Span, Time};
 
-/// Time of so many random 4 KiB writes, 32 at a time, to the first `area` bytes, and of the flush
-/// after them; the members' reads beside it.
+/// Returns the time of `count` random 4 KiB writes to the first `area` bytes, 32 at a time, and of
+/// the flush after them, and the sectors that the members read.
 fn random_writes(model: &str, cache: Option<Bytes>, area: Bytes, count: usize) -> (Span, u64) {
     let write_back = cache.map(WriteBackConfig::of);
     let knobs = Knobs { safe_mode_delay: Span::ZERO, ..Knobs::default() };
@@ -34,7 +34,7 @@ fn random_writes(model: &str, cache: Option<Bytes>, area: Bytes, count: usize) -
     (machine.host.now().since(Time(0)), reads)
 }
 
-/// How many times as fast it is with a cache.
+/// Speed-up by a cache: time without it divided by time with it.
 fn gain(model: &str, cache: Bytes, area: Bytes, count: usize) -> f64 {
     let without = random_writes(model, None, area, count).0;
     let with = random_writes(model, Some(cache), area, count).0;
@@ -53,7 +53,7 @@ fn random_writes_to_raid5_on_disks_are_three_times_as_fast_with_a_cache() {
 
 #[test]
 fn a_cache_of_the_size_of_the_area_makes_full_stripes() {
-    // Each block is written four times in the mean: stripes fill, and parity needs no reads.
+    // On average each block is written four times: stripes fill, and parity needs no reads.
     let area = Bytes::mib(32);
     let (without, reads_without) = random_writes("hdd-2011-7200", None, area, 32_768);
     let (with, reads) = random_writes("hdd-2011-7200", Some(Bytes::mib(64)), area, 32_768);
@@ -65,7 +65,7 @@ fn a_cache_of_the_size_of_the_area_makes_full_stripes() {
 
 #[test]
 fn what_is_written_once_and_flushed_at_once_gains_nothing() {
-    // The twin: a flush after each write leaves nothing to sort.
+    // Counterpart: a flush after each write leaves the cache one write to sort.
     let one = |cache| random_writes("hdd-2011-7200", cache, Bytes::mib(1024), 1).0;
     let (without, with) = (one(None), one(Some(Bytes::mib(64))));
     let ratio = without.0 as f64 / with.0 as f64;

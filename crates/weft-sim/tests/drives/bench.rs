@@ -1,4 +1,4 @@
-//! Bench of a bare drive, for these tests.
+//! Bench of a bare drive for these tests.
 
 use std::collections::{BTreeMap, VecDeque};
 use weft_sim::drive::{Access, Command, Done, Drive, Model};
@@ -12,25 +12,25 @@ pub(crate) const WRITE: Access = Access::Write { fua: false };
 
 /// A drive with a host that keeps it busy.
 ///
-/// Every run asserts what holds for any drive and load: no more in flight than the drive holds,
-/// every command ends exactly once (statement 14), Little's law and the utilisation law (statement
-/// 16).
+/// Every run asserts laws that hold for any drive and load: no more commands in flight than the
+/// queue depth, every command ends exactly once (statement 14), Little's law and the utilisation
+/// law (statement 16).
 pub(crate) struct Bench {
     pub(crate) drive: Drive,
     pub(crate) now: Time,
     pub(crate) rng: Rng,
-    /// Of every command's end and time.
+    /// Digest of every command's tag and end.
     pub(crate) trace: Digest,
-    /// Arms or dies.
+    /// Number of arms or dies.
     servers: u64,
     tag: u64,
     ended: Vec<Done>,
-    /// When the host wanted each command that has not ended.
+    /// Time at which the host issued each command that has not ended.
     wanted: BTreeMap<u64, Time>,
     in_drive: u32,
 }
 
-/// What a run was like, after its warm-up.
+/// Results of a run after its warm-up.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) operations: u64,
@@ -53,7 +53,7 @@ impl Run {
         self.latencies.iter().sum::<u64>() as f64 / self.latencies.len() as f64 / 1e3
     }
 
-    /// Latency that so many of a thousand commands do not exceed.
+    /// Latency that `per_mille` of a thousand commands do not exceed.
     pub(crate) fn per_mille_us(&self, per_mille: usize) -> f64 {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
@@ -71,7 +71,7 @@ impl Bench {
         Self::with(&model.unwrap_or_else(|error| panic!("{error}")), seed)
     }
 
-    /// Of a model of any text.
+    /// Bench of any model.
     pub(crate) fn with(model: &Model, seed: u64) -> Self {
         let drive = Drive::new(model, seed);
         let text = model.to_toml();
@@ -93,12 +93,12 @@ impl Bench {
         self.drive.capacity().0
     }
 
-    /// Number of commands that were given.
+    /// Number of commands submitted.
     pub(crate) fn given(&self) -> u64 {
         self.tag
     }
 
-    /// Gives the drive a command; its tag.
+    /// Submits a command to the drive. Returns its tag.
     pub(crate) fn submit(&mut self, access: Access, first: u64, length: u64) -> u64 {
         self.tag += 1;
         self.wanted.insert(self.tag, self.now);
@@ -117,11 +117,11 @@ impl Bench {
         self.drive.submit(self.now, command);
     }
 
-    /// Goes on to the next event; the commands that ended. `None` when nothing is left to happen.
+    /// Advances to the next event. Returns the commands that ended, or `None` if no event is left.
     pub(crate) fn step(&mut self) -> Option<Vec<(u64, Span)>> {
         self.now = self.drive.next_event()?;
         self.drive.advance(self.now, &mut self.ended);
-        assert!(self.drive.next_event().is_none_or(|next| next > self.now), "time stands still");
+        assert!(self.drive.next_event().is_none_or(|next| next > self.now), "time advances");
         let ended = std::mem::take(&mut self.ended);
         Some(ended.into_iter().map(|done| self.end(done.tag)).collect())
     }
@@ -135,13 +135,13 @@ impl Bench {
         (tag, self.now - wanted)
     }
 
-    /// Lets time pass until the drive has nothing more to do.
+    /// Lets time pass until the drive is idle.
     pub(crate) fn rest(&mut self) {
         while self.step().is_some() {}
         assert!(self.wanted.is_empty(), "commands that never end: {:?}", self.wanted);
     }
 
-    /// Waits for one command; how long it took.
+    /// Waits for one command. Returns how long it took.
     pub(crate) fn wait(&mut self, tag: u64) -> Span {
         loop {
             let ended = self.step().expect("the command ends");
@@ -151,14 +151,14 @@ impl Bench {
         }
     }
 
-    /// One command alone; how long it took.
+    /// Runs one command alone. Returns how long it took.
     pub(crate) fn one(&mut self, access: Access, first: u64, length: u64) -> Span {
         let tag = self.submit(access, first, length);
         self.wait(tag)
     }
 
-    /// Keeps `depth` commands outstanding (those that the drive does not hold wait in the host, in
-    /// order), `warm_up` of them unmeasured, then `count` measured.
+    /// Keeps `depth` commands outstanding (commands beyond the queue depth wait in the host, in
+    /// order): `warm_up` unmeasured ones, then `count` measured ones.
     pub(crate) fn closed(
         &mut self,
         depth: u32,
@@ -171,7 +171,7 @@ impl Bench {
         let mut finished = 0;
         let mut run = Run { operations: 0, elapsed: Span(0), latencies: Vec::new(), bytes: 0 };
         let mut begun = self.now;
-        // The area under the number outstanding, kept apart from the latencies.
+        // The integral of the number outstanding over time, computed without the latencies.
         let (mut area, mut last) = (0_u128, self.now);
         let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
         let busy_before = self.busy();
@@ -194,13 +194,13 @@ impl Bench {
             if finished >= warm_up + count {
                 break;
             }
-            let ended = self.step().expect("a drive with commands has something to do");
+            let ended = self.step().expect("a drive with commands has a next event");
             area += u128::from(outstanding) * u128::from(self.now.0 - last.0);
             last = self.now;
             for (tag, took) in ended {
                 outstanding -= 1;
                 finished += 1;
-                let bytes = lengths.remove(&tag).expect("it was given here");
+                let bytes = lengths.remove(&tag).expect("the command was submitted here");
                 if finished == warm_up {
                     (begun, area) = (self.now, 0);
                 } else if finished > warm_up && finished <= warm_up + count {
@@ -218,12 +218,12 @@ impl Bench {
             {
                 self.give(command);
             }
-            outstanding -= self.step().expect("they end").len() as u64;
+            outstanding -= self.step().expect("the commands end").len() as u64;
         }
         run
     }
 
-    /// How long link and medium were busy so far.
+    /// How long link and medium have been busy so far.
     fn busy(&self) -> (u64, u64) {
         let counters = self.drive.counters();
         (counters.link_busy.0, counters.media_busy.0)
@@ -240,13 +240,13 @@ impl Bench {
         let elapsed = (self.now - started).0;
         let (link, media) = self.busy();
         let (link, media) = (link - busy_before.0, media - busy_before.1);
-        // What is reserved of the link, and what arm and dies have begun, counts to its end
-        // already.
+        // Reservations of the link, and accesses that arm and dies have begun, count as busy until
+        // their end.
         assert!(link <= elapsed + elapsed / 100 + 10_000_000, "link busy {link} of {elapsed} ns");
         let most = (elapsed + 100_000_000) * self.servers;
         assert!(media <= most, "media busy {media} of {elapsed} ns, {} servers", self.servers);
         let waited = u128::from(run.latencies.iter().sum::<u64>());
-        // At the edges are waits that began before the first or end after the last.
+        // Latencies that begin before the first or end after the last measurement are edge errors.
         let edges = u128::from(depth) * u128::from(run.longest().0);
         let off = area.abs_diff(waited);
         assert!(off * 200 < area || off <= edges, "Little's law: {area} is not {waited}");
@@ -266,7 +266,7 @@ impl Bench {
         move |rng| (access, rng.below(blocks) * BLOCK, BLOCK)
     }
 
-    /// One after the other from `first`.
+    /// Consecutive commands of `length` sectors from `first`.
     pub(crate) fn sequential(
         &self,
         access: Access,
@@ -281,7 +281,7 @@ impl Bench {
     }
 }
 
-/// Asserts that a number lies within `percent` of what it should be.
+/// Asserts that a number lies within `percent` of its target.
 pub(crate) fn near(what: &str, measured: f64, target: f64, percent: f64) {
     let off = (measured / target - 1.0) * 100.0;
     println!("{what}: measured {measured:.4}, target {target} ± {percent} %, off {off:+.2} %");

@@ -1,15 +1,15 @@
-//! Tests of the contract that every drive keeps.
+//! Tests of the contract of every drive.
 
 use crate::bench::{BLOCK, Bench, WRITE};
 use std::collections::{BTreeMap, BTreeSet};
 use weft_sim::drive::{Access, Model, models};
 
-/// What makes a model quick to set up without changing what is tested here.
+/// Returns changes that make a model quick to set up without affecting these tests.
 fn small(model: &str) -> &'static str {
     if model.starts_with("ssd") { "simulated_mib = 128" } else { "" }
 }
 
-/// A mixed load of a few seconds; the digest of its trace.
+/// Runs a mixed load of a few seconds. Returns the digest of its trace and the bench.
 fn mixed(model: &str, seed: u64, count: u64) -> (u64, Bench) {
     let mut bench = Bench::of(model, small(model), seed);
     let span = bench.sectors().min(1 << 30) / BLOCK;
@@ -53,7 +53,7 @@ fn the_same_seed_gives_the_same_trace_and_every_command_ends_once() {
     }
 }
 
-/// Statement 15: debug and release builds, and other machines, find the same times.
+/// Statement 15: debug and release builds and other machines compute the same times.
 #[test]
 fn every_build_finds_the_same_times() {
     let mut found = String::new();
@@ -68,8 +68,8 @@ fn every_build_finds_the_same_times() {
     assert_eq!(found, golden, "another time on purpose? WEFT_SIM_UPDATE=1");
 }
 
-/// Statement 8 for the time at which data becomes durable: what a flush or FUA answered for stays
-/// durable at any moment after it, and what no flush asked for may be anything.
+/// Statement 8 for the time at which data becomes durable: data that an acknowledged flush or FUA
+/// covers stays durable from then on. Data without a flush may or may not be durable.
 #[test]
 fn what_a_flush_answered_for_is_durable_from_then_on() {
     for (model, _) in models() {
@@ -86,7 +86,7 @@ fn what_a_flush_answered_for_is_durable_from_then_on() {
         for step in 0..4_000_u64 {
             if outstanding < 20 {
                 outstanding += 1;
-                // Each place is written once: there is no older version that would be durable.
+                // Each place is written once, so that no older version can be durable.
                 let at = (step * 7_919 % 65_536) * 64 + bench.rng.below(4) * (1 << 24);
                 if bench.rng.percent(4) {
                     let tag = bench.submit(Access::Flush, 0, 0);
@@ -99,7 +99,7 @@ fn what_a_flush_answered_for_is_durable_from_then_on() {
             }
             if outstanding >= 20 || bench.rng.percent(50) {
                 let mut fresh: BTreeSet<u64> = BTreeSet::new();
-                for (tag, _) in bench.step().expect("something is outstanding") {
+                for (tag, _) in bench.step().expect("commands are outstanding") {
                     outstanding -= 1;
                     if let Some((at, fua)) = pending.remove(&tag) {
                         if fua {
@@ -116,7 +116,7 @@ fn what_a_flush_answered_for_is_durable_from_then_on() {
                 let durable_now = |at: u64| {
                     bench.drive.durable(weft_units::Sectors(at), weft_units::Sectors(BLOCK))
                 };
-                // All of them every now and then, and the youngest always.
+                // All durable places are checked periodically, new ones at every step.
                 for at in durable.iter().filter(|at| step % 32 == 0 || fresh.contains(*at)) {
                     assert!(durable_now(*at), "{model}: {at} at {:?}, step {step}", bench.now);
                 }
@@ -127,12 +127,16 @@ fn what_a_flush_answered_for_is_durable_from_then_on() {
         }
         let protected = Model::to_toml(&weft_sim::drive::Drive::model(model).unwrap());
         let protected = protected.contains("power_loss_protection = true");
-        assert_eq!(volatile_seen == 0, protected, "{model}: the test sees what is volatile");
+        assert_eq!(
+            volatile_seen == 0,
+            protected,
+            "{model}: volatile data is seen unless protected"
+        );
         assert!(durable.len() > 1_000, "{model}: {}", durable.len());
     }
 }
 
-/// Statement 13: where no cache is volatile, nothing is left of a flush or of FUA.
+/// Statement 13: where no cache is volatile, flushes are omitted and FUA writes become plain.
 #[test]
 fn a_drive_without_a_volatile_cache_wants_no_flush_and_no_fua() {
     let fua = Access::Write { fua: true };
@@ -152,8 +156,8 @@ fn a_drive_without_a_volatile_cache_wants_no_flush_and_no_fua() {
     }
 }
 
-/// Whatever a user's text may say and is taken is a drive that answers its commands; the rest is an
-/// error. Each key alone, and with another, at values around the ends of all ranges.
+/// Any user's text that is accepted is a drive that answers its commands; other texts are an error.
+/// Each key alone and with another, at values around the ends of all ranges.
 #[test]
 fn a_model_that_is_taken_answers_its_commands_whatever_its_keys_are() {
     let values = [
@@ -171,7 +175,7 @@ fn a_model_that_is_taken_answers_its_commands_whatever_its_keys_are() {
             for _ in 0..1 + rng.below(2) {
                 let key = keys[rng.below(keys.len() as u64) as usize];
                 let value = values[rng.below(values.len() as u64) as usize];
-                // Larger maps take memory and time, and have no other rules.
+                // Larger maps take memory and time, and no other code paths.
                 if !(key == "simulated_mib" && value.len() > 4) {
                     model = model.and_then(|model| model.with_key(key, value));
                 }
@@ -198,7 +202,7 @@ fn a_model_that_is_taken_answers_its_commands_whatever_its_keys_are() {
     assert!(taken > 500 && refused > 1_000, "{taken} taken, {refused} refused");
 }
 
-/// A key, or a name, that is nearly one is told which one was perhaps meant.
+/// The error for a key or a name with a typo suggests the nearest one.
 #[test]
 fn a_key_that_is_not_known_is_told_with_the_nearest() {
     let model = Model::of_argument("hdd-2007-7200").unwrap();
@@ -221,7 +225,7 @@ fn a_key_that_is_not_known_is_told_with_the_nearest() {
     assert!(model.with_key("rpm", "5400").unwrap().to_toml().contains("rpm = 5400"));
 }
 
-/// A buffer that holds less than a program takes writes until the program is full, and goes on.
+/// A buffer smaller than a program accepts writes until the program is full, and continues.
 #[test]
 fn writes_end_however_small_the_buffer_is() {
     let model = Model::of_argument("ssd-sata-2012-mlc").unwrap();

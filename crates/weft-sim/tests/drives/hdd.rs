@@ -1,12 +1,11 @@
-//! Tests of hard disks against targets that do not come from the patches, and against their own
-//! model.
+//! Tests of hard disks against targets from outside the patches, and against their own model.
 
 use crate::bench::{BLOCK, Bench, WRITE, near, within};
 use weft_sim::drive::Access;
 use weft_units::{Span, Time};
 
 const HDDS: [&str; 2] = ["hdd-2007-7200", "hdd-2011-7200"];
-/// No cache for reading, so that the medium is measured.
+/// No read cache, so that the medium is measured.
 const UNCACHED: &str = "read_segment_kib = 0";
 
 fn random_reads(model: &str, changes: &str, depth: u32, count: u64) -> (Bench, f64, Span) {
@@ -34,7 +33,7 @@ fn the_mean_seek_over_random_pairs_is_the_average() {
         let (bench, ..) = random_reads(model, UNCACHED, 1, 30_000);
         let counters = bench.drive.counters();
         let seek = counters.seek_time.0 as f64 / counters.media_accesses as f64 / 1e6;
-        // Sectors are denser outside than cylinders are: uniform sectors are not uniform cylinders.
+        // Outer cylinders have more sectors: uniform sectors are not uniform cylinders.
         near(&format!("{model}: mean seek, ms"), seek, 8.5, 5.0);
     }
 }
@@ -147,8 +146,8 @@ fn streams_run_at_the_sustained_rates() {
     near("hdd-2011: mean write over the disk", mean_over_disk(HDDS[1], WRITE), 102.3, 7.0);
 }
 
-/// The form of the rate, against a specification (§2.4, Deskstar 7K500): sustained 64.8 and 31.0
-/// MB/s where the media rate less the format's overhead is what a track gives.
+/// The formula of the rate against a specification (§2.4, Deskstar 7K500): sustained rates of 64.8
+/// and 31.0 MB/s, with a track that holds the media rate less the format's overhead.
 #[test]
 fn the_sustained_rate_is_the_tracks_less_the_switches() {
     let changes = "sustained_outer_mb_s = 64.8\nsustained_inner_mb_s = 31.0\nheads = 10\n\
@@ -161,7 +160,7 @@ fn the_sustained_rate_is_the_tracks_less_the_switches() {
     near("7K500 instantaneous", rate * (8.333 + 1.5) / 8.333, 76.3, 1.0);
 }
 
-/// Statement 6, and the flush's length.
+/// Statement 6, and the duration of a flush.
 #[test]
 fn a_flush_waits_for_the_platters_only_when_something_is_dirty() {
     for model in HDDS {
@@ -173,7 +172,7 @@ fn a_flush_waits_for_the_platters_only_when_something_is_dirty() {
             bench.one(WRITE, at, BLOCK);
             let before = bench.drive.counters().media_accesses;
             let took = bench.one(Access::Flush, 0, 0);
-            // Destaging began with the write, and the flush came when it was over, or nearly.
+            // Destaging began with the write, and the flush arrived when it was over or nearly so.
             let arm_works = bench.drive.counters().media_accesses == before;
             assert!(took > Span(100_000) && arm_works, "{model}: {took:?}");
             assert!(took < Span::millis(30), "{model}: {took:?}");
@@ -206,7 +205,8 @@ fn the_same_block_comes_by_once_a_turn() {
     }
 }
 
-/// A cached stream of small writes becomes long accesses; a read of what is dirty needs no platter.
+/// A cached stream of small writes becomes long accesses. A read of dirty data needs no medium
+/// access.
 #[test]
 fn neighbours_leave_the_cache_together() {
     let mut bench = Bench::of(HDDS[0], "destage_unit = \"piece\"", 5);
@@ -219,7 +219,8 @@ fn neighbours_leave_the_cache_together() {
     assert!(counters.destages < 100, "{} accesses for 4,000 writes", counters.destages);
 }
 
-/// A full cache takes as much as reaches the platters, and does not wait for the end of a piece.
+/// A full cache accepts data as fast as it reaches the medium, and does not wait for the end of a
+/// piece.
 #[test]
 fn a_full_cache_takes_writes_as_fast_as_it_empties() {
     let mut bench = Bench::of(HDDS[0], "destage_piece_kib = 8192", 5);
@@ -230,8 +231,8 @@ fn a_full_cache_takes_writes_as_fast_as_it_empties() {
     near("a stream of writes, MB/s", run.iops() * 65_536.0 / 1e6, 76.0, 3.0);
 }
 
-/// A read waits for the end of the command that is under way and not for that of a piece: commands
-/// of 64 KiB are on the platters in 0.9 ms, a piece of 1 MiB in 14.
+/// A read waits for the end of the command that is being destaged, not of a whole piece: commands
+/// of 64 KiB are on the medium in 0.9 ms, a piece of 1 MiB in 14.
 #[test]
 fn a_read_waits_for_one_command_of_the_cache() {
     let longest = |lines: &str| {
@@ -245,7 +246,7 @@ fn a_read_waits_for_one_command_of_the_cache() {
             bench.rest();
             took
         });
-        waits.max().expect("there are some").0 as f64 / 1e6
+        waits.max().expect("reads were measured").0 as f64 / 1e6
     };
     let (command, piece) = (longest(""), longest("destage_unit = \"piece\""));
     // The rest of the command, a short seek, and the platter's turn of 8.3 ms at most.
@@ -253,7 +254,7 @@ fn a_read_waits_for_one_command_of_the_cache() {
     within("pieces: longest wait, ms", piece, command + 5.0, 30.0);
 }
 
-/// Reads under a stream of writes that never ends, and writes under reads: neither starves.
+/// Reads under an endless stream of writes, and writes under reads: neither starves.
 #[test]
 fn reads_and_writes_both_go_on() {
     let mut bench = Bench::of(HDDS[0], "", 5);
@@ -270,8 +271,8 @@ fn reads_and_writes_both_go_on() {
     assert!(bench.now > Time(0));
 }
 
-/// A stream of reads that costs no move does not keep a flush, or a write without room, from its
-/// turn; nor a stream of writes a single write far away.
+/// A stream of reads without seeks does not starve a flush or a write that needs cache space, nor
+/// does a stream of writes starve a single write far away.
 #[test]
 fn a_stream_starves_nobody() {
     let model = HDDS[0];
@@ -285,7 +286,7 @@ fn a_stream_starves_nobody() {
     let mut bench = Bench::of(model, "write_cache_kib = 64", 5);
     let writes: Vec<u64> =
         (0..24).map(|count| bench.submit(WRITE, far - count * 99_000, BLOCK)).collect();
-    let last = *writes.last().expect("there are some");
+    let last = *writes.last().expect("writes were submitted");
     let took = under_stream(&mut bench, Access::Read, 0, last);
     assert!(took < Span::secs(9), "writes without room under reads: {took:?}");
 
@@ -299,8 +300,8 @@ fn a_stream_starves_nobody() {
     assert!(bench.drive.durable(sectors(far), sectors(BLOCK)), "300 MiB passed it over");
 }
 
-/// Rate and longest of 800 sequential reads of 1 MiB; the first come in this order, and between
-/// them one of a place far behind, or none.
+/// Returns the rate and the longest latency of 800 sequential reads of 1 MiB. The first four come
+/// in `order`. With `far`, one read of that place comes between them.
 fn sequential_reads(
     model: &str,
     depth: u32,
@@ -319,8 +320,8 @@ fn sequential_reads(
     (run.mb_s(), run.longest())
 }
 
-/// At any depth a read takes the time of what is before it, and four turns of the platter; its
-/// twin has one read far away, which the stream does pass by.
+/// At any depth a read takes at most the time of the reads before it and four turns of the platter.
+/// Counterpart: one read far away exceeds that, because the stream passes it by.
 #[test]
 fn sequential_reads_in_flight_together_wait_for_each_other_and_no_longer() {
     for (model, rate) in [(HDDS[0], 75_u32), (HDDS[1], 138), ("hdd-2022-20tb", 285)] {
@@ -342,7 +343,7 @@ fn sequential_reads_in_flight_together_wait_for_each_other_and_no_longer() {
     }
 }
 
-/// Goes on with a stream of depth 4 until a command ends; how long that took.
+/// Continues a stream of depth 4 until command `until` ends. Returns how long that took.
 fn under_stream(bench: &mut Bench, access: Access, first: u64, until: u64) -> Span {
     let (begun, mut at) = (bench.now, first);
     let mut outstanding = 0;
@@ -352,7 +353,7 @@ fn under_stream(bench: &mut Bench, access: Access, first: u64, until: u64) -> Sp
             at += 256;
             outstanding += 1;
         }
-        for (tag, _) in bench.step().expect("something is outstanding") {
+        for (tag, _) in bench.step().expect("commands are outstanding") {
             outstanding -= i32::from(tag > until);
             if tag == until {
                 return bench.now - begun;
@@ -362,9 +363,8 @@ fn under_stream(bench: &mut Bench, access: Access, first: u64, until: u64) -> Sp
     }
 }
 
-/// A disk of today. Its rate is published (the source is in the model); its random reads are not
-/// known from a page that was found: 168 a second at QD16 is what its maker is remembered to say,
-/// UNVERIFIED.
+/// A current disk. Its rate is published (the source is in the model). No page was found for its
+/// random reads: 168 a second at QD16 is its maker's figure from memory, UNVERIFIED.
 #[test]
 fn a_disk_of_20_tb_is_as_large_and_as_fast() {
     let model = "hdd-2022-20tb";

@@ -1,15 +1,15 @@
-//! Tests of solid-state drives against targets that do not come from the patches.
+//! Tests of solid-state drives against targets from outside the patches.
 
 use crate::bench::{BLOCK, Bench, Run, WRITE, near, within};
 use weft_sim::drive::{Access, models};
 use weft_units::Span;
 
-/// A map that is made quickly.
+/// A small flash map, which is built quickly.
 const SMALL: &str = "simulated_mib = 512";
 /// 128 KiB.
 const LARGE: u64 = 256;
 
-/// Random blocks within the first sectors.
+/// Runs random blocks within the first `sectors`.
 fn random_within(bench: &mut Bench, access: Access, sectors: u64, depth: u32, count: u64) -> Run {
     let blocks = sectors.min(bench.sectors()) / BLOCK;
     let warm_up = count / 4;
@@ -28,7 +28,7 @@ fn stream(model: &str, changes: &str, access: Access, length: u64, depth: u32) -
     bench.closed(depth, 2_000, 4_000, stream)
 }
 
-/// §2.4, rows of the Plextor M5 Pro and M5S. As they were measured: over 8 GiB of a fresh drive.
+/// §2.4, rows of the Plextor M5 Pro and M5S, measured as there: over 8 GiB of a fresh drive.
 #[test]
 fn consumer_drives_of_2012_are_as_measured() {
     let sectors = 8 << 21;
@@ -80,8 +80,8 @@ fn data_centre_drives_are_as_specified() {
     );
 }
 
-/// The product specification of the S4500: typical 110 and 52 µs, 99.9 % in 300 and 800 µs.
-/// Without the spread there is next to none, which this finds.
+/// The product specification of the S4500: typical 110 and 52 µs, 99.9 % within 300 and 800 µs.
+/// Counterpart: without the spread keys the spread is much smaller.
 #[test]
 fn latencies_spread_as_the_specification_says() {
     for (access, typical, most) in [(Access::Read, 110.0, 300.0), (WRITE, 52.0, 800.0)] {
@@ -98,7 +98,7 @@ fn latencies_spread_as_the_specification_says() {
     }
 }
 
-/// Figures that their makers publish; the sources are in the models.
+/// Figures that the makers publish. The sources are in the models.
 #[test]
 fn drives_of_today_are_as_specified() {
     let model = "ssd-nvme-2019-consumer";
@@ -108,8 +108,8 @@ fn drives_of_today_are_as_specified() {
     near("970 EVO Plus: reads at QD1", random(model, "", Access::Read, 1, 4_000), 19e3, 10.0);
     near("970 EVO Plus: writes at QD1", random(model, "", WRITE, 1, 4_000), 60e3, 10.0);
     near("970 EVO Plus: reads at QD128", random(model, "", Access::Read, 128, 80_000), 600e3, 10.0);
-    // Missed: 550,000 is with the SLC mode, which the model does not have. What it can do without
-    // is the sequential rate in blocks of 4 KiB.
+    // Missed: 550,000 is with the SLC mode, which is not modelled. Without it the limit is the
+    // sequential rate in blocks of 4 KiB.
     let writes = random(model, "", WRITE, 128, 200_000);
     near("970 EVO Plus: writes at QD128 (target 550,000 missed)", writes, 1_700e6 / 4_096.0, 10.0);
 
@@ -145,7 +145,7 @@ fn reads_take_what_their_parts_take_and_reach_the_narrowest_part() {
         let many = random(model, changes, Access::Read, depth, 50_000);
         near(&format!("{model}: reads at QD{depth}, link-bound"), many, bound, 10.0);
     }
-    // A link and channels that carry anything: dies alone.
+    // A link and channels of unlimited rate: the dies are the limit.
     let wide = "simulated_mib = 512\nqueue_depth = 4096\nlink_mb_s = 100000\nchannel_mb_s = 100000\n\
                 link_overhead_read_us = 0";
     let found = random("ssd-nvme-dc-2019", wide, Access::Read, 1_024, 200_000);
@@ -172,7 +172,7 @@ fn steady_writes_are_slower_than_fresh_and_rise_with_spare_flash() {
     }
 }
 
-/// Statement 11: to the byte, with flushes that pad and overwrite.
+/// Statement 11: every byte is accounted for, with flushes that pad and with overwrites.
 #[test]
 fn every_byte_in_the_flash_is_accounted_for() {
     for model in ["ssd-sata-dc-2019", "ssd-sata-2020-slowflush"] {
@@ -202,7 +202,7 @@ fn every_byte_in_the_flash_is_accounted_for() {
             assert!(left < 32_768, "{left} bytes are less than a superpage");
             assert_eq!((c.nand_padding_bytes.0, c.nand_map_bytes.0), (0, 0));
         }
-        let amplification = c.write_amplification().expect("something was written");
+        let amplification = c.write_amplification().expect("data was written");
         let exact = c.nand_bytes.0 as f64 / c.nand_host_bytes.0 as f64;
         assert!((amplification - exact).abs() < 1e-12 && amplification > 2.0);
     }
@@ -211,7 +211,7 @@ fn every_byte_in_the_flash_is_accounted_for() {
 /// Statement 12, and the flush rows of §2.4.
 #[test]
 fn flushes_take_what_protection_leaves_to_them() {
-    // So few dies that the buffer fills while the host writes.
+    // Few dies, so that the buffer fills while the host writes.
     let slow = format!("{SMALL}\ndies = 4\nchannels = 4\nwrite_buffer_kib = 65536");
     let flush_after = |model: &str, writes: u64| {
         let mut bench = Bench::of(model, &slow, 7);
@@ -257,7 +257,7 @@ fn a_slow_flush_bounds_writes_that_need_it() {
     near("M1: writes with a flush each", rate, 57.5, 10.0);
 }
 
-/// Flushes that come together are served together where the drive coalesces, else in turn.
+/// Flushes that arrive together share a round where the drive coalesces, and run in turn elsewhere.
 #[test]
 fn flushes_of_many_share_a_round_where_the_drive_coalesces() {
     let rounds = |changes: &str| {
@@ -276,7 +276,7 @@ fn flushes_of_many_share_a_round_where_the_drive_coalesces() {
     let in_turn = rounds("simulated_mib = 512\nflush_coalesces = false");
     assert!(together < Span::millis(5), "{together:?}");
     assert!(in_turn > Span(together.0 + 10 * 300_000), "{in_turn:?} against {together:?}");
-    // A FUA write of such a drive ends as a flush does.
+    // A FUA write of such a drive takes as long as a flush.
     let mut bench = Bench::of("ssd-sata-2020-slowflush", SMALL, 7);
     let took = bench.one(Access::Write { fua: true }, 0, BLOCK);
     within("FUA write, ms", took.0 as f64 / 1e6, 1.5, 5.0);
@@ -284,7 +284,7 @@ fn flushes_of_many_share_a_round_where_the_drive_coalesces() {
     assert!(took < Span(100_000), "{took:?}");
 }
 
-/// What is buffered, or was read ahead, is read without the flash.
+/// Data that is buffered or was read ahead is read without a flash access.
 #[test]
 fn what_is_in_memory_is_read_without_the_flash() {
     let mut bench = Bench::of("ssd-sata-dc-2019", SMALL, 7);

@@ -1,4 +1,4 @@
-//! Rows of the recording: their text, and the requests that it says.
+//! Rows of the recording: their text, parsed into the requests that it lists.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(super) struct Item {
     pub(super) member: usize,
     pub(super) op: char,
-    /// Sectors from the case's row, or absolute ones of metadata.
+    /// Sectors from the start of the case's row, or absolute sectors of metadata.
     pub(super) at: i64,
     pub(super) meta: bool,
     pub(super) count: u64,
@@ -15,9 +15,9 @@ pub(super) struct Item {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Io {
-    /// Requests in order; the number of groups completed before each, if known.
+    /// Requests in order, each with the number of groups completed before it, if known.
     pub(super) items: Vec<(usize, Item)>,
-    /// For each answer the number of groups completed before it.
+    /// Number of groups completed before each answer.
     pub(super) acks: Vec<usize>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows_of(&["raid4", "raid5", "raid6"])
 }
 
-/// Rows of these levels, by the beginning of their names.
+/// Rows of these levels, selected by the beginning of their names.
 pub(super) fn rows_of(levels: &[&str]) -> Vec<Row> {
     let text = include_str!("../../../../fixtures/traces/kernel-md-traces.csv");
     let lines = text.lines().skip(1).map(split_csv);
@@ -125,7 +125,7 @@ pub(super) fn parse(text: &str) -> Expected {
 pub(super) fn parse_item(word: &str) -> Vec<Item> {
     let (member, rest) = word.split_once(':').unwrap();
     let member = member.parse().unwrap();
-    // A completion: of a row that is left out.
+    // A completion belongs to a row that is left out.
     if rest == "done" {
         return Vec::new();
     }

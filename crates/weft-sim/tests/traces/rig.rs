@@ -1,4 +1,4 @@
-//! Rig that plays a row on the array of the recording's script, and compares.
+//! Rig that replays a row on the array of the recording's script and compares the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use weft_units::{Sectors, Span};
 use super::expected::{Expected, Io, Item, Row, rows};
 use super::{DIFFERENT, share_of};
 
-/// The script's array under test.
+/// The array of the script under test.
 pub(super) struct Lab {
     pub(super) rows: BTreeMap<String, Row>,
     pub(super) rig: Rig,
@@ -22,7 +22,7 @@ pub(super) struct Lab {
     pub(super) row: u64,
     /// Start of the case's row in bytes of the array, and in sectors of a member.
     pub(super) base: (u64, u64),
-    /// Which slot a disk stands for, where that is not its number.
+    /// Slots of disks at another slot than their number.
     pub(super) slots: BTreeMap<usize, usize>,
     pub(super) done: BTreeSet<String>,
     pub(super) exact: u32,
@@ -32,27 +32,27 @@ pub(super) struct Lab {
     pub(super) wrong: Vec<String>,
 }
 
-/// How a row was found to be as recorded.
+/// How closely a row matches the recording.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Same {
     /// Request by request.
     Requests,
-    /// Requests and sectors of each member.
+    /// Requests and sectors of each member match.
     Totals,
-    /// Request by request within each stripe.
+    /// Requests match in order within each stripe.
     WithinStripes,
-    /// The same requests, of each group in any order.
+    /// The same requests, in any order within each group.
     AnyOrder,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compare {
-    /// What is submitted together, in any order.
+    /// Requests that are submitted together, in any order.
     AnyOrder,
-    /// As recorded.
+    /// In the recorded order.
     AsRecorded,
-    /// Resync: stripes are in flight together in numbers of weft's own, so the order is compared
-    /// within each stripe of 4 KiB.
+    /// Resync: weft keeps another number of stripes in flight, so the order is compared within each
+    /// stripe of 4 KiB.
     WithinStripes,
 }
 
@@ -85,8 +85,8 @@ impl Lab {
         }
     }
 
-    /// An array of 240 full stripes of which a resync, frozen since, has passed about 100; nothing
-    /// is cached.
+    /// An array of 240 full stripes with a resync that has passed about 100 of them and is frozen.
+    /// The stripe cache is empty.
     pub(super) fn make_half_synced(&mut self, level: Level, members: u64, sector: u64) {
         self.make_with(level, members, 64, false, |options| {
             options.full_stripes = 240;
@@ -96,7 +96,7 @@ impl Lab {
         let half = Sectors(100 * self.chunk.0);
         while self.rig.volume().sync_completed.is_none_or(|(passed, _)| passed < half) {
             self.rig.must();
-            assert!(self.rig.round() || self.rig.wake(), "the resync goes on");
+            assert!(self.rig.round() || self.rig.wake(), "the resync continues");
         }
         self.rig.sync(SyncAction::Frozen).unwrap();
         let point = self.rig.volume().resync_from.unwrap();
@@ -224,7 +224,7 @@ impl Lab {
         io
     }
 
-    /// How far a row is as recorded; an error when it is not.
+    /// Returns how closely a row matches, or an error if it does not.
     pub(super) fn differs(&self, row: &Row, found: &Io, compare: Compare) -> Result<Same, String> {
         if let Some((_, count)) = row.description.split_once("mismatch_cnt after: ") {
             let expected: u64 = count.parse().unwrap();
@@ -357,8 +357,8 @@ pub(super) fn lab() -> Lab {
 }
 
 impl Lab {
-    /// Every row of a share of [`SHARES`] was replayed and no other, and so many were compared
-    /// request by request, by totals and within stripes.
+    /// Asserts that all rows of a share of [`SHARES`] and no others were replayed, and how many
+    /// were compared request by request, by totals and within stripes.
     pub(super) fn finish(self, share: &str, counts: [u32; 3]) {
         println!(
             "{} stripes as recorded, {} totals, {} within stripes",

@@ -1,13 +1,13 @@
 //! Member I/O of kernel md on arrays without parity, replayed and compared: RAID 0, 1 and 10.
 //!
-//! Of 160 rows 125 are compared request by request, and 20 as well but in any order of what is
-//! submitted together: the pages of a bitmap and the copies of a unit, which the kernel submits
-//! from the last member to the first and weft from the first, or the other way. 15 are left out,
-//! each with its reason.
+//! Of 160 rows 125 are compared request by request. 20 more are compared in any order of the
+//! requests that are submitted together: the pages of a bitmap and the copies of a unit, which the
+//! kernel submits from the last member to the first and weft from the first, or the other way. 15
+//! are left out, each with its reason.
 
 use super::*;
 
-/// Rows that are not replayed as they are, and why.
+/// Rows that are not replayed as recorded, with the reasons.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("-behind", "write-behind: weft refuses it, and writes wait for write-mostly members too"),
     ("-write-error", "bad-block log: weft fails the member"),
@@ -18,7 +18,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
 
 const LEVELS: [&str; 2] = ["raid0-", "raid1"];
 
-/// Layouts by their names in rows: near copies, far ones, and offset.
+/// Layouts by their names in rows: near, far and offset copies.
 const LAYOUTS: [(&str, u32); 5] =
     [("n2", 0x102), ("n3", 0x103), ("f2", 0x201), ("f3", 0x301), ("o2", 0x10201)];
 
@@ -44,7 +44,8 @@ fn make(lab: &mut Lab, level: Level, members: u64, change: impl FnOnce(&mut Opti
     };
 }
 
-/// Rows that are as recorded, by how far, and those of these parts that were replayed.
+/// Asserts how many rows are as recorded, by how closely, and that exactly the rows of these parts
+/// were replayed.
 fn finish(lab: &Lab, parts: &[&str], counts: [u32; 3]) {
     let wrong = &lab.wrong;
     assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
@@ -55,7 +56,7 @@ fn finish(lab: &Lab, parts: &[&str], counts: [u32; 3]) {
     assert_eq!([lab.exact, lab.by_stripe, lab.by_group], counts, "{} totals", lab.totals);
 }
 
-/// The tests below, by the parts of the names of their rows, and how many rows each has.
+/// The tests below, by parts of the names of their rows, with the number of rows of each.
 const SHARES: [(&[&str], usize); 5] = [
     (&["-check", "-repair-", "-rebuild-", "-resync"], 34),
     (&["-flush", "-fua"], 6),
@@ -64,7 +65,7 @@ const SHARES: [(&[&str], usize); 5] = [
     (&["-chunk", "-128k", "-r4k", "-4k", "-1m"], 99),
 ];
 
-/// First part of the share of a row, or the reason why it is left out.
+/// Returns the first part of the share of a row, or the reason to leave it out.
 fn share(name: &str) -> Option<&'static str> {
     let left_out = LEFT_OUT.iter().find(|(part, _)| name.contains(part)).map(|(_, why)| *why);
     let has = |(parts, _): &&(&[&'static str], usize)| parts.iter().any(|part| name.contains(part));
@@ -183,21 +184,20 @@ fn superblocks_and_bitmaps_of_arrays_without_parity() {
         make(&mut lab, level, n, |options| options.bitmap = Some(weft_units::Bytes(K * K)));
         lab.row = 40 / n * n;
         let b = lab.fresh();
-        // A new bitmap says all: wait until bits are cleared.
+        // All bits of a new bitmap are set: wait until bits are cleared.
         lab.rig.pass(Span::secs(8));
         lab.write(b + (32 << 20), 4096);
         for (case, at) in [("first", b), ("second", b + 256 * K)] {
             let case = format!("{name}-bitmap-{case}");
-            // Pages go to the members from the first to the last, the kernel's the other way.
+            // Weft writes pages to the members from the first to the last, the kernel in reverse.
             lab.case_by(&case, Compare::AnyOrder, |_| false, |lab| lab.write(at, 4096));
         }
     }
     finish(&lab, SHARES[3].0, [2, 0, 2]);
 }
 
-/// Left out: the kernel reads a block that it could not read once more, corrects it with what the
-/// other copy holds, and reads it for the client at last. Weft answers with the other copy, and
-/// then corrects.
+/// Left out: the kernel retries a read that failed, corrects the block from the other copy, and
+/// only then reads it for the client. Weft answers with the other copy and then corrects the block.
 #[test]
 fn a_read_error_of_a_copy() {
     for (level, n, at) in [(Level::Raid1, 2, 40_960), (Level::Raid10, 4, 20_480)] {
@@ -227,7 +227,7 @@ fn check_repair_resync_and_rebuild_of_mirrors() {
         (Level::Raid10, 3, "o2"),
         (Level::Raid10, 5, "n2"),
     ] {
-        // The copies of a unit are submitted in another order than the kernel's.
+        // The kernel submits the copies of a unit in another order.
         let order = Compare::AnyOrder;
         let t = match level {
             Level::Raid1 => format!("raid1-{n}"),
@@ -264,7 +264,7 @@ fn check_repair_resync_and_rebuild_of_mirrors() {
     finish(&lab, SHARES[0].0, [16, 0, 18]);
 }
 
-/// Every row is replayed by one test above, or is left out for a reason.
+/// Every row is either replayed by one of the tests above or left out for a reason.
 #[test]
 fn no_row_without_parity_is_forgotten() {
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
