@@ -254,7 +254,8 @@ impl World {
             }
             if !inline.is_empty() {
                 for token in inline {
-                    let pending = self.pending.remove(&token).expect("it was just submitted");
+                    let pending =
+                        self.pending.remove(&token).expect("the request was just submitted");
                     let result = self.end(token, pending);
                     self.input(Input::Done { token, result });
                 }

@@ -464,7 +464,7 @@ impl World {
 
     /// Whether violations of a checker count.
     fn counts(&self, checker: &str) -> bool {
-        // Acknowledged data may be on members that are missing or are not believed any more.
+        // Acknowledged data may be on members that are missing or no longer believed.
         let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I20", "I2 "];
         let lost = match (self.options.data_promised, self.interrupted) {
             // Nothing is known of data where disks lie about flushes.

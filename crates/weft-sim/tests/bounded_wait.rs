@@ -205,7 +205,7 @@ fn every_stripe_of_a_batch_counts_among_what_passes() {
         o.latency = Span(20_000);
         o.full_stripes = 64;
     });
-    rig.store(0, BLOCK).expect("nothing is wrong");
+    rig.store(0, BLOCK).expect("the array works");
     let (mut waits, mut begun, mut under_way) = (None, 0, Vec::new());
     while waits.is_none_or(|ticket| !rig.is_answered(ticket)) && begun < 2 * passed_max {
         while under_way.len() < 3 {
@@ -299,7 +299,7 @@ fn run(knobs: Knobs, clients: Vec<(u32, Box<dyn Iterator<Item = Io>>)>) -> (Vec<
     let found = |pid| machine.process::<Job>(pid).found(RequestOp::Write).bytes.0;
     let waited = |seen: &weft_sim::machine::Seen| seen.answered.unwrap_or(end).since(seen.at);
     let longest = machine.host.watched().iter().map(waited).max().expect("something was written");
-    assert_eq!(machine.host.answered().1, 0, "nothing failed");
+    assert_eq!(machine.host.answered().1, 0, "no request failed");
     (pids.into_iter().map(found).collect(), longest)
 }
 

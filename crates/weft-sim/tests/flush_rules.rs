@@ -256,7 +256,7 @@ fn a_member_is_flushed_when_it_was_written_since() {
     assert_eq!(sent(&bench), all, "content from before the start");
     bench.ask();
     bench.start();
-    assert_eq!(sent(&bench), all, "nothing was completed since the first flushes");
+    assert_eq!(sent(&bench), all, "no write was completed since the first flushes");
     bench.write(1, Wrote::Metadata);
     bench.ask();
     bench.start();
@@ -272,7 +272,7 @@ fn a_member_is_flushed_when_it_was_written_since() {
     bench.ask();
     bench.start();
     bench.check().unwrap();
-    assert_eq!((sent(&bench), bench.served), (all + 1, 4), "nothing is left to flush");
+    assert_eq!((sent(&bench), bench.served), (all + 1, 4), "no data is left to flush");
 }
 
 /// A member without a volatile cache has nothing to lose.

@@ -158,7 +158,7 @@ fn without_payload_a_partial_parity_log_is_refused_by_name() {
 fn reads_of_nothing_say_so_and_not_that_all_is_well() {
     let mut none = rig(PayloadMode::None);
     some_work(&mut none);
-    assert_eq!(none.verify(), 0, "nothing was looked at");
+    assert_eq!(none.verify(), 0, "no sector was verified");
     let ticket = none.put(none.size(), 512);
     assert_eq!(none.wait(ticket), Err(ReplyError::OutOfRange));
 }

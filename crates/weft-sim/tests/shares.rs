@@ -314,7 +314,7 @@ fn a_resync_has_its_floor_beside_clients_and_everything_when_they_rest() {
              md's pace {of_md} B/s, p99 {high_of_md:?}, alone {idle_of_md} B/s"
         );
         assert!(busy.abs_diff(floor) <= floor / 10, "{scheduler}: {busy}, expected {floor}");
-        assert!(idle > 30 * floor, "{scheduler}: {idle} when nobody reads");
+        assert!(idle > 30 * floor, "{scheduler}: {idle} without a reader");
         assert!(idle * 10 > idle_of_md * 9, "{scheduler}: {idle} beside {idle_of_md}");
         // Counterpart: md's pace takes more than its floor, and readers pay for it.
         assert!(of_md > 2 * floor, "{scheduler}: {of_md}");

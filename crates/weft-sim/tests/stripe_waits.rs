@@ -63,7 +63,7 @@ fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> StripeWaits {
         Box::new(Arrivals { pid, writes, begun: 0, answered: 0, planned: Time(0) })
     });
     machine.run(Time(0) + Span::secs(60));
-    assert_eq!(machine.host.answered().1, 0, "nothing failed");
+    assert_eq!(machine.host.answered().1, 0, "no request failed");
     waits_of(&machine)
 }
 

@@ -70,7 +70,7 @@ fn what_members_that_disagree_give_back_is_excused_and_nothing_else() {
 fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
     for lost in [None, Some(1)] {
         assert_eq!(outcome(without_parity(false), lost, |_| ()).0, None, "{lost:?}");
-        // After a flush the old version is no choice any more.
+        // After a flush the old version is no longer a choice.
         let found = outcome(without_parity(true), lost, |_| ()).0.expect("parity is too old");
         assert!(found.starts_with("I6 parity or dirty: "), "{lost:?}: {found}");
         // With all members present the cut itself is judged, before the next start.
@@ -134,7 +134,7 @@ fn a_write_of_the_full_stripe_clears_its_columns() {
         rig.cut(CutMode::Everything);
         rig.disks[1].faults.gone = true;
         rig.recover();
-        // With a member missing nothing disagrees any more; the reconstructed content is known.
+        // With a member missing no column disagrees; the reconstructed content is known.
         assert_eq!(rig.suspect_columns(), [] as [u64; 0]);
         let before = rig.read(1);
         assert!(!before.is_all(2));

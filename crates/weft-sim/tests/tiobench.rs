@@ -40,7 +40,7 @@ fn tiobench(
 
 fn run(machine: &mut Machine, pid: Pid) -> Vec<Timed> {
     machine.run(Time(0) + Span::secs(36_000));
-    assert_eq!(machine.host.answered().1, 0, "nothing failed");
+    assert_eq!(machine.host.answered().1, 0, "no request failed");
     machine.process::<Run>(pid).timed().to_vec()
 }
 

@@ -62,8 +62,8 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
     assert!(rig.wait(read).unwrap().iter().all(|byte| *byte == 0));
 }
 
-/// It would keep a driver awake without end, which the checker in [`weft_sim::World::wake`]
-/// reports.
+/// Such an update would keep a driver awake forever. The checker in [`weft_sim::World::wake`]
+/// reports that.
 #[test]
 fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_nobody() {
     let mut rig = raid5();

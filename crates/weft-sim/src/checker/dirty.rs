@@ -1,12 +1,13 @@
 //! Checker I5, dirty before data: superblocks say dirty, durably, before data changes, and say
 //! clean only when all writes have ended and are durable.
 //!
-//! Marked clean includes to be dirty only from some sector on, which a resync that was stopped
-//! leaves: then what is before it has to be quiet and durable.
+//! An array that is dirty only from some sector on also counts as clean. A stopped resync leaves
+//! such superblocks: all columns before that sector then have to be without outstanding writes and
+//! durable.
 //!
-//! A write counts when it changes what the member holds. Those of a resync do so too: parity is
-//! wrong until they are done. What is written to a member that is being rebuilt does not count, and
-//! neither does what makes a block good that could not be read: it changes nothing.
+//! A write counts if it changes what the member holds. Writes of a resync count too: parity is
+//! wrong until they end. Writes to a member that is being rebuilt do not count, nor do rewrites of
+//! unreadable blocks, which change no content.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -893,5 +893,5 @@ fn the_record_believes_what_any_survivor_says() {
         sb.recovery_offset_raw = 8;
     });
     stage.done(token);
-    assert_eq!(stage.record.in_sync(Slot(1)), None, "it is being rebuilt");
+    assert_eq!(stage.record.in_sync(Slot(1)), None, "the member is being rebuilt");
 }

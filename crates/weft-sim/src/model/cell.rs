@@ -205,8 +205,8 @@ impl Cell {
         number <= self.durable_floor && version.acknowledged.is_some() && !volatile
     }
 
-    /// Drops versions that no read may return any more. Of parts that were in flight together, each
-    /// may be stored without those before it until all are settled.
+    /// Drops versions that no read may return any longer. Of parts that were in flight together,
+    /// each may be stored without those before it until all are settled.
     pub(super) fn prune(&mut self) {
         if self.mixed || self.durable_floor < self.unmixed_by {
             let numbers = self.first + 1..=self.last();

@@ -422,8 +422,8 @@ impl Model {
         }
     }
 
-    /// Records a power cut: nothing is outstanding any more, and content that was not durable may
-    /// be lost.
+    /// Records a power cut: no request is outstanding afterwards, and content that was not durable
+    /// may be lost.
     pub fn power_cut(&mut self) {
         self.writes.clear();
         self.unflushed.clear();
@@ -436,7 +436,7 @@ impl Model {
         }
     }
 
-    /// Records a process crash while the power stays on: nothing is outstanding any more;
+    /// Records a process crash while the power stays on: no request is outstanding afterwards;
     /// acknowledged writes are kept, and are as durable as before.
     pub fn process_died(&mut self) {
         let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();

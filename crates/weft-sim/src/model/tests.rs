@@ -273,7 +273,10 @@ fn what_ended_a_mixture_may_go_with_the_power_unless_it_was_flushed() {
         let mut second_alone = [0; 512];
         second_alone[200..300].fill(2);
         let whole = ByteRange::new(0, 512);
-        assert!(read(&mut model.clone(), whole, &second_alone).is_err(), "it is overwritten");
+        assert!(
+            read(&mut model.clone(), whole, &second_alone).is_err(),
+            "the block is overwritten"
+        );
         if flushed {
             let flush = model.flush_issued();
             model.flush_acknowledged(flush);

@@ -441,7 +441,8 @@ impl Process for Child {
             }
             Woken::Done(window) => {
                 if let State::Operates(operations) = &mut self.state {
-                    let left = operations.reading.get_mut(&window).expect("it was asked for");
+                    let left =
+                        operations.reading.get_mut(&window).expect("the window was requested");
                     *left -= 1;
                     if *left == 0 {
                         operations.reading.remove(&window);

@@ -367,7 +367,7 @@ impl World {
 
     /// Attributes of a client's requests: if clients differ, each has one of four kinds.
     fn attr_of(&self, client: ClientId) -> Attr {
-        let group = |number| Group::new(number).expect("there are 15");
+        let group = |number| Group::new(number).expect("15 groups exist");
         let (class, weight, group) = match client.0 % 4 {
             _ if !self.options.classes => (Class::None, 0, Group::ROOT),
             0 => (Class::RealTime(3), 100, Group::ROOT),
@@ -537,7 +537,7 @@ impl World {
         bytes
     }
 
-    /// Describes a world in which nothing moves any more.
+    /// Describes a world without progress.
     pub(crate) fn describe_stuck(&self) -> String {
         let volumes = self.engine.as_ref().map(|engine| engine.snapshot().volumes);
         let state = volumes.and_then(|volumes| {

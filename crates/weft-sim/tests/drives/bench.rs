@@ -223,7 +223,7 @@ impl Bench {
         run
     }
 
-    /// How long link and medium have been busy so far.
+    /// Returns the busy time of link and medium so far.
     fn busy(&self) -> (u64, u64) {
         let counters = self.drive.counters();
         (counters.link_busy.0, counters.media_busy.0)

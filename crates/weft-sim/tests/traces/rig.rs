@@ -32,7 +32,7 @@ pub(super) struct Lab {
     pub(super) wrong: Vec<String>,
 }
 
-/// How closely a row matches the recording.
+/// Precision with which a row matches the recording.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Same {
     /// Request by request.

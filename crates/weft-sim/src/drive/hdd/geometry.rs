@@ -172,7 +172,7 @@ impl Geometry {
             if used + whole > elapsed {
                 let begun = at.sector * self.turn / at.sectors_per_track;
                 let end = begun + (elapsed - used);
-                // The last sector that ends, rounded down, by then.
+                // The last sector that ends by this time, rounded down.
                 let sectors = ((end + 1) * at.sectors_per_track - 1) / self.turn;
                 return passed + sectors.saturating_sub(at.sector).min(here);
             }

@@ -385,7 +385,7 @@ mod tests {
             assert!(cache.promise(end - start));
             cache.insert(&geometry, start, end);
         }
-        let younger = cache.window(2, None).last().map(|(age, _)| age).expect("there are two");
+        let younger = cache.window(2, None).last().map(|(age, _)| age).expect("two entries remain");
         for _ in 0..64 {
             assert_eq!(cache.leave(&geometry, younger, 128).1, 8);
             cache.left();

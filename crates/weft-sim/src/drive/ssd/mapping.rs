@@ -144,7 +144,7 @@ impl Mapping {
     pub(super) fn fresh(shape: Shape) -> Self {
         let rows = shape.rows();
         let mut free: VecDeque<u32> = (0..rows).collect();
-        let mut head = || Head { row: free.pop_front().expect("there are rows"), next: 0 };
+        let mut head = || Head { row: free.pop_front().expect("free rows exist"), next: 0 };
         let (host, moved) = (head(), head());
         let whole = shape.pages + shape.pages * u64::from(shape.over_provisioning) / 1_000;
         Self {

@@ -146,7 +146,7 @@ struct Reading {
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     is_here: bool,
-    /// Whether it is not needed any more: it is dropped when it has arrived.
+    /// Whether the superpage is no longer needed: it is dropped once it has arrived.
     is_used: bool,
     /// Commands that wait, each with the number of its bytes.
     waiting: Vec<(u32, u32)>,
@@ -363,7 +363,7 @@ impl Ssd {
         }
     }
 
-    /// Drops a superpage that was read ahead and is not needed any more.
+    /// Drops a superpage that was read ahead and is no longer needed.
     fn used(&mut self, number: u64) {
         if let Some(ahead) = self.ahead.get_mut(&number) {
             ahead.is_used = true;

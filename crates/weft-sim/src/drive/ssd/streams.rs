@@ -39,7 +39,7 @@ impl Streams {
             return Ok(stream);
         }
         let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used);
-        let oldest = oldest.expect("there are streams");
+        let oldest = oldest.expect("streams exist");
         Err(std::mem::replace(oldest, Stream { next: end, continued: 0, fetched: 0, used }))
     }
 }

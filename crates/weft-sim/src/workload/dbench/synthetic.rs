@@ -105,7 +105,7 @@ impl Dealer {
             let share = u64::from(self.classes[*class].0) * (self.total + 1);
             share as i64 - 1000 * self.dealt[*class] as i64
         };
-        let class = (0..7).max_by_key(behind).expect("there are classes");
+        let class = (0..7).max_by_key(behind).expect("classes exist");
         self.count(class);
         let (_, first, last) = self.classes[class];
         first + rng.below(u64::from(last - first) + 1) as u32
@@ -284,12 +284,12 @@ impl Synthetic {
                     }
                 }
                 Item::NotFound => {
-                    let path = *self.free.back().expect("there are more names than files");
+                    let path = *self.free.back().expect("names outnumber files");
                     ops.push(Op::Open(path, None));
                 }
                 Item::Other(kind) => ops.push(Op::Other(kind)),
                 Item::Rename => {
-                    let to = self.free.pop_front().expect("there are more names than files");
+                    let to = self.free.pop_front().expect("names outnumber files");
                     // A file that stays is renamed if there is no other.
                     let name = if self.live.is_empty() {
                         &mut self.kept[self.rng.index(KEPT)]
@@ -387,7 +387,7 @@ impl Synthetic {
     /// Adds the operations of a session. Returns its file.
     fn session(&mut self, ops: &mut Vec<Op>, session: &Session) -> Path {
         let (path, open, mut size) = if session.new {
-            let path = self.free.pop_front().expect("there are more names than files");
+            let path = self.free.pop_front().expect("names outnumber files");
             (path, Open::Create, 0)
         } else {
             self.existing(session.reads.iter().copied().max().unwrap_or(0))
@@ -419,7 +419,7 @@ impl Synthetic {
         path
     }
 
-    /// A file to read: one that comes and goes if it is long enough, otherwise a filler.
+    /// A file to read: a temporary one if one is long enough, otherwise a filler.
     fn existing(&mut self, len: u32) -> (Path, Open, u64) {
         if !self.live.is_empty() && self.rng.percent(50) {
             let (path, size) = self.rng.pick(&self.live);

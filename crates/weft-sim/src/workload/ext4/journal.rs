@@ -119,9 +119,9 @@ impl Journal {
         }
     }
 
-    /// jbd2, if a transaction has begun that it was not told of.
+    /// Thread of jbd2, if a transaction has begun of which it was not notified.
     pub(super) fn news(&mut self) -> Option<Pid> {
-        std::mem::take(&mut self.news).then(|| self.thread.expect("it is mounted"))
+        std::mem::take(&mut self.news).then(|| self.thread.expect("the file system is mounted"))
     }
 
     /// Number of the last transaction that is on disk.
@@ -136,7 +136,7 @@ impl Journal {
         let runs = transaction == self.number;
         let first = runs && !self.running.asked;
         self.running.asked |= runs;
-        (self.thread.expect("it is mounted"), first)
+        (self.thread.expect("the file system is mounted"), first)
     }
 
     /// Whether data of the committing transaction is still being written.
@@ -294,7 +294,7 @@ impl Jbd2 {
                 self.stage = Stage::Refile { blocks, balances: false };
             }
             Stage::Refile { blocks, balances } => {
-                let writer = self.writer.expect("it runs");
+                let writer = self.writer.expect("the writer runs");
                 if *balances {
                     match host.balance(writer) {
                         // It continues as soon as it may: no process makes jbd2 wait.

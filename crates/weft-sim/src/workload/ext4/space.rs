@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(space.take(None, 5), 10..15);
         assert_eq!(space.take(None, 4), 0..4);
         assert_eq!(space.take(Some(15), 2), 15..17, "behind the last one");
-        assert_eq!(space.take(Some(16), 2), 17..19, "what is taken is no goal");
+        assert_eq!(space.take(Some(16), 2), 17..19, "blocks in use are no goal");
         assert_eq!(space.take(None, 100), 19..30, "all that there is");
         space.give(10..12);
         space.give(14..16);

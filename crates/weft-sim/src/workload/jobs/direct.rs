@@ -206,7 +206,7 @@ impl Job {
         }
         self.last_flushes -= 1;
         let io = Io { op: RequestOp::Flush, range: ByteRange::new(0, 0) };
-        let name = self.free.pop().expect("nothing is in flight");
+        let name = self.free.pop().expect("no request is in flight");
         let now = host.now();
         self.slots[name] = Some(Ended { io, due: now, begun: now, ended: now, in_flight: 1 });
         host.submit(self.thread.pid(), name as u64, io.op, io.range, Flags::NONE);
@@ -243,7 +243,7 @@ impl Job {
         if self.next.is_none() {
             self.next = self.asks.next();
         }
-        let begun = self.ledger.begun.expect("it has begun");
+        let begun = self.ledger.begun.expect("the job has begun");
         let own = begun + self.next?.due;
         let Some(rate) = self.pace.rate else { return Some(own) };
         let after = u128::from(self.asked_bytes) * 1_000_000_000 / u128::from(rate.0.max(1));
