@@ -77,7 +77,7 @@ fn starve_for(
             others.push((ticket, len));
             next += 1;
         }
-        assert!(rig.step(Order::Fifo), "something is outstanding");
+        assert!(rig.step(Order::Fifo), "a request is outstanding");
         others.retain(|(ticket, len)| {
             let answered = rig.is_answered(*ticket);
             passed += if answered && waited.is_none() { *len } else { 0 };
@@ -214,7 +214,7 @@ fn every_stripe_of_a_batch_counts_among_what_passes() {
             begun += 2 * chunk;
         }
         waits = waits.or_else(|| Some(rig.put_nosync(2 * chunk, BLOCK)));
-        assert!(rig.step(Order::Fifo), "something is outstanding");
+        assert!(rig.step(Order::Fifo), "a request is outstanding");
         under_way.retain(|ticket| !rig.is_answered(*ticket));
     }
     let passed = begun - 2 * chunk * under_way.len() as u64;

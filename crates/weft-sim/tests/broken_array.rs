@@ -132,7 +132,7 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
     rig.settle();
     // The first stripe has left the cache.
     while rig.volume().sync_stripes < 100 {
-        assert!(rig.step(Order::Fifo), "the recovery goes on");
+        assert!(rig.step(Order::Fifo), "the recovery continues");
     }
     rig.sync(SyncAction::Frozen).expect("a recovery may be stopped");
     let recovery_offset = match rig.volume().members[added].state {

@@ -162,7 +162,7 @@ fn rebuild_does_not_forget_a_stripe_behind_it_that_found_no_space() {
     rig.add_blank();
     rig.settle();
     while rig.volume().sync_completed.is_none_or(|(done, _)| done <= Sectors(64)) {
-        assert!(rig.step(Order::Fifo), "the rebuild goes on");
+        assert!(rig.step(Order::Fifo), "the rebuild continues");
     }
     assert_eq!(rig.volume().sync_action, SyncAction::Recover);
     let ticket = rig.write(0, 2);
@@ -575,11 +575,11 @@ fn full_member_is_not_waited_for_while_syncs_are_frozen() {
     let (disk, _) = rig.add_blank();
     rig.settle();
     while rig.volume().sync_completed.is_none_or(|(done, _)| done <= Sectors(64)) {
-        assert!(rig.step(Order::Fifo), "the rebuild goes on");
+        assert!(rig.step(Order::Fifo), "the rebuild continues");
     }
     rig.disks[disk].faults.no_space = true;
     while !rig.volume().no_space {
-        assert!(rig.step(Order::Fifo), "the rebuild goes on");
+        assert!(rig.step(Order::Fifo), "the rebuild continues");
     }
     rig.disks[disk].faults.no_space = false;
     rig.sync(SyncAction::Frozen).expect("the command is accepted");

@@ -55,7 +55,7 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
     rig.settle();
     while rig.volume().degraded > 0 {
         let other = rig.outstanding().find(|(other, _)| *other != token).map(|(other, _)| other);
-        rig.complete(other.expect("the rebuild goes on"));
+        rig.complete(other.expect("the rebuild continues"));
         rig.must();
     }
     assert!(is_given_up(&rig, token), "the others have the data from now on");
