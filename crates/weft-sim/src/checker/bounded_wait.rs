@@ -1,4 +1,4 @@
-//! Checker I19, bounded wait: no request waits for ever while the volume serves others.
+//! Checker I19, bounded wait: no request waits forever while the volume serves others.
 //!
 //! While members answer and other requests of the volume complete, a request waits at most
 //! [`WAITS`] times as long as a stripe may wait, plus the service time of members; and at most
