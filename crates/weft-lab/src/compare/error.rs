@@ -14,7 +14,7 @@ pub enum CompareError {
     Read {
         /// Path of the file or folder.
         path: PathBuf,
-        /// Error of the operating system.
+        /// A file does not have the format that its name announces.
         source: io::Error,
     },
     /// A file is not what its name says.
@@ -24,11 +24,11 @@ pub enum CompareError {
         path: PathBuf,
         /// Field of the file, or its line.
         field: String,
-        /// What is there.
+        /// Content of the field.
         found: String,
-        /// What should be there.
+        /// Content that the field should have.
         expected: &'static str,
-        /// What to do about it.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// A set is empty.
@@ -50,7 +50,7 @@ pub enum CompareError {
     Sets {
         /// Names of the sets.
         found: Vec<String>,
-        /// What runs can be split by.
+        /// Fields that runs can be split by.
         choices: String,
     },
     /// No set has the name of the base.
@@ -61,16 +61,16 @@ pub enum CompareError {
         /// The sets.
         known: Vec<String>,
     },
-    /// Runs have nothing of what they are to be split by.
+    /// A run lacks the field by which runs are to be split.
     #[error(
         "{path}: --by {by}: found a run without one, expected {expected}; leave --by out, or the run"
     )]
     By {
         /// Path of the run.
         path: PathBuf,
-        /// What it was to be split by.
+        /// Field by which runs were to be split.
         by: &'static str,
-        /// What such a run looks like.
+        /// Form of the name of a run that has the field.
         expected: &'static str,
     },
     /// No case is in two sets.
@@ -82,7 +82,7 @@ pub enum CompareError {
         /// A case of each set.
         examples: Vec<String>,
     },
-    /// A metric that no run has.
+    /// No run has the metric.
     #[error(
         "--metric {name}: found in no run, expected one of {} ({} in all; --metric list lists them)",
         .near.join(", "), .count
@@ -90,25 +90,25 @@ pub enum CompareError {
     Metric {
         /// The name that was asked for.
         name: String,
-        /// The nearest that there are.
+        /// Metrics with the most similar names.
         near: Vec<String>,
-        /// Number of metrics that there are.
+        /// Number of known metrics.
         count: usize,
     },
-    /// Nothing is left to show.
+    /// A filter leaves no case to show.
     #[error("{option}: found no case, expected one of the {count} that there are, as {example}")]
     Filtered {
         /// The option that left all of them out.
         option: String,
-        /// Number of cases before.
+        /// Number of cases before the filter.
         count: usize,
-        /// One of them.
+        /// Name of one of these cases.
         example: String,
     },
 }
 
 impl CompareError {
-    /// Whether the command line is wrong, not what was read.
+    /// Whether the command line is at fault, not the files that were read.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(

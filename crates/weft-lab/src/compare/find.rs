@@ -1,7 +1,7 @@
-//! Search of a folder for runs, whatever format each has.
+//! Search of a folder for runs of any format.
 //!
-//! A folder with `vmstat-end` is a run, and so is one with `params.json` and `summary.json`; each
-//! job of an output of fio is one. Where it lies below the argument is the name of its case, and a
+//! A folder with `vmstat-end` is a run, and so is a folder with `params.json` and `summary.json`;
+//! each job of an output of fio is one. The path of a run below the argument names its case, and a
 //! folder named `run` and a number is a repeat of the same case.
 
 use std::fs;
@@ -16,28 +16,28 @@ use crate::run_name::RunName;
 pub struct Run {
     /// Folder or file that it was read from.
     pub path: PathBuf,
-    /// Every metric that it has, by name.
+    /// Metrics of the run, by name.
     pub values: Values,
-    /// Remark that a reader of the comparison should know: an error, or that it had not settled.
+    /// Remark for a reader of the comparison: the run had an error or had not settled.
     pub remark: Option<&'static str>,
     pub(super) kind: Kind,
-    /// Folders between the argument and the run, without those that number repeats.
+    /// Folders between the argument and the run, without folders that number repeats.
     pub(super) below: Vec<String>,
     pub(super) seed: Option<u64>,
 }
 
-/// What a run is called by itself, by its format.
+/// Names that a run has by itself, by format.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// A job of fio, and the name of its file unless the file was named.
+    /// A job of fio. `file` is the name of its file, unless the argument named the file.
     Fio { job: String, file: Option<String> },
-    /// A folder of snapshots, with its name, and in its fields if it has them.
+    /// A folder of snapshots: its name, and the name split into fields if it has fields.
     Vmstat { folder: String, name: Option<RunName> },
     /// A run of an experiment.
     Weft { case: String, column: String },
 }
 
-/// The runs that were found below an argument, and how many files were looked at.
+/// Runs found below an argument, and the number of files that were examined.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The runs, in the order of their paths.
@@ -46,7 +46,7 @@ pub struct Found {
     pub looked_at: usize,
 }
 
-/// Folders below each other that are looked through; more are a circle of links.
+/// Deepest nesting of folders that is searched; deeper nesting is taken for a loop of links.
 const DEPTH_MAX: usize = 24;
 
 impl Found {
@@ -105,7 +105,7 @@ impl Found {
             } else {
                 self.looked_at += 1;
                 if let Some(stem) = name.strip_suffix(".json") {
-                    // JSON of something else may lie here as well.
+                    // The file may be JSON of another program.
                     self.fio(&entry, below, Some(stem))?;
                 }
             }
@@ -131,7 +131,7 @@ impl Found {
     fn weft(&mut self, path: &Path, below: &[String]) -> Result<(), CompareError> {
         let formats::WeftRun { case, column, seed, settled, values } = formats::weft(path)?;
         self.looked_at += 1;
-        // The last folder is the run's number, by the layout.
+        // The last folder is the number of the run, by the layout of the results.
         let below = &below[..below.len().saturating_sub(1)];
         self.runs.push(Run {
             path: path.into(),
@@ -144,7 +144,7 @@ impl Found {
         Ok(())
     }
 
-    /// Reads a file; false: it is no output of fio.
+    /// Reads a file. Returns false if the file is no output of fio.
     fn fio(
         &mut self,
         path: &Path,
@@ -171,7 +171,7 @@ fn unreadable(path: &Path, source: std::io::Error) -> CompareError {
     CompareError::Read { path: path.into(), source }
 }
 
-/// The folder that a run has its name from: that above it if it is a numbered repeat.
+/// The folder that a run takes its name from: the parent if the folder is a numbered repeat.
 pub(super) fn named(path: &Path) -> &Path {
     let last = path.file_name().is_some_and(|name| is_repeat(&name.to_string_lossy()));
     match path.parent() {
@@ -180,7 +180,7 @@ pub(super) fn named(path: &Path) -> &Path {
     }
 }
 
-/// The last name of a path, also of `.` and `..`.
+/// The last component of a path, also of `.` and `..`.
 fn name_of(path: &Path) -> String {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let name = path.file_name().or(full.file_name());
@@ -191,7 +191,7 @@ fn without_numbers(below: &[String]) -> Vec<String> {
     below.iter().filter(|name| !is_repeat(name)).cloned().collect()
 }
 
-/// Whether a name is `run` and a number.
+/// Whether a name consists of `run` and a number.
 fn is_repeat(name: &str) -> bool {
     let number = name.strip_prefix("run").map(|rest| rest.trim_start_matches(['-', '_', '.']));
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))

@@ -1,10 +1,11 @@
 //! Formats of results: `/proc/vmstat` snapshots, fio's JSON, weft's own `--results`.
 //!
-//! Each gives the metrics of a run by name. A counter of `vmstat-end` has the kernel's name and
-//! counts since boot, as the script of the mail read it; where there is a `vmstat-begin` too,
-//! `NAME.run` is what it grew by in between. fio's numbers have their path in the JSON
-//! (`write.clat_ns.percentile.99`), and four sums over reads, writes and trims. weft's have the
-//! names of its metrics, and `PART.METRIC` for the parts of a run.
+//! Each format gives the metrics of a run by name. A counter of `vmstat-end` has the kernel's name
+//! and counts since boot, as the script of the mail read it; if there is a `vmstat-begin` too,
+//! `NAME.run` is the growth of the counter in between. The numbers of fio are named by their path
+//! in the JSON (`write.clat_ns.percentile.99`), and four sums over reads, writes and trims are
+//! added. The numbers of weft have the names of its metrics, and `PART.METRIC` for the parts of a
+//! run.
 //!
 //! Source   proc(5), "/proc/vmstat"; fio HOWTO, "JSON output"; `experiment/results.rs`;
 //!          writeback.md §4.1, §5.1
@@ -86,13 +87,13 @@ pub(super) fn vmstat(folder: &Path) -> Result<Values, CompareError> {
     Ok(values)
 }
 
-/// Behind the name of a counter: how much it grew during the run.
+/// Suffix of a counter's name for the growth of the counter during the run.
 pub(super) const GREW: &str = ".run";
 
-/// The file that makes a folder a run.
+/// The file that marks a folder as a run.
 pub(super) const VMSTAT_END: &str = "vmstat-end";
 
-/// The jobs of fio's output; `None` for JSON of something else.
+/// The jobs of fio's output; `None` if the JSON is not from fio.
 ///
 /// fio may print notes before the object.
 pub(super) fn fio(path: &Path, text: &str) -> Result<Option<Vec<FioJob>>, CompareError> {
@@ -133,7 +134,7 @@ pub(super) fn fio(path: &Path, text: &str) -> Result<Option<Vec<FioJob>>, Compar
     Ok(Some(found))
 }
 
-/// Every number below a value, by its path.
+/// Collects every number below a JSON value, named by its path.
 fn flatten(path: &str, value: &Value, values: &mut Values) {
     match value {
         Value::Number(number) => {
@@ -151,7 +152,7 @@ fn flatten(path: &str, value: &Value, values: &mut Values) {
     }
 }
 
-/// A percentile without the zeros behind it: fio prints 99.000000.
+/// A percentile without its trailing zeros: fio prints 99.000000.
 fn short(percentile: &str) -> &str {
     match percentile.contains('.') {
         true => percentile.trim_end_matches('0').trim_end_matches('.'),
@@ -159,7 +160,7 @@ fn short(percentile: &str) -> &str {
     }
 }
 
-/// Sums over the three directions. fio before 3 has bandwidth in KiB a second alone.
+/// Sums over the three directions. fio before version 3 reports bandwidth in KiB a second only.
 fn sums(job: &Value, values: &mut Values) {
     for name in ["bw_bytes", "iops", "io_bytes", "total_ios"] {
         let directions = ["read", "write", "trim"].map(|direction| {
@@ -174,7 +175,7 @@ fn sums(job: &Value, values: &mut Values) {
     }
 }
 
-/// Clones of a job that fio was not asked to report as a group are no repeats: each has a number.
+/// Numbers the clones of a job that fio reported one by one: they are not repeats of a run.
 fn number_clones(jobs: &mut [FioJob]) {
     let names: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
     for (at, job) in jobs.iter_mut().enumerate() {
@@ -224,11 +225,11 @@ pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
     Ok(WeftRun { case, column, seed, settled, values })
 }
 
-/// The files that make a folder a run of `weft reproduce --results`.
+/// The files that mark a folder as a run of `weft reproduce --results`.
 pub(super) const PARAMS: &str = "params.json";
 pub(super) const SUMMARY: &str = "summary.json";
 
-/// A line as text in an error, not longer than a line of a terminal.
+/// A line for an error message, cut to the width of a terminal.
 fn quoted(line: &str) -> String {
     let mut text: String = line.chars().take(60).collect();
     if text.len() < line.len() {

@@ -1,9 +1,9 @@
 //! Matching of cases across sets: means, changes against the first set, means of groups.
 //!
 //! A change is the difference of the two means over the first one, as the script of the mail
-//! counted it. Its interval is that of the ratio of runs: of pairs, if both sets have the same
-//! seeds, and Welch's otherwise. A single run has none, and so no mark that says whether a change
-//! is more than chance.
+//! counted it. Its interval is that of the ratio of the runs: paired if both sets have the same
+//! seeds, Welch's otherwise. A single run has no interval, so the comparison cannot say whether its
+//! change exceeds the scatter of runs.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub struct Cell {
     pub values: Vec<f64>,
     /// Mean of the runs.
     pub mean: f64,
-    /// Standard deviation of the runs, in percent of the mean; none of a single run.
+    /// Standard deviation of the runs, in percent of the mean; `None` for a single run.
     pub spread_percent: Option<f64>,
-    /// Seeds of the runs; empty unless each has one.
+    /// Seeds of the runs; empty unless every run has one.
     seeds: Vec<u64>,
 }
 
@@ -36,24 +36,24 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the interval leaves no change out; `None` where there is no interval.
+    /// Whether the interval excludes no change; `None` if there is no interval.
     #[must_use]
     pub fn is_sure(&self) -> Option<bool> {
         self.interval.map(|(low, high)| low > 0.0 || high < 0.0)
     }
 }
 
-/// A case.
+/// A case, compared across the sets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Name of the case.
     pub case: String,
     /// Name of the group that it belongs to.
     pub group: String,
-    /// Its runs by set; `None` is a missing cell.
+    /// Runs of the case by set; `None` is a missing cell.
     pub cells: Vec<Option<Cell>>,
-    /// Its change against the first set, by set; `None` for the first, and where a value is missing
-    /// or 0.
+    /// Change of the case against the first set, by set; `None` for the first set, and if a value
+    /// is missing or 0.
     pub changes: Vec<Option<Change>>,
 }
 
@@ -62,51 +62,51 @@ pub struct Row {
 pub struct Group {
     /// Name of the group.
     pub name: String,
-    /// By set: the mean change in percent and the number of cases that it is of.
+    /// Mean change in percent and the number of cases averaged, by set.
     pub changes: Vec<Option<(f64, usize)>>,
 }
 
 /// Order of cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// By name, as the script of the mail.
+    /// By name, as the script of the mail sorts.
     #[default]
     Case,
-    /// By the change of the last set, falls first.
+    /// By the change of the last set, largest decrease first.
     Change,
-    /// By the value of the first set, the smallest first.
+    /// By the value of the first set, smallest first.
     Value,
 }
 
-/// Which cases are shown, and how.
+/// Selection and order of the cases that are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Select {
-    /// Cases that have one of these in their name; all if there is none.
+    /// Parts of names: a case is shown if its name contains one of these; all cases if empty.
     pub only: Vec<String>,
-    /// Cases that some set changed by so many percent or more.
+    /// Least change, in percent, that some set must show for a case to be shown.
     pub at_least: Option<f64>,
-    /// Cases that every set has.
+    /// Whether only cases that every set has are shown.
     pub common: bool,
     /// Order of the cases.
     pub order: Order,
-    /// The order the other way round.
+    /// Whether the order is reversed.
     pub reverse: bool,
-    /// Field of the names of run folders by which cases are grouped; by folder without one.
+    /// Field of the names of run folders by which cases are grouped; `None` groups by folder.
     pub group: Option<Field>,
 }
 
 /// Sets compared case by case.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What is compared.
+    /// Name of the metric that is compared.
     pub metric: String,
-    /// What makes a set.
+    /// Criterion that runs are divided into sets by.
     pub by: By,
-    /// Name of each set and how many of its runs have the metric; the first is the base.
+    /// Name of each set and the number of its runs that have the metric; the first set is the base.
     pub sets: Vec<(String, usize)>,
     /// The cases.
     pub rows: Vec<Row>,
-    /// The groups of cases, by name, and the mean of all last.
+    /// The groups of cases, by name; the mean of all cases comes last.
     pub groups: Vec<Group>,
 }
 
@@ -201,14 +201,14 @@ fn cell(runs: &[&Run], metric: &str) -> Option<Cell> {
     })
 }
 
-/// The change from one cell to another; none if one of them is 0.
+/// The change from one cell to another; `None` if either mean is 0.
 fn change(base: &Cell, other: &Cell) -> Option<Change> {
     if base.mean == 0.0 || other.mean == 0.0 {
         return None;
     }
     let is_paired = !base.seeds.is_empty() && base.seeds == other.seeds;
     let of_runs = if is_paired { ratio } else { unpaired_ratio };
-    // Single runs, and runs with a 0 or less, have no interval.
+    // Single runs, and runs with a value of 0 or less, have no interval.
     let interval = of_runs(&base.values, &other.values).ok();
     let interval =
         interval.map(|Estimate { low, high, .. }| (gain_percent(low), gain_percent(high)));
@@ -216,7 +216,7 @@ fn change(base: &Cell, other: &Cell) -> Option<Change> {
     Some(Change { percent, interval, is_paired: is_paired && interval.is_some() })
 }
 
-/// Leaves out what is not wanted.
+/// Removes the rows that `select` does not ask for.
 fn filter(rows: &mut Vec<Row>, select: &Select) -> Result<(), CompareError> {
     let left = |rows: &[Row], option: String, before: &(usize, String)| {
         let (count, example) = before.clone();
@@ -243,7 +243,7 @@ fn filter(rows: &mut Vec<Row>, select: &Select) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// Sorts by what is asked for, from the order by name; cases without it come last.
+/// Sorts rows, which come in order of name, by the key of `select`; rows without a key come last.
 fn sort(rows: &mut [Row], select: &Select) {
     let key = |row: &Row| match select.order {
         Order::Case => None,
@@ -260,7 +260,7 @@ fn sort(rows: &mut [Row], select: &Select) {
     });
 }
 
-/// The mean of each group, if there are several, and that of all.
+/// The mean change of each group, if there are several groups, and of all cases.
 fn groups(rows: &[Row], sets: usize) -> Vec<Group> {
     let mut named: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in rows {

@@ -1,10 +1,10 @@
 //! Comparison of sets of runs, case by case.
 //!
 //! A set is everything below one argument, or all runs of one kernel, as for the script of patch
-//! 001's mail; a case is what runs of several sets have in common: where they lie, and what they
-//! are called. Several runs of a case in one set are repeats: their mean is compared, and the
-//! interval of the change says whether it is more than their scatter. Runs of the same seeds are
-//! pairs. What only one set has is a missing cell, never a row less.
+//! 001's mail. A case is identified by the path and the name that runs of several sets have in
+//! common. Several runs of a case in one set are repeats: their means are compared, and the
+//! interval of the change shows whether the change exceeds their scatter. Runs with the same seeds
+//! are pairs. A case that only one set has leaves a missing cell; its row stays.
 //!
 //! | part | file |
 //! |---|---|
@@ -32,7 +32,7 @@ pub use error::CompareError;
 pub use find::{Found, Run};
 pub use matched::{Cell, Change, Comparison, Group, Order, Row, Select};
 
-/// What makes the sets.
+/// Criterion by which runs are divided into sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Each argument is a set.
@@ -44,14 +44,14 @@ pub enum By {
 }
 
 impl By {
-    /// Every way, in the order of the help.
+    /// All criteria, in the order of the help.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let fields = Field::ALL.into_iter().map(Self::Field);
         [Self::Argument, Self::Column].into_iter().chain(fields).collect()
     }
 
-    /// The word of the command line.
+    /// Name of the criterion on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,30 +65,31 @@ impl By {
 /// A set of runs.
 #[derive(Clone, Debug)]
 pub struct RunSet {
-    /// What it is called.
+    /// Name of the set.
     pub name: String,
-    /// Its runs, each with the case that it is of.
+    /// Runs of the set, each with the name of its case.
     pub runs: Vec<(String, Run)>,
 }
 
-/// Sets of runs, and what made them.
+/// Sets of runs, and the criterion that divided them.
 #[derive(Clone, Debug)]
 pub struct Sets {
-    /// What makes a set.
+    /// Criterion that runs are divided into sets by.
     pub by: By,
     /// The sets, in the order in which they were named; the first is the base.
     pub sets: Vec<RunSet>,
-    /// Arguments that have no run, where others have.
+    /// Arguments without any run, if other arguments have runs.
     pub empty: Vec<PathBuf>,
 }
 
 impl Sets {
-    /// Reads the runs below the arguments, and sorts them into sets. Without `by`, run folders of
-    /// several kernels are split by kernel, and anything else by argument. The set named `base`
-    /// comes first; without it the one that is found first.
+    /// Reads the runs below the arguments and divides them into sets. Without `by`, run folders of
+    /// several kernels are divided by kernel, and anything else by argument. The set named `base`
+    /// comes first; without `base`, the first set found.
     ///
     /// # Errors
-    /// Something cannot be read, a set has no run, there are fewer than two, or none is named so.
+    /// A file or folder cannot be read, a set has no run, there are fewer than two sets, or no set
+    /// is named `base`.
     pub fn read(
         arguments: &[PathBuf],
         by: Option<By>,
@@ -138,8 +139,8 @@ impl Sets {
         runs.flat_map(|(_, run)| run.values.keys().map(String::as_str)).collect()
     }
 
-    /// The metric that is compared unless another is asked for: the first of `nr_written`,
-    /// `throughput` and `bw_bytes` that there is, or the first one of weft's own.
+    /// Default metric of the comparison: the first of `nr_written`, `throughput` and `bw_bytes`
+    /// that some run has, or else the first metric of weft itself.
     #[must_use]
     pub fn default_metric(&self) -> Option<&str> {
         let metrics = self.metrics();
@@ -152,7 +153,7 @@ impl Sets {
     /// The metric of this name.
     ///
     /// # Errors
-    /// No run has it; the error has the nearest that there are.
+    /// No run has the metric; the error names the metrics with the most similar names.
     pub fn metric(&self, name: &str) -> Result<&str, CompareError> {
         let metrics = self.metrics();
         metrics.get(name).copied().ok_or_else(|| {
@@ -167,7 +168,7 @@ impl Sets {
         })
     }
 
-    /// Whether a metric is a counter of the kernel as it stood at the end of runs: of all since
+    /// Whether a metric is a counter of the kernel read at the end of runs, which counts since
     /// boot.
     #[must_use]
     pub fn counts_since_boot(&self, metric: &str) -> bool {
@@ -178,14 +179,14 @@ impl Sets {
         })
     }
 
-    /// Remarks on runs: their path and what is to be known of them.
+    /// Remarks on runs, each with the path of its run.
     pub fn remarks(&self) -> impl Iterator<Item = (&Path, &'static str)> {
         let runs = self.sets.iter().flat_map(|set| &set.runs);
         runs.filter_map(|(_, run)| Some((run.path.as_path(), run.remark?)))
     }
 }
 
-/// Whether less of a metric is better, by weft's own table or by its name.
+/// Whether less of a metric is better: by weft's own table, or by its name.
 #[must_use]
 pub fn lower_is_better(metric: &str) -> bool {
     let words = ["lat", "_ns", "pause", "error", "drop_ios", "short_ios", "cpu", "stddev", "_dev"];
@@ -195,14 +196,14 @@ pub fn lower_is_better(metric: &str) -> bool {
     }
 }
 
-/// What each format is usually compared by.
+/// The usual metric of each format.
 const USUAL: [&str; 3] = ["nr_written", "throughput", "bw_bytes"];
 
-/// Metrics that an error names.
+/// Number of similar metrics that an error names.
 const NEAR_COUNT: usize = 12;
 
-/// What sets are most likely made by: folders of the mail's runs, one by one, of several kernels
-/// are not a set each.
+/// Default criterion for sets. If every argument is a single run folder of the mail and the kernels
+/// differ, sets are kernels; otherwise every argument is a set.
 fn likely(found: &[(&Path, Found)]) -> By {
     let mut kernels = BTreeSet::new();
     for (_, found) in found.iter().filter(|(_, found)| !found.runs.is_empty()) {
@@ -218,10 +219,11 @@ fn likely(found: &[(&Path, Found)]) -> By {
     if kernels.len() > 1 { By::Field(Field::Kernel) } else { By::Argument }
 }
 
-/// Each argument as a set.
+/// Makes each argument a set.
 fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     let names = short_names(&found.iter().map(|(argument, _)| *argument).collect::<Vec<_>>());
-    // Where each set has one kernel, that is the difference of the sets, not of the cases.
+    // If each set has one kernel, the kernel distinguishes the sets and is left out of the names of
+    // cases.
     let one_kernel = found.iter().all(|(_, found)| {
         let kernels = found.runs.iter().filter_map(|run| match &run.kind {
             Kind::Vmstat { name: Some(name), .. } => Some(name.field(Field::Kernel)),
@@ -235,7 +237,7 @@ fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     });
     let sets = names.into_iter().zip(found).map(|(name, (_, found))| {
         let of = |run: Run| {
-            // Two folders of snapshots, whatever they are called, are two runs of one case.
+            // Two lone folders of snapshots with any names are two runs of one case.
             let case = if alone { "run".to_owned() } else { run.case_below(blank) };
             (plain(&case), run)
         };
@@ -244,12 +246,12 @@ fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     sets.collect()
 }
 
-/// The runs by what they are, wherever they lie.
+/// Divides the runs by criterion, independent of their paths.
 fn split(found: Vec<(&Path, Found)>, by: By) -> Result<Vec<RunSet>, CompareError> {
     let mut sets: Vec<RunSet> = Vec::new();
     let mut seen = BTreeSet::new();
     for run in found.into_iter().flat_map(|(_, found)| found.runs) {
-        // A run that two patterns of a shell found counts once.
+        // A run that two patterns of a shell matched counts once.
         if !seen.insert(fs::canonicalize(&run.path).unwrap_or_else(|_| run.path.clone())) {
             continue;
         }
@@ -283,7 +285,7 @@ fn split(found: Vec<(&Path, Found)>, by: By) -> Result<Vec<RunSet>, CompareError
 }
 
 impl Run {
-    /// The case by where the run lies below its argument.
+    /// Name of the case, by the path of the run below its argument.
     fn case_below(&self, blank: Option<Field>) -> String {
         let mut parts = self.below.clone();
         match &self.kind {
@@ -295,7 +297,7 @@ impl Run {
                 let own = name.as_ref().map_or(folder.clone(), |name| name.without(blank));
                 match parts.last_mut() {
                     Some(last) if last == folder => *last = own,
-                    // It is the argument itself, or a repeat of the folder above it.
+                    // The folder is the argument itself, or a repeat of its parent.
                     Some(_) => {}
                     None => parts.push(own),
                 }
@@ -307,12 +309,12 @@ impl Run {
     }
 }
 
-/// A name of a file or of a job without control characters: it goes to a terminal.
+/// A name of a file or of a job without control characters, fit for a terminal.
 fn plain(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }
 
-/// As few of the last names of each path as tell them apart.
+/// Shortest suffixes of the paths, in whole components, that distinguish them.
 fn short_names(paths: &[&Path]) -> Vec<String> {
     let parts: Vec<Vec<String>> = paths
         .iter()

@@ -1,7 +1,8 @@
-//! Bounds of an experiment's text: the values that a run can be made of, field by field.
+//! Bounds of an experiment's text: the legal values of each field.
 //!
-//! A text may come from a file that somebody wrote by hand, so whatever no machine or load can be
-//! made of is refused here by name, before a run begins; behind this point a run has no error.
+//! A text may come from a file written by hand. A value that no machine or load can be built from
+//! is refused here by the name of its field before a run begins; after this check a run has no
+//! error.
 
 use std::path::Path;
 
@@ -15,30 +16,30 @@ use super::testbed::{SINGLE, Testbed};
 use super::text::{Case, PublishedRow, Text};
 use super::{Amount, Experiment};
 
-/// A whole number of a text, and where it has to lie.
+/// A whole number of a text, and its legal range.
 pub(super) struct Bound {
-    /// Its key, as `load.block_kib`.
+    /// Key of the number, such as `load.block_kib`.
     pub(super) field: String,
     /// The number that the text has.
     pub(super) found: u64,
-    /// The least and the most.
+    /// Smallest and largest legal value.
     pub(super) range: [u64; 2],
-    /// What it has to be a multiple of.
+    /// Unit of which the number must be a multiple.
     pub(super) step: u64,
 }
 
 impl Bound {
-    /// A number that may be any in the range.
+    /// Bound of a number that may have any value in the range.
     pub(super) fn of(field: &str, found: u64, least: u64, most: u64) -> Self {
         Self { field: field.to_owned(), found, range: [least, most], step: 1 }
     }
 
-    /// KiB of whole pages, up to 1 GiB.
+    /// Bound of a size in KiB: whole pages, up to 1 GiB.
     pub(super) fn pages_kib(field: &str, found: u64) -> Self {
         Self { step: 4, ..Self::of(field, found, 4, 1 << 20) }
     }
 
-    /// An amount, at each size.
+    /// Bounds of an amount, at each size.
     pub(super) fn amounts(field: &str, amount: Amount, most: u64) -> [Self; 3] {
         let Amount { quick, default, full } = amount;
         [("quick", quick), ("default", default), ("full", full)]
@@ -60,11 +61,11 @@ impl Bound {
 }
 
 impl Experiment {
-    /// From a file. The text is as those that [`Experiment::source`] gives.
+    /// Reads an experiment from a file. The text has the form that [`Experiment::source`] returns.
     ///
     /// # Errors
-    /// The file cannot be read, is larger than 1 MiB, or its text is not understood or cannot be
-    /// run as it is written; the error names the file.
+    /// The file cannot be read, is larger than 1 MiB, or its text is invalid or cannot be run as
+    /// written; the error names the file.
     pub fn from_file(path: &Path) -> Result<Self, ExperimentError> {
         let named = path.display().to_string();
         let unread = |why: String| ExperimentError::Unread { path: named.clone(), why };
@@ -83,8 +84,8 @@ impl Experiment {
         Ok(known)
     }
 
-    /// The same, once a machine was made of each column and under each circumstance, on whose
-    /// volume all loads have room.
+    /// Returns the experiment after a trial: a machine is built for each column and under each
+    /// circumstance, and its volume must have room for all loads.
     pub(super) fn tried(self) -> Result<Self, ExperimentError> {
         let Some(case) = self.text.case.first() else { return Ok(self) };
         for column in self.text.column.keys() {
@@ -118,10 +119,10 @@ impl Experiment {
     }
 }
 
-/// Larger files are refused unread.
+/// Size limit of a text; larger files are refused unread.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// The array of an experiment, as far as loads need room by it.
+/// Geometry of the array, as far as the space of a load depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrayText {
     pub(super) chunk: Bytes,
@@ -139,7 +140,7 @@ fn wrong(text: &Text, field: String, found: String, expected: String) -> Experim
     ExperimentError::Value { patch: text.patch.clone(), field, found, expected }
 }
 
-/// Refuses numbers and texts that no run or page can be made of, wherever they stand.
+/// Refuses numbers and texts, in any field, that no run or page can be made of.
 pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentError> {
     let wrong = |found: String, expected: &str| ExperimentError::Value {
         patch: String::new(),
@@ -167,7 +168,7 @@ pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentE
     }
 }
 
-/// Refuses what no machine or load can be made of.
+/// Refuses a text from which no machine or load can be built.
 pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
     names(text)?;
     let machine = &text.machine;
@@ -219,7 +220,7 @@ pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Patch, cases and columns name folders of results.
+/// Refuses names of patch, cases and columns that cannot name folders of results.
 fn names(text: &Text) -> Result<(), ExperimentError> {
     let legal = |name: &str| {
         let plain = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
@@ -244,7 +245,7 @@ fn names(text: &Text) -> Result<(), ExperimentError> {
 }
 
 impl PublishedRow {
-    /// Whether its figures can be compared.
+    /// Whether the figures of the row can be compared.
     fn is_possible(&self) -> bool {
         let above = |least: f64| move |figure: f64| figure > least && figure < 1e12;
         let published = [self.published.baseline, self.published.patched];

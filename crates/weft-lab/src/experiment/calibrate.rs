@@ -1,18 +1,18 @@
-//! Calibration: values of the model with which the baseline comes out as it was published.
+//! Calibration: model parameters with which the baseline reproduces its published figures.
 //!
-//! A parameter of the drive is found by bisection so that a row's *baseline* column measures what
-//! was published of the baseline. Of the published figures the fit is given those of baselines and
-//! no other ([`Figures`]), and it runs no other column. What was found is written into the
-//! experiment's text, and stays there: runs of rows use the written value.
+//! A parameter of the drive is found by bisection so that the *baseline* column of a row measures
+//! the figure published for it. Of the published figures, the fit is given those of baselines only
+//! ([`Figures`]), and it runs no other column. The parameter that was found is written into the
+//! experiment's text and stays there: runs of rows use the written value.
 //!
-//! Runs scatter with their seeds, and so does what is found. So a parameter is found [`FITS`]
-//! times, by runs of other seeds each time, and the written value holds if it lies in the 95 %
-//! interval of what was found. Each is found with those before it as the text has them, and without
-//! those after it.
+//! Runs scatter with their seeds, and so do fitted parameters. A parameter is therefore fitted
+//! [`FITS`] times, each time by runs with other seeds, and the written value holds if it lies in
+//! the 95 % interval of the fits. During a fit the parameters listed before it have the values of
+//! the text, and those listed after it are not applied.
 //!
-//! A fit is of one size of runs, and at another size the baseline may not come out as published. So
-//! every report asks that of its own runs ([`Fit::is_met`]): a row whose baseline is not met has no
-//! magnitude.
+//! A fit is made at one size of runs, and at another size the baseline may miss its published
+//! figure. Every report therefore checks this on its own runs ([`Fit::is_met`]): a row whose
+//! baseline misses its figure has no magnitude.
 //!
 //! Source   experiments.md §4 (2)
 
@@ -34,28 +34,28 @@ use crate::statistics::{Estimate, is_same, mean};
 pub struct Fit {
     /// Name of the parameter.
     pub parameter: String,
-    /// What the parameter is of.
+    /// Part of the machine that the parameter belongs to.
     #[serde(default)]
     of: FitOf,
-    /// Beginning of the names of the cases whose drive it is of; empty for all.
+    /// Prefix of the names of the cases that use this drive; empty for all cases.
     #[serde(default)]
     cases: String,
     /// Meaning of the parameter.
     pub about: String,
-    /// The row, as it is printed, whose baseline is known.
+    /// The row, as printed, whose baseline the parameter is fitted to.
     pub row: String,
     low: f64,
     high: f64,
     tolerance: f64,
-    /// Value that was found, and is used.
+    /// Fitted value, which runs use.
     pub value: f64,
 }
 
-/// Owner of a fitted parameter.
+/// Part of the machine that a fitted parameter belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum FitOf {
-    /// A key of the drive's model.
+    /// The drive: the parameter is a key of its model.
     #[default]
     Drive,
     /// The machine: `flush_hop_us`, a hop between threads.
@@ -65,7 +65,7 @@ enum FitOf {
 /// Results of the fits of one parameter.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
-    /// What is fitted, and which value the text has.
+    /// The parameter, with the value that the text has.
     pub fit: Fit,
     /// Results, fit by fit.
     pub found: Vec<Fitted>,
@@ -76,19 +76,19 @@ pub struct Calibrated {
 /// Number of fits of a parameter.
 pub const FITS: u64 = 3;
 
-/// From the seeds of a fit to those of the next.
+/// Distance between the seeds of one fit and those of the next.
 const NEXT_SEEDS: u64 = 1 << 32;
 
 impl Fit {
-    /// Whether runs of the baseline measured what was published of it: as far as they scatter, or
-    /// within 2 %.
+    /// Whether runs of the baseline reproduce its published figure: within their scatter, or within
+    /// 2 %.
     pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
         let Estimate { value, low, high, count } = *measured;
         let [value, low, high] = [value, low, high].map(|of| of / published);
         is_same(&Estimate { value, low, high, count })
     }
 
-    /// Whether a value can be found in its range.
+    /// Whether the range contains values to search.
     pub(super) fn is_possible(&self) -> bool {
         let Self { low, high, tolerance, value, .. } = *self;
         let known = self.of == FitOf::Drive
@@ -128,36 +128,36 @@ impl Fit {
         Ok(())
     }
 
-    /// As a line of a drive's model.
+    /// The parameter as a line of a drive's model.
     fn line(&self, value: f64) -> String {
-        // A tenth of what drives are described in is more than anybody knows of them.
+        // Values are written to a tenth: drives are not known more precisely.
         format!("{} = {value:.1}", self.parameter)
     }
 }
 
 impl Calibrated {
-    /// Result of the fits that were found, two at least.
+    /// Summary of the fits; `found` has two or more.
     pub(super) fn of(fit: Fit, found: Vec<Fitted>) -> Result<Self, ExperimentError> {
         let parameters: Vec<f64> = found.iter().map(|found| found.parameter).collect();
         Ok(Self { fit, scatter: mean(&parameters)?, found })
     }
 
-    /// Whether the text has what was found, as far as that scatters.
+    /// Whether the value of the text agrees with the fits, within their scatter.
     #[must_use]
     pub fn holds(&self) -> bool {
-        // A value is written with a tenth.
+        // The text holds values rounded to a tenth.
         (self.scatter.low - 0.05..=self.scatter.high + 0.05).contains(&self.fit.value)
     }
 }
 
 impl Experiment {
-    /// The fits.
+    /// The parameters that the experiment fits.
     #[must_use]
     pub fn fits(&self) -> &[Fit] {
         &self.text.fit
     }
 
-    /// Published figures by row, apart by what may be done with them.
+    /// Published figures by row: those that may be fitted to apart from those to be predicted.
     pub(super) fn figures(&self) -> Figures {
         let of = |published: fn(&PublishedRow) -> Option<f64>| {
             let rows = self.text.row.iter();
@@ -166,12 +166,12 @@ impl Experiment {
         Figures::new(of(|row| row.published.baseline), of(|row| row.published.patched))
     }
 
-    /// Finds all parameters again, [`FITS`] times each; says after each evaluation of the model
-    /// which parameter, its value, and what the model says.
+    /// Fits all parameters again, [`FITS`] times each. Calls the progress function after each
+    /// evaluation of the model with the parameter, its value, and the model's result.
     ///
     /// # Errors
-    /// It cannot be run as it is written, or nothing in the range makes the model say what was
-    /// published.
+    /// The experiment cannot be run as written, or no value in the range makes the model reproduce
+    /// the published figure.
     pub fn calibrate(
         &self,
         effort: Effort,
@@ -192,7 +192,7 @@ impl Experiment {
         Ok(calibrated)
     }
 
-    /// Finds a parameter by the baseline of its row.
+    /// Fits a parameter to the baseline of its row.
     pub(super) fn find(
         &self,
         of: &Fit,
@@ -222,7 +222,7 @@ impl Experiment {
         found.map_err(|source| ExperimentError::Fit { patch: self.text.patch.clone(), source })
     }
 
-    /// What the baseline measures with this value of the parameter.
+    /// The baseline's measurement with this value of the parameter.
     pub(super) fn says(
         &self,
         of: &Fit,
@@ -261,13 +261,13 @@ impl Experiment {
             .map_err(|source| ExperimentError::Model { patch: self.text.patch.clone(), source })
     }
 
-    /// The hardware without what is fitted.
+    /// The hardware without any fitted parameter.
     pub(super) fn plain_hardware(&self) -> Result<Hardware, ExperimentError> {
         let (model, costs) = (testbed::plain_model(&self.text)?, self.costs.costs);
         Ok(Hardware { model, costs, flush_hop: Span::ZERO, lines: Vec::new() })
     }
 
-    /// The hardware with everything that was fitted.
+    /// The hardware with every fitted parameter.
     pub(super) fn hardware(&self) -> Result<Hardware, ExperimentError> {
         let mut hardware = self.plain_hardware()?;
         for fit in &self.text.fit {
@@ -280,9 +280,9 @@ impl Experiment {
     }
 }
 
-/// The parameter of a machine that can be fitted, and the most that it can be: a second.
+/// The parameter of a machine that can be fitted, and its upper limit: a second.
 const FLUSH_HOP: &str = "flush_hop_us";
 const FLUSH_HOP_MAX_US: f64 = 1e6;
 
-/// A range of a million tenths is cut to one of them in 20.
+/// Most bisection steps: 20 steps narrow a range of a million tenths to one tenth.
 const STEPS_MAX: u32 = 24;

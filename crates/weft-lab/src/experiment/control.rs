@@ -1,7 +1,7 @@
 //! Controls: comparisons that show that the patch makes the difference, and that a difference would
 //! be seen.
 //!
-//! In one case of an experiment, by one judgement ([`is_same`]):
+//! Each control compares two things in one case of an experiment, by one judgement ([`is_same`]):
 //!
 //! | control | first | second | must be |
 //! |---|---|---|---|
@@ -10,9 +10,9 @@
 //! | the patch itself | baseline | patched, *other seeds* | told apart |
 //! | inverted | patched | baseline | worse |
 //!
-//! Seeds of the second column are others where the same seeds would make the two equal to the bit:
-//! then there would be nothing to judge. What must be the same means something because as many runs
-//! tell the patch itself apart.
+//! The second column has other seeds where the same seeds would make the two equal to the bit:
+//! there would be nothing to judge. A result of "the same" has weight because the same number of
+//! runs tells the patch itself apart.
 //!
 //! Source   experiments.md §4 (8), statement 31
 
@@ -23,14 +23,14 @@ use super::text::{PublishedRow, Text};
 use super::{Case, Effort, Experiment, Sample, pool};
 use crate::statistics::{Band, Estimate, is_same, ratio};
 
-/// Two things that must be the same, or must not be.
+/// Comparison of two things that must be the same, or must differ.
 #[derive(Clone, Debug)]
 pub struct Control {
     /// Name of the control.
     pub name: &'static str,
     /// Description, in a sentence.
     pub about: String,
-    /// The second of two things against the first.
+    /// Ratio of the second thing to the first.
     pub ratio: Estimate,
     /// Outcome that is expected.
     pub must_be: MustBe,
@@ -39,19 +39,19 @@ pub struct Control {
 /// Requirement on the ratio of a control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MustBe {
-    /// 1, as far as runs tell, of runs that differ: equal runs compare nothing.
+    /// The ratio must be 1 within the scatter of runs that differ: equal runs compare nothing.
     Same {
         /// Whether the runs are equal to the bit.
         equal: bool,
     },
-    /// Not 1.
+    /// The ratio must differ from 1.
     Apart,
-    /// The ratio has to lie in a band.
+    /// The ratio must lie in a band.
     In(Band),
 }
 
 impl Control {
-    /// Whether it is as it has to be.
+    /// Whether the ratio meets the requirement.
     #[must_use]
     pub fn holds(&self) -> bool {
         match self.must_be {
@@ -77,7 +77,7 @@ impl Control {
         }
     }
 
-    /// Whether it holds, and if it does not, what that says.
+    /// Whether the control holds, and the conclusion if it does not.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match self.must_be {
@@ -94,20 +94,20 @@ impl Control {
     }
 }
 
-/// What is run for the controls, in one case.
+/// Variants that the controls run, in one case.
 #[derive(Clone, Copy)]
 enum Column {
-    /// As before the patch.
+    /// Without the patch.
     Baseline,
     /// With the patch.
     Patched,
-    /// With the patch, by other seeds than the baseline's.
+    /// With the patch, with other seeds than the baseline's.
     PatchedOtherSeeds,
     /// The baseline, with each turn a little longer.
     Placebo,
     /// The baseline without the mechanism.
     BaselineOff,
-    /// With the patch, without the mechanism, by other seeds.
+    /// With the patch, without the mechanism, with other seeds.
     PatchedOff,
 }
 
@@ -122,7 +122,7 @@ impl Column {
     ];
 }
 
-// Samples of columns are in this order.
+// Samples of columns are stored in the order of this enum.
 const _: () = {
     let mut index = 0;
     while index < COLUMNS {
@@ -134,20 +134,20 @@ const _: () = {
 /// Seeds of a column's runs.
 #[derive(Clone, Copy)]
 enum Seeds {
-    /// Those of the rows.
+    /// The seeds of the rows.
     Own,
-    /// Others.
+    /// Other seeds than those of the rows.
     Other,
 }
 
-/// From a seed of the rows to another one. No effort has as many runs.
+/// Distance from the seeds of the rows to the other seeds. No effort has as many runs.
 const OTHER_SEEDS: u64 = 1 << 32;
 
 impl Experiment {
-    /// Runs its controls, on as many threads as there are CPUs.
+    /// Runs the controls of the experiment, on as many threads as there are CPUs.
     ///
     /// # Errors
-    /// It cannot be run as it is written.
+    /// The experiment cannot be run as written.
     pub fn controls(
         &self,
         effort: Effort,
@@ -201,7 +201,7 @@ impl Experiment {
             Ok(Control { name, about, ratio: ratio(&of(first), &of(second))?, must_be })
         };
         let same = MustBe::Same { equal: false };
-        // For what is better when it is lower, losing is to be higher.
+        // For a metric that is better when lower, a loss is a higher value.
         let loses = if row.metric.higher_is_better() { Band::Below(1.0) } else { Band::Above(1.0) };
         let off = format!("{row}: both columns with {}, by different seeds", off.join(" "));
         let more = self.text.control.placebo.turn_ns;
@@ -222,7 +222,7 @@ impl Experiment {
         ])
     }
 
-    /// The same machine, where each turn takes a little longer.
+    /// The same machine, except that each turn takes a little longer.
     pub(super) fn placebo(&self, testbed: &Testbed) -> Testbed {
         let mut testbed = testbed.clone();
         let turn = &mut testbed.parts.costs.turn;
@@ -237,7 +237,7 @@ pub(super) fn sample(case: &Case, testbed: &Testbed, effort: Effort) -> Sample {
     Sample::of(parts.map(|part| case.load.run(testbed, effort.size, part)).collect())
 }
 
-/// The first row of the case that controls are run in.
+/// First row of the case that the controls are run in.
 pub(super) fn row_of(text: &Text) -> Result<PublishedRow, ExperimentError> {
     let of = &text.control.case;
     let rows = || text.row.iter().filter(|row| row.metric == Metric::Throughput);
@@ -250,5 +250,5 @@ pub(super) fn row_of(text: &Text) -> Result<PublishedRow, ExperimentError> {
     })
 }
 
-/// Columns that are run for them, in one case.
+/// Number of columns that the controls run, in one case.
 pub(super) const COLUMNS: usize = 6;

@@ -8,16 +8,16 @@ use weft_sim::machine::{CostsError, PartsError};
 use crate::fit::FitError;
 use crate::statistics::StatisticsError;
 
-/// An experiment cannot be run as it is written.
+/// Reasons why an experiment cannot be run as written.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// There is none of this name.
+    /// No experiment has the name.
     #[error("{found}: no such experiment; expected one of {expected}")]
     Name {
         /// Name that was asked for.
         found: String,
-        /// Names that there are.
+        /// Names of all experiments.
         expected: String,
     },
     /// The text of an experiment is not TOML of this form.
@@ -30,7 +30,7 @@ pub enum ExperimentError {
     Unread {
         /// The file.
         path: String,
-        /// Message of the operating system, or what it is instead.
+        /// Message of the operating system, or a description of the file.
         why: String,
     },
     /// A file has an experiment that cannot be run as it is written.
@@ -43,29 +43,29 @@ pub enum ExperimentError {
         /// Error in the text of the file.
         source: Box<ExperimentError>,
     },
-    /// A field has a value of which no run can be made.
+    /// A field has a value that no run can be made of.
     #[error("experiment {patch}: {field}: found {found}, expected {expected}")]
     Value {
         /// Patch number of the experiment.
         patch: String,
         /// The field, as `case[2].load.count.quick`; lists count from 0.
         field: String,
-        /// The value that it has.
+        /// Value of the field.
         found: String,
         /// Range or form that it should have.
         expected: String,
     },
-    /// Of its machine none can be made.
+    /// No machine can be built as the text describes it.
     #[error("experiment {patch}: machine, column {column}: {source}")]
     Machine {
         /// Patch number of the experiment.
         patch: String,
-        /// Column whose machine it is.
+        /// Column of the machine.
         column: String,
         /// Error of the machine.
         source: Box<PartsError>,
     },
-    /// It names something that it does not have.
+    /// The text names something that it does not define.
     #[error("experiment {patch}: {field}: found {found:?}, expected one of {expected}")]
     Unknown {
         /// Name of the experiment.
@@ -85,7 +85,7 @@ pub enum ExperimentError {
         /// Error of the knob.
         source: KnobError,
     },
-    /// It has a drive that does not exist.
+    /// The text names a drive that does not exist.
     #[error("experiment {patch}: {source}")]
     Model {
         /// Name of the experiment.
@@ -93,7 +93,7 @@ pub enum ExperimentError {
         /// Error of the model.
         source: ModelError,
     },
-    /// A load does not say what a row compares.
+    /// A load does not measure the metric that a row compares.
     #[error(
         "experiment {patch}: row {row}: its load does not measure {metric}, expected one of {expected}"
     )]
@@ -107,7 +107,7 @@ pub enum ExperimentError {
         /// Metrics that its load has.
         expected: String,
     },
-    /// It has a table of costs that does not exist.
+    /// The text names a table of costs that does not exist.
     #[error("experiment {patch}: {source}")]
     Costs {
         /// Name of the experiment.
@@ -115,7 +115,7 @@ pub enum ExperimentError {
         /// Error of the costs.
         source: CostsError,
     },
-    /// Nothing makes its baseline come out as it was published.
+    /// No parameter makes the baseline reproduce its published figure.
     #[error("experiment {patch}: {source}")]
     Fit {
         /// Name of the experiment.

@@ -1,8 +1,9 @@
 //! Estimate of a run's duration on this host.
 //!
-//! Every job is run once at its quick size, with the clock of this host; a job's time grows with
-//! what it does. No other file reads a clock, and nothing that is measured depends on it. Which
-//! runs will go on because they have not settled is not known beforehand.
+//! Every job is run once at its quick size, timed by the clock of this host; the time of a job
+//! grows with its amount of work. No other file reads a clock, and no measurement depends on it.
+//! Runs that are extended because they have not settled are not known beforehand, so the estimate
+//! leaves the extensions out.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,11 +12,11 @@ use super::control::COLUMNS;
 use super::error::ExperimentError;
 use super::{Effort, Experiment, Job, Size, pool};
 
-/// How long [`super::run_all`] will take on this host, as it is now, and with `controls` those as
-/// well.
+/// Duration of [`super::run_all`] on this host at its present load, and with `controls` of the
+/// controls as well.
 ///
 /// # Errors
-/// One cannot be run as it is written.
+/// An experiment cannot be run as written.
 pub fn estimate(
     experiments: &[Experiment],
     effort: Effort,
@@ -50,6 +51,6 @@ pub fn estimate(
         let more = load.work(effort.size) / load.work(Size::Quick);
         took[nth].as_secs_f64() * more * effort.runs as f64 * times[nth]
     });
-    // What the probe gained by running on several cores the whole gains as well.
+    // The whole gains from several cores as much as the probe does.
     Ok(whole.mul_f64(of_all / of_probe.max(f64::MIN_POSITIVE)))
 }

@@ -1,7 +1,8 @@
 //! Measurement of a published row: ratio of paired runs, interval and verdict.
 //!
 //! A row compares two columns run by run: runs of a pair share their seed. A row with two cases
-//! divides the ratio in one by the ratio in the other. A row that has to be exact is, in every run.
+//! divides the ratio in one by the ratio in the other. A row marked exact must be exact in every
+//! run.
 
 use super::error::ExperimentError;
 use super::metric::Metric;
@@ -26,18 +27,19 @@ pub struct Measured {
     pub costs_times: u64,
     /// Verdict of the ratio against the band.
     pub verdict: Verdict,
-    /// Runs that had not settled when they had gone on for as long as they may.
+    /// Number of runs that had not settled when they reached their longest time.
     pub unsettled: usize,
-    /// Why its size means nothing, by its text or by these runs; empty where it does.
+    /// Reason why the magnitude has no meaning, by the row's text or by these runs; empty if it has
+    /// one.
     pub no_magnitude: String,
 }
 
 /// One of the two things that a row compares.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Name of the column, or for a row of two cases of the case.
+    /// Name of the column, or of the case if the row compares two cases.
     pub name: String,
-    /// Values run by run; for a row of two cases the ratios in one of them.
+    /// Values run by run; for a row of two cases, the ratios in one of them.
     pub runs: Vec<f64>,
     /// Mean of all runs, with its interval.
     pub mean: Estimate,
@@ -50,7 +52,7 @@ pub struct Beyond {
     pub side: Side,
     /// Ratio of that column to the baseline.
     pub ratio: Estimate,
-    /// Better of baseline and patched, and the ratio of that column to it.
+    /// Name of the better of baseline and patched, and the ratio of weft's own column to it.
     pub to_better: (String, Estimate),
 }
 
@@ -90,8 +92,8 @@ impl Measured {
         })
     }
 
-    /// The same if the baseline is not what was published, to which it was fitted: it has no size,
-    /// but a direction.
+    /// Marks a row whose baseline missed the published figure that it was fitted to: the row keeps
+    /// its direction and has no magnitude.
     pub(super) fn not_calibrated(mut self, why: &str) -> Self {
         if self.row.kind != ClaimKind::Magnitude || self.row.exact {
             return self;
@@ -102,8 +104,8 @@ impl Measured {
         self
     }
 
-    /// How far its magnitude hangs on what is assumed, in words; empty where it has no magnitude to
-    /// have one.
+    /// Dependence of the magnitude on assumed parameters, in words; empty if the row claims no
+    /// magnitude.
     #[must_use]
     pub fn assumed_words(&self) -> String {
         match (&self.row.assumed, self.row.kind) {
@@ -144,7 +146,7 @@ impl Measured {
     }
 }
 
-/// What an undecided row leaves open, and what it does not.
+/// Reason why a row is undecided, in words.
 fn undecided(Estimate { low, high, .. }: &Estimate) -> String {
     let open = match *low <= 1.0 && 1.0 <= *high {
         true => "not told apart: the interval covers no change",
@@ -161,7 +163,7 @@ fn row_verdict(
     patched: &Side,
 ) -> Verdict {
     if !row.exact {
-        // A size of what still changes is the size of the time that it was looked at: only its
+        // The size of a value that still changes depends on the time of the measurement: only its
         // direction counts.
         let sized = unsettled == 0 && row.no_magnitude.is_empty();
         if row.kind == ClaimKind::Magnitude && !sized {
@@ -178,8 +180,8 @@ fn row_verdict(
     if is(baseline, row.published.baseline) && is(patched, row.published.patched) {
         Verdict::Agrees
     } else {
-        // Whoever has to be exact and is not may at best have the direction; more runs would not
-        // mend that.
+        // A row marked exact that is not exact agrees in direction at best; more runs would not
+        // change that.
         match direction_only(ratio, row.band()) {
             Verdict::Undecided => Verdict::Differs,
             verdict => verdict,
@@ -187,7 +189,7 @@ fn row_verdict(
     }
 }
 
-/// The verdict on what has no size: on which side of 1 it lies.
+/// The verdict on a ratio without magnitude: its side of 1.
 fn direction_only(ratio: &Estimate, band: Band) -> Verdict {
     match band.side().map(|side| verdict(ratio, side)) {
         Some(Verdict::Agrees) => Verdict::Direction,
@@ -216,7 +218,7 @@ fn beyond(
     Ok(Beyond { ratio: ratio(&baseline.runs, &side.runs)?, to_better, side })
 }
 
-/// Both sides of a row of several cases, of its baseline and another column.
+/// Both sides of a row of several cases: the baseline and another column.
 fn joined(
     row: &PublishedRow,
     cases: &[CaseRuns],
@@ -258,11 +260,12 @@ pub(super) fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side
 
 fn value(sample: &Sample, metric: Metric) -> f64 {
     let value = sample.values.get(&metric).copied().unwrap_or(f64::NAN);
-    // There is no ratio to nothing: no preread at all counts as very little.
+    // A ratio to zero does not exist: a metric that may be zero counts as a very small value.
     if value == 0.0 && metric.may_be_none() { VERY_LITTLE } else { value }
 }
 
-/// KiB/MiB or ms: less than one block in a GiB, and than any disk takes.
+/// Substitute for zero, in KiB/MiB or ms: less than one block in a GiB, and less than any disk
+/// takes.
 const VERY_LITTLE: f64 = 0.001;
 
 fn of_name<'a>(cases: &'a [CaseRuns], name: &str) -> &'a CaseRuns {

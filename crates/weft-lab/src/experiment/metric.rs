@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// Metric of a run.
 ///
-/// Order    what users see, then why
+/// Order    metrics that users see first, then metrics that explain them
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -29,9 +29,9 @@ pub enum Metric {
     WriteAverage,
     /// Longest latency of dbench's `WriteX`.
     WriteMax,
-    /// Flushes that a member was sent for each flush that the volume was asked for.
+    /// Flushes sent to a member for each flush requested of the volume.
     FlushRounds,
-    /// Flush requests whose order the checker looked at; a run with one answered early fails.
+    /// Flush requests whose order the checker examined; a run fails if one was answered early.
     FlushesChecked,
     /// KiB that members read for each MiB that the load wrote.
     Prereads,
@@ -45,41 +45,43 @@ pub enum Metric {
     MemberRequest,
     /// Commits of the journal per second.
     Commits,
-    /// Dbench's `Flush`es for each commit of the journal.
+    /// `Flush`es of dbench for each commit of the journal.
     SyncsPerCommit,
     /// Share of the time in which the engine's thread works.
     EngineBusy,
-    /// Commands that the members' drives have, in the mean of the time.
+    /// Mean number of commands that the drives of members hold, over time.
     AtDisk,
-    /// Share of the time in which `bfq` keeps a member for a queue that has no request, and others
-    /// have some.
+    /// Share of the time in which `bfq` reserves a member for a queue without requests while other
+    /// queues have requests.
     Plugged,
-    /// Share of the time in which `bfq` keeps a member for a queue that has no request because
-    /// weights or classes differ, whether others have requests or not.
+    /// Share of the time in which `bfq` reserves a member for a queue without requests because
+    /// weights or classes differ, with or without requests of other queues.
     KeptForWeight,
-    /// The same, because the queue's weight is raised.
+    /// Share of the time in which `bfq` reserves a member for a queue without requests because its
+    /// weight is raised.
     KeptForRaised,
-    /// The same, because nobody else asks.
+    /// Share of the time in which `bfq` reserves a member for a queue without requests because no
+    /// other queue has requests.
     KeptAlone,
-    /// Requests that go to a member while it is kept for another queue, a second.
+    /// Requests dispatched to a member while it is reserved for another queue, a second.
     Injected,
     /// Queues of `bfq` that were merged, a second.
     QueueMerges,
-    /// Pages written since the start, which is `nr_written` of `/proc/vmstat`.
+    /// Pages written since the start: `nr_written` of `/proc/vmstat`.
     PagesWritten,
-    /// Share of the time in which a disk has no request, in the mean of the disks.
+    /// Share of the time in which a disk has no request, averaged over the disks.
     DiskIdle,
-    /// Mean size of what disks are sent in a row.
+    /// Mean size of a sequential run of writes to a disk.
     RunLength,
-    /// Jain's index of what writers dirtied: 1 if all the same.
+    /// Jain's index of the amounts that writers dirtied: 1 if all are equal.
     Fairness,
-    /// Wait for the page cache that 99 % of a writer's waits do not exceed.
+    /// Wait in the page cache that 99 % of a writer's waits do not exceed.
     PauseP99,
     /// Longest wait of a writer for the page cache.
     PauseMax,
-    /// Most pages dirty and under writeback, of the limit.
+    /// Largest number of pages dirty and under writeback, as a share of the limit.
     DirtyMost,
-    /// How far the client that is worst off is from the share that its weight gives it.
+    /// Distance of the worst client from the share that its weight gives it.
     ShareError,
 }
 
@@ -146,13 +148,13 @@ impl Metric {
         self.row().2
     }
 
-    /// Whether more of it is better.
+    /// Whether a higher value is better.
     #[must_use]
     pub fn higher_is_better(self) -> bool {
         self.row().3
     }
 
-    /// Whether a run may have nothing of it, with nothing wrong.
+    /// Whether a correct run may have a value of zero.
     pub(super) fn may_be_none(self) -> bool {
         matches!(
             self,

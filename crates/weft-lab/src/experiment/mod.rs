@@ -1,10 +1,10 @@
 //! Experiments: published figures beside what weft measures of the same change, and the verdicts.
 //!
-//! An experiment is a text in `experiments/`, with its bands, that is hashed into every report.
-//! Each row of it compares two *columns*, ways to tune a simulated machine, in a *case*, a load in
-//! some circumstances; usually the machine before the patch and with it. Run `r` has the seed
-//! `base + r` in every column, so that platters stand in the same place, clients ask for the same,
-//! and only the column differs.
+//! An experiment is a text in `experiments/`, with its bands; every report contains the hash of the
+//! text. Each row compares two *columns*, which are ways to tune a simulated machine, in a *case*,
+//! which is a load in given circumstances. The columns are usually the machine before the patch and
+//! with it. Run `r` has the seed `base + r` in every column, so platters stand in the same place,
+//! clients issue the same requests, and only the column differs.
 //!
 //! | part | file |
 //! |---|---|
@@ -82,18 +82,18 @@ const TEXTS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct Experiment {
     text: Text,
-    /// The row that its controls are of, whichever rows are left.
+    /// The row that the controls are of, even if a filter removed it.
     control: PublishedRow,
-    /// The rows to whose baselines it was fitted, whichever are left.
+    /// The rows whose baselines were fitted, even if a filter removed them.
     fitted: Vec<PublishedRow>,
     costs: CostTable,
-    /// Lines of the drive's model on top of what the text says.
+    /// Lines of the drive's model that are added to the text's.
     drive: String,
     /// SHA-256 of the text of the experiment, in hexadecimal digits.
     pub hash: String,
-    /// Its text, as it was read.
+    /// Text of the experiment, as read.
     source: String,
-    /// The file that it is from.
+    /// Name of the file that the text was read from.
     origin: String,
 }
 
@@ -111,11 +111,11 @@ pub struct Effort {
 /// Results of all runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Row by row, as the text has them.
+    /// Published rows, in the order of the text.
     pub rows: Vec<Measured>,
-    /// What is compared beside the rows: nothing of it was published, and nothing is claimed.
+    /// Comparisons beside the rows, without a published figure and without a claim.
     pub beside: Vec<Measured>,
-    /// Case by case, as the text has them; those that no row needs are left out.
+    /// Cases, in the order of the text, without those that no row needs.
     pub cases: Vec<CaseRuns>,
 }
 
@@ -145,15 +145,15 @@ struct Job {
     load: Load,
     size: Size,
     part: usize,
-    /// Which sample it is a part of: case, column, run.
+    /// The sample that the part belongs to: case, column, run.
     of: (usize, String, u64),
 }
 
-/// Runs all rows of some experiments, on as many threads as there are CPUs, and says after each job
-/// how many of how many are done.
+/// Runs all rows of some experiments, on as many threads as there are CPUs. Calls the progress
+/// function after each job with the number of jobs done and the number of all jobs.
 ///
 /// # Errors
-/// One cannot be run as it is written.
+/// An experiment cannot be run as written.
 ///
 /// # Panics
 /// A run panics.
@@ -187,7 +187,7 @@ impl Experiment {
     /// The experiment with this patch number or name.
     ///
     /// # Errors
-    /// There is none.
+    /// No experiment has the name.
     pub fn named(name: &str) -> Result<Self, ExperimentError> {
         let all = Self::all()?;
         let expected: Vec<String> =
@@ -232,19 +232,19 @@ impl Experiment {
         &self.text.name
     }
 
-    /// Its text, to be changed and read again by [`Experiment::from_file`].
+    /// Text of the experiment, which may be edited and read again by [`Experiment::from_file`].
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The file that it is from, as people name it.
+    /// File that the experiment comes from, as a user would name it.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// On what it was measured when it was published.
+    /// Hardware and software of the published measurement.
     #[must_use]
     pub fn published_by(&self) -> &str {
         &self.text.published_by
@@ -256,7 +256,7 @@ impl Experiment {
         &self.text.assumptions
     }
 
-    /// The same with those rows only whose workload and case, as they are printed, contain this.
+    /// Keeps only rows whose workload and case, as printed, contain these words.
     #[must_use]
     pub fn only(mut self, words: &str) -> Self {
         for rows in [&mut self.text.row, &mut self.text.beside] {
@@ -282,17 +282,17 @@ impl Experiment {
         &self.text.case
     }
 
-    /// The table of CPU costs that it is run with, where a column has none of its own.
+    /// Name of the table of CPU costs, for columns without a table of their own.
     #[must_use]
     pub fn costs(&self) -> &str {
         &self.costs.source
     }
 
-    /// The same with another table of CPU costs, for every column. What was fitted was fitted with
-    /// its own.
+    /// Replaces the table of CPU costs of every column. Fitted parameters keep their values,
+    /// although they were fitted with the former table.
     #[must_use]
     pub fn with_costs(mut self, costs: CostTable) -> Self {
-        // What the text says of its own costs is not so any more.
+        // Assumptions of the text about its own costs no longer apply.
         self.text.assumptions.retain(|assumption| !assumption.starts_with(OF_COSTS));
         self.text.assumptions.push(format!(
             "{OF_COSTS} what the table {} says, which was asked for; what the text says of the size of figures is of its own.",
@@ -302,16 +302,16 @@ impl Experiment {
         self
     }
 
-    /// Has one table of CPU costs for the machine and every column.
+    /// Uses one table of CPU costs for the machine and every column.
     fn take_costs(&mut self, costs: CostTable) {
         self.text.column.values_mut().for_each(|column| column.costs = None);
         self.costs = costs;
     }
 
-    /// Runs all rows: [`run_all`] of this one.
+    /// Runs all rows: [`run_all`] of this experiment.
     ///
     /// # Errors
-    /// It cannot be run as it is written.
+    /// The experiment cannot be run as written.
     ///
     /// # Panics
     /// A run panics.
@@ -324,7 +324,7 @@ impl Experiment {
         Ok(outcomes.remove(0))
     }
 
-    /// Outcome of the jobs' results.
+    /// Outcome of the experiment, from the results of its jobs.
     fn outcome(&self, found: Vec<(Job, Part)>) -> Result<Outcome, ExperimentError> {
         let mut cases: BTreeMap<usize, CaseRuns> = BTreeMap::new();
         let mut found = found.into_iter().peekable();
@@ -356,7 +356,8 @@ impl Experiment {
         Ok(Outcome { rows, beside, cases })
     }
 
-    /// What was published of a row's baseline, was fitted to, and is not what these runs measured.
+    /// Descriptions of each published baseline of a row that was fitted to and that these runs do
+    /// not reproduce.
     fn not_met(
         &self,
         row: &PublishedRow,
@@ -382,7 +383,7 @@ impl Experiment {
         Ok(not_met)
     }
 
-    /// Jobs that the rows need, once each. Parts of a sample follow each other.
+    /// Jobs that the rows need, each once. Parts of a sample follow each other.
     fn jobs(&self, effort: Effort) -> Result<Vec<Job>, ExperimentError> {
         let hardware = self.hardware()?;
         let needed: BTreeSet<(&str, &str)> =
@@ -409,18 +410,18 @@ impl Experiment {
         Ok(jobs)
     }
 
-    /// Everything that is compared.
+    /// Every comparison: rows, and comparisons beside them.
     fn compared(&self) -> impl Iterator<Item = &PublishedRow> {
         self.text.row.iter().chain(&self.text.beside)
     }
 
-    /// The case that a row is of.
+    /// The case of a row.
     fn case_of(&self, row: &PublishedRow) -> &Case {
         let case = self.text.case.iter().find(|case| case.name == row.of);
         case.expect("a text names only cases that it has")
     }
 
-    /// What a run is made of, apart from its seed.
+    /// Parameters of a run, except its seed.
     fn parameters(&self, case: &str, column: &str) -> Result<serde_json::Value, ExperimentError> {
         let case = self.text.case.iter().find(|of| of.name == case);
         let case = case.expect("a text names only cases that it has");
@@ -429,7 +430,7 @@ impl Experiment {
         Ok(testbed.to_json(case))
     }
 
-    /// That everything that it names is there, and everything can be run.
+    /// Checks that every name in the text is defined, and that everything can be run.
     fn check(&self) -> Result<(), ExperimentError> {
         let text = &self.text;
         let hardware = self.hardware()?;
@@ -480,12 +481,12 @@ impl Experiment {
 pub struct Curve {
     /// Name that rows use.
     pub name: String,
-    /// How many times the machine's costs, and the ratio there; costs rise.
+    /// Multiple of the machine's costs, and the ratio there, in ascending order of costs.
     pub points: Vec<(u64, Estimate)>,
-    /// From how many times the costs on the ratio is below 1, between two points as if it were
-    /// straight there.
+    /// Multiple of the costs from which the ratio is below 1, interpolated linearly between two
+    /// points.
     pub below_one_from: Option<f64>,
-    /// Whether the ratio falls from point to point.
+    /// Whether the ratio falls from each point to the next.
     pub falls: bool,
 }
 
@@ -496,15 +497,15 @@ impl Outcome {
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
     }
 
-    /// Rows with weft's own column: those with figures, and rates that are compared beside them.
+    /// Rows with weft's own column: published rows, and comparisons of throughput beside them.
     pub fn own(&self) -> impl Iterator<Item = (&Measured, &Beyond)> {
         let beside = self.beside.iter().filter(|row| row.row.metric == Metric::Throughput);
         self.rows.iter().chain(beside).filter_map(|row| Some((row, row.beyond.as_ref()?)))
     }
 
-    /// Of [`Outcome::own`], the row of a single case in which weft's own column is the worst
-    /// against the better of the other two: by the end of its interval that is worse. None of a row
-    /// alone.
+    /// The row of [`Outcome::own`], of those with a single case, in which weft's own column does
+    /// worst against the better of the other two, judged by the unfavourable end of the interval.
+    /// `None` if there is only one row.
     #[must_use]
     pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
         self.own().nth(1)?;
@@ -516,7 +517,7 @@ impl Outcome {
         single.min_by(|one, other| worst(one.0, one.1).total_cmp(&worst(other.0, other.1)))
     }
 
-    /// The curves that rows are points of.
+    /// Curves formed by the rows, which are their points.
     #[must_use]
     pub fn curves(&self) -> Vec<Curve> {
         let mut curves: BTreeMap<&str, Vec<(u64, Estimate)>> = BTreeMap::new();
@@ -544,7 +545,7 @@ impl Curve {
 }
 
 impl CaseRuns {
-    /// The runs of a column; none if no row needs them.
+    /// The runs of a column; empty if no row needs them.
     #[must_use]
     pub fn column(&self, name: &str) -> &[Sample] {
         self.columns.get(name).map_or(&[], Vec::as_slice)
@@ -561,7 +562,7 @@ impl CaseRuns {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Runs that had not settled when they had gone on for as long as they may.
+    /// Number of runs that had not settled when they reached their longest time.
     #[must_use]
     pub fn unsettled(&self) -> usize {
         let samples = self.columns.values().flatten();
@@ -580,20 +581,20 @@ impl Sample {
         Self { values, parts }
     }
 
-    /// Whether all of it had settled, as far as it could.
+    /// Whether every part that can settle had settled.
     #[must_use]
     pub fn settled(&self) -> bool {
         self.parts.iter().all(|part| part.settled != Some(false))
     }
 }
 
-/// A table of CPU costs that a text names.
+/// The table of CPU costs named in a text.
 fn costs_of(text: &Text, name: &str) -> Result<CostTable, ExperimentError> {
     CostTable::named(name)
         .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })
 }
 
-/// Beginning of assumptions about CPU costs.
+/// Prefix of assumptions about CPU costs.
 const OF_COSTS: &str = "CPU work costs";
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Another machine than an experiment's text has: members, level, chunk and knobs that are asked
-//! for, as `weft reproduce -n 8 --set stripe_cache_size=1024` does.
+//! Another machine than that of an experiment's text: other members, level, chunk and knobs, as
+//! `weft reproduce -n 8 --set stripe_cache_size=1024` asks for.
 //!
-//! Columns, cases, rows and bands stay, so that what was claimed of one array is tried on another.
-//! What was fitted stays as well, and was fitted to the text's machine; a row whose baseline is
-//! then not what it was fitted to has no magnitude.
+//! Columns, cases, rows and bands stay, so claims about one array are tested on another. Fitted
+//! parameters stay as well, although they were fitted to the text's machine; a row whose baseline
+//! then misses its published figure has no magnitude.
 
 use weft_ondisk::Level;
 use weft_units::Bytes;
@@ -12,25 +12,25 @@ use super::Experiment;
 use super::error::ExperimentError;
 use super::testbed::SINGLE;
 
-/// What is to be other than the text has it; `None` and no knobs for what stays.
+/// Changes to the machine of the text; `None` and an empty list leave it unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherMachine {
-    /// Level of the array, or none: one member as it is.
+    /// Level of the array; `Some(None)` is a single member without a level.
     pub level: Option<Option<Level>>,
     /// Number of members.
     pub members: Option<u16>,
     /// Size of a chunk.
     pub chunk: Option<Bytes>,
-    /// `NAME=VALUE`, in every column and case.
+    /// Knobs as `NAME=VALUE`, for every column and case.
     pub knobs: Vec<String>,
 }
 
 impl Experiment {
-    /// The same on another machine. What differs is one of the assumptions from then on.
+    /// Replaces the machine. The changes are added to the assumptions.
     ///
     /// # Errors
-    /// There is no such machine, its volume is too small for a load, or a column sets one of the
-    /// knobs itself, so that it would not hold there.
+    /// No such machine exists, its volume is too small for a load, or a column sets one of the
+    /// knobs itself and would override it.
     pub fn on(mut self, other: &OtherMachine) -> Result<Self, ExperimentError> {
         if *other == OtherMachine::default() {
             return Ok(self);
@@ -54,7 +54,7 @@ impl Experiment {
             self.sets(setting)?;
             told.push(setting.clone());
         }
-        // Behind the case's own and the machine's, which it replaces.
+        // The knobs come after those of the case and the machine, and override them.
         self.text.machine.knobs.extend(other.knobs.iter().cloned());
         self.text.assumptions.push(format!(
             "The machine is not the text's: {}; what is published, the bands and what was fitted are of the text's.",
@@ -65,7 +65,7 @@ impl Experiment {
         self.tried()
     }
 
-    /// Refuses a knob that a column sets itself.
+    /// Returns an error if a column sets this knob itself.
     fn sets(&self, setting: &str) -> Result<(), ExperimentError> {
         let name = |setting: &str| setting.split('=').next().unwrap_or_default().to_owned();
         let asked = name(setting);

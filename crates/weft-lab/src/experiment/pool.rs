@@ -1,10 +1,11 @@
-//! Thread pool of experiments: runs dealt to cores.
+//! Thread pool of experiments, which distributes runs over cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `work` for every item, on as many threads as there are CPUs, and says after each how many
-/// of how many are done. Results come in the order of the items, whichever was done first.
+/// Applies `work` to every item, on as many threads as there are CPUs. Calls the progress function
+/// after each item with the number of items done and the number of all items. Results are in the
+/// order of the items.
 ///
 /// # Panics
 /// The work panics.

@@ -1,9 +1,10 @@
-//! Sensitivity of a magnitude to what is assumed.
+//! Sensitivity of a magnitude to assumed parameters.
 //!
-//! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table
+//! A text lists alternatives to its assumptions ([`Circumstance`]), each by itself: another table
 //! of CPU costs, other lines of the drive's model, knobs, or the time of dbench's operations. Rows
 //! with a magnitude are run under each of them and as committed; the smallest and the largest gain
-//! are the row's range. What was found is written into the text, and is printed beside the figure.
+//! are the range of the row. The range is written into the text by hand and printed beside the
+//! figure.
 
 use serde::Deserialize;
 
@@ -12,22 +13,22 @@ use super::text::{ClaimKind, PublishedRow};
 use super::{Effort, Experiment, costs_of, run_all};
 use crate::statistics::{Estimate, gain_percent};
 
-/// Something that is assumed, otherwise.
+/// An alternative to an assumption of the text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Circumstance {
     /// Assumption that is changed, in a few words.
     pub name: String,
-    /// The table of CPU costs, if it is that.
+    /// Another table of CPU costs.
     #[serde(default)]
     costs: Option<String>,
-    /// Lines of the drive's model.
+    /// Other lines of the drive's model.
     #[serde(default)]
     drive: String,
-    /// Knobs of every column, under its own.
+    /// Knobs of every column, overridden by those of the column.
     #[serde(default)]
     knobs: Vec<String>,
-    /// Time of dbench's operations, where they take any.
+    /// Time of dbench's operations in percent, for loads that have them.
     #[serde(default)]
     operation_percent: Option<u32>,
 }
@@ -37,7 +38,7 @@ pub struct Circumstance {
 pub struct Ranged {
     /// The published row.
     pub row: PublishedRow,
-    /// By circumstance; the first is as committed.
+    /// Gain by circumstance; the first is as committed.
     pub points: Vec<(String, Estimate)>,
 }
 
@@ -51,11 +52,11 @@ impl Ranged {
 }
 
 impl Experiment {
-    /// What its magnitudes are under each of its circumstances, on as many threads as there are
-    /// CPUs.
+    /// Magnitudes of the experiment under each of its circumstances, run on as many threads as
+    /// there are CPUs.
     ///
     /// # Errors
-    /// It cannot be run as it is written.
+    /// The experiment cannot be run as written.
     pub fn ranges(
         &self,
         effort: Effort,
@@ -83,7 +84,7 @@ impl Experiment {
         Ok(rows.map(ranged).collect())
     }
 
-    /// The same under a circumstance.
+    /// The experiment under a circumstance.
     pub(super) fn under(&self, other: &Circumstance) -> Result<Self, ExperimentError> {
         let mut under = self.clone();
         if let Some(name) = &other.costs {
@@ -99,7 +100,7 @@ impl Experiment {
 }
 
 impl PublishedRow {
-    /// Whether it claims a size.
+    /// Whether the row claims a magnitude.
     fn has_magnitude(&self) -> bool {
         self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }

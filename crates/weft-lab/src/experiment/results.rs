@@ -6,8 +6,8 @@
 //!                     summary.json   what was measured
 //! ```
 //!
-//! A case is named after its patch too: `000-dd-256`. Runs count from 0, as seeds do. A directory
-//! that has something in it is not touched.
+//! The name of a case begins with its patch: `000-dd-256`. Runs count from 0, as seeds do. A
+//! directory that is not empty is not touched.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use thiserror::Error;
 use super::error::ExperimentError;
 use super::{Effort, Experiment, Outcome, Part, Sample, TICK};
 
-/// Reasons why results cannot be kept.
+/// Reasons why results cannot be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResultsError {
@@ -42,7 +42,7 @@ pub enum ResultsError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The experiment cannot be told.
+    /// The experiment cannot be described.
     #[error("{0}")]
     Experiment(#[from] ExperimentError),
 }
@@ -52,10 +52,10 @@ pub enum ResultsError {
 pub struct Results(PathBuf);
 
 impl Results {
-    /// Makes the directory, if it is not there.
+    /// Makes the directory unless it exists.
     ///
     /// # Errors
-    /// There is something in it, or it cannot be made.
+    /// The directory is not empty or cannot be made.
     pub fn at(path: &Path) -> Result<Self, ResultsError> {
         let wrong = |source| ResultsError::Directory { path: path.into(), source };
         fs::create_dir_all(path).map_err(wrong)?;
@@ -65,10 +65,11 @@ impl Results {
         Ok(Self(path.into()))
     }
 
-    /// Writes a text to a file in a folder of the directory; `.` is the directory itself.
+    /// Writes a text to a file in a folder of the directory; the folder `.` is the directory
+    /// itself.
     ///
     /// # Errors
-    /// It cannot be written, or is there.
+    /// The file cannot be written, or exists.
     pub fn keep(&self, folder: &str, file: &str, text: &[u8]) -> Result<(), ResultsError> {
         let dir = self.0.join(folder);
         fs::create_dir_all(&dir)
@@ -76,7 +77,7 @@ impl Results {
         write_file(&dir.join(file), text)
     }
 
-    /// Writes everything that an experiment's runs found.
+    /// Writes all results of an experiment's runs.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -16,7 +16,7 @@ use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, longest, warm_up};
 
 /// `dbench CLIENTS`, with `-s` if `sync_open`. With `log_buffers` the file system has the log of
-/// XFS, with so many; without any that of ext4.
+/// XFS with that many buffers; without, it has the log of ext4.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dbench {
@@ -31,14 +31,14 @@ pub struct Dbench {
     /// Whether the journal lies among the files.
     #[serde(default)]
     journal_near: bool,
-    /// Time of operations, in percent of what patch 004's table has.
+    /// Time of operations, in percent of the times in patch 004's table.
     #[serde(default)]
     operation_percent: u32,
     pub(super) seconds: Amount,
 }
 
 impl Dbench {
-    /// The same with another time of operations.
+    /// Sets another time of operations.
     pub(super) fn take_operations(&mut self, percent: u32) {
         self.operation_percent = percent;
     }
@@ -86,7 +86,8 @@ impl Measure for Dbench {
         bounds
     }
 
-    /// The least of an ext4, and more than a client's files of the stock load take.
+    /// The smallest size of an ext4, plus for each client more than its files of the stock load
+    /// take.
     fn bytes(&self, _: ArrayText) -> u128 {
         (2 << 30) + u128::from(self.clients) * (128 << 20)
     }
@@ -110,7 +111,7 @@ impl Measure for Dbench {
         let steady = series.watch_steady(&mut machine, time, |m| run.table(m).bytes);
         let table = run.table(&machine);
         let (flush, write) = (table.row(OperationKind::Flush), table.row(OperationKind::WriteX));
-        // From the beginning, like the journal's own count.
+        // Commits are counted from the beginning of the run, as the journal counts them.
         let all = steady.seconds() + warm_up.0 as f64 / 1e9;
         let commits = fs.commits().transactions as f64 / all;
         let syncs = flush.count as f64 / steady.seconds();
@@ -136,7 +137,7 @@ fn journal_level() -> u8 {
     Mount::default().journal_level
 }
 
-/// Flush requests that were looked at by the flush order checker, which finds nothing.
+/// Number of flush requests that the flush order checker examined. It finds no violation.
 ///
 /// # Panics
 /// The engine answered a flush too early.

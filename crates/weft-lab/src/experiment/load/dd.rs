@@ -1,6 +1,6 @@
 //! Metrics of `dd`: its rate, up to the close of the device.
 //!
-//! The close writes back everything, and `dd` takes its time after that.
+//! The close writes everything back, and `dd` stops its clock after the close.
 
 use serde::Deserialize;
 use weft_sim::workload::dd::{self, Device};

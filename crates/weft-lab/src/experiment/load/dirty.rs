@@ -1,9 +1,9 @@
 //! Metrics of `dd`s under a limit of dirty pages: the rate of a box's disks, and why it is that.
 //!
-//! A case is told by the name that it has in the tables of patch 001, which says everything of it:
+//! A case is named as in the tables of patch 001, and the name describes all of it:
 //! `JBOD-10HDD-thresh=100M/xfs-10dd-1M-24p-16384M-100M:10-X` are ten disks with a limit of 100 MiB,
 //! XFS, ten `dd`s on each with blocks of 1 MiB, 24 CPUs, 16 GiB, `dirty_bytes` of 100 MiB and the
-//! background ratio as it comes. Kernel, `HZ` and the link that disks share are settings
+//! background ratio at its default. Kernel, `HZ` and the link that disks share are settings
 //! (`HostSettings`); the drive is the machine's. Nothing here goes through a volume of the engine.
 //!
 //! Source   writeback.md §4.2
@@ -25,7 +25,7 @@ use crate::run_name::{Field, RunName};
 #[serde(deny_unknown_fields)]
 pub struct Dirty {
     cell: Cell,
-    /// Seconds that are counted, after half as many that are not.
+    /// Seconds that are measured, after a warm-up of half as many.
     #[serde(default = "seconds")]
     seconds: Amount,
 }
@@ -34,7 +34,7 @@ fn seconds() -> Amount {
     Amount { quick: 6, default: 30, full: 300 }
 }
 
-/// A name of the patch's tables, taken apart.
+/// A name of the patch's tables, split into its fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Cell {
@@ -89,12 +89,12 @@ impl Cell {
     }
 }
 
-/// Names round memory up to a power of two. The 8-CPU box said 2942 MiB elsewhere.
+/// Names round memory up to a power of two. For the 8-CPU box, the mail gives 2942 MiB elsewhere.
 fn memory_of(cpus: u32, printed: Bytes) -> Bytes {
     if (cpus, printed) == (8, Bytes::mib(4096)) { Bytes::mib(2942) } else { printed }
 }
 
-/// `100M` are bytes, `20` are percent.
+/// Parses an amount: `100M` is bytes, `20` is percent.
 fn amount(text: &str) -> Option<page_cache::Amount> {
     match text.parse::<u64>() {
         Ok(percent @ 1..=100) => Some(page_cache::Amount::Percent(percent)),
@@ -106,7 +106,7 @@ fn amount(text: &str) -> Option<page_cache::Amount> {
     }
 }
 
-/// `4k`, `100M`, `1G`.
+/// Parses bytes: `4k`, `100M`, `1G`.
 fn bytes(text: &str) -> Option<Bytes> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let shift = match unit {
@@ -142,7 +142,7 @@ impl Measure for Dirty {
     }
 
     fn bytes(&self, _: ArrayText) -> u128 {
-        // Files that have no room any more begin again.
+        // Files that run out of space are overwritten from the start.
         0
     }
 
@@ -193,7 +193,7 @@ impl Measure for Dirty {
     }
 }
 
-/// What disks wrote is what the load has done.
+/// Series of totals; the bytes that disks wrote count as the work of the load.
 fn series(measured: &Measured) -> Series {
     let totals = |pages: u64| {
         let bytes = pages * page_cache::PAGE_BYTES;

@@ -1,10 +1,11 @@
 //! Metrics of fio jobs and of isolated writes.
 //!
-//! Clones of one job with direct I/O keep so many requests in flight each. As published for patch
-//! 004 they all begin at the start of the device; beside it each may have a part of its own.
+//! Clones of one job with direct I/O each keep that many requests in flight. In the published job
+//! of patch 004 all clones begin at the start of the device; another case gives each clone a part
+//! of its own.
 //!
-//! Isolated writes come one after the other, each in stripes that were not touched before: what
-//! members move for each of them is exact.
+//! Isolated writes are issued one after the other, each to stripes that were not touched before, so
+//! the bytes that members transfer for each write are exact.
 
 use serde::Deserialize;
 use weft_engine::RequestOp;
@@ -19,7 +20,7 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, Totals, longest, warm_up};
 
-/// Load of clones of an fio job that writes.
+/// Load of the clones of an fio job that writes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fio {
@@ -34,11 +35,11 @@ pub struct Fio {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// From front to back, each in a part of its own (`offset_increment`).
+    /// From front to back, each clone in a part of its own (`offset_increment`).
     Disjoint,
     /// Random offsets (`rw=randwrite`).
     Random,
-    /// From front to back, all over the same blocks (`rw=write`).
+    /// From front to back, every clone over the same blocks (`rw=write`).
     Same,
 }
 
@@ -79,7 +80,7 @@ impl Measure for Fio {
         bounds
     }
 
-    /// A block for each clone.
+    /// Room for a block of each clone.
     fn bytes(&self, _: ArrayText) -> u128 {
         u128::from(self.clones) * u128::from(self.block_kib << 10)
     }
@@ -178,7 +179,7 @@ impl Measure for Isolated {
         let pace = Pace { think: PAUSE, ..Pace::depth(1) };
         let pid = machine.add_with(|pid| Box::new(Job::new(pid, pace, Box::new(asks))));
         let mut series = Series::default();
-        // With the first write superblocks are written: it is not counted.
+        // The first write also causes writes of superblocks: it is not counted.
         let done = |machine: &Machine| machine.process::<Job>(pid).found(RequestOp::Write).requests;
         let mut answered = Time(0);
         while done(&machine) == 0 && answered < TIME_MAX {
@@ -197,13 +198,13 @@ impl Measure for Isolated {
     }
 }
 
-/// Between two isolated writes: longer than a disk takes, shorter than an idle array takes to
-/// become clean.
+/// Pause between two isolated writes: longer than a disk takes for one, shorter than the time after
+/// which an idle array becomes clean.
 const PAUSE: Span = Span::millis(50);
 
-/// Blocks between two isolated writes, a prime number: no two are in one full stripe, and chunk by
-/// chunk they are on other members.
+/// Distance in blocks between two isolated writes, a prime number: no two writes share a full
+/// stripe, and they change members chunk by chunk.
 const APART: u64 = 7919;
 
-/// A request of 32 MiB, the largest that a client of NBD may send.
+/// Limit of the block size: a request of 32 MiB, the largest that a client of NBD may send.
 const BLOCK_KIB_MAX: u64 = 32 << 10;

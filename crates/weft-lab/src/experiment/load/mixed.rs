@@ -1,8 +1,8 @@
 //! Metrics of `dd` beside writers of single blocks.
 //!
-//! There are two rates: `dd`'s own, and that of all processes until the last of them is done. The
-//! work is fixed, so a policy that puts the writers off until `dd` is done gains in the first rate
-//! only.
+//! There are two rates: the rate of `dd` alone, and the rate of all processes until the last of
+//! them is done. The work is fixed, so a policy that delays the writers until `dd` is done gains in
+//! the first rate only.
 
 use serde::Deserialize;
 use weft_sim::workload::dd::Device;
@@ -21,9 +21,9 @@ use crate::experiment::watch::{Series, Totals};
 pub struct Mixed {
     pub(super) mib: Amount,
     writers: u64,
-    /// Of each writer.
+    /// Number of writes of each writer.
     writes: Amount,
-    /// Whether they carry the `sync` flag.
+    /// Whether the writes carry the `sync` flag.
     #[serde(default)]
     sync_flag: bool,
 }
@@ -53,7 +53,7 @@ impl Measure for Mixed {
         bounds
     }
 
-    /// `dd` has the front half.
+    /// Room for `dd` in the front half.
     fn bytes(&self, _: ArrayText) -> u128 {
         self.mib.most() * 2 * (1 << 20) + (8 << 10)
     }

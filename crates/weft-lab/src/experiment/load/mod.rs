@@ -10,9 +10,9 @@
 //! | readers of different levels | `readers.rs` |
 //! | `tiobench` on XFS | `tiobench.rs` |
 //!
-//! A load has *parts*, which are runs of their own: `tiobench` prints a table of eight, and the
-//! figure is their mean. How much is done depends on the [`Size`] of the whole; limits and caches
-//! do not.
+//! A load has *parts*, which are separate runs: `tiobench` prints a table of eight figures, and the
+//! published figure is their mean. The amount of work depends on the [`Size`]; limits and caches do
+//! not.
 
 mod dbench;
 mod dd;
@@ -52,9 +52,9 @@ pub enum Load {
     Dd(Dd),
     /// `dd`s on the disks of a box, under a limit of dirty pages.
     DirtyLimit(Dirty),
-    /// Direct I/O, as much at a time as the depth says.
+    /// Direct I/O with as many requests in flight as the depth allows.
     Fio(Fio),
-    /// One write after the other, far apart.
+    /// Single writes, one after the other, far apart.
     Isolated(Isolated),
     /// `dd`, and writers of single blocks beside it.
     Mixed(Mixed),
@@ -85,7 +85,7 @@ pub struct Amount {
 }
 
 impl Size {
-    /// The word in JSON.
+    /// Name of the size in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl Size {
 }
 
 impl Amount {
-    /// The most at any size.
+    /// The largest amount over all sizes.
     fn most(self) -> u128 {
         self.quick.max(self.default).max(self.full).into()
     }
@@ -116,24 +116,24 @@ impl Amount {
 /// Result of a part of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Name of the part; empty where a load has one part.
+    /// Name of the part; empty if the load has one part.
     pub name: String,
     /// Values of the metrics that the load measures.
     pub values: BTreeMap<Metric, f64>,
-    /// How long the measured part was, seconds of virtual time.
+    /// Length of the measured part, in seconds of virtual time.
     pub seconds: f64,
-    /// Whether that part had settled; `None` for loads that have an end.
+    /// Whether the measured part had settled; `None` for a load that ends by itself.
     pub settled: Option<bool>,
     /// Course of the part.
     pub series: Series,
     /// Samples of the machine's inside.
     pub inside: Inside,
-    /// Dirty pages, disks and waits over time, of loads that are about them.
+    /// Dirty pages, disks and waits over time; `None` unless the load measures them.
     pub pool: Option<Box<dirty_limit::Measured>>,
 }
 
 impl Part {
-    /// Part of a machine that is done.
+    /// Part of a machine whose load has ended.
     fn of(machine: &Machine, values: &[(Metric, f64)], seconds: f64, series: Series) -> Self {
         assert_eq!(machine.host.answered().1, 0, "nothing fails on these disks");
         let inside = Inside::of(machine);
@@ -141,7 +141,7 @@ impl Part {
         Self { name: String::new(), values, seconds, settled: None, series, inside, pool: None }
     }
 
-    /// Part of a run that could go on for ever, measured once it was steady.
+    /// Part of an endless load, measured once it was steady.
     fn of_steady(
         machine: &Machine,
         values: &[(Metric, f64)],
@@ -153,18 +153,19 @@ impl Part {
     }
 }
 
-/// What an experiment asks of a load.
+/// Interface of a load to its experiment.
 trait Measure {
     /// Metrics that rows may compare.
     fn metrics(&self) -> &'static [Metric];
 
-    /// Numbers of its text, and where they have to lie.
+    /// Numbers of the load's text, with their bounds.
     fn bounds(&self) -> Vec<Bound>;
 
-    /// Bytes of a volume on which it has room, at every size. The bounds of its numbers hold.
+    /// Bytes of the smallest volume that has room for the load, at every size. The bounds of its
+    /// numbers hold.
     fn bytes(&self, array: ArrayText) -> u128;
 
-    /// How much a part does, in whatever it is counted in.
+    /// Amount of work of a part, in the unit of the load.
     fn amount(&self) -> Amount;
 
     /// Number of parts.
@@ -208,14 +209,14 @@ impl Load {
         self.each().parts(size)
     }
 
-    /// Other times of operations, in percent, where they take any.
+    /// Sets other times of operations, in percent, for loads that have them.
     pub(super) fn take_operations(&mut self, percent: u32) {
         if let Self::Dbench(load) = self {
             load.take_operations(percent);
         }
     }
 
-    /// How much all its parts do.
+    /// Amount of work of all parts.
     pub(super) fn work(&self, size: Size) -> f64 {
         self.each().amount().at(size) as f64 * self.parts(size) as f64
     }
@@ -225,9 +226,8 @@ impl Load {
     }
 }
 
-/// A run of something that ends by itself and takes longer is broken; it would take a disk's whole
-/// life to find out how broken.
+/// Time limit of a load that ends by itself. A run that takes longer is broken.
 const SECONDS_MAX: u64 = 36_000;
 
-/// End of such a run.
+/// Virtual time at which such a run is stopped.
 const TIME_MAX: Time = Time(SECONDS_MAX * 1_000_000_000);

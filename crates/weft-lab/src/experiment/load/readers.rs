@@ -1,9 +1,9 @@
 //! Metrics of direct readers, each at a best-effort level of its own.
 //!
-//! A level is a weight (`io-schedulers.md` §2.1), so what each reader should get is known where the
-//! drive is what they wait for: the *share error* is how far the one that is worst off is from it,
-//! as a part of all that was read. Readers at random are what a fair scheduler is asked about;
-//! interleaved ones, whose requests only together go from front to back, what merging is for.
+//! A level is a weight (`io-schedulers.md` §2.1), so the share that each reader should get is known
+//! if the drive is the bottleneck. The *share error* is the distance of the worst reader from its
+//! share, in percent of all bytes read. Random readers test the fairness of a scheduler;
+//! interleaved readers, whose requests form a sequential stream only together, test its merging.
 
 use serde::Deserialize;
 use weft_engine::{Class, RequestOp};
@@ -76,7 +76,7 @@ impl Measure for Readers {
         bounds
     }
 
-    /// A block for each.
+    /// Room for a block of each reader.
     fn bytes(&self, _: ArrayText) -> u128 {
         self.levels.len() as u128 * u128::from(self.block_kib << 10)
     }
@@ -142,8 +142,8 @@ impl Readers {
     }
 }
 
-/// How far the reader that is worst off is from the share that its weight gives it, percent of all
-/// that was read.
+/// Distance of the worst reader from the share that its weight gives it, in percent of all bytes
+/// read.
 fn share_error(levels: &[u8], read: &[u64]) -> f64 {
     let weights: f64 = levels.iter().map(|level| weight(*level)).sum();
     let all = read.iter().sum::<u64>().max(1) as f64;

@@ -1,8 +1,8 @@
 //! Metrics of `tiobench`: the mean of its table's rates.
 //!
-//! `tiobench` prints a row for each number of threads and each size of block; nothing says which of
-//! them was published, so the figure is the mean of all rows. The phases that read come after those
-//! that write and change nothing of them: they are not run.
+//! `tiobench` prints a row for each number of threads and each size of block. The mail does not say
+//! which row it published, so the figure is the mean of all rows. The read phases follow the write
+//! phases and do not affect them: they are not run.
 //!
 //! Source   experiments.md §1.1
 
@@ -28,7 +28,7 @@ pub struct Tiobench {
 }
 
 impl Tiobench {
-    /// Whether it has no part.
+    /// Whether the load has no part.
     pub(in crate::experiment) fn is_empty(&self) -> bool {
         self.threads.is_empty() || self.block_kib.is_empty()
     }
@@ -51,7 +51,7 @@ impl Measure for Tiobench {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        // Each thread has a block at least of the smallest amount.
+        // Each thread has at least one block of the smallest amount.
         let least = [self.mib.quick, self.mib.default, self.mib.full].into_iter().min();
         let block = self.block_kib.iter().max().map_or(1, |kib| kib.saturating_mul(1 << 10).max(1));
         let threads_max = (least.unwrap_or(0).saturating_mul(1 << 20) / block).min(64);
@@ -64,7 +64,7 @@ impl Measure for Tiobench {
         bounds
     }
 
-    /// Sixteen groups, each with the log and as many files as threads share it.
+    /// Bytes of sixteen groups, each with the log and its share of the threads' files.
     fn bytes(&self, array: ArrayText) -> u128 {
         let chunk = u128::from(array.chunk.0);
         let threads = self.threads.iter().max().copied().unwrap_or(1);
@@ -83,7 +83,7 @@ impl Measure for Tiobench {
         let rest = part / self.threads.len();
         let block = Bytes::kib(self.block_kib[rest % self.block_kib.len()]);
         let repeat = (rest / self.block_kib.len()) as u64;
-        // Each of several times that it is called the disks stand elsewhere.
+        // In each repetition the disks start at another position.
         let testbed = testbed.with_seed(testbed.parts.seed ^ (repeat << 32));
         let mut machine = testbed.machine();
         let chunk = testbed.parts.chunk.bytes();
@@ -96,7 +96,7 @@ impl Measure for Tiobench {
         let phases = vec![Phase::Write, Phase::RandomWrite];
         let pid = tiobench::Tiobench { size: total, phases, ..published }.add_to(&mut machine);
         let mut series = Series::default();
-        // What members did when the first phase was over, as near as a tick.
+        // Totals of the members at the end of the first phase, to the nearest tick.
         let mut first_phase = None;
         series.watch(&mut machine, TIME_MAX, |machine| {
             let timed = machine.process::<Run>(pid).timed();
@@ -121,5 +121,5 @@ impl Measure for Tiobench {
     }
 }
 
-/// What a file system wrote back at a time.
+/// Bytes that a file system writes back at a time.
 const BIO: Bytes = Bytes::kib(256);
