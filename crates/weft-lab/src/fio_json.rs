@@ -1,7 +1,7 @@
 //! Results in fio's JSON format.
 //!
 //! [`document`] writes the keys of fio 3.33, in its order and its units (a test compares them with
-//! a list from a real run), and what weft knows beyond them under one key, `weft`.
+//! a list from a real run). Values that fio does not have are under one additional key, `weft`.
 //!
 //! Source   fio HOWTO, "JSON output"; output of fio 3.33; experiments.md §6
 
@@ -21,11 +21,11 @@ pub struct JobResult {
     pub group: u32,
     /// Options of the job as its section has them: name and value.
     pub options: Vec<(String, String)>,
-    /// Percentiles of latencies that are told, in percent.
+    /// Percentiles of latencies that are reported, in percent.
     pub percentiles: Vec<f64>,
-    /// Percentiles of the whole latency are told.
+    /// Whether percentiles of the total latency are reported.
     pub lat_percentiles: bool,
-    /// Percentiles of the latency from handing over are told.
+    /// Whether percentiles of the latency from submission are reported.
     pub clat_percentiles: bool,
     /// An error number of the system; 0 is none.
     pub error: i32,
@@ -35,12 +35,11 @@ pub struct JobResult {
     pub directions: [DirectionResult; 3],
     /// Latencies of fsync and fdatasync.
     pub syncs: Latencies,
-    /// Requests by how many were outstanding when they were handed over: 1, 2–3, 4–7, …, 64 or
-    /// more.
+    /// Number of requests by queue depth at submission: 1, 2–3, 4–7, …, 64 or more.
     pub depth_levels: [u64; 7],
-    /// Batches handed over, by size: 0, 1–4, 5–8, …, more than 64.
+    /// Number of batches submitted, by size: 0, 1–4, 5–8, …, more than 64.
     pub submit_sizes: [u64; 7],
-    /// Batches completed, by size.
+    /// Number of batches completed, by size.
     pub complete_sizes: [u64; 7],
 }
 
@@ -49,13 +48,13 @@ pub struct JobResult {
 pub struct DirectionResult {
     /// Bytes transferred.
     pub bytes: Bytes,
-    /// From the first request to the end of the last.
+    /// Time from the first request to the end of the last.
     pub runtime: Span,
-    /// From being wanted to being handed over.
+    /// Latencies from the time a request is due to its submission.
     pub submission: Latencies,
-    /// From being handed over to the end.
+    /// Latencies from submission to completion.
     pub completion: Latencies,
-    /// From being wanted to the end: submission and completion.
+    /// Latencies from the time a request is due to its completion.
     pub total: Latencies,
     /// Bytes per second in equal intervals of the run.
     pub bandwidth: Vec<f64>,
@@ -64,7 +63,7 @@ pub struct DirectionResult {
 }
 
 impl DirectionResult {
-    /// Adds a request of so many bytes.
+    /// Adds a request of `length` bytes.
     pub fn record(&mut self, length: Bytes, submission: Span, completion: Span) {
         self.bytes = Bytes(self.bytes.0.saturating_add(length.0));
         self.submission.record(submission);
@@ -88,7 +87,7 @@ impl DirectionResult {
 }
 
 impl JobResult {
-    /// Of a job that has done nothing yet.
+    /// An empty result of a job.
     #[must_use]
     pub fn new(job: &Job) -> Self {
         Self {
@@ -101,7 +100,7 @@ impl JobResult {
         }
     }
 
-    /// Of something else than a job, such as a trace, with fio's own percentiles.
+    /// An empty result of a trace or another load that is no job, with fio's default percentiles.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
@@ -126,23 +125,23 @@ impl JobResult {
         &mut self.directions[direction as usize]
     }
 
-    /// A request was handed over while so many were outstanding, itself among them.
+    /// Counts a request submitted at a queue depth of `outstanding`, itself included.
     pub fn on_depth(&mut self, outstanding: u32) {
         let level = outstanding.max(1).ilog2().min(6);
         self.depth_levels[level as usize] += 1;
     }
 
-    /// So many batches of so many requests were handed over.
+    /// Counts `count` submitted batches of `size` requests.
     pub fn on_submits(&mut self, size: u32, count: u64) {
         self.submit_sizes[batch_level(size)] += count;
     }
 
-    /// So many batches of so many requests completed.
+    /// Counts `count` completed batches of `size` requests.
     pub fn on_completes(&mut self, size: u32, count: u64) {
         self.complete_sizes[batch_level(size)] += count;
     }
 
-    /// Takes another clone's or job's result in, as `group_reporting` asks.
+    /// Adds the result of another clone or job, as `group_reporting` asks.
     pub fn merge(&mut self, other: &Self) {
         self.runtime = self.runtime.max(other.runtime);
         self.error = if self.error == 0 { other.error } else { self.error };
@@ -160,7 +159,7 @@ impl JobResult {
     }
 }
 
-/// 0, 1–4, 5–8, 9–16, 17–32, 33–64, more.
+/// Index of a batch size in the levels 0, 1–4, 5–8, 9–16, 17–32, 33–64, more.
 fn batch_level(count: u32) -> usize {
     match count {
         0 => 0,
@@ -173,18 +172,18 @@ fn batch_level(count: u32) -> usize {
     }
 }
 
-/// Keys above the jobs.
+/// Keys above the list of jobs.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// Version of weft, behind `fio-3.33-compat weft-`.
+    /// Version of weft, which follows `fio-3.33-compat weft-`.
     pub weft_version: String,
     /// Milliseconds since the epoch.
     pub timestamp_ms: u64,
-    /// The timestamp as text for people.
+    /// The timestamp as readable text.
     pub time: String,
     /// Options of `[global]`.
     pub global_options: Vec<(String, String)>,
-    /// Values beyond fio's keys.
+    /// Values for which fio has no key.
     pub weft: Value,
 }
 
@@ -293,7 +292,7 @@ struct LatencyEntry {
     percentile: Option<Percentiles>,
 }
 
-/// Names and texts, in order.
+/// Object of texts, in order.
 struct Strings<'a>(&'a [(String, String)]);
 
 impl Serialize for Strings<'_> {
@@ -302,7 +301,7 @@ impl Serialize for Strings<'_> {
     }
 }
 
-/// Names and percentages, in order.
+/// Object of percentages, in order.
 struct Shares(Vec<(&'static str, f64)>);
 
 impl Serialize for Shares {
@@ -311,7 +310,7 @@ impl Serialize for Shares {
     }
 }
 
-/// Percentages and nanoseconds, in order.
+/// Object of percentiles in nanoseconds, in order.
 struct Percentiles(Vec<(f64, Span)>);
 
 impl Serialize for Percentiles {
@@ -348,7 +347,7 @@ fn job(result: &JobResult) -> JobEntry<'_> {
             lat_ns: latency(&result.syncs, Some(&result.percentiles)),
         },
         job_runtime: milliseconds,
-        // A simulated host has no processes.
+        // A simulated host has no processes, so their CPU use is 0.
         usr_cpu: 0.0,
         sys_cpu: 0.0,
         ctx: 0,
@@ -409,7 +408,7 @@ fn direction(result: &JobResult, direction: &DirectionResult) -> DirectionEntry 
     }
 }
 
-/// Whole milliseconds; what took any time took one.
+/// Whole milliseconds; a time above zero counts as at least one.
 fn milliseconds(span: Span) -> u64 {
     if span == Span::ZERO { 0 } else { (span.0 / 1_000_000).max(1) }
 }
@@ -430,8 +429,8 @@ fn latency(latencies: &Latencies, percentiles: Option<&[f64]>) -> LatencyEntry {
     }
 }
 
-/// Percentages of all requests whose latency lies below each bound and not below the one before:
-/// nanoseconds for `unit` 0, microseconds for 1, milliseconds for 2.
+/// Shares of all requests with latencies from the previous bound up to each bound, in percent:
+/// bounds in nanoseconds for `unit` 0, microseconds for 1, milliseconds for 2.
 fn latency_shares(result: &JobResult, unit: usize) -> Shares {
     const NAMES: [&str; 12] =
         ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
@@ -449,7 +448,7 @@ fn percent(count: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { count as f64 * 100.0 / of as f64 }
 }
 
-/// Smallest, largest, mean and deviation of samples.
+/// Minimum, maximum, mean and standard deviation of samples.
 struct Series {
     min: u64,
     max: u64,

@@ -1,27 +1,27 @@
 //! Fit of one parameter to a published figure of the baseline.
 //!
-//! A model is calibrated on published figures of the *baseline* only. [`Figures`] keeps these apart
-//! from what is to be predicted, and [`fit`] takes a [`Baseline`], so no figure that is to be
-//! predicted can be named to it. A test of `experiment/calibrate.rs` shows that the runs of a fit
+//! A model is calibrated on published figures of the *baseline* only. [`Figures`] separates these
+//! from figures that are to be predicted, and [`fit`] takes a [`Baseline`], so it cannot be given a
+//! figure that is to be predicted. A test of `experiment/calibrate.rs` shows that the runs of a fit
 //! do not read one either.
 //!
 //! Source   experiments.md §4 (2), statement 30
 
 use std::collections::BTreeMap;
 
-/// Published figures, by name, apart by what may be done with them.
+/// Published figures by name, divided into those of the baseline and those to be predicted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     baseline: Baseline,
     predicted: BTreeMap<String, f64>,
 }
 
-/// Figures of the baseline, which may be fitted to.
+/// Figures of the baseline, which a fit may use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline(BTreeMap<String, f64>);
 
 impl Figures {
-    /// Sorts figures by whether they are of the baseline.
+    /// Collects the figures of the baseline and those to be predicted.
     pub fn new(
         baseline: impl IntoIterator<Item = (String, f64)>,
         predicted: impl IntoIterator<Item = (String, f64)>,
@@ -32,7 +32,7 @@ impl Figures {
         }
     }
 
-    /// Figures that may be fitted to.
+    /// The figures that a fit may use.
     #[must_use]
     pub fn baseline(&self) -> &Baseline {
         &self.baseline
@@ -58,11 +58,11 @@ impl Baseline {
 pub struct Range {
     /// Smallest value of the parameter.
     pub low: f64,
-    /// Largest.
+    /// Largest value of the parameter.
     pub high: f64,
-    /// Largest distance of the model's answer from the figure, as a share of the figure.
+    /// Largest distance of the model's result from the figure, as a share of the figure.
     pub tolerance: f64,
-    /// Most evaluations of the model.
+    /// Largest number of evaluations of the model.
     pub steps: u32,
 }
 
@@ -89,7 +89,7 @@ pub enum FitError {
         /// Name of the figure.
         name: String,
     },
-    /// The figure is beyond what the model says anywhere in the range.
+    /// The figure is outside the values that the model takes in the range.
     #[error(
         "fit to {figure}: the model says {at_low} at {low} and {at_high} at {high}, expected one below and one above; widen the range"
     )]
@@ -105,7 +105,7 @@ pub enum FitError {
         /// Value of the model at the high end.
         at_high: f64,
     },
-    /// Steps ran out.
+    /// The fit ran out of steps.
     #[error(
         "fit to {figure}: after {steps} steps the model says {model}, expected within {tolerance} of it"
     )]
@@ -114,18 +114,18 @@ pub enum FitError {
         figure: f64,
         /// Number of evaluations.
         steps: u32,
-        /// The nearest that the model came.
+        /// Nearest value of the model.
         model: f64,
         /// Tolerance.
         tolerance: f64,
     },
 }
 
-/// Finds by bisection the parameter with which `model` says the figure `name` of the baseline. The
-/// model rises or falls over the whole range.
+/// Finds by bisection the parameter at which `model` returns the figure `name` of the baseline. The
+/// model must be monotonic over the range.
 ///
 /// # Errors
-/// No such figure, a range that does not include it, or too few steps.
+/// The baseline has no such figure, the range does not include it, or the steps ran out.
 pub fn fit(
     range: Range,
     baseline: &Baseline,

@@ -1,8 +1,8 @@
-//! Counts of verdicts: each published cell once, however many rows are about it.
+//! Counts of verdicts: each published cell counts once, for any number of rows about it.
 //!
-//! Rows with a published figure are counted apart from claims that were made without one. A cell
-//! that has several rows has the worst of their verdicts. A row of which weft's own expectation was
-//! not written down before its first run is in no count.
+//! Rows with a published figure are counted apart from claims without one. A cell with several rows
+//! counts with the worst of their verdicts. A row for which weft's expectation was not written down
+//! before its first run is in no count.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use crate::statistics::Verdict;
 /// Number of cells with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cells whose whole interval lies in the band.
+    /// Cells with the whole interval in the band.
     pub agree: usize,
-    /// Cells in the band by another mechanism than the published one.
+    /// Cells in the band, but by another mechanism than the published one.
     pub otherwise: usize,
     /// Cells outside of the band, in the published direction.
     pub direction: usize,
-    /// Cells whose interval lies across an edge: more runs would tell.
+    /// Cells with an interval across an edge of the band: more runs would decide.
     pub undecided: usize,
     /// Cells outside of the band, and not in the published direction.
     pub differ: usize,
 }
 
-/// Verdicts of rows, counted.
+/// Counts of the verdicts of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Published cells.
     pub figures: Counts,
     /// Claims without a published figure.
     pub claims: Counts,
-    /// Rows in no count.
+    /// Rows that are in no count.
     pub uncounted: usize,
 }
 
@@ -105,13 +105,13 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// The worst is the highest.
+/// Severity of a verdict; the worst verdict has the highest rank.
 fn rank(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Agrees => 0,
         Verdict::AgreesOtherwise => 1,
         Verdict::Direction => 2,
-        // It may turn out to differ.
+        // More runs may turn an undecided verdict into a differing one.
         Verdict::Undecided => 3,
         Verdict::Differs => 4,
     }

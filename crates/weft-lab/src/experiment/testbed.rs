@@ -13,10 +13,10 @@ use weft_units::{Bytes, Span};
 use super::error::ExperimentError;
 use super::text::{Base, Case, Column, MachineText, Text};
 
-/// One member as it is, where others have the name of a level.
+/// Word for a single member without RAID, in place of the name of a level.
 pub(super) const SINGLE: &str = "single";
 
-/// Between two looks into a machine.
+/// Interval between two samples of a machine's internal state.
 const LOOK: Span = Span::millis(1);
 
 /// Drives and costs of all columns; a column may have costs of its own.
@@ -24,13 +24,13 @@ const LOOK: Span = Span::millis(1);
 pub(super) struct Hardware {
     pub(super) model: Model,
     pub(super) costs: Costs,
-    /// A hop between threads.
+    /// Time of a hop between threads.
     pub(super) flush_hop: Span,
-    /// Lines of the drive's model for cases whose names begin so, one for each beginning.
+    /// Lines of the drive's model for some cases, by the prefix of their names.
     pub(super) lines: Vec<(String, String)>,
 }
 
-/// What a run needs apart from its load: machine and page cache.
+/// Machine and page cache of a run, which is all it needs apart from its load.
 #[derive(Clone, Debug)]
 pub(super) struct Testbed {
     pub(super) parts: MachineParts,
@@ -38,23 +38,24 @@ pub(super) struct Testbed {
     pub(super) host: HostSettings,
 }
 
-/// Settings of a text that are of the host and not of its volume.
+/// Settings of a text that belong to the host, not to its volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostSettings {
-    /// `kernel=NAME`, where it is not the machine's.
+    /// `kernel=NAME`; `None` for the kernel of the machine.
     kernel: Option<Kernel>,
     /// `hz=N`.
     pub(super) hz: u32,
-    /// `link_mib_s=N`: what disks behind one adapter share; 0 if they do not.
+    /// `link_mib_s=N`: bandwidth that disks behind one adapter share; 0 if they do not share.
     link_mib_s: u64,
-    /// `link_percent=N`: of that.
+    /// `link_percent=N`: usable share of that bandwidth.
     link_percent: u64,
 }
 
 impl HostSettings {
     const NONE: Self = Self { kernel: None, hz: 250, link_mib_s: 0, link_percent: 100 };
 
-    /// Takes a setting, if it is one of the host's; says what was expected if it is a wrong one.
+    /// Applies a setting. Returns false if it is not a setting of the host, and an error with the
+    /// legal values if the value is wrong.
     fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let number = |least: u64, most: u64| {
             let found = value.parse::<u64>().ok().filter(|of| (least..=most).contains(of));
@@ -84,7 +85,7 @@ impl HostSettings {
 }
 
 impl Testbed {
-    /// Of a column in a case, with some knobs on top.
+    /// Testbed of a column in a case, with `knobs` on top.
     pub(super) fn new(
         text: &Text,
         hardware: &Hardware,
@@ -98,7 +99,7 @@ impl Testbed {
             Base::Weft => Knobs::default(),
         };
         let mut host = HostSettings::NONE;
-        // What the text assumes of the disks' queues, unless it says otherwise.
+        // The text assumes this scheduler for the disks unless it sets another.
         knobs.scheduler = SchedulerKind::MqDeadline;
         let settings = case.knobs.iter().chain(&text.machine.knobs);
         for setting in settings.chain(&column.knobs).chain(on_top) {
@@ -147,8 +148,8 @@ impl Testbed {
         Ok(Self { parts, pool, host })
     }
 
-    /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as
-    /// the texts are that name them.
+    /// JSON that suffices to repeat the run: knobs as `--set` takes them, the drive and the costs
+    /// as the texts that name them.
     pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
         let MachineParts { level, model, members, chunk, knobs, costs, flush_hop, .. } =
             &self.parts;
@@ -170,22 +171,22 @@ impl Testbed {
         })
     }
 
-    /// A new machine of these parts that is looked into while it runs.
+    /// A new machine of these parts, whose internal state is sampled while it runs.
     pub(super) fn machine(&self) -> Machine {
         let mut machine = Machine::new(&self.parts);
         machine.host.watch_over_time(LOOK);
         machine
     }
 
-    /// The same for a run that has this seed.
+    /// The testbed with another seed.
     pub(super) fn with_seed(&self, seed: u64) -> Self {
         let parts = MachineParts { seed, ..self.parts.clone() };
         Self { parts, pool: self.pool, host: self.host }
     }
 }
 
-/// The drive of an experiment, without what was fitted. One for all its runs: what a steady state
-/// takes to reach is shared.
+/// The drive of an experiment, without fitted parameters. All runs share one model, and with it the
+/// work of reaching a steady state.
 pub(super) fn plain_model(text: &Text) -> Result<Model, ExperimentError> {
     model_of(text, &text.machine.model)
 }
@@ -202,7 +203,7 @@ fn pool(text: &Text) -> Result<PoolConfig, ExperimentError> {
         return Err(unknown(text, "machine.kernel", kernel, &names));
     };
     let pages = memory_mib * 256;
-    // What the kernel and its programs took of a GiB then was about an eighth.
+    // The kernel and its programs took about an eighth of a GiB then.
     Ok(PoolConfig::new(kernel, *cpus, pages, pages / 8 * 7))
 }
 

@@ -1,4 +1,4 @@
-//! Tests of experiments: texts and their errors, and that only the patch makes the difference.
+//! Tests of experiments: texts and their errors, and controls that isolate the patch.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn a_text_with_a_mistake_is_refused_by_name() {
     }
 }
 
-/// A file with this text, and what it is read as.
+/// Result of reading a file with this text.
 fn from_file(text: &str) -> Result<Experiment, ExperimentError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mine.toml");
@@ -76,7 +76,7 @@ fn a_printed_text_is_read_again_as_what_it_was() {
 fn every_text_of_the_folder_is_understood_and_has_its_file_s_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    // The grid's loads are a list of another kind.
+    // The list of the grid's loads has another format.
     let is_text = |path: &Path| path.extension().is_some_and(|it| it == "toml");
     let texts: Vec<_> =
         paths.filter(|path| is_text(path) && !path.ends_with("grid.toml")).collect();
@@ -147,7 +147,7 @@ fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
     assert!(error.contains("found a larger one"), "{error}");
 }
 
-/// Every number of the texts, one at a time, as something that nobody meant.
+/// Every number of the texts is replaced, one at a time, by a value that makes no sense.
 #[test]
 fn numbers_that_nobody_meant_are_refused_or_run_and_never_panic() {
     let (mut refused, mut taken) = (0, 0);
@@ -199,7 +199,7 @@ fn the_least_of_everything_runs() {
                 }
             }
         }
-        // What was fitted was fitted to another machine.
+        // Fitted parameters belong to another machine.
         table.remove("fit");
         toml::to_string(&table).unwrap()
     };
@@ -210,7 +210,7 @@ fn the_least_of_everything_runs() {
     }
 }
 
-/// The mechanism, on runs too short to say how much it is worth.
+/// The mechanism works, in runs too short to measure its gain.
 #[test]
 fn patch_000_saves_prereads_and_two_runs_are_the_same() {
     let known = only("000", &[0]);
@@ -218,7 +218,7 @@ fn patch_000_saves_prereads_and_two_runs_are_the_same() {
     let prereads = |column| measured.cases[0].mean(column, Metric::Prereads).unwrap();
     let (before, after) = (prereads("baseline"), prereads("patched"));
     assert!(after < before * 0.75, "{after} KiB instead of {before}");
-    // The same runs again are the same to the bit.
+    // A repetition of the runs gives results that are equal to the bit.
     let again = known.run(quick(3, 7), &|_, _| ()).unwrap();
     assert_eq!(again.cases[0].columns, measured.cases[0].columns);
 }
@@ -234,7 +234,8 @@ fn experiments_31_controls_hold_and_the_same_judgement_tells_the_patch() {
         for control in &controls {
             assert!(control.holds(), "{patch}: {control:?}");
         }
-        // Twin: the judgement by which two of them are the same sees the patch, by as many runs.
+        // Twin: the judgement that calls two columns equal tells the patch apart, with the same
+        // number of runs.
         let itself = Control { must_be: MustBe::Same { equal: false }, ..controls[2].clone() };
         assert!(!itself.holds(), "{patch}: {itself:?}");
     }
@@ -268,7 +269,8 @@ fn controls_hold_by_what_they_must_show() {
     assert!(holds(0.97, 1.03, same(false)) && !holds(1.03, 1.05, same(false)));
     assert!(!holds(1.0, 1.0, same(true)), "equal runs compare nothing");
     assert!(of(1.0, 1.0, same(true)).verdict().contains("nothing was compared"));
-    // Runs that scatter so much that they cover 1 do not see the patch: then nothing is shown.
+    // Runs that scatter so widely that they cover 1 do not detect the patch, so the controls show
+    // nothing.
     assert!(!holds(0.97, 1.4, MustBe::Apart) && holds(1.1, 1.2, MustBe::Apart));
     assert!(of(0.97, 1.4, MustBe::Apart).verdict().contains("say nothing"));
     let [more, less] = [Band::Above(1.0), Band::Below(1.0)].map(MustBe::In);
@@ -295,7 +297,7 @@ fn a_run_that_is_too_short_to_have_settled_goes_on() {
     for sample in found.cases[0].column("md_64k") {
         let part = &sample.parts[0];
         assert!(part.seconds >= 2.0, "{}", part.seconds);
-        // A fifth of a second before, and a tick for each tenth.
+        // A warm-up of a fifth of a second, and a tick for each tenth.
         assert_eq!(part.series.points.len() as f64, 2.0 + part.seconds * 10.0);
     }
 }
@@ -319,14 +321,14 @@ fn experiments_30_a_fit_does_not_see_what_is_to_be_predicted() {
         row.blind();
     }
     assert_eq!(find(&known).to_bits(), seen.to_bits());
-    // Twin: with another baseline something else is found.
+    // Twin: another baseline gives another parameter.
     let row = known.text.row.iter_mut().find(|row| row.of == "fio-4k").unwrap();
     row.published.baseline = Some(13.0);
     assert!(find(&known) > seen, "slower programming than {seen}");
 }
 
-/// With the values that are committed the baseline is what was published, by runs of other seeds
-/// than those by which they were found; `interop/reproduce` has more runs of it.
+/// With the committed values the baseline reproduces its published figure, in runs with other seeds
+/// than those of the fit; `interop/reproduce` repeats the test with more runs.
 #[test]
 fn what_was_fitted_makes_the_baseline_come_out() {
     for known in Experiment::all().unwrap() {
@@ -367,7 +369,7 @@ fn a_row_whose_baseline_is_not_what_was_published_has_no_magnitude() {
         let not_met = known.not_met(row, &cases).unwrap();
         not_met.iter().fold(Measured::of(row, &cases).unwrap(), |row, why| row.not_calibrated(why))
     };
-    // Within the scatter of its runs, or within 2 %.
+    // The baseline is within the scatter of its runs, or within 2 %.
     for baseline in [[300.0, 310.0, 306.0], [312.0, 312.1, 312.2]] {
         let met = of(&baseline);
         assert_eq!((met.verdict, met.no_magnitude.as_str()), (Verdict::Agrees, ""));
@@ -418,7 +420,7 @@ fn every_run_is_kept_and_nothing_is_written_over() {
     assert!(taken.ends_with("expected an empty or a new directory; name another one"), "{taken}");
 }
 
-/// Runs of a case, made up: by column, its throughputs.
+/// Synthetic runs of a case: throughputs by column.
 fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
     let sample = |value: &f64| Sample {
         values: BTreeMap::from([(Metric::Throughput, *value)]),
@@ -436,7 +438,7 @@ fn a_row_of_several_cases_is_their_geometric_mean_or_counts_those_that_rise() {
     let of = |words: &str| text.row.iter().find(|row| row.case.contains(words)).unwrap().clone();
     let cases: Vec<CaseRuns> = (0..16_u8)
         .map(|nth| {
-            // The first of them doubles, the others lose a tenth.
+            // The first case doubles, the others lose a tenth.
             let ratio = if nth == 0 { 2.0 } else { 0.9 };
             let columns: [(&str, &[f64]); 2] =
                 [("baseline", &[50.0, 100.0]), ("patched", &[50.0 * ratio, 100.0 * ratio])];
@@ -457,7 +459,8 @@ fn a_row_of_several_cases_is_their_geometric_mean_or_counts_those_that_rise() {
     assert_ne!(rises.verdict, Verdict::Agrees, "14 of 16 were asked for");
 }
 
-/// Statement 56, of the two tables: what the mail prints of its pages comes out of its pages.
+/// Statement 56, both tables: the gains that the mail prints follow from the page counts that it
+/// prints.
 #[test]
 fn writeback_statement_56_the_text_of_001_has_the_rows_of_the_mail() {
     let text = Experiment::named("001").unwrap().text;
@@ -513,8 +516,8 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     let case = [made_up("dd-256", &columns)];
     let one = Measured::of(&row, &case).unwrap();
     assert_eq!(one.verdict, Verdict::Agrees);
-    // The same figures by another mechanism are no agreement, and say why; without a size, a
-    // direction.
+    // The same figures by another mechanism are no agreement, and the reason is reported; without a
+    // magnitude, the row agrees in direction.
     let mut otherwise = row.clone();
     (otherwise.otherwise, otherwise.reason) = (true, "the cache".into());
     let otherwise = Measured::of(&otherwise, &case).unwrap();
@@ -538,7 +541,8 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     };
     let (first, second) = (all("000", &as_texts), all("004", &as_texts));
     let tally = Tally::of([&first[..], &second[..]]);
-    // 9 rows each: 4 and 5 published cells, 4 orders and mechanisms, and one row in no count.
+    // 9 rows each: 4 and 5 published cells, 4 orders and mechanisms, and one row that is not
+    // counted.
     let figures = Counts { agree: 8, otherwise: 1, ..Counts::default() };
     let claims = Counts { agree: 4, ..Counts::default() };
     assert_eq!(tally, Tally { figures, claims, uncounted: 1 });
@@ -546,7 +550,7 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
         tally.to_string().starts_with("of 9 published figures 8 agree, 1 by another"),
         "{tally}"
     );
-    // One bad row of five spoils its cell, and no other.
+    // One differing row of five makes its own cell differ, and no other cell.
     let spoilt = all("004", &|row| match row.case.as_str() {
         "1 MiB write, costs x 2" => Verdict::Differs,
         _ => as_texts(row),
@@ -636,8 +640,9 @@ fn what_is_beyond_is_compared_with_the_better_column() {
     assert!((won.ratio.value - 1.1).abs() < 1e-12);
 }
 
-/// Cells of 001 in which weft's own throttling is nearest to the better of 3.1 and the patch, those
-/// in which either of them loses most, and the two in which the patch did in later mails.
+/// Cells of 001 in which weft's own throttling is nearest to the better of 3.1 and the patch, cells
+/// in which either of the two loses most, and the two cells in which the patch lost most in later
+/// mails.
 const TELLING: [&str; 8] = [
     "one-400M-ext4-2dd",
     "one-100M-ext4-2dd",
@@ -673,7 +678,7 @@ fn no_cell_of_001_is_worse_with_weft_s_own_throttling_than_with_the_better_of_bo
         // The whole interval lies above -1 %.
         assert_eq!(ratio.low > 0.99, holds, "{column} to {better}: {ratio:?}, {}", row.row);
     }
-    // Equal writers; a wait is a second at most, longer where a hundred jumps take that long.
+    // Writers are equal; a wait lasts a second at most, longer if a hundred jumps take that long.
     for case in &found.cases {
         let of = |metric| case.mean("weft", metric).unwrap();
         let longest = if case.name.ends_with("100dd") { 6000.0 } else { 1500.0 };

@@ -1,9 +1,9 @@
 //! Text of an experiment: machine, columns, cases and rows, read from TOML.
 //!
-//! A machine; *columns*, which are ways to tune it (before the patch, with it, and others beside
-//! them); *cases*, which are loads in some circumstances; and *rows*, each of which compares two
-//! columns in a case with what was published, by a band that was written down beforehand. Whatever
-//! a text says and weft does not know is an error.
+//! A text describes a machine; *columns*, which are ways to tune it (before the patch, with the
+//! patch, and others); *cases*, which are loads in given circumstances; and *rows*, each of which
+//! compares two columns in a case with the published figure, by a band that was written down
+//! beforehand. An unknown key or name in a text is an error.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::metric::Metric;
 use super::ranges::Circumstance;
 use crate::statistics::Band;
 
-/// The text, as it stands.
+/// Text of an experiment, as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Text {
@@ -46,9 +46,9 @@ pub(super) struct MachineText {
     pub(super) memory_mib: u64,
     pub(super) cpus: u32,
     pub(super) kernel: String,
-    /// The table of CPU costs.
+    /// Name of the table of CPU costs.
     pub(super) costs: String,
-    /// For every column.
+    /// Knobs for every column.
     pub(super) knobs: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct Column {
     /// Its own table of CPU costs, in place of the machine's.
     #[serde(default)]
     pub(super) costs: Option<String>,
-    /// `NAME=VALUE`, on top of the case's and the machine's.
+    /// Knobs as `NAME=VALUE`, which override those of the case and the machine.
     #[serde(default)]
     pub(super) knobs: Vec<String>,
 }
@@ -80,26 +80,27 @@ pub(super) enum Base {
     Weft,
 }
 
-/// How it is shown that only the patch makes the difference.
+/// Controls that show that only the patch makes the difference.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlText {
     /// Name of the case.
     pub(super) case: String,
-    /// The column that wins there, and without which the baseline must lose.
+    /// The column with the better result; the inverted control expects the baseline to lose against
+    /// it.
     #[serde(default = "patched")]
     pub(super) patched: String,
-    /// The mechanism off, on top of whatever the column says.
+    /// Knobs that switch the mechanism off, on top of those of the column.
     pub(super) off: Vec<String>,
-    /// What is no patch, and yet changes when everything happens.
+    /// Change that has no effect on the result but shifts the time of every event.
     pub(super) placebo: Placebo,
 }
 
-/// Work that takes a little longer.
+/// Placebo: additional CPU time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Placebo {
-    /// How much longer a turn of the engine's thread takes.
+    /// Additional time of a turn of the engine's thread.
     pub(super) turn_ns: u64,
 }
 
@@ -109,7 +110,7 @@ pub(super) struct Placebo {
 pub struct Case {
     /// Name that rows use.
     pub name: String,
-    /// `NAME=VALUE`, for every column.
+    /// Knobs as `NAME=VALUE`, for every column.
     #[serde(default)]
     pub(super) knobs: Vec<String>,
     /// Factor on the machine's CPU costs.
@@ -118,72 +119,75 @@ pub struct Case {
     /// Factor on the machine's hops between threads.
     #[serde(default = "one")]
     pub(super) hops_times: u64,
-    /// The case's own model of a drive, of which nothing is fitted; empty for the machine's.
+    /// Model of the case's own drive, which has no fitted parameters; empty for the machine's
+    /// drive.
     #[serde(default)]
     pub(super) model: String,
-    /// Lines of the drive's model that are others in this case, after what was fitted.
+    /// Lines of the drive's model that replace others in this case, after fitted parameters are
+    /// applied.
     #[serde(default)]
     pub(super) drive: String,
     /// Workload that uses the volume.
     pub load: Load,
 }
 
-/// A published figure, and what is compared with it.
+/// A published figure, and the comparison that is made for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRow {
     /// Name of the published workload.
     pub experiment: String,
-    /// Case of the row: what tells it from the workload's other rows.
+    /// Case of the row as published, which distinguishes it from other rows of the workload.
     pub case: String,
-    /// The case that is run.
+    /// Name of the case that is run.
     pub of: String,
-    /// Other cases: the row is of all of them together.
+    /// Other cases: the row joins all of them.
     #[serde(default)]
     pub(super) and: Vec<String>,
-    /// What a row of several cases compares.
+    /// Rule that joins the cases of a row into one figure.
     #[serde(default)]
     pub(super) joined: Joined,
-    /// The ratio of the columns is divided by that in this case.
+    /// Case by whose ratio the ratio of the row is divided.
     #[serde(default)]
     pub against: Option<String>,
     /// Metric that is compared.
     #[serde(default)]
     pub metric: Metric,
-    /// The column before the patch.
+    /// Name of the column before the patch.
     #[serde(default = "baseline")]
     pub baseline: String,
-    /// The column with it.
+    /// Name of the column with the patch.
     #[serde(default = "patched")]
     pub patched: String,
-    /// The column of weft's own answer.
+    /// Name of the column of weft's own answer.
     #[serde(default)]
     pub beyond: Option<String>,
     /// Kind of the claim.
     #[serde(default)]
     pub kind: ClaimKind,
-    /// Whether baseline and patched have to be what was published, to the last digit.
+    /// Whether baseline and patched must equal the published figures to the last digit.
     #[serde(default)]
     pub exact: bool,
-    /// The curve that it is a point of, over `costs_times` of its case.
+    /// Name of the curve over `costs_times` that this row is a point of.
     #[serde(default)]
     pub curve: Option<String>,
     /// Published figure.
     #[serde(default)]
     pub published: Published,
-    /// The published cell that it is about, where several rows are; it counts once.
+    /// Published cell that several rows are about; it counts once.
     #[serde(default)]
     pub cell: Option<String>,
-    /// Whether what makes the row agree is another mechanism than the published one.
+    /// Whether the row agrees by another mechanism than the published one.
     #[serde(default)]
     pub otherwise: bool,
-    /// Why the row counts in no summary; empty for those that do.
+    /// Reason why the row is in no count; empty for a row that is counted.
     #[serde(default)]
     pub uncounted: String,
-    /// Why its size means nothing; empty where it does. Then it has the direction at most.
+    /// Reason why the row has no magnitude; empty if it has one. Such a row agrees in direction at
+    /// best.
     #[serde(default)]
     pub no_magnitude: String,
-    /// Between what the gain lies when parameters are other than assumed, where that was measured.
+    /// Range of the gain under other assumed parameters, if it was measured.
     #[serde(default)]
     pub assumed: Option<Assumed>,
     #[serde(default)]
@@ -191,7 +195,7 @@ pub struct PublishedRow {
     /// Known reason why the row does not agree; may be empty.
     #[serde(default)]
     pub reason: String,
-    /// Note about the row that is told whatever its verdict is; may be empty.
+    /// Note about the row that is printed with any verdict; may be empty.
     #[serde(default)]
     pub note: String,
 }
@@ -200,20 +204,20 @@ pub struct PublishedRow {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
-    /// The smallest and the largest gain that was found, percent.
+    /// The smallest and the largest measured gain, in percent.
     pub gain_pct: [f64; 2],
     /// Names of the parameters that were varied.
     pub over: String,
 }
 
-/// How the cases of a row become one figure.
+/// Rule that joins the cases of a row into one figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Joined {
     /// The geometric mean of the metric over the cases.
     #[default]
     Mean,
-    /// In how many cases the metric is larger with the patch, of how many.
+    /// The number of cases in which the metric is larger with the patch, of all cases.
     Rises,
 }
 
@@ -226,9 +230,9 @@ pub enum ClaimKind {
     Beside,
     /// Claim of a direction: which of two columns is larger.
     Direction,
-    /// The magnitude: how much larger.
+    /// Claim of a magnitude: by which factor one column is larger.
     Magnitude,
-    /// Why: something that is not the figure that users see.
+    /// Claim of a mechanism: a value that explains the figure that users see.
     Mechanism,
 }
 
@@ -245,14 +249,14 @@ impl ClaimKind {
     }
 }
 
-/// Published figures of a row, as far as there are any.
+/// Published figures of a row; each may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Before the patch, in the metric's unit.
+    /// Figure before the patch, in the metric's unit.
     #[serde(default)]
     pub baseline: Option<f64>,
-    /// With it.
+    /// Figure with the patch, in the metric's unit.
     #[serde(default)]
     pub patched: Option<f64>,
     #[serde(default)]
@@ -260,7 +264,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Patched against baseline, percent.
+    /// Gain of patched over baseline, in percent.
     #[must_use]
     pub fn gain_percent(&self) -> Option<f64> {
         let of_both = || Some((self.patched? / self.baseline? - 1.0) * 100.0);
@@ -286,7 +290,7 @@ enum Side {
 }
 
 impl PublishedRow {
-    /// Puts NaN in place of everything that is said of what is predicted.
+    /// Replaces every figure that is to be predicted by NaN.
     #[cfg(test)]
     pub(super) fn blind(&mut self) {
         self.published.patched = Some(f64::NAN);
@@ -295,7 +299,7 @@ impl PublishedRow {
         self.assumed = Some(Assumed { gain_pct: [f64::NAN; 2], over: String::new() });
     }
 
-    /// Whether there is a published figure for it.
+    /// Whether the row has a published figure.
     #[must_use]
     pub fn is_figure(&self) -> bool {
         self.published.gain_percent().is_some()
@@ -318,7 +322,7 @@ impl PublishedRow {
         }
     }
 
-    /// Whether its band is one that a ratio can lie in.
+    /// Whether the band of the row has valid limits.
     pub(super) fn has_band(&self) -> bool {
         match self.band {
             BandText::Inside([low, high]) => 0.0 <= low && low <= high,
@@ -326,7 +330,7 @@ impl PublishedRow {
         }
     }
 
-    /// The cases and columns that it needs.
+    /// The pairs of case and column that the row needs.
     pub(super) fn needs(&self) -> impl Iterator<Item = (&str, &str)> {
         let cases = [Some(self.of.as_str()), self.against.as_deref()];
         let cases = cases.into_iter().flatten().chain(self.and.iter().map(String::as_str));
@@ -338,7 +342,7 @@ impl PublishedRow {
 }
 
 impl PublishedRow {
-    /// The cases that it is of, without the one that it is divided by.
+    /// The cases of the row, without the case that it is divided by.
     pub(super) fn cases(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.of.as_str()).chain(self.and.iter().map(String::as_str))
     }

@@ -1,8 +1,8 @@
 //! Course of a run in virtual time: ticks, warm-up and stationarity.
 //!
-//! A machine runs in ticks of virtual time; after each tick the progress of every process is noted,
-//! which changes nothing of the run. A load that could go on for ever is measured after a warm-up
-//! of a fifth of its time, and goes on for longer if the measured part has not settled.
+//! A machine runs in ticks of virtual time. After each tick the progress of every process is
+//! recorded, which does not affect the run. An endless load is measured after a warm-up of a fifth
+//! of its time, and is extended if the measured part has not settled.
 //!
 //! Source   experiments.md §4 (5)
 
@@ -17,10 +17,10 @@ use crate::statistics::Stationarity;
 /// Length of a tick, in virtual time.
 pub const TICK: Span = Span::millis(100);
 
-/// A run that has not settled goes on for so many times as long, at most.
+/// Factor by which a run that has not settled may be extended, at most.
 const EXTENSIONS_MAX: u64 = 4;
 
-/// Totals, tick by tick.
+/// Totals at each tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
     /// Totals at the end of each [`TICK`].
@@ -30,7 +30,7 @@ pub struct Series {
 /// Totals of all processes and members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Bytes that the load calls done.
+    /// Bytes that the load counts as done.
     pub bytes: u64,
     /// Bytes that members read.
     pub read: u64,
@@ -42,22 +42,22 @@ pub struct Totals {
     pub writes: u64,
     /// Flushes of members.
     pub flushes: u64,
-    /// CPU time of the engine's thread, ns.
+    /// CPU time of the engine's thread, in ns.
     pub engine: u64,
 }
 
-/// Inside of a machine over all of its run: lists, waits and member traffic.
+/// Internal state of a machine over a whole run: lists, waits and member traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
-    /// Its lists, disks and engine over time.
+    /// Lists, disks and engine over time.
     pub history: Option<History>,
     /// Waits of stripes until they were read or filled.
     pub waits: StripeWaits,
     /// Requests and bytes of each member.
     pub members: Vec<Traffic>,
-    /// Reasons of the decisions of each member's `bfq`, if it has that.
+    /// Reasons for the decisions of each member's `bfq`; empty under other schedulers.
     pub bfq: Vec<BfqStats>,
-    /// Virtual time of all of it.
+    /// Virtual time of the whole run.
     pub time: Span,
 }
 
@@ -73,7 +73,7 @@ impl Inside {
         }
     }
 
-    /// How long stripes waited that had to be preread, and how many commands the drives had.
+    /// Metrics of waits for prereads, commands in the drives, and `bfq`.
     pub(super) fn metrics(&self) -> [(Metric, f64); 9] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];
@@ -100,14 +100,14 @@ impl Inside {
 }
 
 impl Inside {
-    /// Part of the time that something took of the `bfq` of members, in percent: their mean.
+    /// Mean over the members of the share of time that their `bfq` spent in a state, in percent.
     fn part_of_time(&self, of: impl Fn(&BfqStats) -> Span) -> f64 {
         let kept: u64 = self.bfq.iter().map(|stats| of(stats).0).sum();
         let time = self.time.0.max(1) as f64 * self.bfq.len().max(1) as f64;
         kept as f64 / time * 100.0
     }
 
-    /// Queues that were merged, a second.
+    /// Number of merges of queues per second.
     fn queue_merges(&self) -> f64 {
         let merged = self.bfq.iter().map(|of| {
             of.merges_in_service + of.merges_by_position + of.merges_followed + of.merges_stable
@@ -117,7 +117,7 @@ impl Inside {
 }
 
 impl Totals {
-    /// Of a machine whose load has done so many bytes.
+    /// Totals of a machine and its load, which has done `bytes`.
     pub(super) fn of(machine: &Machine, bytes: u64) -> Self {
         let engine = machine.host.engine_work().0;
         let mut totals = Self { bytes, engine, ..Self::default() };
@@ -150,15 +150,15 @@ impl Totals {
         self.read as f64 * 1024.0 / self.bytes.max(1) as f64
     }
 
-    /// KiB of a request to a member, in the mean.
+    /// Mean size of a request to a member, in KiB.
     pub(super) fn member_request(&self) -> f64 {
         (self.read + self.written) as f64 / 1024.0 / (self.reads + self.writes).max(1) as f64
     }
 }
 
 impl Series {
-    /// Runs until all processes have ended or it is `until`. `bytes` says how far the load is; it
-    /// is asked after each tick.
+    /// Runs until all processes have ended or until time `until`. `bytes` returns the progress of
+    /// the load and is called after each tick.
     pub(super) fn watch(
         &mut self,
         machine: &mut Machine,
@@ -179,7 +179,7 @@ impl Series {
         }
     }
 
-    /// Runs for a warm-up of a fifth of `time`, then for `time`, and for longer if that has not
+    /// Runs for a warm-up of a fifth of `time`, then for `time`, and longer if the run has not
     /// settled.
     pub(super) fn watch_steady(
         &mut self,
@@ -203,7 +203,7 @@ impl Series {
                     rate as f64
                 })
                 .collect();
-            // So short a run says nothing of whether it has settled.
+            // A run too short to judge whether it has settled counts as unsettled.
             let settled = Stationarity::of(&rates).is_ok_and(|found| found.holds());
             if settled || measured.0 >= longest(time).0 {
                 let done = Totals::of(machine, bytes(machine)).since(&before);
@@ -214,7 +214,7 @@ impl Series {
     }
 }
 
-/// The measured part of a run that could go on for ever.
+/// The measured part of an endless run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steady {
     pub(super) done: Totals,
@@ -227,23 +227,23 @@ impl Steady {
         self.measured.0 as f64 / 1e9
     }
 
-    /// 10^6 bytes a second.
+    /// Throughput in 10^6 bytes per second.
     pub(super) fn throughput(&self) -> f64 {
         self.done.bytes as f64 / 1e6 / self.seconds()
     }
 
-    /// The part of the time that the engine's thread worked, percent.
+    /// Share of the time in which the engine's thread worked, in percent.
     pub(super) fn engine_busy(&self) -> f64 {
         self.done.engine as f64 / self.measured.0 as f64 * 100.0
     }
 }
 
-/// How long such a run is not measured at first.
+/// Length of the warm-up of an endless run, which is not measured.
 pub(super) fn warm_up(time: Span) -> Span {
     Span(time.0 / 5)
 }
 
-/// How long such a run may be measured.
+/// Longest time for which an endless run may be measured.
 pub(super) fn longest(time: Span) -> Span {
     Span(time.0 * EXTENSIONS_MAX)
 }

@@ -1,14 +1,14 @@
-//! Grid: defaults of weft beside md's, on loads and arrays that nobody chose for it.
+//! Grid: defaults of weft beside md's, on loads and arrays that were not selected in its favour.
 //!
-//! The text `experiments/grid.toml` has arrays and loads; each pair is a [`Cell`] that is simulated
-//! under several [`Setting`]s with the same seed. A cell has a [`Line`] for each job of its load:
-//! rate, 99th percentile and longest wait under each. A job that loses beyond the bound of the text
-//! is in [`Found::losses`], worst first. The text lists those that are known to, each with its
-//! reason ([`Open`]): any other that loses fails the grid, and so does a listed one that no longer
-//! does.
+//! The text `experiments/grid.toml` lists arrays and loads; each pair is a [`Cell`] that is
+//! simulated under several [`Setting`]s with the same seed. A cell has a [`Line`] for each job of
+//! its load: rate, 99th percentile and longest wait under each setting. A job that loses beyond the
+//! bound of the text is in [`Found::losses`], worst first. The text lists the jobs that are known
+//! to lose, each with its reason ([`Open`]): any other losing job fails the grid, and so does a
+//! listed job that no longer loses.
 //!
-//! The rate alone would hide two things, so both are held as well: a stream that starves beside
-//! another load (each job has its own line), and latency at an equal rate (open loops).
+//! The rate alone would hide two regressions, so both are tested as well: a stream that starves
+//! beside another load (each job has its own line), and latency at an equal rate (open loops).
 
 mod text;
 
@@ -28,18 +28,18 @@ use text::Text;
 /// A way to tune a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// What weft does when nobody tunes it.
+    /// Defaults of weft.
     Weft,
-    /// What md does when nobody tunes it.
+    /// Defaults of md.
     Md,
-    /// md with stripes of so many bytes, which is a kernel of other pages.
+    /// md with stripes of so many bytes, as a kernel with another page size has.
     Fixed(u32),
-    /// What weft does untuned on an array whose chunks have so many KiB.
+    /// Defaults of weft on an array with a chunk size of so many KiB.
     Chunk(u64),
 }
 
 impl Setting {
-    /// Every one of these settings that a level knows: stripes are those of parity.
+    /// The settings that apply to a level: stripe sizes apply to parity levels only.
     fn of_level(has_parity: bool, settings: Settings) -> Vec<Self> {
         match settings {
             Settings::All if has_parity => {
@@ -75,26 +75,26 @@ pub struct Cell {
     /// Name of the load.
     pub load: String,
     volume: Volume,
-    /// Chunk of md's array.
+    /// Chunk size of the array as mdadm creates it.
     mdadms_chunk: Bytes,
     jobs: Vec<Job>,
 }
 
-/// A job of a cell, under each setting.
+/// Results of a job of a cell, under each setting.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Name of the array.
     pub array: String,
-    /// Name of the load; and of its job, if it has several.
+    /// Name of the load, and of the job if the load has several.
     pub load: String,
     /// Figures by setting.
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// All cells, and what is asked of them.
+/// All cells, with their bounds and known losses.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// Bound of a loss.
+    /// Bound beyond which a job counts as a loss.
     pub bound: Bound,
     /// Cells, array by array.
     pub cells: Vec<Cell>,
@@ -106,15 +106,15 @@ pub struct Grid {
 /// Settings that every cell is run under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settings {
-    /// Defaults.
+    /// Defaults of weft and md.
     Few,
-    /// Defaults, and md's other sizes of stripes.
+    /// Defaults of weft and md, and md's other stripe sizes.
     All,
-    /// weft's defaults on each size of chunks, and md's on its own.
+    /// Defaults of weft at each chunk size, and defaults of md at its own.
     Chunks,
 }
 
-/// What was found of all cells.
+/// Results of all cells.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Jobs, cell by cell.
@@ -126,32 +126,31 @@ pub struct Found {
 /// Reason why a line loses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Its rate is so many times md's.
+    /// The rate of the line, as a multiple of md's.
     Rate(f64),
-    /// Its 99th percentile is so many times md's, at the same rate.
+    /// The 99th percentile of the line, as a multiple of md's, at the same rate.
     P99(f64),
-    /// A request waited so long, and none of md's did.
+    /// The longest wait of a request, longer than any of md's.
     Wait(Span),
 }
 
 impl Grid {
-    /// The grid of the project, with the cells whose names have these words; `few` loads on every
-    /// array alone, and without md's other sizes of stripes.
+    /// The grid of the project, limited to cells whose names contain these words. `few` runs only
+    /// the few loads that every array has, without md's other stripe sizes.
     ///
     /// # Errors
-    /// The text is not understood.
+    /// The text is invalid.
     pub fn new(words: &str, few: bool) -> Result<Self, GridError> {
         let text = Text::of(include_str!("../../../../experiments/grid.toml"))?;
         let settings = if few { Settings::Few } else { Settings::All };
         Self::of(text, words, few, settings)
     }
 
-    /// The cells that say what size of chunks ([`Setting::Chunk`]) is best, as for [`Grid::new`]:
-    /// of arrays that have chunks, each array once, under loads of reads as well, which small
-    /// chunks may harm.
+    /// Cells that compare chunk sizes ([`Setting::Chunk`]), selected as for [`Grid::new`]: arrays
+    /// that have chunks, each array once, also under loads of reads, which small chunks may harm.
     ///
     /// # Errors
-    /// The text is not understood.
+    /// The text is invalid.
     pub fn of_chunks(words: &str, few: bool) -> Result<Self, GridError> {
         let mut text = Text::of(include_str!("../../../../experiments/grid.toml"))?;
         text.array.iter_mut().for_each(|array| array.chunk_kib = Some(CHUNKS_KIB[0]));
@@ -172,7 +171,7 @@ impl Grid {
         for array in &text.array {
             let volume = volume(array, &costs)?;
             let mdadms_chunk = array.chunk_kib.map_or(Volume::MDADMS_CHUNK, Bytes::kib);
-            // Elsewhere such a load is the same run under weft and md.
+            // With equal chunk sizes such a load is the same run under weft and md.
             let by_chunk = volume.chunk != mdadms_chunk || settings == Settings::Chunks;
             let by_chunk = text.load_of_chunks.iter().filter(|_| by_chunk);
             for load in text.load.iter().chain(by_chunk).flat_map(Load::each) {
@@ -193,8 +192,8 @@ impl Grid {
         Ok(Self { bound: text.bound, cells, open: text.open, settings })
     }
 
-    /// Runs every cell under every setting, on as many threads as there are CPUs, and says after
-    /// each run how many of how many are done.
+    /// Runs every cell under every setting, on as many threads as there are CPUs. Calls the
+    /// progress function after each run with the number of runs done and the number of all runs.
     ///
     /// # Errors
     /// A cell cannot be run.
@@ -262,7 +261,7 @@ impl Line {
         ratio(self.under(Setting::Weft), self.under(Setting::Md))
     }
 
-    /// weft's rate as a multiple of the best that md has with any size of stripes.
+    /// weft's rate as a multiple of md's best rate over all stripe sizes.
     #[must_use]
     pub fn to_fixed(&self) -> f64 {
         let others = self.figures.iter().filter(|(of, _)| *of != Setting::Weft);
@@ -312,13 +311,13 @@ impl Found {
         losses
     }
 
-    /// Why a line is known to lose.
+    /// The entry of the list of known losses for a line.
     #[must_use]
     pub fn known(&self, line: &Line) -> Option<&Open> {
         self.open.iter().find(|open| (&open.array, &open.load) == (&line.array, &line.load))
     }
 
-    /// Whether a line loses as it is known to, and not more.
+    /// Whether a known loss is no larger than listed.
     #[must_use]
     pub fn loses_as_known(&self, line: &Line) -> bool {
         let Some(open) = self.known(line) else { return false };
@@ -330,20 +329,20 @@ impl Found {
         })
     }
 
-    /// Those that are known to lose and were run and do not: they are to be taken off the list.
+    /// Listed losses that were run and no longer lose: they must be removed from the list.
     #[must_use]
     pub fn mended(&self) -> Vec<&Open> {
         let wins = |line: &&Line| line.losses(&self.bound).is_empty();
         self.lines.iter().filter(wins).filter_map(|line| self.known(line)).collect()
     }
 
-    /// Geometric means of weft's rates: to md's, and to the best of md with any size of stripes.
+    /// Geometric means of weft's rates: relative to md's, and to md's best over all stripe sizes.
     #[must_use]
     pub fn means(&self) -> (f64, f64) {
         (mean(self.lines.iter().map(Line::to_md)), mean(self.lines.iter().map(Line::to_fixed)))
     }
 
-    /// Each size of chunks but the first of [`CHUNKS_KIB`], beside that one.
+    /// Comparison of each chunk size of [`CHUNKS_KIB`] with the first one.
     #[must_use]
     pub fn chunks(&self) -> Vec<OfChunk<'_>> {
         let first = Setting::Chunk(CHUNKS_KIB[0]);
@@ -373,14 +372,15 @@ impl Found {
     }
 }
 
-/// A size of chunks, beside the first of [`CHUNKS_KIB`] and beside md.
+/// A chunk size, compared with the first of [`CHUNKS_KIB`] and with md.
 #[derive(Clone, Debug)]
 pub struct OfChunk<'a> {
-    /// KiB of a chunk.
+    /// Chunk size in KiB.
     pub kib: u64,
-    /// Every job with its rate as a multiple of that with the first size, the worst first.
+    /// Rate of every job as a multiple of its rate with the first chunk size, the worst first.
     pub ratios: Vec<(f64, &'a Line)>,
-    /// Geometric mean of rates over those of md untuned with its own size, which is the first.
+    /// Geometric mean of rates over those of untuned md with its own chunk size, which is the
+    /// first.
     pub to_md: f64,
     /// Number of jobs that lose to the first size beyond the bound.
     pub lose_to_first: usize,
@@ -389,7 +389,8 @@ pub struct OfChunk<'a> {
 }
 
 impl OfChunk<'_> {
-    /// Geometric mean of the rates over those with the first size: of all jobs, or of an array's.
+    /// Geometric mean of the rates over those with the first chunk size: of all jobs, or of one
+    /// array.
     #[must_use]
     pub fn to_first(&self, array: Option<&str>) -> f64 {
         let of = self.ratios.iter().filter(|(_, line)| array.is_none_or(|it| it == line.array));
@@ -397,13 +398,13 @@ impl OfChunk<'_> {
     }
 }
 
-/// Geometric; 1 of none.
+/// Geometric mean; 1 if there are no ratios.
 fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
     let ratios: Vec<f64> = ratios.map(|ratio| ratio.max(1e-9)).collect();
     geometric_mean(&ratios).unwrap_or(1.0)
 }
 
-/// Sizes of chunks that are compared, in KiB; the first is mdadm's default, and `weft create`'s.
+/// Chunk sizes that are compared, in KiB; the first is the default of mdadm and of `weft create`.
 pub const CHUNKS_KIB: [u64; 4] = [512, 256, 128, 64];
 
 fn volume(array: &Array, costs: &CostTable) -> Result<Volume, GridError> {
@@ -567,7 +568,7 @@ mod tests {
             Text::of(include_str!("../../../../experiments/grid.toml")).unwrap().array.len();
         let on =
             |grid: &Grid, array: &str| grid.cells.iter().filter(|it| it.array == array).count();
-        // Reads alone are the same under both where chunks are.
+        // Reads alone are the same under both if the chunk sizes are equal.
         let few_of_each = on(&few, "raid5 4 sata 512K");
         let few_with_reads = on(&few, "raid5 4 sata");
         assert!(few_of_each >= 20 && few_with_reads >= few_of_each + 8, "{few_with_reads}");
@@ -603,7 +604,7 @@ mod tests {
         let chunks = found.chunks();
         assert_eq!(chunks.iter().map(|it| it.kib).collect::<Vec<_>>(), CHUNKS_KIB);
         assert!((chunks[0].to_first(None) - 1.0).abs() < 1e-9 && chunks[0].lose_to_first == 0);
-        // Eight of these lie in one chunk or in eight.
+        // Eight of these requests lie in one chunk or in eight.
         assert!(chunks[3].to_first(None) > 1.2, "{chunks:?}");
         assert_eq!(chunks[3].ratios.len(), found.lines.len());
     }

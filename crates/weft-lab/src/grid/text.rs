@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Why the text is not understood.
+/// Reason why the text is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("experiments/grid.toml: {0}")]
 pub struct GridError(pub(super) String);
@@ -22,23 +22,23 @@ pub(super) struct Text {
     pub(super) open: Vec<Open>,
 }
 
-/// A job that is known to lose, until it no longer does.
+/// A job that is known to lose.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
-    /// Name of its array.
+    /// Name of the array.
     pub array: String,
-    /// Name of its load, and of its job if the load has several.
+    /// Name of the load, and of the job if the load has several.
     pub load: String,
-    /// Its rate as a multiple of md's.
+    /// Rate of the job as a multiple of md's.
     pub to_md: f64,
-    /// Its 99th percentile as a multiple of md's, if it loses by that.
+    /// 99th percentile of the job as a multiple of md's; `None` if it does not lose by that.
     pub p99: Option<f64>,
-    /// Why it loses, and why that is left.
+    /// Reason why the job loses, and why that is accepted.
     pub why: String,
 }
 
-/// Milliseconds that depend on how fast a device is.
+/// Milliseconds by kind of device.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ByDevice {
@@ -46,7 +46,7 @@ pub(super) struct ByDevice {
     hdd: u64,
 }
 
-/// What no line may lose, and what all must gain.
+/// Largest losses that a line may have, and smallest mean gains of all lines.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bound {
@@ -58,11 +58,11 @@ pub struct Bound {
     pub wait_ms: u64,
     /// Least geometric mean of rates over md's.
     pub mean_to_md: f64,
-    /// Least geometric mean of rates over those of md's best size of stripes.
+    /// Least geometric mean of rates over those of md's best stripe size.
     pub mean_to_fixed: f64,
-    /// What the first of them is meant to become.
+    /// Goal for `mean_to_md`.
     pub goal_mean_to_md: f64,
-    /// How far what is known to lose may be beyond its own figures, as a part of these.
+    /// Tolerance of a known loss around its listed figures, as a share of these.
     pub open_tolerance: f64,
 }
 
@@ -76,22 +76,21 @@ pub struct Array {
     pub level: String,
     /// Number of members.
     pub members: usize,
-    /// Model of each.
+    /// Model of each member.
     pub device: String,
-    /// Size of a chunk in KiB, as it was made; without it the array is made by defaults, weft's
-    /// for weft and mdadm's for md.
+    /// Chunk size in KiB; without it, weft and md each use their default.
     pub chunk_kib: Option<u64>,
-    /// Every load is run on it, not only those that are run on all arrays.
+    /// Whether every load is run on the array, not only those that are run on all arrays.
     #[serde(default)]
     pub all_loads: bool,
-    /// What goes wrong, as `weft sim --faults` has it.
+    /// Faults, in the syntax of `weft sim --faults`.
     pub faults: Option<String>,
     /// Sync that runs beside the load, by md's name.
     pub sync: Option<String>,
 }
 
 impl Array {
-    /// It differs by its chunks and its name alone.
+    /// Whether two arrays differ in chunk size and name only.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let Self { level, members, device, faults, .. } = self;
         (level, members, device, faults)
@@ -99,20 +98,20 @@ impl Array {
     }
 }
 
-/// A load; or several, before they are taken apart.
+/// A load, or several loads before they are expanded.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Loads")]
 pub struct Load {
     /// Its name.
     pub name: String,
-    /// It is run on every array.
+    /// Whether the load is run on every array.
     pub few: bool,
     /// Sections of a fio job file.
     pub job: String,
     several: Option<Loads>,
 }
 
-/// Loads of all sizes with all depths.
+/// Loads of all combinations of sizes and depths.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Loads {
@@ -142,7 +141,7 @@ impl ByDevice {
 }
 
 impl Load {
-    /// One load of each size with each depth.
+    /// Expands the load to one load of each size and depth.
     pub(super) fn each(&self) -> Vec<Self> {
         let Some(loads) = &self.several else { return vec![self.clone()] };
         let pairs = loads.bs.iter().flat_map(|bs| loads.depth.iter().map(move |depth| (bs, depth)));

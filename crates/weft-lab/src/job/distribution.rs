@@ -1,8 +1,8 @@
 //! Distributions of random offsets: uniform, zipf, pareto, normal and zoned.
 //!
-//! A distribution yields a rank, 0 the most frequent. A permutation scatters ranks over the region,
-//! so that neighbours in frequency are no neighbours in place; fio does so too. Zones keep their
-//! order.
+//! A distribution yields a rank; 0 is the most frequent. A permutation scatters ranks over the
+//! region, as in fio, so blocks of neighbouring rank are not neighbours on the volume. Zones keep
+//! their order.
 //!
 //! Source   zipf: Hörmann, Derflinger: "Rejection-inversion to generate variates from monotone
 //! discrete distributions", ACM TOMACS 6 (1996). pareto: the self-similar distribution of Gray et
@@ -30,12 +30,12 @@ enum Kind {
     },
     Uniform,
     Zipf(Zipf),
-    /// Where the share of requests ends, and first and last block of each zone.
+    /// Cumulative share of requests, and first and last block, of each zone.
     Zoned(Vec<(u64, u64, u64)>),
 }
 
 impl Draw {
-    /// Of `count` blocks, scattered by `key`.
+    /// Prepares draws from `count` blocks, scattered by `key`.
     pub(super) fn new(distribution: &Distribution, count: u64, key: u64) -> Self {
         assert!(count > 0);
         let kind = match distribution {
@@ -56,7 +56,7 @@ impl Draw {
                     requests += u64::from(*access);
                     let first = at(place);
                     place += u64::from(*size);
-                    // A zone smaller than a block is the block that it begins in.
+                    // A zone smaller than a block becomes the block that contains its start.
                     (
                         requests,
                         first.min(count - 1),
@@ -93,14 +93,14 @@ impl Draw {
     }
 }
 
-/// The whole part of a number that is not negative.
+/// The whole part of a non-negative number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped, saturates")]
 fn floor(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
 /// A permutation of `0..count`: four rounds of a Feistel network on the next even number of bits,
-/// walked until it comes back below `count` (less than four times on average).
+/// repeated until the result is below `count` (less than four times on average).
 fn scatter(rank: u64, count: u64, key: u64) -> u64 {
     let half = (64 - (count - 1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half) - 1;
@@ -118,15 +118,15 @@ fn scatter(rank: u64, count: u64, key: u64) -> u64 {
     }
 }
 
-/// Ranks of 1 to `count` with probabilities as rank^-theta.
+/// Ranks of 1 to `count` with probabilities proportional to rank^-theta.
 #[derive(Clone, Debug)]
 struct Zipf {
     count: f64,
     theta: f64,
-    /// The integral at the ends of the range that is drawn from.
+    /// Integral at both ends of the range of draws.
     low: f64,
     high: f64,
-    /// Draws this near above a rank are taken without a test.
+    /// Distance above a rank within which a draw is accepted without a test.
     shortcut: f64,
 }
 
@@ -157,7 +157,7 @@ impl Zipf {
         libm::exp(-self.theta * libm::log(x))
     }
 
-    /// A rank, counted from 0.
+    /// Draws a rank, counted from 0.
     fn next(&self, rng: &mut Rng) -> u64 {
         loop {
             let y = self.high + rng.fraction() * (self.low - self.high);

@@ -2,7 +2,7 @@
 
 use super::option_table::OPTION_NAMES;
 
-/// Reasons why a job file is not taken.
+/// Reasons why a job file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
@@ -14,31 +14,31 @@ pub enum JobError {
         /// Error of the operating system.
         error: String,
     },
-    /// A line that is no section, option, comment or include.
+    /// A line is neither a section, an option, a comment nor an include.
     #[error("{file}:{line}: found {found:?}, expected {expected}")]
     Syntax {
         /// Name of the file.
         file: String,
-        /// 1-based.
+        /// Number of the line, 1-based.
         line: usize,
         /// The line.
         found: String,
         /// Values that would be valid.
         expected: String,
     },
-    /// Bytes that are no text, or text that ends too soon.
+    /// The file is not text, or ends too early.
     #[error("{file}:{line}: found {found}, expected {expected}")]
     Text {
         /// Name of the file.
         file: String,
-        /// 1-based.
+        /// Number of the line, 1-based.
         line: usize,
         /// Value that was found.
         found: &'static str,
         /// Values that would be valid.
         expected: &'static str,
     },
-    /// An option that weft does not know.
+    /// The option is unknown to weft.
     #[error("{at}: option {option}: not one that weft reads{}", suggestion(option))]
     Option {
         /// Place of the option.
@@ -46,7 +46,7 @@ pub enum JobError {
         /// Name of the option.
         option: String,
     },
-    /// A value that the option does not allow.
+    /// The option does not allow the value.
     #[error("{at}: {option}: found {found:?}, expected {expected}")]
     Value {
         /// Place of the option.
@@ -58,14 +58,14 @@ pub enum JobError {
         /// Values that would be valid.
         expected: String,
     },
-    /// A job that cannot run on this volume.
+    /// The job cannot run on this volume.
     #[error("[{job}]: {option}: found {found}, expected {expected}")]
     Job {
         /// Name of the job.
         job: String,
         /// The option to change.
         option: String,
-        /// Value that results.
+        /// Resulting value.
         found: String,
         /// Range that is valid.
         expected: String,
@@ -77,7 +77,7 @@ pub enum JobError {
 pub struct Place {
     /// Name of the file.
     pub file: String,
-    /// 1-based.
+    /// Number of the line, 1-based.
     pub line: usize,
     /// Name of the section.
     pub section: String,
@@ -89,7 +89,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// The option that was perhaps meant, as the end of a message.
+/// Suggestion of the option that may have been meant, as the end of a message.
 fn suggestion(option: &str) -> String {
     let near = OPTION_NAMES
         .iter()

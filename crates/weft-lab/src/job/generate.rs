@@ -1,31 +1,31 @@
 //! Generator of a job's requests, in order.
 //!
-//! A pass goes over the region once; passes follow each other until all bytes are done, or forever
-//! when the job is `time_based`. Random blocks come once per pass (`norandommap`, `blockalign`,
-//! other distributions and `percentage_random` below 100 do without that, as in fio); a block that
-//! is partly taken is cut. Nothing goes beyond the region. Pauses and rates are left to the runner.
+//! A pass covers the region once; passes follow each other until all bytes are done, or forever if
+//! the job is `time_based`. Each random block is used once per pass, except with `norandommap`,
+//! `blockalign`, other distributions or a `percentage_random` below 100, as in fio; a block that
+//! was partly used is cut. No request exceeds the region. Pauses and rates are left to the runner.
 //!
-//! Where fio and this differ: fio's numbers come from other generators, so single offsets differ
-//! while counts, shares and the set of offsets agree (compared with fio 3.33 in a test); fio lets a
-//! sequential job's last block of an odd size run over the end, and ends `randwrite:n` early.
+//! Differences from fio: fio's numbers come from other generators, so single offsets differ while
+//! counts, shares and the set of offsets agree (compared with fio 3.33 in a test); fio lets a
+//! sequential job's last block of an odd size exceed the region, and ends `randwrite:n` early.
 
 use super::distribution::Draw;
 use super::rng::Rng;
 use super::{Blocks, Direction, Distribution, Job, JobError};
 use weft_units::Bytes;
 
-/// Most blocks that a map is kept of: 256 TiB of 4 KiB. What it takes grows with what is gone to;
-/// 256 MiB at first, if it is of so many.
+/// Most blocks in a map: 256 TiB of 4 KiB. A map of this size takes 256 MiB at first and grows with
+/// the blocks that are used.
 const MAP_BLOCKS_MAX: u64 = 1 << 36;
 
-/// Something that a clone asks for.
+/// Request of a clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     /// fdatasync.
     DataSync,
     /// fsync.
     Sync,
-    /// Bytes.
+    /// Transfer of bytes.
     Transfer {
         /// Direction of the transfer.
         direction: Direction,
@@ -38,14 +38,14 @@ pub enum Io {
 
 /// The requests of one clone.
 ///
-/// The same job, clone, volume and seed give the same requests on every machine. `randseed` in the
-/// job takes the place of the seed.
+/// The sequence is a function of job, clone, volume and seed, the same on every machine. `randseed`
+/// in the job replaces the seed.
 #[derive(Clone, Debug)]
 pub struct Generator {
     /// The region.
     start: u64,
     length: u64,
-    /// Bytes to go, `None` for ever.
+    /// Bytes left to transfer; `None` if the job is endless.
     left: Option<u64>,
     /// Bytes of one of the job's loops.
     per_loop: u64,
@@ -57,9 +57,9 @@ pub struct Generator {
     random: bool,
     random_percent: u8,
     step: u64,
-    /// Requests that still follow the last random one.
+    /// Sequential requests left before the next random one.
     following: u64,
-    /// Where each direction goes on, in bytes from the start.
+    /// Next offset of each direction, in bytes from the start of the region.
     next: [u64; 3],
     draw: Draw,
     uniform: bool,
@@ -74,16 +74,16 @@ pub struct Generator {
     mix: Rng,
 }
 
-/// Bytes of the volume that a clone goes over.
+/// Part of the volume that a clone works on.
 struct Region {
     start: u64,
     length: u64,
-    /// Bytes that are asked for in each loop, if nothing else says how many.
+    /// Default number of bytes in each loop.
     size: u64,
 }
 
 impl Region {
-    /// The region of a clone (0-based) on a volume of so many bytes.
+    /// The region of a clone (0-based) on a volume of `volume` bytes.
     fn of(job: &Job, clone: u32, volume: Bytes) -> Result<Self, JobError> {
         let target = &job.target;
         if target.filenames.len() > 1 || target.file_count > 1 {
@@ -114,7 +114,7 @@ impl Region {
     }
 }
 
-/// An option of a job that does not fit the volume.
+/// Error of an option that does not fit the volume.
 fn fault(job: &Job, option: &str, found: String, expected: &str) -> JobError {
     JobError::Job {
         job: job.name.clone(),
@@ -161,7 +161,7 @@ impl Generator {
         let mut seeds = Rng::new(seed ^ u64::from(clone).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (offsets, sizes, mix) =
             (Rng::new(seeds.next()), Rng::new(seeds.next()), Rng::new(seeds.next()));
-        // Which blocks are popular is the same for all clones.
+        // All clones share the same popular blocks.
         let draw = Draw::new(&pattern.distribution, count, Rng::new(seed).next());
         let durability = &job.durability;
         Ok(Self {
@@ -193,7 +193,7 @@ impl Generator {
         })
     }
 
-    /// How many bytes are still to be asked for; `None`: there is no end.
+    /// Number of bytes left to transfer; `None` if the job is endless.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.left
@@ -207,7 +207,7 @@ impl Generator {
         }
     }
 
-    /// The size that the next request of this direction would like.
+    /// Draws the size of the next request of this direction.
     fn size(&mut self, direction: Direction) -> u64 {
         match &self.blocks[direction as usize] {
             Blocks::Range { low, high } => {
@@ -229,7 +229,7 @@ impl Generator {
     }
 
     /// Offset (from the start) and length of the next transfer; `None` at the end of a pass that
-    /// left some bytes out.
+    /// skipped some bytes.
     fn place(&mut self, direction: Direction) -> Option<(u64, u64)> {
         let at = direction as usize;
         let wanted = self.size(direction).min(self.length);
@@ -255,7 +255,7 @@ impl Generator {
         let gap = if self.random { 0 } else { self.step };
         if room < wanted.min(self.grain) {
             self.next[at] = 0;
-            // With gaps a pass ends here; without, it goes on from the start.
+            // With gaps a pass ends here; without gaps it continues from the start.
             if gap > 0 {
                 return None;
             }
@@ -266,7 +266,7 @@ impl Generator {
         placed
     }
 
-    /// As much of `wanted` as there is room for at `offset`.
+    /// Places a request at `offset`, cut to the end of the region.
     fn follow(&mut self, at: usize, offset: u64, wanted: u64) -> Option<(u64, u64)> {
         let room = self.length - offset;
         let length = if wanted <= room { wanted } else { room - room % self.grain.min(room) };
@@ -277,7 +277,7 @@ impl Generator {
         Some((offset, length))
     }
 
-    /// A random offset at which `wanted` bytes fit.
+    /// Draws a random offset at which `wanted` bytes fit.
     fn unmapped(&mut self, at: usize, wanted: u64) -> u64 {
         let align = self.align[at].max(1);
         let last = (self.length - wanted) / align;
@@ -305,23 +305,23 @@ impl Iterator for Generator {
         }
         let direction = self.direction();
         let Some((offset, length)) = self.place(direction) else {
-            // What this pass left out counts as done.
+            // Bytes that this pass skipped count as done.
             let passes_left = self.left.map(|left| left.saturating_sub(1) / self.length);
             self.left = passes_left.map(|passes| passes * self.length);
             return self.next();
         };
         let length = self.left.map_or(length, |left| {
-            // The last request is no longer than what is left, in whole blocks.
+            // The last request is cut to the remaining bytes, but not below a block.
             if length <= left { length } else { left.max(self.grain.min(length)) }
         });
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(length);
-            // What is smaller than a block cannot be asked for.
+            // A remainder smaller than a block cannot be transferred.
             if *left < self.grain && !self.length.is_multiple_of(self.grain) {
                 *left = 0;
             }
         }
-        // As fio: each loop counts its writes anew, and nothing is made durable after its last one.
+        // As in fio, each loop counts its writes from 0, and no sync follows its last write.
         let loop_ends = self.left.is_some_and(|left| left.is_multiple_of(self.per_loop.max(1)));
         if loop_ends {
             self.writes = 0;
@@ -339,14 +339,15 @@ impl Iterator for Generator {
     }
 }
 
-/// Which blocks a pass has been to: a bit each, and a bit for each full word of those, twice.
+/// Blocks used in a pass: a bitmap of blocks, a bitmap of its full words, and one of the full words
+/// of that.
 #[derive(Clone, Debug)]
 struct Map {
     count: u64,
     taken: u64,
-    /// Bits of blocks, 64 words at a time; none where the pass has not been yet.
+    /// Bitmap of blocks, in groups of 64 words; `None` for a group that the pass has not used yet.
     blocks: Vec<Option<Box<[u64; 64]>>>,
-    /// Bits of full words, and of full words of these.
+    /// Bitmap of full words, and bitmap of the full words of the first.
     full: [Vec<u64>; 2],
 }
 
@@ -358,7 +359,8 @@ impl Map {
         Self { count, taken: 0, blocks: vec![None; second], full }
     }
 
-    /// A word of bits of blocks, of full words or of full ones of these; `None` behind the last.
+    /// Word `word` of the bitmap at `level`: 0 for blocks, 1 and 2 for full words; `None` past the
+    /// end.
     fn word(&self, level: usize, word: usize) -> Option<u64> {
         match level.checked_sub(1) {
             None => {
@@ -390,7 +392,7 @@ impl Map {
         self.taken += 1;
     }
 
-    /// Notes blocks that were gone to in sequence; they may have been gone to before.
+    /// Marks sequential blocks as used; some may be used already.
     fn mark(&mut self, first: u64, count: u64) {
         for block in first..(first + count).min(self.count) {
             if !self.has(block) {
@@ -399,7 +401,8 @@ impl Map {
         }
     }
 
-    /// A free block at random, and how many of `wanted` from there on are free. They are taken.
+    /// Picks a free block at random and marks it and up to `wanted` free blocks from there as used.
+    /// Returns the block and their number.
     fn take(&mut self, rng: &mut Rng, wanted: u64) -> (u64, u64) {
         if self.taken == self.count {
             *self = Self::new(self.count);
@@ -414,11 +417,11 @@ impl Map {
         (block, count)
     }
 
-    /// The first free block that is not before `from`.
+    /// The first free block at or after `from`.
     fn free_from(&self, from: u64) -> Option<u64> {
         let mut at = from;
         let mut level = 0;
-        // Up, until a word has a free bit at or after the place; then down to that bit.
+        // Ascend until a word has a free bit at or after the position, then descend to that bit.
         loop {
             let (word, bit) = split(at);
             let free = self.word(level, word).map_or(0, |word| !word & (u64::MAX << bit));
@@ -433,7 +436,7 @@ impl Map {
                     return None;
                 }
             } else if level == 2 {
-                // The top level is searched word by word: 2^18 blocks each.
+                // The top level is searched word by word; each covers 2^18 blocks.
                 at = (word as u64 + 1) * 64;
                 if at >= self.full[1].len() as u64 * 64 {
                     return None;
@@ -446,7 +449,7 @@ impl Map {
     }
 }
 
-/// Word and bit.
+/// Index of the word, and of the bit in it.
 fn split(at: u64) -> (usize, u32) {
     (usize::try_from(at / 64).expect("bounded"), u32::try_from(at % 64).expect("below 64"))
 }
@@ -473,7 +476,7 @@ mod tests {
         }
     }
 
-    /// A map of a volume of 256 TiB has room, and takes memory where the pass has been.
+    /// A map of a volume of 256 TiB can be created, and takes memory only for blocks that are used.
     #[test]
     fn the_largest_map_gives_blocks_of_its_whole_range() {
         let mut map = Map::new(MAP_BLOCKS_MAX);

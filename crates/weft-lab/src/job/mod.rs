@@ -1,8 +1,8 @@
 //! Fio job files: the subset of options that weft understands, as typed values.
 //!
-//! [`parse`] reads them. Whatever is outside of the subset is an error that names option, section,
-//! file and line, as fio's own answer does: nothing is ignored. [`generate::Generator`] turns a job
-//! into its requests.
+//! [`parse`] reads job files. Anything outside of the subset is an error that names option,
+//! section, file and line, as fio reports them: nothing is ignored. [`generate::Generator`] turns a
+//! job into requests.
 //!
 //! Source   fio HOWTO; experiments.md §6; answers of fio 3.33
 
@@ -22,42 +22,42 @@ pub use value::Size;
 
 use weft_units::{Bytes, Span};
 
-/// A job: one section of a file, with what `[global]` said before it.
+/// A job: one section of a file, with the defaults that `[global]` set before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Name of the section.
     pub name: String,
     /// fio's `groupid`: jobs of one group are reported together and run together.
     pub group: u32,
-    /// It starts when all before it have ended.
+    /// Whether the job waits until all jobs before it have ended (`stonewall`).
     pub stonewall: bool,
-    /// It begins a group without waiting.
+    /// Whether the job begins a new group without waiting (`new_group`).
     pub new_group: bool,
-    /// Clones and jobs of the group are reported as one.
+    /// Whether clones and jobs of the group are reported as one.
     pub group_reporting: bool,
-    /// How many clones run at the same time (`numjobs`).
+    /// Number of clones that run at the same time (`numjobs`).
     pub clone_count: u32,
     /// Number of repetitions of the job.
     pub loops: u64,
-    /// It waits so long before it starts.
+    /// Delay before the job starts.
     pub start_delay: Span,
     /// Region that the job works on.
     pub target: Target,
     /// Pattern of the requests.
     pub pattern: Pattern,
-    /// Way in which requests are handed over.
+    /// Parameters of submission: engine, depth, batches.
     pub submission: Submission,
-    /// When the job calls fsync or fdatasync.
+    /// Calls of fsync and fdatasync.
     pub durability: Durability,
     /// Rate and pauses.
     pub pace: Pace,
-    /// As whom.
+    /// Priority and weight under which the job issues requests.
     pub class: Class,
-    /// Trace that the job replays, or that it is recorded into.
+    /// Trace that the job replays, or that its requests are recorded to.
     pub replay: Replay,
     /// Settings of the report.
     pub report: Report,
-    /// Options of weft itself (`weft_…`), for whoever runs the job.
+    /// Options of weft itself (`weft_…`), for the runner of the job.
     pub extensions: Vec<(String, String)>,
     /// Options of its own section, as written.
     pub options: Vec<(String, String)>,
@@ -72,15 +72,15 @@ pub struct Target {
     pub directory: Option<String>,
     /// `nrfiles`.
     pub file_count: u32,
-    /// Region, and bytes of a pass.
+    /// Size of the region, and number of bytes of a pass.
     pub size: Option<Size>,
-    /// Bytes to transfer instead.
+    /// Number of bytes to transfer, in place of `size`.
     pub io_size: Option<Size>,
     /// First byte of the region.
     pub offset: Option<Size>,
     /// Offset added for each further clone (`offset_increment`).
     pub offset_increment: Option<Size>,
-    /// Size of a file: the region, where it is given.
+    /// Size of a file, which is the region if set.
     pub file_size: Option<Bytes>,
 }
 
@@ -91,36 +91,36 @@ pub enum Direction {
     Read = 0,
     /// To the volume.
     Write = 1,
-    /// Nowhere: the range is given up.
+    /// No transfer: the range is discarded.
     Trim = 2,
 }
 
 /// Pattern of a job's requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
-    /// The directions that occur: one, or read and write.
+    /// The directions that occur: one direction, or read and write.
     pub directions: Vec<Direction>,
     /// Whether offsets are random.
     pub random: bool,
-    /// `rw=…:n`. Random: so many requests follow each other before the next random offset.
-    /// Sequential: so many bytes are left out between requests. 0 is neither.
+    /// `rw=…:n`. Random: number of requests from one random offset to the next. Sequential: number
+    /// of bytes skipped between requests. 0 disables both.
     pub step: u64,
     /// Block sizes of each direction.
     pub blocks: [Blocks; 3],
-    /// Random offsets are multiples of this; each direction's smallest block otherwise. With it,
-    /// blocks may repeat.
+    /// Alignment of random offsets; by default the smallest block of each direction. With an
+    /// alignment, blocks may repeat.
     pub block_align: Option<[Bytes; 3]>,
     /// Percentage of reads among reads and writes.
     pub read_percent: u8,
     /// Distribution of random offsets.
     pub distribution: Distribution,
-    /// Each block once per pass.
+    /// Whether each block is used once per pass.
     pub random_map: bool,
     /// `randseed`.
     pub seed: Option<u64>,
-    /// `randrepeat`: the same each time.
+    /// `randrepeat`: whether the random sequence is the same in each run.
     pub repeat: bool,
-    /// Percentage of random ones among a random job's requests.
+    /// Percentage of random requests in a random job.
     pub random_percent: u8,
 }
 
@@ -169,40 +169,40 @@ impl Blocks {
 pub enum Distribution {
     /// Around one block, with this standard deviation in percent of all blocks.
     Normal(f64),
-    /// Self-similar: this part of the blocks gets all but this part of the requests.
+    /// Self-similar: this share of the blocks gets all but this share of the requests.
     Pareto(f64),
-    /// Each block equally.
+    /// All blocks equally.
     Uniform,
-    /// The block of rank k as often as k to minus this.
+    /// The block of rank k with a frequency proportional to k to the power of minus this.
     Zipf(f64),
-    /// Percentages of requests, and of the region that they go to.
+    /// Percentage of the requests, and of the region, for each zone.
     Zoned(Vec<(u32, u32)>),
 }
 
-/// Way in which requests are handed over.
+/// Parameters of submission: engine, depth, batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// Engine of fio that was asked for.
+    /// Engine of fio that the job names.
     pub engine: Engine,
-    /// Most requests at the same time.
+    /// Most requests in flight.
     pub depth: u32,
-    /// Number of requests that are handed over at once.
+    /// Number of requests submitted at once.
     pub batch: u32,
-    /// Fewest that are waited for.
+    /// Fewest completions to wait for.
     pub complete_min: u32,
-    /// Most that are taken at once.
+    /// Most completions reaped at once.
     pub complete_max: u32,
-    /// Once full, the queue is let empty to this.
+    /// Queue depth to which a full queue drains before more requests are submitted.
     pub depth_low: u32,
-    /// Past the page cache.
+    /// Whether requests bypass the page cache.
     pub direct: bool,
     /// Durability of writes at their completion (`sync`).
     pub sync: Sync,
-    /// A request waits for those that it overlaps.
+    /// Whether a request waits for overlapping requests in flight.
     pub serialize_overlap: bool,
 }
 
-/// The engines whose jobs weft takes; all become its own.
+/// Engines of fio whose jobs weft accepts; weft's own engine replaces all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fio's names")]
 pub enum Engine {
@@ -218,13 +218,13 @@ pub enum Engine {
 pub enum Sync {
     /// O_DSYNC.
     Data,
-    /// Not.
+    /// No sync flag.
     None,
     /// O_SYNC.
     Whole,
 }
 
-/// When a job calls fsync, fdatasync or `sync_file_range`.
+/// Calls of fsync, fdatasync and `sync_file_range` by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
     /// fsync after so many writes; 0 is never.
@@ -235,56 +235,56 @@ pub struct Durability {
     pub end_fsync: bool,
     /// fsync when a file is closed.
     pub fsync_on_close: bool,
-    /// sync_file_range with these modes after so many writes.
+    /// `sync_file_range` with these modes after so many writes.
     pub sync_file_range: Option<(Vec<String>, u64)>,
 }
 
 /// Rate and pauses of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Pause after a request that completed.
+    /// Pause after a completed request.
     pub think_time: Span,
-    /// Part of each pause that is spent working, not asleep (`thinktime_spin`).
+    /// Part of each pause that is spent busy, not asleep (`thinktime_spin`).
     pub think_time_spin: Span,
-    /// Requests before a pause.
+    /// Number of requests between pauses.
     pub think_blocks: u64,
     /// Most bytes in a second, by direction.
     pub rate: [Option<Bytes>; 3],
     /// Most requests in a second, by direction.
     pub rate_iops: [Option<u64>; 3],
-    /// Rated requests come at random, not evenly.
+    /// Whether rated requests arrive at random times, not evenly.
     pub poisson: bool,
-    /// Time before anything counts.
+    /// Time at the start that is not measured.
     pub ramp_time: Span,
-    /// Longest time.
+    /// Time limit of the job.
     pub runtime: Option<Span>,
-    /// The job goes on for all of its runtime.
+    /// Whether the job runs for all of its runtime.
     pub time_based: bool,
 }
 
-/// As whom.
+/// Priority and weight under which a job issues requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// 0 (highest) to 7.
+    /// Priority level, 0 (highest) to 7.
     pub prio: Option<u8>,
-    /// 0 none, 1 real time, 2 best effort, 3 idle.
+    /// Priority class: 0 none, 1 real time, 2 best effort, 3 idle.
     pub prio_class: Option<u8>,
-    /// 100 to 1000.
+    /// Weight of the cgroup, 100 to 1000.
     pub cgroup_weight: Option<u32>,
 }
 
-/// Trace that the job replays, or that it is recorded into.
+/// Trace that a job replays, or that its requests are recorded to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// The trace to replay instead of a pattern.
     pub read_iolog: Option<String>,
-    /// As fast as possible.
+    /// Whether requests are replayed as fast as possible.
     pub no_stall: bool,
     /// Speed in percent of the trace's.
     pub time_scale: u32,
-    /// Offsets are divided by this.
+    /// Divisor of offsets.
     pub scale: u64,
-    /// Offsets are rounded down to this.
+    /// Alignment that offsets are rounded down to.
     pub align: Bytes,
     /// The log to write.
     pub write_iolog: Option<String>,
@@ -293,23 +293,23 @@ pub struct Replay {
 /// Settings of a job's report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Percentiles.
+    /// Percentiles to report, in percent.
     pub percentiles: Vec<f64>,
-    /// Percentiles of the whole latency.
+    /// Whether percentiles of the total latency are reported.
     pub lat_percentiles: bool,
-    /// Percentiles of the latency from handing over.
+    /// Whether percentiles of the latency from submission are reported.
     pub clat_percentiles: bool,
-    /// Name of the bandwidth log (`write_bw_log`), empty for the default one.
+    /// Name of the bandwidth log (`write_bw_log`), empty for the default name.
     pub write_bw_log: Option<String>,
-    /// Log of latencies.
+    /// Name of the log of latencies.
     pub write_lat_log: Option<String>,
-    /// Log of requests.
+    /// Name of the log of requests per second.
     pub write_iops_log: Option<String>,
-    /// Logs hold averages over this.
+    /// Interval over which logs are averaged.
     pub log_average: Span,
 }
 
-/// The percentiles that fio tells unless asked for others.
+/// The percentiles that fio reports by default.
 pub const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,

@@ -1,14 +1,15 @@
 //! Options of job files: their names, ranges and effects.
 //!
-//! Options of a section are kept as written, the last of a name counts, and all are applied when
-//! the section ends: so `kb_base` and `iodepth` hold wherever they stand.
+//! Options of a section are kept as written, the last value of a name counts, and all are applied
+//! when the section ends. `kb_base` and `iodepth` therefore apply to the whole section, wherever
+//! they are written.
 
 use super::error::{JobError, Place};
 use super::option_table::{Setting, row_of};
 use super::parse::nothing_said;
 use super::{Distribution, Job};
 
-/// Other names that fio has for these.
+/// Alternative names of options in fio.
 const ALIASES: &[(&str, &str)] = &[
     ("blocksize", "bs"),
     ("blocksize_range", "bsrange"),
@@ -19,7 +20,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("wait_for_previous", "stonewall"),
 ];
 
-/// Where an option stands.
+/// Position of an option in a job file.
 #[derive(Clone, Copy)]
 pub(super) struct Where<'a> {
     pub(super) file: &'a str,
@@ -53,23 +54,23 @@ pub(super) struct Settings {
 struct Said {
     /// The canonical name.
     name: String,
-    /// As written.
+    /// The name as written.
     written: String,
     value: Option<String>,
     file: String,
     line: usize,
-    /// In this section, not in `[global]`.
+    /// Whether the option is from this section, not from `[global]`.
     own: bool,
 }
 
 impl Settings {
-    /// The same, as defaults of another section.
+    /// These options as defaults of another section.
     pub(super) fn as_defaults(&self) -> Self {
         let said = self.said.iter().cloned();
         Self { said: said.map(|said| Said { own: false, ..said }).collect() }
     }
 
-    /// Takes an option; its value is looked at when the section ends.
+    /// Stores an option; its value is parsed when the section ends.
     pub(super) fn set(
         &mut self,
         option: &str,
@@ -82,7 +83,7 @@ impl Settings {
         let name = alias.map_or(lower.as_str(), |(_, name)| name);
         let known = row_of(name);
         if known.is_none() && !extensions.contains(&name) {
-            // Nothing that is longer is a name.
+            // No option has a longer name.
             let option = option.chars().take(40).collect();
             return Err(JobError::Option { at: at.place(), option });
         }
@@ -104,7 +105,7 @@ impl Settings {
     pub(super) fn job(&self, name: &str, at: Where<'_>) -> Result<Job, JobError> {
         let mut job = nothing_said(name);
         let mut later = Later { kb_base: 1024, complete_max: None, depth_low: None };
-        // First what the meaning of others depends on.
+        // `kb_base` comes first: the values of other options depend on it.
         for said in self.said.iter().filter(|said| said.name == "kb_base") {
             let at = Where { file: &said.file, line: said.line, section: name };
             let value = said.value.as_deref();
@@ -155,14 +156,14 @@ impl Settings {
     }
 }
 
-/// What depends on options that may come later.
+/// Values that depend on options that may follow.
 pub(super) struct Later {
     pub(super) kb_base: u64,
     pub(super) complete_max: Option<u32>,
     pub(super) depth_low: Option<u32>,
 }
 
-/// Applies one option; an error is what was expected.
+/// Applies one option. The error describes the expected value.
 fn apply(
     job: &mut Job,
     later: &mut Later,
@@ -172,7 +173,7 @@ fn apply(
     let text = value.unwrap_or("1");
     match row_of(name) {
         Some(row) => (row.apply)(&mut Setting { job, later, text, value })?,
-        // The runner named it when it asked for this file to be read.
+        // The caller of the parser named this option as its own.
         None => job.extensions.push((name.to_owned(), text.to_owned())),
     }
     Ok(())
@@ -189,7 +190,7 @@ mod tests {
         for name in OPTION_NAMES {
             let mut job = nothing_said("x");
             let mut later = Later { kb_base: 1024, complete_max: None, depth_low: None };
-            // An option that falls through to the extensions was forgotten.
+            // An option that no row handles ends up among the extensions.
             let _ = apply(&mut job, &mut later, name, Some("1"));
             assert!(job.extensions.is_empty(), "{name}");
         }

@@ -8,16 +8,16 @@ use weft_units::{Bytes, Span};
 /// An option of a job file.
 #[derive(Debug)]
 pub struct JobOption {
-    /// Name that fio has for it.
+    /// Name of the option in fio.
     pub name: &'static str,
     /// Meaning, in a few words.
     pub doc: &'static str,
-    /// Whether it may stand without a value.
+    /// Whether the option may be given without a value.
     pub is_switch: bool,
     pub(super) apply: fn(&mut Setting<'_>) -> Result<(), &'static str>,
 }
 
-/// An option's value, and the job that it is applied to.
+/// Value of an option, and the job that it is applied to.
 pub(super) struct Setting<'a> {
     pub(super) job: &'a mut Job,
     pub(super) later: &'a mut Later,
@@ -65,20 +65,20 @@ impl Setting<'_> {
         }
     }
 
-    /// Name of a log's file; empty where none is given.
+    /// Name of a log file; empty if the option has no value.
     fn log(&self) -> Option<String> {
         Some(self.value.unwrap_or_default().to_owned())
     }
 }
 
-/// A row of [`OPTIONS`].
+/// Makes a row of [`OPTIONS`].
 macro_rules! option {
     ($name:literal, $doc:literal, |$it:ident| $apply:expr) => {
         row!($name, $doc, false, |$it| $apply)
     };
 }
 
-/// A row of [`OPTIONS`] that may stand without a value.
+/// Makes a row of [`OPTIONS`] for an option that may be given without a value.
 macro_rules! switch {
     ($name:literal, $doc:literal, |$it:ident| $apply:expr) => {
         row!($name, $doc, true, |$it| $apply)
@@ -99,8 +99,8 @@ macro_rules! row {
     };
 }
 
-/// Options in alphabetical order, one a row: name, meaning, and what a value does to the job. An
-/// error is what was expected.
+/// Options in alphabetical order, one per row: name, meaning, and the function that applies a value
+/// to the job. Its error describes the expected value.
 pub const OPTIONS: &[JobOption] = &[
     option!("blockalign", "Alignment of random offsets, by direction", |it| {
         let one = |part: &str| it.bytes_above_0(part).map(Bytes);
@@ -342,13 +342,13 @@ pub const OPTION_NAMES: &[&str] = &{
     names
 };
 
-/// The row of an option.
+/// Finds the row of an option.
 pub(super) fn row_of(name: &str) -> Option<&'static JobOption> {
     let index = OPTIONS.binary_search_by_key(&name, |row| row.name).ok()?;
     OPTIONS.get(index)
 }
 
-/// `randwrite`, `rw:8`, …
+/// Parses a direction: `randwrite`, `rw:8`, …
 fn direction(text: &str, base: u64, pattern: &mut super::Pattern) -> Result<(), &'static str> {
     const EXPECTED: &str =
         "read, write, trim, randread, randwrite, rw or randrw, then perhaps :NUMBER";
@@ -368,7 +368,7 @@ fn direction(text: &str, base: u64, pattern: &mut super::Pattern) -> Result<(), 
     Ok(())
 }
 
-/// `zipf:1.2`, `zoned:50/10:50/90`, …
+/// Parses a distribution: `zipf:1.2`, `zoned:50/10:50/90`, …
 fn distribution(text: &str) -> Result<Distribution, &'static str> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
     let number = || rest.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -407,7 +407,7 @@ fn distribution(text: &str) -> Result<Distribution, &'static str> {
     }
 }
 
-/// `wait_before,write:8`.
+/// Parses modes and number of writes: `wait_before,write:8`.
 fn sync_file_range(text: &str) -> Result<(Vec<String>, u64), &'static str> {
     const EXPECTED: &str = "some of wait_before, write and wait_after, then :NUMBER of writes";
     let (modes, writes) = text.rsplit_once(':').ok_or(EXPECTED)?;

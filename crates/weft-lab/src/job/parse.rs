@@ -10,7 +10,7 @@ use super::{Blocks, Distribution, Engine, Job};
 use std::io::Read;
 use std::path::Path;
 
-/// Files may include files this deep.
+/// Deepest nesting of included files.
 const INCLUDE_DEPTH_MAX: u32 = 16;
 
 /// Environment of a job file: variables and included files.
@@ -18,16 +18,16 @@ const INCLUDE_DEPTH_MAX: u32 = 16;
 pub struct ParseOptions<'a> {
     /// Values of `${NAME}`.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Contents of files that are included, by name as written and the file that includes them.
+    /// Reads an included file, by its name as written and the file that includes it.
     pub include: &'a dyn Fn(&str, &str) -> Result<String, String>,
-    /// The `weft_` options that the runner understands.
+    /// Names of the `weft_` options that the runner understands.
     pub extensions: &'a [&'a str],
 }
 
 /// Reads a job file; `${NAME}` comes from the environment of this process.
 ///
 /// # Errors
-/// The file cannot be read, or says what weft does not understand.
+/// The file cannot be read, or contains an option or a value that weft does not understand.
 pub fn parse(path: &Path, extensions: &[&str]) -> Result<Vec<Job>, JobError> {
     let file = path.display().to_string();
     let text = text_of(path, &file)?;
@@ -63,7 +63,7 @@ pub fn parse(path: &Path, extensions: &[&str]) -> Result<Vec<Job>, JobError> {
 /// ```
 ///
 /// # Errors
-/// The text says what weft does not understand.
+/// The text contains an option or a value that weft does not understand.
 pub fn parse_text(
     file: &str,
     text: &str,
@@ -92,7 +92,7 @@ pub fn parse_text(
     Ok(jobs)
 }
 
-/// What a file holds, if that is text, and not more than anybody writes.
+/// Reads the text of a file, up to the size limit.
 fn text_of(path: &Path, file: &str) -> Result<String, JobError> {
     let failed =
         |error: std::io::Error| JobError::File { file: file.to_owned(), error: error.to_string() };
@@ -115,7 +115,7 @@ fn text_of(path: &Path, file: &str) -> Result<String, JobError> {
     })
 }
 
-/// Far more than a job file has, and little for the memory.
+/// Size limit of a job file: far above real job files, and small in memory.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 struct Reader<'a> {
@@ -206,7 +206,7 @@ impl Reader<'_> {
 }
 
 impl ParseOptions<'_> {
-    /// The value with its variables replaced, or the variable that is not set.
+    /// Replaces variables in a value. The error is the name of a variable that is not set.
     fn expand(&self, value: &str) -> Result<String, String> {
         let mut expanded = String::new();
         let mut rest = value;
@@ -222,7 +222,7 @@ impl ParseOptions<'_> {
     }
 }
 
-/// Job without any option.
+/// A job with the default of every option.
 pub(super) fn nothing_said(name: &str) -> Job {
     use super::{Class, Direction, Durability, Pace, Pattern, Replay, Report, Submission, Target};
     use weft_units::{Bytes, Span};

@@ -1,13 +1,13 @@
 //! Random numbers of a job: SplitMix64, the same on every machine.
 //!
-//! Fractions are exact
-//! multiples of 2^-53, and everything that is not arithmetic goes through `libm`.
+//! Fractions are exact multiples of 2^-53, and everything that is not arithmetic goes through
+//! `libm`.
 //!
 //! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
 
 pub(super) use weft_units::rng::mix;
 
-/// A stream of numbers that a seed determines.
+/// Random sequence that a seed determines.
 #[derive(Clone, Debug)]
 pub(super) struct Rng(weft_units::rng::Rng);
 
@@ -20,7 +20,7 @@ impl Rng {
         self.0.next_u64()
     }
 
-    /// A number below `bound`, which is not zero, without bias.
+    /// Draws a number below `bound`, without bias; `bound` is not zero.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0);
         // Lemire, "Fast random integer generation in an interval" (2019).
@@ -33,12 +33,12 @@ impl Rng {
         }
     }
 
-    /// A number of 0 to 1, without 1.
+    /// Draws a number from 0 up to, but not including, 1.
     pub(super) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// True in `percent` of cases.
+    /// Returns true with a probability of `percent`.
     pub(super) fn percent(&mut self, percent: u8) -> bool {
         self.below(100) < u64::from(percent)
     }

@@ -5,14 +5,14 @@ use weft_units::{Bytes, Span};
 /// A size that may depend on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So many bytes.
+    /// Size in bytes.
     Bytes(Bytes),
-    /// So many percent of the volume, 1 to 100.
+    /// Size in percent of the volume, 1 to 100.
     Percent(u8),
 }
 
 impl Size {
-    /// In bytes, on a volume of `whole`.
+    /// The size in bytes, on a volume of `whole` bytes.
     #[must_use]
     pub fn of(self, whole: Bytes) -> Bytes {
         match self {
@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-/// Digits and what follows them.
+/// Splits a text into its leading number and the rest.
 fn digits(text: &str) -> Option<(u64, &str)> {
     if let Some(hex) = text.strip_prefix("0x") {
         return Some((u64::from_str_radix(hex, 16).ok()?, ""));
@@ -34,8 +34,8 @@ fn digits(text: &str) -> Option<(u64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// A number with a suffix of size. With a base of 1024 `k` is 1024, and `kib` is 1000, as in fio
-/// 3.33; with 1000 it is the other way round.
+/// Parses a number with a suffix. With a base of 1024, `k` is 1024 and `kib` is 1000, as in fio
+/// 3.33; with a base of 1000 the two are swapped.
 pub(super) fn bytes(text: &str, kb_base: u64) -> Option<u64> {
     let (number, suffix) = digits(text)?;
     let suffix = suffix.to_ascii_lowercase();
@@ -59,7 +59,7 @@ pub(super) fn bytes(text: &str, kb_base: u64) -> Option<u64> {
     number.checked_mul(base.checked_pow(power)?)
 }
 
-/// A length of time; without a suffix in units of `unit`.
+/// Parses a length of time; without a suffix, the number is in units of `unit`.
 pub(super) fn span(text: &str, unit: Span) -> Option<Span> {
     let (number, suffix) = digits(text)?;
     let nanoseconds = match suffix.to_ascii_lowercase().as_str() {
@@ -75,7 +75,7 @@ pub(super) fn span(text: &str, unit: Span) -> Option<Span> {
     Some(Span(number.checked_mul(nanoseconds)?))
 }
 
-/// A size or a percentage.
+/// Parses a size or a percentage.
 pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     if let Some(percent) = text.strip_suffix('%') {
         let percent: u8 = percent.parse().ok()?;
@@ -84,8 +84,8 @@ pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     Some(Size::Bytes(Bytes(bytes(text, kb_base)?)))
 }
 
-/// One value for each direction: the second also for trim unless there is a third; an empty one
-/// keeps what was there.
+/// Parses one value for each direction: the second value also applies to trim unless there is a
+/// third; an empty value keeps the former one.
 pub(super) fn by_direction<T: Clone>(
     text: &str,
     before: [T; 3],
@@ -106,14 +106,14 @@ pub(super) fn by_direction<T: Clone>(
     Some(values)
 }
 
-/// `a-b`.
+/// Parses a range `a-b`.
 pub(super) fn range(text: &str, kb_base: u64) -> Option<(Bytes, Bytes)> {
     let (low, high) = text.split_once('-')?;
     let (low, high) = (bytes(low.trim(), kb_base)?, bytes(high.trim(), kb_base)?);
     (0 < low && low <= high).then_some((Bytes(low), Bytes(high)))
 }
 
-/// `size/percent:size/percent:…`; what has no percentage shares what is left.
+/// Parses `size/percent:size/percent:…`; sizes without a percentage share the remainder.
 pub(super) fn split(text: &str, kb_base: u64) -> Option<Vec<(Bytes, u32)>> {
     let mut sizes = Vec::new();
     for part in text.split(':') {
@@ -128,7 +128,7 @@ pub(super) fn split(text: &str, kb_base: u64) -> Option<Vec<(Bytes, u32)>> {
     if (open == 0 && left != 0) || open > left {
         return None;
     }
-    // Without an open one nothing is left to share.
+    // Without a size to fill, the remainder is 0.
     let (share, mut extra) = (left / open.max(1), left % open.max(1));
     let shared = sizes.into_iter().map(|(size, percent)| {
         let percent = percent.unwrap_or_else(|| {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn sizes_mean_what_they_mean_to_fio() {
-        // bs=… as fio 3.33 printed it, with kb_base=1024.
+        // Values of bs=… as fio 3.33 printed them, with kb_base=1024.
         let fio = [("4ki", 4096), ("4k", 4096), ("4KB", 4096), ("4kib", 4000), ("0x1000", 4096)];
         for (text, expected) in fio {
             assert_eq!(bytes(text, 1024), Some(expected), "{text}");
