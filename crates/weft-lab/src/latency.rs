@@ -12,7 +12,7 @@ use weft_units::Span;
 /// Significant digits of a percentile.
 const DIGITS: u8 = 3;
 
-/// Bounds between which requests are counted exactly: fio's, from 2 ns to 2 s.
+/// Bounds of the levels in which requests are counted exactly, as in fio: from 2 ns to 2 s.
 pub const LEVELS_NS: [u64; 31] = {
     const STEPS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
     let mut bounds = [2_000_000_000; 31];
@@ -27,7 +27,7 @@ pub const LEVELS_NS: [u64; 31] = {
     bounds
 };
 
-/// The latencies of many requests.
+/// Latencies of many requests.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -56,7 +56,7 @@ impl Latencies {
     /// Adds a request.
     pub fn record(&mut self, latency: Span) {
         let value = latency.0;
-        // Without a bound the histogram grows to any value below 2^63.
+        // Without an upper bound, the histogram grows to any value below 2^63.
         let recorded = self.histogram.record(value.min(i64::MAX as u64));
         recorded.expect("a histogram that grows takes any value");
         self.levels[LEVELS_NS.partition_point(|bound| *bound <= value)] += 1;
@@ -66,7 +66,7 @@ impl Latencies {
         self.squares += apart * (value as f64 - self.mean);
     }
 
-    /// Adds all that another one has seen.
+    /// Adds all requests of another set.
     pub fn merge(&mut self, other: &Self) {
         if other.count() == 0 {
             return;
@@ -86,39 +86,39 @@ impl Latencies {
         self.histogram.len()
     }
 
-    /// The shortest; zero without requests.
+    /// The shortest latency; zero without requests.
     #[must_use]
     pub fn min(&self) -> Span {
         Span(if self.count() == 0 { 0 } else { self.min })
     }
 
-    /// The longest.
+    /// The longest latency.
     #[must_use]
     pub fn max(&self) -> Span {
         Span(self.max)
     }
 
-    /// The mean, in nanoseconds; zero without requests.
+    /// The mean latency, in nanoseconds; zero without requests.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         self.mean
     }
 
-    /// The standard deviation, in nanoseconds; zero with fewer than two requests.
+    /// The standard deviation of the latencies, in nanoseconds; zero with fewer than two requests.
     #[must_use]
     pub fn deviation_ns(&self) -> f64 {
         if self.count() < 2 { 0.0 } else { (self.squares / (self.count() - 1) as f64).sqrt() }
     }
 
-    /// The latency that so many percent of requests do not exceed, to 0.1 %; never beyond the
-    /// longest.
+    /// The latency that `percent` of the requests do not exceed, to 0.1 %, and never above the
+    /// longest latency.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Span {
         Span(self.histogram.value_at_percentile(percent).min(self.max))
     }
 
-    /// How many requests took less than each of [`LEVELS_NS`] and not less than the one before; the
-    /// last are the others.
+    /// Number of requests from the previous bound of [`LEVELS_NS`] up to, but not including, each
+    /// bound; the last element counts all longer requests.
     #[must_use]
     pub fn levels(&self) -> &[u64; LEVELS_NS.len() + 1] {
         &self.levels

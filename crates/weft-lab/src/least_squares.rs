@@ -1,32 +1,33 @@
 //! Non-negative least squares: costs of each kind of work from sums.
 //!
-//! Each observation says how often every kind of work was done and how long that took together. The
-//! costs are those that explain all observations best, relative to each one's time, and none is
-//! below zero: work never takes less than no time. Of explanations that are equally good,
-//! as where one kind is never done without another, the result shares the time out. The search goes
-//! coordinate by coordinate; the problem is strictly convex, so there is one best value.
+//! Each observation gives a count for every kind of work and the total time. The solution minimizes
+//! the squared relative error over all observations, with no cost below zero: work never takes
+//! negative time. Of equally good solutions, as when one kind of work is never done without
+//! another, the result is the one that shares the time between them. The search goes coordinate by
+//! coordinate; the problem is strictly convex, so its minimum is unique.
 //!
 //! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the
 //!          problem); V. Franc and others, "Sequential coordinate-wise algorithm for the
 //!          non-negative least squares problem", 2005 (the way)
 
-/// How often each kind of work was done, and how long all of it took.
+/// Count of each kind of work, and the time of all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// One for each kind.
+    /// Count of each kind.
     pub counts: Vec<f64>,
-    /// Time of the row, above zero.
+    /// Time of the whole observation, above zero.
     pub took: f64,
 }
 
 /// The cost of each kind of work.
 ///
 /// # Panics
-/// There is no observation, one has another number of kinds, or one took no time.
+/// There is no observation, observations differ in their number of kinds, or one has a time of
+/// zero.
 #[must_use]
 pub fn costs(observations: &[Observation]) -> Vec<f64> {
     let kinds = observations.first().expect("something was observed").counts.len();
-    // Relative to the time that it took, each observation is to come out as 1.
+    // Divided by its time, each observation has the target value 1.
     let relative: Vec<Vec<f64>> = observations
         .iter()
         .map(|observation| {
@@ -58,18 +59,18 @@ pub fn costs(observations: &[Observation]) -> Vec<f64> {
     costs
 }
 
-/// Time of an observation by these costs, as a share of the time that it took.
+/// Time of an observation by these costs, as a share of its measured time.
 #[must_use]
 pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
     let said: f64 = costs.iter().zip(&observation.counts).map(|(cost, count)| cost * count).sum();
     said / observation.took
 }
 
-/// How much a large cost weighs against an observation that is not explained: so little that a cost
-/// which the observations know moves by less than they differ.
+/// Weight of the penalty on large costs against the error of an observation. The weight is so small
+/// that a cost which the observations determine moves by less than the observations scatter.
 const SHARED_OUT: f64 = 0.001;
 
-/// Many more than costs that hardly change any more take.
+/// Number of sweeps, far above what convergence takes.
 const SWEEPS: u32 = 20_000;
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
     fn no_cost_is_below_zero_and_what_is_not_done_costs_nothing() {
         let mut observations = observed(&[10.0, 5.0, 1.0], COUNTS);
         for observation in &mut observations {
-            // Less than its parts: the last kind would have to give time back.
+            // The row takes less time than its parts: the last kind would need a negative cost.
             observation.took -= 2.0 * observation.counts[2].min(4.0);
             observation.counts.push(0.0);
         }

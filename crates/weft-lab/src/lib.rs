@@ -1,15 +1,13 @@
 //! Laboratory of weft: traces, jobs, experiments, statistics and reports.
 //!
-//! The parts of an experiment that are neither the engine nor the world it runs in: traces of block
-//! devices ([`replay`]), jobs as fio describes them ([`job`]) and their results as fio
-//! tells them ([`fio_json`]), how a model is calibrated ([`fit`]) and what a set
-//! of runs is worth ([`statistics`]), the page that shows it ([`report`]), the published
-//! experiments themselves ([`experiment`]), what a user's own load does ([`simulate`]), and sets of
-//! runs that are compared case by case ([`compare`]).
+//! The parts of an experiment that are neither the engine nor its environment: traces of block
+//! devices ([`replay`]), jobs in fio's format ([`job`]) and results in fio's format ([`fio_json`]),
+//! calibration of a model ([`fit`]), statistics of runs ([`statistics`]), the page that presents
+//! results ([`report`]), published experiments ([`experiment`]), simulation of a user's own load
+//! ([`simulate`]), and comparison of sets of runs, case by case ([`compare`]).
 //!
-//! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a
-//! run does come from integers and the `libm` crate, so that a seed means the same on every
-//! machine.
+//! **Architecture Invariant:** nothing here makes decisions about data. Every number that affects a
+//! run comes from integers and the `libm` crate, so a seed gives the same run on every machine.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -1,4 +1,4 @@
-//! Names of run folders as the scripts of patch 001 made them, and of the cases in its tables.
+//! Names of run folders of patch 001's scripts, and of the cases in its tables.
 //!
 //! ```text
 //! xfs-10dd-1M-24p-15984M-100M:10-3.1.0-rc4-vanilla+
@@ -12,8 +12,9 @@
 //! file system
 //! ```
 //!
-//! The kernel reports a little less memory than the machine has, and not always the same; so it is
-//! rounded up to a power of two, as the script of the mail did, and rows of reboots match.
+//! The kernel reports a little less memory than the machine has, and the value changes from boot to
+//! boot. It is therefore rounded up to a power of two, as the script of the mail did, and rows of
+//! different boots match.
 //!
 //! Source   patch 001's mail of 2011-09-28 (Wu Fengguang to linux-mm), with the script compare.rb
 //!          attached to it; writeback.md §4.2, §5.1
@@ -23,11 +24,11 @@
 pub enum Field {
     /// File system.
     Fs,
-    /// Writers on each disk.
+    /// Number of writers on each disk.
     Dd,
     /// Block size of the writers.
     Bs,
-    /// CPUs.
+    /// Number of CPUs.
     Cpu,
     /// Memory, rounded up to a power of two.
     Mem,
@@ -52,7 +53,7 @@ impl Field {
         Self::Kernel,
     ];
 
-    /// The name that the script of the mail has for it.
+    /// Name of the field in the script of the mail.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,15 +69,15 @@ impl Field {
     }
 }
 
-/// The name of a run folder, in its fields.
+/// The name of a run folder, split into its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunName {
-    /// In the order of [`Field::ALL`].
+    /// Values of the fields, in the order of [`Field::ALL`].
     fields: [String; 8],
 }
 
 impl RunName {
-    /// Parses a name; `None` for one that is of another form.
+    /// Parses a name; `None` if the name has another form.
     ///
     /// ```
     /// use weft_lab::compare::{Field, RunName};
@@ -115,7 +116,7 @@ impl RunName {
         &self.fields[field as usize]
     }
 
-    /// The name with an X in the place of a field.
+    /// The name with an X in place of one field.
     #[must_use]
     pub fn without(&self, blank: Option<Field>) -> String {
         let of = |field| if blank == Some(field) { "X" } else { self.field(field) };

@@ -11,7 +11,8 @@ use super::line::{Fault, Field, Fields, LineFormat, LineStep, Separator, range};
 use super::{Context, Event, Op, Record, rwbs};
 use weft_units::Bytes;
 
-/// Every action that blkparse has a letter for, and under which name it is counted when left out.
+/// Every action that blkparse has a letter for, and the name under which it is counted when left
+/// out.
 const ACTIONS: &[(&str, &str)] = &[
     ("A", "remap events"),
     ("B", "bounce events"),
@@ -74,15 +75,15 @@ impl LineFormat for Blkparse {
     }
 }
 
-/// Where a request goes.
+/// Range of a request.
 enum Extent {
     Sectors(Bytes, Bytes),
     Nothing,
     PassThrough,
 }
 
-/// `sector + count [process]`, `[process]`, or what a pass-through command has:
-/// `bytes (…) [process]`.
+/// Parses `sector + count [process]`, `[process]`, or the form of pass-through commands, `bytes (…)
+/// [process]`.
 fn extent(op: Op, fields: &mut Fields<'_>) -> Result<Extent, Fault> {
     if fields.rest().starts_with('[') {
         process(fields)?;
@@ -101,7 +102,7 @@ fn extent(op: Op, fields: &mut Fields<'_>) -> Result<Extent, Fault> {
     Ok(Extent::Sectors(offset, length))
 }
 
-/// `[process]` and nothing after it. The name may hold anything.
+/// Parses `[process]` up to the end of the line. The name may contain any character.
 fn process(fields: &mut Fields<'_>) -> Result<(), Fault> {
     let text = fields.rest();
     let field = fields.next("process")?;
@@ -112,7 +113,7 @@ fn process(fields: &mut Fields<'_>) -> Result<(), Fault> {
     }
 }
 
-/// `major,minor`.
+/// Parses `major,minor`.
 fn device_name<'a>(field: &Field<'a>) -> Result<&'a str, Fault> {
     let fault = || field.fault("major,minor");
     let (major, minor) = field.text.split_once(',').ok_or_else(fault)?;

@@ -1,8 +1,8 @@
 //! Trace format: binary files of blktrace.
 //!
-//! Records of 48 bytes, each followed by as many bytes as it says, in the byte order of the machine
-//! that was traced. Requests that were queued (or issued) become records; other events and notes
-//! are counted, and the names of processes are kept.
+//! A file consists of records of 48 bytes, each followed by a payload of the length in the record,
+//! in the byte order of the traced machine. Events of queued (or issued) requests become records;
+//! other events and notes are counted, and the names of processes are kept.
 //!
 //! Source   linux/blktrace_api.h (UAPI); experiments.md §5.1; agreement with blkparse 1.2.0 is
 //!          tested
@@ -18,10 +18,10 @@ pub(crate) const RECORD_BYTES: usize = 48;
 /// The upper three bytes of the magic number.
 const MAGIC: u32 = 0x6561_7400;
 
-/// The only version that has a specification.
+/// The only version with a specification.
 const VERSION: u32 = 7;
 
-/// Bits of the upper half of the action.
+/// Category bits in the upper half of the action.
 mod category {
     pub(super) const WRITE: u32 = 1 << 1;
     pub(super) const FLUSH: u32 = 1 << 2;
@@ -34,7 +34,7 @@ mod category {
     pub(super) const FUA: u32 = 1 << 15;
 }
 
-/// Names of the events, by number, as they are counted when left out.
+/// Names of the events, by number, under which they are counted when left out.
 const EVENTS: [&str; 18] = [
     "events without a kind",
     "queue events",
@@ -56,10 +56,10 @@ const EVENTS: [&str; 18] = [
     "driver data",
 ];
 
-/// Most names of processes that are kept.
+/// Largest number of process names that are kept.
 const PROCESS_COUNT_MAX: usize = 1 << 16;
 
-/// Whether a file begins as blktrace's do, in either byte order and any version.
+/// Whether a file begins with blktrace's magic number, in either byte order and of any version.
 pub(crate) fn recognises(begin: &[u8]) -> bool {
     begin.first_chunk().is_some_and(|magic| Order::of(*magic).is_some())
 }
@@ -81,7 +81,7 @@ impl Order {
         }
     }
 
-    /// The number in `width` bytes from `at`.
+    /// Reads an integer of `width` bytes at `at`.
     fn number(self, bytes: &[u8; RECORD_BYTES], at: usize, width: usize) -> u64 {
         let bytes = &bytes[at..at + width];
         let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
@@ -118,7 +118,7 @@ impl Blktrace {
         }
     }
 
-    /// Fills `buffer`; `false` when the file ends before its first byte.
+    /// Fills `buffer`. Returns `false` at the end of the file, before the first byte.
     fn read(&mut self, buffer: &mut [u8], field: &'static str) -> Result<bool, ReplayError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -137,7 +137,7 @@ impl Blktrace {
         Ok(true)
     }
 
-    /// The byte order of this record, which is that of the first.
+    /// Byte order of this record, which must be that of the first record.
     fn order(&mut self, magic: [u8; 4]) -> Result<Order, ReplayError> {
         let shown = format!("{:02x} {:02x} {:02x} {:02x}", magic[0], magic[1], magic[2], magic[3]);
         let Some(order) = Order::of(magic) else {
@@ -161,7 +161,8 @@ impl Blktrace {
         Ok(order)
     }
 
-    /// What the record in `bytes` with its payload comes to: a request, or why none.
+    /// Converts the record in `bytes` with its payload to a request, or to the name under which it
+    /// is counted when left out.
     fn request(
         &self,
         bytes: &[u8; RECORD_BYTES],

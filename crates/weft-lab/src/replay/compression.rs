@@ -1,14 +1,15 @@
-//! Compressed traces: gzip and zstd, found by their magic and unpacked as they are read.
+//! Compressed traces: gzip and zstd, detected by magic number and decompressed while reading.
 
 use super::ReplayError;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Bytes read ahead from a file, and from what it unpacks to: enough to tell a format by.
+/// Bytes read ahead, compressed and decompressed: enough to detect a format.
 pub(crate) const AHEAD_BYTES: usize = 128 << 10;
 
-/// The contents of a file, unpacked if it begins as a gzip or zstd file does.
+/// Reader of the contents of a file, decompressed if the file begins with the magic number of gzip
+/// or zstd.
 ///
 /// Source   RFC 1952 §2.3.1 (0x1f 0x8b); RFC 8878 §3.1.1 and §3.1.2 (magic numbers, skippable
 ///          frames)
@@ -29,12 +30,12 @@ pub(crate) fn unpacked(file: &str, reader: Box<dyn Read>) -> Result<Box<dyn BufR
     Ok(Box::new(BufReader::with_capacity(AHEAD_BYTES, Filled::new(unpacked))))
 }
 
-/// A reader that fills what it is given as long as there is more, so that a look ahead is not cut
-/// short by the other side's buffers.
+/// A reader that fills the whole buffer unless the input ends, so look-ahead is not limited by the
+/// buffers of the inner reader.
 struct Filled<R> {
     from: R,
-    /// What came after bytes that were handed on: told at the next call, since not every reader
-    /// tells an error twice.
+    /// Error that followed bytes already returned. The next call returns it, because some readers
+    /// report an error only once.
     error: Option<io::Error>,
 }
 
@@ -66,7 +67,7 @@ impl<R: Read> Read for Filled<R> {
     }
 }
 
-/// The frames of a zstd file, one after the other: ruzstd's decoder ends with its first.
+/// Decoder for all frames of a zstd file: ruzstd's decoder stops after the first.
 struct Frames<R: BufRead> {
     state: State<R>,
 }
@@ -111,7 +112,7 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Passes over a skippable frame: magic number, length, that many bytes.
+/// Skips a skippable frame: magic number, length, that many bytes.
 fn skip_frame(reader: &mut impl BufRead) -> io::Result<()> {
     let mut header = [0; 8];
     reader.read_exact(&mut header)?;

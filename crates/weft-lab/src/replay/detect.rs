@@ -1,7 +1,7 @@
 //! Detection of a trace's format by its contents.
 //!
-//! Formats with a magic number or a header say it themselves. For the others the first line is
-//! tried with every parser; a format is found when exactly one of them takes it.
+//! Formats with a magic number or a header are identified by it. For the others, every parser tries
+//! the first line; the format is known if exactly one parser accepts it.
 
 use super::alibaba::Alibaba;
 use super::blkparse::Blkparse;
@@ -17,7 +17,7 @@ use super::tencent::Tencent;
 use super::{Context, ReplayError, Source};
 use std::io::BufRead;
 
-/// A format of traces.
+/// Format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Alibaba block traces of 2020.
@@ -80,7 +80,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The parser of its lines, `None` for the format that has none.
+    /// The parser of the format's lines; `None` for a binary format.
     fn lines(self, options: &ReadOptions) -> Option<Box<dyn LineFormat>> {
         let assume = options.assume;
         Some(match self {
@@ -97,7 +97,7 @@ impl Format {
         })
     }
 
-    /// A reader of a file of this format.
+    /// Opens a reader of a file of this format.
     pub(crate) fn source(
         self,
         file: String,
@@ -126,7 +126,7 @@ impl LineFormat for Box<dyn LineFormat> {
     }
 }
 
-/// The format of a file that begins with `begin`.
+/// Detects the format of a file from its first bytes.
 pub(crate) fn format(file: &str, begin: &[u8]) -> Result<Format, ReplayError> {
     if blktrace::recognises(begin) {
         return Ok(Format::Blktrace);

@@ -2,32 +2,32 @@
 
 use std::io;
 
-/// Why a trace cannot be read, or not replayed as asked.
+/// Reasons why a trace cannot be read, or not replayed as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// A line that its format does not allow.
+    /// The format does not allow the line.
     #[error("{file}:{line}:{column}: {field}: found {found}, expected {expected}")]
     Line {
         /// Name of the file.
         file: String,
-        /// 1-based.
+        /// Number of the line, 1-based.
         line: u64,
-        /// 1-based, in bytes.
+        /// Column in bytes, 1-based.
         column: usize,
-        /// The column of the format, or `line`.
+        /// Name of the format's field, or `line`.
         field: &'static str,
         /// Text that was found, shortened.
         found: String,
         /// Formats that would be valid.
         expected: String,
     },
-    /// Bytes that a binary format does not allow.
+    /// The binary format does not allow the bytes.
     #[error("{file}: record {record} at byte {byte}: {field}: found {found}, expected {expected}")]
     Bytes {
         /// Name of the file.
         file: String,
-        /// 1-based.
+        /// Number of the record, 1-based.
         record: u64,
         /// Offset of the field within the unpacked file.
         byte: u64,
@@ -38,25 +38,25 @@ pub enum ReplayError {
         /// Values that would be valid.
         expected: String,
     },
-    /// The file itself could not be read, or not unpacked.
+    /// The file cannot be read or decompressed.
     #[error("{file}: {error}")]
     Io {
         /// Name of the file.
         file: String,
-        /// Error of the system or of the unpacker.
+        /// Error of the operating system or of the decompressor.
         error: io::Error,
     },
-    /// The contents are of no format that weft knows, or of several.
+    /// The contents match no format that weft knows, or several.
     #[error("{file}: trace format: found {found}, expected one of {expected}; --format says which")]
     Format {
         /// Name of the file.
         file: String,
         /// First line of the file.
         found: String,
-        /// The formats.
+        /// Names of all formats.
         expected: String,
     },
-    /// A request that does not fit where it is replayed.
+    /// A request does not fit the target device.
     #[error(
         "record {record}: end of the request: found byte {end}, expected at most {size}; \
          --wrap or --clip"
@@ -69,7 +69,7 @@ pub enum ReplayError {
         /// Size of the device.
         size: u64,
     },
-    /// Something else about the records that the options do not allow.
+    /// The options do not allow the record.
     #[error("record {record}: {field}: found {found}, expected {expected}")]
     Record {
         /// 1-based number of the record.
@@ -84,7 +84,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// An error of the system with the name of the file.
+    /// Adds the name of the file to an error of the operating system.
     pub(crate) fn io(file: &str) -> impl FnOnce(io::Error) -> Self + '_ {
         move |error| Self::Io { file: file.to_owned(), error }
     }

@@ -1,17 +1,17 @@
 //! Trace format: fio iologs of versions 2 and 3, read and written.
 //!
-//! The first line is `fio version N iolog`. Version 2 has `file action [offset length]`, and `wait`
-//! (microseconds in the place of the offset, since the wait before). Version 3 puts a time in
-//! microseconds since the start before every line and has no waits.
+//! The first line is `fio version N iolog`. Version 2 has `file action [offset length]`, and
+//! `wait`, with the microseconds since the previous wait in place of the offset. Version 3 begins
+//! every line with a time in microseconds since the start and has no waits.
 //!
-//! fio reads five fields of a line and leaves the rest alone, so weft puts what a block trace knows
-//! beyond them behind: ` flags=sync,fua pid=697 latency=90000` (nanoseconds). A log that weft wrote
-//! holds whole records, and fio replays it.
+//! fio reads five fields of a line and ignores the rest, so weft appends the fields that only block
+//! traces have: ` flags=sync,fua pid=697 latency=90000` (nanoseconds). A log that weft wrote holds
+//! complete records, and fio replays it.
 //!
-//! A log may lack requests, and then says so: ` lost=5` behind a line says that five requests
-//! before it are not in the log, ` requests=1000` behind a `close` of version 3 how many of that
-//! file are. A log that ends before its files are closed was cut short; its last line counts only
-//! if it is whole.
+//! A log may lack requests, and then records that: ` lost=5` at the end of a line means that five
+//! requests before it are missing; ` requests=1000` after a `close` of version 3 is the number of
+//! requests of that file in the log. A log that ends before its files are closed is truncated; its
+//! last line counts only if it is complete.
 //!
 //! Source   fio HOWTO, "Trace file format v2" and "v3"; logs that fio 3.33 wrote; experiments.md
 //!          §5.3
@@ -45,7 +45,7 @@ impl Version {
 /// Waits below this many microseconds are discarded.
 const WAIT_US_MIN: u64 = 100;
 
-/// What a line does, by fio's word for it.
+/// Action of a line, by fio's word for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     File,
@@ -65,7 +65,7 @@ const ACTIONS: &[(&str, Action)] = &[
     ("wait", Action::Wait),
 ];
 
-/// Names of flags behind `flags=`.
+/// Names of flags after `flags=`.
 const FLAGS: [&str; 5] = ["sync", "meta", "fua", "preflush", "ahead"];
 
 fn flag<'a>(flags: &'a mut Flags, name: &str) -> Option<&'a mut bool> {
@@ -82,7 +82,7 @@ fn flag<'a>(flags: &'a mut Flags, name: &str) -> Option<&'a mut bool> {
 pub(crate) struct Iolog {
     version: Version,
     clock_us: u64,
-    /// Files that were opened and not closed, and how many requests of each were read since.
+    /// Files that were opened and not closed, with the number of requests read of each.
     open: BTreeMap<super::DeviceIndex, u64>,
 }
 
@@ -91,7 +91,7 @@ impl Iolog {
         Self { version, clock_us: 0, open: BTreeMap::new() }
     }
 
-    /// What stands behind a file that is opened or closed.
+    /// Parses the fields after a file that is opened or closed.
     fn file(
         &mut self,
         name: &str,
@@ -176,7 +176,7 @@ impl LineFormat for Iolog {
         let offset = Bytes(fields.next("offset")?.number()?);
         let size = fields.next("length")?;
         let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
-        // fio writes the place of the last request beside an fsync; it means nothing.
+        // fio repeats the offset of the last request beside an fsync; it has no meaning.
         let (offset, length) =
             if op == Op::Flush { (Bytes::ZERO, Bytes::ZERO) } else { (offset, length) };
         let time = Time(self.clock_us * 1000);
@@ -202,13 +202,13 @@ impl LineFormat for Iolog {
         Ok(LineStep::Record(record))
     }
 
-    /// What was opened is closed at the end of a log that is whole.
+    /// A complete log closes every file that it opened.
     fn is_whole(&self) -> bool {
         self.open.is_empty()
     }
 }
 
-/// Takes one of the fields that weft puts behind a line.
+/// Applies one of the fields that weft appends to a line.
 fn beyond(field: &Field<'_>, record: &mut Record, lost: &mut Option<u64>) -> Result<(), Fault> {
     const EXPECTED: &str = "flags=…, pid=…, latency=… or lost=…, each once, or the end of the line";
     let (key, _) = field.text.split_once('=').ok_or_else(|| field.fault(EXPECTED))?;
@@ -234,9 +234,9 @@ fn beyond(field: &Field<'_>, record: &mut Record, lost: &mut Option<u64>) -> Res
 
 /// Writes a log, record by record.
 ///
-/// Times are kept to the microsecond in version 3. In version 2 a record comes up to 100 µs before
-/// its time, because shorter waits do not count. For fio write version 3: of logs with waits that
-/// were tried, fio 3.33 hung on most. The caller buffers.
+/// Times are exact to a microsecond in version 3. In version 2 a record is up to 100 µs early,
+/// because shorter waits do not count. Use version 3 for fio: fio 3.33 hung on most of the logs
+/// with waits that were tried. The caller buffers the output.
 ///
 /// ```
 /// use weft_lab::replay::{Devices, Flags, Op, Record, iolog};
@@ -257,14 +257,14 @@ pub struct Writer<W> {
     to: W,
     version: Version,
     clock_us: u64,
-    /// Files that are open, and how many requests of each were written.
+    /// Open files, with the number of requests written of each.
     open: BTreeMap<super::DeviceIndex, u64>,
-    /// Requests that are missing before the next line.
+    /// Number of requests missing before the next line.
     lost: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a log.
+    /// Writes the header of a log.
     ///
     /// # Errors
     /// I/O errors of `to`.
@@ -273,7 +273,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { to, version, clock_us: 0, open: BTreeMap::new(), lost: 0 })
     }
 
-    /// Writer of the log.
+    /// The underlying writer.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.to
     }
@@ -281,7 +281,7 @@ impl<W: Write> Writer<W> {
     /// Opens a device before its first record, so that a log without records names it too.
     ///
     /// # Errors
-    /// Those of the writer that this log goes to.
+    /// I/O errors of the underlying writer.
     pub fn open(&mut self, devices: &Devices, device: super::DeviceIndex) -> io::Result<()> {
         if let Entry::Vacant(place) = self.open.entry(device) {
             place.insert(0);
@@ -295,25 +295,27 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// There were so many requests here that are not in the log. The next line says so.
+    /// Records that `requests` requests at this point are missing from the log. The next line
+    /// reports them.
     pub fn lost(&mut self, requests: u64) {
         self.lost = self.lost.saturating_add(requests);
     }
 
-    /// The lines of the latest requests of a device were not kept: they are lost as well.
+    /// Discounts the latest requests of a device, because their lines were not kept: they are lost
+    /// as well.
     ///
     /// # Panics
-    /// The log has fewer requests of the device.
+    /// The log has fewer requests of the device than `requests`.
     pub fn retract(&mut self, device: super::DeviceIndex, requests: u64) {
         let written = self.open.entry(device).or_default();
         *written = written.checked_sub(requests).expect("as many as were written");
         self.lost(requests);
     }
 
-    /// Adds a record. Its device is opened first if this is its first.
+    /// Adds a record. The first record of a device opens it.
     ///
     /// # Errors
-    /// Those of the writer that this log goes to.
+    /// I/O errors of the underlying writer.
     pub fn write(&mut self, devices: &Devices, record: &Record) -> io::Result<()> {
         let name = devices.name(record.device);
         let us = record.time.0 / 1000;
@@ -365,10 +367,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Closes all files, with how many requests of each were written, and flushes.
+    /// Closes all files, with the number of requests written of each, and flushes.
     ///
     /// # Errors
-    /// Those of the writer that this log goes to.
+    /// I/O errors of the underlying writer.
     pub fn finish(mut self, devices: &Devices) -> io::Result<W> {
         for (device, requests) in std::mem::take(&mut self.open) {
             let name = devices.name(device);

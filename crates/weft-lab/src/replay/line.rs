@@ -1,13 +1,14 @@
 //! Lines and fields of text traces, with the column of every field for errors.
 //!
-//! A format sees one line at a time, as [`Fields`], and answers with a [`LineStep`] or a [`Fault`].
-//! [`Lines`] reads the file, bounds the length of a line, and adds file and line to a fault.
+//! A format parses one line at a time, as [`Fields`], and returns a [`LineStep`] or a [`Fault`].
+//! [`Lines`] reads the file, limits the length of a line, and adds file and line to a fault.
 
 use super::{Context, Op, Record, ReplayError, Source};
 use std::io::{BufRead, Read};
 use weft_units::{Bytes, SECTOR_BYTES, Span, Time};
 
-/// Longest line, in bytes: far beyond any format's, and a bound on memory for a file without lines.
+/// Longest line, in bytes: far above the lines of any format, and a memory limit for a file without
+/// line ends.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Result of a line.
@@ -15,9 +16,10 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum LineStep {
     /// A request.
     Record(Record),
-    /// Understood, and of no use here; counted under this name.
+    /// A valid line that is not a request, counted under this name.
     Skip(&'static str),
-    /// This line and all that follow are of no use; each is counted under this name.
+    /// A valid line after which the file has no more requests; it and all further lines are counted
+    /// under this name.
     SkipRest(&'static str),
 }
 
@@ -30,26 +32,26 @@ pub(crate) struct Fault {
     pub(crate) expected: String,
 }
 
-/// A format whose files are lines of text.
+/// A text format, one line at a time.
 pub(crate) trait LineFormat {
-    /// What `line`, the `number`th of its file (1-based), comes to.
+    /// Parses `line`, which is line `number` (1-based) of its file.
     fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault>;
 
-    /// Whether the file may end here, as far as the format tells. Where it may not, a last line
-    /// without its end was cut in the middle.
+    /// Whether the file may end here by the rules of the format. If not, a last line without a line
+    /// end is truncated.
     fn is_whole(&self) -> bool {
         true
     }
 }
 
-/// A file of lines.
+/// A text file, read line by line.
 pub(crate) struct Lines<F> {
     file: String,
     reader: Box<dyn BufRead>,
     buffer: Vec<u8>,
     number: u64,
     rest: Option<&'static str>,
-    /// The last line that was read has its end.
+    /// Whether the last line that was read has a line end.
     ended: bool,
     over: bool,
     format: F,
@@ -67,7 +69,8 @@ impl<F: LineFormat> Lines<F> {
         ReplayError::Line { file, line, column, field, found, expected }
     }
 
-    /// Reads one line into the buffer, without its end; `false` at the end of the file.
+    /// Reads one line into the buffer, without its line end. Returns `false` at the end of the
+    /// file.
     fn read_line(&mut self) -> Result<bool, ReplayError> {
         self.buffer.clear();
         let limit = LINE_BYTES_MAX as u64 + 2;
@@ -126,7 +129,7 @@ impl<F: LineFormat> Source for Lines<F> {
     }
 }
 
-/// Bytes as text, or the place where they are none.
+/// The bytes as text, or a fault at the first byte that is not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, Fault> {
     std::str::from_utf8(bytes).map_err(|error| Fault {
         column: error.valid_up_to() + 1,
@@ -136,7 +139,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, Fault> {
     })
 }
 
-/// A line, field by field.
+/// Parser of the fields of a line.
 pub(crate) struct Fields<'a> {
     line: &'a str,
     at: usize,
@@ -157,7 +160,7 @@ impl<'a> Fields<'a> {
         Self { line, at: 0, separator }
     }
 
-    /// The next field, which must be there.
+    /// The next field, which is required.
     pub(crate) fn next(&mut self, name: &'static str) -> Result<Field<'a>, Fault> {
         let column = self.at.min(self.line.len()) + 1;
         self.try_next(name).ok_or_else(|| Fault {
@@ -192,7 +195,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What has not been taken yet, from its first character that is not blank.
+    /// The rest of the line after the fields parsed so far, without leading blanks.
     pub(crate) fn rest(&mut self) -> &'a str {
         let rest = self.line.get(self.at..).unwrap_or("");
         let trimmed = rest.trim_start_matches([' ', '\t']);
@@ -200,7 +203,7 @@ impl<'a> Fields<'a> {
         trimmed
     }
 
-    /// All fields have been taken.
+    /// Checks that the line has no more fields.
     pub(crate) fn end(&mut self) -> Result<(), Fault> {
         let column = self.at.min(self.line.len()) + 1;
         match self.try_next("end of line") {
@@ -227,18 +230,18 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// This field is wrong.
+    /// Fault for an invalid value of this field.
     pub(crate) fn fault(&self, expected: impl Into<String>) -> Fault {
         let found = if self.text.is_empty() { "nothing".to_owned() } else { shortened(self.text) };
         Fault { column: self.column, field: self.name, found, expected: expected.into() }
     }
 
-    /// A part of this field, from byte `from`.
+    /// Part of this field, from byte `from` to byte `to`.
     pub(crate) fn part(&self, from: usize, to: usize) -> Field<'a> {
         Field { text: &self.text[from..to], column: self.column + from, name: self.name }
     }
 
-    /// Digits, as a number up to `max`.
+    /// Parses digits as a number up to `max`.
     pub(crate) fn number_up_to(&self, max: u64) -> Result<u64, Fault> {
         let digits = !self.text.is_empty() && self.text.bytes().all(|byte| byte.is_ascii_digit());
         let value = if digits { self.text.parse().ok() } else { None };
@@ -247,28 +250,29 @@ impl<'a> Field<'a> {
             .ok_or_else(|| self.fault(format!("a number of 0..={max}")))
     }
 
-    /// Digits, as a number.
+    /// Parses digits as a number.
     pub(crate) fn number(&self) -> Result<u64, Fault> {
         self.number_up_to(u64::MAX)
     }
 
-    /// Digits, as a number of 32 bits.
+    /// Parses digits as a number of 32 bits.
     pub(crate) fn number32(&self) -> Result<u32, Fault> {
         let value = self.number_up_to(u64::from(u32::MAX))?;
         Ok(u32::try_from(value).expect("bounded above"))
     }
 
-    /// A count of something that lasts or measures `unit`, e.g. ticks as nanoseconds.
+    /// Parses a number of units, for example ticks, and converts it to nanoseconds or bytes: `unit`
+    /// is the value of one unit.
     pub(crate) fn scaled(&self, unit: u64) -> Result<u64, Fault> {
         Ok(self.number_up_to(u64::MAX / unit)? * unit)
     }
 
-    /// A count of sectors, in bytes.
+    /// Parses a number of sectors and converts it to bytes.
     pub(crate) fn sectors(&self) -> Result<Bytes, Fault> {
         Ok(Bytes(self.scaled(SECTOR_BYTES)?))
     }
 
-    /// Seconds with up to nine decimals, in nanoseconds.
+    /// Parses seconds with up to nine decimals and converts them to nanoseconds.
     pub(crate) fn seconds(&self) -> Result<u64, Fault> {
         const EXPECTED: &str = "seconds with at most nine decimals";
         let (whole, decimals) = self.text.split_once('.').unwrap_or((self.text, "0"));
@@ -284,17 +288,17 @@ impl<'a> Field<'a> {
             .ok_or_else(|| self.fault("seconds below 2^64 nanoseconds"))
     }
 
-    /// A moment in seconds.
+    /// Parses a point in time, in seconds.
     pub(crate) fn time_in_seconds(&self) -> Result<Time, Fault> {
         Ok(Time(self.seconds()?))
     }
 
-    /// A length of time in seconds.
+    /// Parses a length of time, in seconds.
     pub(crate) fn span_in_seconds(&self) -> Result<Span, Fault> {
         Ok(Span(self.seconds()?))
     }
 
-    /// The name of a device or host: anything without white space.
+    /// Parses the name of a device or host: any text without white space.
     pub(crate) fn name(&self) -> Result<&'a str, Fault> {
         let bad = self.text.is_empty()
             || self.text.len() > 256
@@ -302,7 +306,7 @@ impl<'a> Field<'a> {
         if bad { Err(self.fault("a name of 1..=256 bytes without blanks")) } else { Ok(self.text) }
     }
 
-    /// One of these words.
+    /// Parses one of these words.
     pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Fault> {
         let found = words.iter().find(|(word, _)| *word == self.text);
         found.map(|(_, value)| *value).ok_or_else(|| {
@@ -311,7 +315,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The device of that name.
+    /// Parses the name of a device.
     pub(crate) fn device(
         &self,
         name: &str,
@@ -324,9 +328,9 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The longest request of a kind: a longer one is a damaged line, and would take as long to
-/// simulate as all others together. Eight times what any kernel or NBD client transfers at once (32
-/// MiB); discards count bytes in 32 bits.
+/// The longest request of a kind. A longer one is a damaged line, and would take as long to
+/// simulate as all others together. The limit is eight times the largest transfer of any kernel or
+/// NBD client (32 MiB); discards count bytes in 32 bits.
 ///
 /// Source   Linux `queue/max_sectors_kb`, at most 32768 here; `struct bvec_iter`, `bi_size`
 pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
@@ -336,8 +340,8 @@ pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
     }
 }
 
-/// The range of a request of at most [`request_max`], which must end below 2^63; `length` is the
-/// field to blame.
+/// Checks the range of a request: at most [`request_max`] long, ending below 2^63. A fault names
+/// the field `length`.
 pub(crate) fn range(
     op: Op,
     offset: Bytes,
@@ -356,7 +360,7 @@ pub(crate) fn range(
     }
 }
 
-/// Text for an error: quoted, without control characters, not endless.
+/// Text for an error message: quoted, without control characters, of limited length.
 pub(crate) fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {

@@ -1,13 +1,12 @@
-//! Traces of block devices: one stream of records, whatever the format.
+//! Traces of block devices: one stream of records from any format.
 //!
-//! Each format has one file that turns its
-//! lines (or bytes) into records; [`Trace`] finds out which format a file has, unpacks gzip and
-//! zstd on the way, and merges several files by time. Nothing is held in memory but the records
-//! that wait for their turn, so a trace may be larger than memory. [`shape::Shaped`] then fits it
-//! to another volume.
+//! Each format has one file that converts its lines (or bytes) into records; [`Trace`] detects the
+//! format of a file, decompresses gzip and zstd, and merges several files by time. Only records
+//! that wait to be merged are in memory, so a trace may be larger than memory. [`shape::Shaped`]
+//! then fits it to another volume.
 //!
-//! What a parser does not know is an error that names file, line and column. What it knows and has
-//! no use for (a file being opened, a summary at the end) is counted in [`Counts`].
+//! Anything unknown to a parser is an error with file, line and column. Valid lines that are not
+//! requests (a file being opened, a summary at the end) are counted in [`Counts`].
 //!
 //! Source   experiments.md §5
 
@@ -37,11 +36,11 @@ pub use trace::Trace;
 use std::collections::{BTreeMap, HashMap};
 use weft_units::{Bytes, Span, Time};
 
-/// Most devices that one trace may name: a bound on memory, an order above the largest public
-/// trace.
+/// Largest number of devices in a trace: a memory limit, an order of magnitude above the largest
+/// public trace.
 pub const DEVICE_COUNT_MAX: usize = 1 << 16;
 
-/// One request as a trace tells it.
+/// A request as recorded in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Time of the request since the first record of the trace.
@@ -56,35 +55,35 @@ pub struct Record {
     pub offset: Bytes,
     /// Length in bytes; zero for a flush.
     pub length: Bytes,
-    /// The process that asked, where the trace knows it.
+    /// Process that issued the request, if the trace records it.
     pub pid: Option<u32>,
-    /// Latency of the request where the trace was recorded, if known.
+    /// Latency of the request on the traced machine, if known.
     pub latency: Option<Span>,
 }
 
 /// Operation on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// The contents of the range are not needed any more.
+    /// Discards the contents of the range.
     Discard,
-    /// Make durable what completed before.
+    /// Makes all completed writes durable.
     Flush,
-    /// The contents of the range are asked for.
+    /// Reads the range.
     Read,
-    /// The contents of the range are replaced.
+    /// Replaces the contents of the range.
     Write,
 }
 
 /// Flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// REQ_SYNC: someone waits for it.
+    /// REQ_SYNC: a process waits for the request.
     pub sync: bool,
     /// Metadata of a file system.
     pub meta: bool,
-    /// FUA: durable when it completes.
+    /// FUA: the write is durable when it completes.
     pub fua: bool,
-    /// Preflush: what completed before is made durable first.
+    /// Preflush: completed writes are made durable first.
     pub preflush: bool,
     /// Readahead.
     pub ahead: bool,
@@ -94,7 +93,7 @@ pub struct Flags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceIndex(pub u32);
 
-/// The names of a trace's devices.
+/// Names of a trace's devices.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
     names: Vec<String>,
@@ -102,7 +101,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The name of a device: no white space, so that every format can hold it.
+    /// The name of a device, without white space, so every format can hold it.
     #[must_use]
     pub fn name(&self, device: DeviceIndex) -> &str {
         &self.names[device.0 as usize]
@@ -114,13 +113,13 @@ impl Devices {
         &self.names
     }
 
-    /// The device of that name, if the trace has named it so far.
+    /// The device with this name, if the trace has named it so far.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<DeviceIndex> {
         self.by_name.get(name).copied()
     }
 
-    /// The device of that name, a new one if need be; `None` when there are too many.
+    /// The device with this name, added if it is new; `None` if there are too many.
     pub fn intern(&mut self, name: &str) -> Option<DeviceIndex> {
         assert!(!name.is_empty() && !name.contains(char::is_whitespace));
         if let Some(device) = self.find(name) {
@@ -143,18 +142,17 @@ pub struct Counts {
     pub lines: u64,
     /// Requests.
     pub records: u64,
-    /// Requests that are older than the one before them.
+    /// Requests with a time before that of the previous request.
     pub out_of_order: u64,
-    /// Requests that there were and the trace lacks, as it says itself: whoever recorded it could
-    /// not keep up, or had no space.
+    /// Requests that the trace reports as missing: the recorder could not keep up, or had no space.
     pub lost: u64,
-    /// Files that end before they should: whoever recorded them was killed.
+    /// Files that end early: the recorder was killed.
     pub cut_short: u64,
-    /// Lines that were understood and are no requests, by kind.
+    /// Valid lines that are not requests, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
-/// What the files of one trace have in common while they are read.
+/// State that the files of one trace share while they are read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
     pub(crate) devices: Devices,
@@ -163,14 +161,14 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Counts what was understood and left out.
+    /// Counts a valid line or record that was left out.
     pub(crate) fn skip(&mut self, kind: &'static str) {
         *self.counts.skipped.entry(kind).or_default() += 1;
     }
 }
 
-/// One file of a trace, whatever its format.
+/// One file of a trace, of any format.
 pub(crate) trait Source {
-    /// The next request and its sequence number (zero where the format has none).
+    /// The next request and its sequence number (zero if the format has none).
     fn next(&mut self, context: &mut Context) -> Result<Option<(Record, u32)>, ReplayError>;
 }

@@ -1,4 +1,4 @@
-//! Options for reading a trace: facts that the trace itself does not have.
+//! Options for reading a trace: facts that the trace itself lacks.
 
 use super::{DeviceIndex, Flags, Format, Op, Record};
 use weft_units::{Bytes, Time};
@@ -6,7 +6,7 @@ use weft_units::{Bytes, Time};
 /// Options for reading a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// The format, where it is not to be found out from the contents.
+    /// Format of the trace; `None` to detect it from the contents.
     pub format: Option<Format>,
     /// Events of a block trace that count as its requests.
     pub event: Event,
@@ -14,28 +14,28 @@ pub struct ReadOptions {
     pub assume: Assume,
 }
 
-/// Event of a request that stands for the request.
+/// Event of a request that is replayed as the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
-    /// It was handed to the block layer: a workload above weft.
+    /// The request was queued to the block layer: the workload of a device above.
     #[default]
     Queue,
-    /// It was handed to the device's driver: what a bare member saw.
+    /// The request was issued to the driver: the workload of the device itself.
     Issue,
 }
 
-/// What is assumed of writes in formats without flags (MSR, Alibaba, Tencent, SPC, SYSTOR, FIU).
+/// Assumption about writes in formats without flags (MSR, Alibaba, Tencent, SPC, SYSTOR, FIU).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assume {
-    /// Nobody waited for them.
+    /// No process waited for the writes.
     #[default]
     Async,
-    /// Somebody waited for each: [`super::Flags::sync`] is set.
+    /// A process waited for each write: [`super::Flags::sync`] is set.
     Sync,
 }
 
 impl Assume {
-    /// A request of which the trace knows no flags, process or latency.
+    /// A request for which the trace records no flags, process or latency.
     pub(crate) fn record(
         self,
         time: Time,

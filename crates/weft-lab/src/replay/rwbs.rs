@@ -1,14 +1,15 @@
 //! Letters of block traces (RWBS): operation and flags of a request.
 //!
-//! A preflush, the operation, then what else is set: `FWFSM` is a write with preflush, FUA, sync,
-//! metadata.
+//! The letters are an optional preflush, the operation, then the flags: `FWFSM` is a write with
+//! preflush, FUA, sync and metadata.
 //!
 //! Source   blkparse(1), "RWBS"; experiments.md §5.2; order of letters as blkparse 1.2 prints them
 
 use super::line::{Fault, Field};
 use super::{Flags, Op};
 
-/// The operation and the flags, `None` where the letters name no transfer (`N`).
+/// Parses the operation and the flags; the operation is `None` if the letters name no transfer
+/// (`N`).
 pub(crate) fn parse(field: &Field<'_>) -> Result<(Option<Op>, Flags), Fault> {
     const EXPECTED: &str = "letters of F? (R|W|D|N|F) F? A? S? M?";
     let letters = field.text.as_bytes();
@@ -23,7 +24,7 @@ pub(crate) fn parse(field: &Field<'_>) -> Result<(Option<Op>, Flags), Fault> {
         Some(b'W') => Some(Op::Write),
         Some(b'D') => Some(Op::Discard),
         Some(b'N') => None,
-        // A flush that the kernel made of a request: `FF`, or `F` alone.
+        // A flush that the kernel generated for a request: `FF`, or `F` alone.
         Some(b'F') | None if flags.preflush => None,
         _ => return Err(field.fault(EXPECTED)),
     };
@@ -42,8 +43,8 @@ pub(crate) fn parse(field: &Field<'_>) -> Result<(Option<Op>, Flags), Fault> {
     Ok((op, flags))
 }
 
-/// What a request with these letters and this length is: a write or nothing that carries no data
-/// but a preflush is a flush.
+/// The operation of a request with these letters. A request without data that has a preflush, and
+/// is a write or has no operation, is a flush.
 pub(crate) fn request(op: Option<Op>, flags: Flags, empty: bool) -> Option<(Op, Flags)> {
     if empty && flags.preflush && matches!(op, None | Some(Op::Write)) {
         return Some((Op::Flush, Flags { preflush: false, ..flags }));

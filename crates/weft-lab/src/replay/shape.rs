@@ -1,22 +1,23 @@
 //! Fitting of a trace to another volume: devices, offsets, blocks, size and times.
 //!
-//! In this order: only the wanted devices, their offsets placed on one volume and divided, the
-//! range rounded to the volume's blocks, then fitted to its size; times spread and scaled. What is
-//! dropped, cut or split is counted. The runner takes [`Pace`] from the same options.
+//! The steps, in order: only the selected devices are kept; their offsets are placed on one volume
+//! and divided; the range is rounded to the volume's blocks and fitted to its size; times are
+//! spread and scaled. Requests that are dropped, cut or split are counted. The runner takes
+//! [`Pace`] from the same options.
 
 use super::{DeviceIndex, Op, Record, ReplayError};
 use std::collections::VecDeque;
 use weft_units::{Bytes, Span, Time};
 
-/// Time at which a request is handed over.
+/// Time at which a request is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As many outstanding as this, whatever its time says.
+    /// With a fixed number in flight, independent of the recorded times.
     ClosedLoop {
-        /// At least 1.
+        /// Number of requests in flight, at least 1.
         depth: u32,
     },
-    /// At its time.
+    /// At its recorded time.
     OpenLoop,
 }
 
@@ -25,62 +26,63 @@ pub enum Pace {
 pub enum Placement {
     /// All devices begin at byte 0 of the volume.
     Overlaid,
-    /// Only this one is replayed.
+    /// Only this device is replayed.
     Only(DeviceIndex),
-    /// Device n begins at n times this many bytes.
+    /// Device n begins at byte n times the stride.
     SideBySide {
-        /// At least as large as the largest device.
+        /// Distance of two devices, at least the size of the largest.
         stride: Bytes,
     },
 }
 
-/// Treatment of a range that is not made of whole blocks.
+/// Treatment of a range that does not consist of whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Nothing.
+    /// The range stays as it is.
     Keep,
-    /// Its start is rounded down, its length kept (fio's `replay_align`).
+    /// The start is rounded down; the length stays (fio's `replay_align`).
     Offset(Bytes),
-    /// Start down and end up, so that every byte it touched is touched.
+    /// The start is rounded down and the end up, so every byte of the range stays included.
     Outward(Bytes),
 }
 
 /// Treatment of a range beyond the end of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is cut at the end; dropped if nothing is left.
+    /// The range is cut at the end of the volume, and dropped if nothing is left.
     Clip,
-    /// It is an error.
+    /// Such a range is an error.
     Exact,
-    /// Its start is taken modulo the size, and it is cut at the end.
+    /// The start is taken modulo the size, and the range is cut at the end.
     Modulo,
-    /// As modulo, and what is beyond the end goes on at byte 0, as a request of its own.
+    /// The start is taken modulo the size, and the part beyond the end becomes a request of its own
+    /// at byte 0.
     Wrap,
 }
 
 /// Options for the replay of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Time at which requests are handed over.
+    /// Time at which requests are submitted.
     pub pace: Pace,
-    /// Length of time in the replay for 100 of the trace; 50 is twice as fast.
+    /// Time scale of the replay, in percent of the recorded times; 50 is twice as fast.
     pub time_percent: u32,
-    /// Requests of the same moment are spread evenly over this much time (Tencent: one second).
+    /// Time over which requests with equal times are spread evenly (Tencent: one second).
     pub spread: Span,
     /// Place of the devices.
     pub placement: Placement,
-    /// Offsets are divided by this (fio's `replay_scale`); at least 1.
+    /// Divisor of offsets (fio's `replay_scale`); at least 1.
     pub offset_divisor: u64,
-    /// Blocks.
+    /// Treatment of ranges that do not consist of whole blocks.
     pub align: Align,
-    /// Treatment of ranges beyond the end.
+    /// Treatment of ranges beyond the end of the volume.
     pub fit: Fit,
     /// Size of the volume.
     pub size: Bytes,
 }
 
 impl Options {
-    /// Everything as it was, on a volume of `size`.
+    /// Options for a replay without changes, on a volume of `size`.
     #[must_use]
     pub fn unchanged(size: Bytes) -> Self {
         Self {
@@ -95,7 +97,7 @@ impl Options {
         }
     }
 
-    /// The block that ranges are rounded to.
+    /// Block size that ranges are rounded to.
     fn block(&self) -> u64 {
         match self.align {
             Align::Keep => 1,
@@ -107,22 +109,22 @@ impl Options {
 /// Counts of requests that were dropped, cut or split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Without a byte to transfer, as the trace had them.
+    /// Requests of the trace without any bytes.
     pub empty: u64,
-    /// Of devices that are not replayed.
+    /// Requests to devices that are not replayed.
     pub other_device: u64,
-    /// Dropped, being beyond the end altogether.
+    /// Requests dropped because they start beyond the end.
     pub beyond_end: u64,
-    /// Cut at the end.
+    /// Requests cut at the end.
     pub cut: u64,
-    /// Made into two at the end.
+    /// Requests split in two at the end.
     pub split: u64,
-    /// Moved or lengthened to whole blocks.
+    /// Requests moved or lengthened to whole blocks.
     pub aligned: u64,
 }
 
 impl Changes {
-    /// Adds those of another part of the same trace.
+    /// Adds the counts of another part of the same trace.
     pub fn add(&mut self, other: Self) {
         let Self { empty, other_device, beyond_end, cut, split, aligned } = other;
         self.empty += empty;
@@ -134,28 +136,28 @@ impl Changes {
     }
 }
 
-/// Most requests of one moment that are spread: a bound on memory.
+/// Most requests with equal times that are spread: a memory limit.
 const SPREAD_COUNT_MAX: usize = 1 << 22;
 
-/// The requests of a trace as they are replayed.
+/// Iterator of the requests of a trace in the form in which they are replayed.
 pub struct Shaped<I> {
     from: I,
     options: Options,
     changes: Changes,
     number: u64,
-    /// Records of one moment whose end has been seen, already spread.
+    /// Records with equal times, complete and spread.
     ready: VecDeque<Record>,
-    /// The first record of the next moment.
+    /// The first record with a later time.
     ahead: Option<Record>,
-    /// An error or the end was told: nothing is asked for any more.
+    /// Whether an error or the end was returned; the source is not read again.
     ended: bool,
 }
 
 impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
-    /// The requests of `from` under `options`.
+    /// Applies `options` to the requests of `from`.
     ///
     /// # Panics
-    /// When the options make no sense: a divisor or depth of 0, a volume without a whole block.
+    /// The options are invalid: a divisor or depth of 0, or a volume without a whole block.
     #[must_use]
     pub fn new(from: I, options: Options) -> Self {
         assert!(options.offset_divisor > 0);
@@ -185,13 +187,14 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         &self.options
     }
 
-    /// The trace that is read from, with its devices and counts.
+    /// The source trace, with its devices and counts.
     #[must_use]
     pub fn from(&self) -> &I {
         &self.from
     }
 
-    /// The next record of the trace that has a place on the volume, and the second part of a split.
+    /// The next record of the trace that has a place on the volume, with the second part if it is
+    /// split.
     fn placed(&mut self) -> Result<Option<(Record, Option<Record>)>, ReplayError> {
         while let Some(record) = self.from.next().transpose()? {
             self.number += 1;
@@ -225,7 +228,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         Ok(None)
     }
 
-    /// The place on the volume in whole blocks.
+    /// The range of a record on the volume, rounded to whole blocks.
     fn aligned(&mut self, record: &Record) -> Result<(u64, u64), ReplayError> {
         let beyond = || ReplayError::Record {
             record: self.number,
@@ -264,7 +267,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         Ok((start, length))
     }
 
-    /// The ranges that are left of one on the volume.
+    /// The parts of a range that fit on the volume.
     #[expect(clippy::type_complexity, reason = "two optional ranges, named where they are used")]
     fn fitted(
         &mut self,
@@ -299,7 +302,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
                     self.changes.cut += 1;
                     return Ok((Some((offset, here)), None));
                 }
-                // More than the whole volume is the whole volume once more, at most.
+                // The second part is limited to the size of the volume.
                 self.changes.split += 1;
                 self.changes.cut += u64::from(rest > size);
                 Ok((Some((offset, here)), Some((0, rest.min(size)))))
@@ -307,7 +310,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         }
     }
 
-    /// Fills `ready` with the records of the next moment.
+    /// Fills `ready` with the next records that have equal times.
     fn gather(&mut self) -> Result<(), ReplayError> {
         let mut group: Vec<Record> = self.ahead.take().into_iter().collect();
         while let Some((first, second)) = self.placed()? {
@@ -317,7 +320,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
                 break;
             }
             if next {
-                // A split record must stay together: the moment before it ends here.
+                // A split record must stay together, so the group ends before it.
                 self.finish(&mut group);
             }
             group.push(first);
@@ -338,7 +341,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         Ok(())
     }
 
-    /// Spreads the records of one moment and hands them on.
+    /// Spreads a group of records with equal times and adds them to `ready`.
     fn finish(&mut self, group: &mut Vec<Record>) {
         let count = group.len() as u128;
         let spread =

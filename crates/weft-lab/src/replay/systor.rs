@@ -1,7 +1,7 @@
 //! Trace format: SYSTOR '17 traces of virtual desktops.
 //!
-//! A header, then `Timestamp,Response,IOType,LUN,Offset,Size`: seconds, seconds, `R` or `W`, a
-//! number, bytes, bytes. An empty response is one that was not seen.
+//! The file has a header, then `Timestamp,Response,IOType,LUN,Offset,Size`: seconds, seconds, `R`
+//! or `W`, a number, bytes, bytes. An empty response means that the completion was not traced.
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.5
 

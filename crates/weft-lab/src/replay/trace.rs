@@ -1,7 +1,8 @@
 //! Trace of several files, merged into one stream of records by time.
 //!
-//! Every file is a source with its own format and packing. The next record is the oldest of those
-//! that the sources offer, by (time, sequence, order of the files), and times count from the first.
+//! Every file is a source with its own format and compression. The next record is the oldest that
+//! any source offers, by (time, sequence, order of the files), and times count from the first
+//! record.
 
 use super::compression::unpacked;
 use super::options::ReadOptions;
@@ -11,7 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use weft_units::Time;
 
-/// A trace that is being read.
+/// Reader of a trace.
 ///
 /// ```
 /// use weft_lab::replay::{Op, ReadOptions, Trace};
@@ -39,11 +40,11 @@ enum State {
 }
 
 impl Trace {
-    /// Opens the files of one trace. `NAME` stands for `NAME.blktrace.0`, `NAME.blktrace.1`, …
-    /// where only these exist.
+    /// Opens the files of a trace. If `NAME` does not exist, it stands for `NAME.blktrace.0`,
+    /// `NAME.blktrace.1`, ….
     ///
     /// # Errors
-    /// A file cannot be opened or unpacked, or its format is not found out.
+    /// A file cannot be opened or decompressed, or its format is not recognized.
     pub fn open(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Self, ReplayError> {
         let mut trace = Self::empty();
         for path in paths {
@@ -56,10 +57,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// A trace whose bytes are in memory.
+    /// Opens a trace in memory.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// See [`Self::open`].
     pub fn of_bytes(
         name: &str,
         bytes: Vec<u8>,
@@ -82,13 +83,13 @@ impl Trace {
         }
     }
 
-    /// Adds another file, to be merged with the others by time.
+    /// Adds another file, which is merged with the others by time.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// See [`Self::open`].
     ///
     /// # Panics
-    /// When records have been read already.
+    /// Records have been read already.
     pub fn add(
         &mut self,
         name: String,
@@ -119,13 +120,13 @@ impl Trace {
         &self.context.devices
     }
 
-    /// Counts of what was read and left out so far.
+    /// Counts of records read and left out so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.context.counts
     }
 
-    /// The name of a process, where the trace told it.
+    /// The name of a process, if the trace records it.
     #[must_use]
     pub fn process(&self, pid: u32) -> Option<&str> {
         self.context.processes.get(&pid).map(String::as_str)
@@ -157,7 +158,7 @@ impl Trace {
 impl Iterator for Trace {
     type Item = Result<Record, ReplayError>;
 
-    /// The next record. After an error there is none.
+    /// Returns the next record. After an error there are no more records.
     fn next(&mut self) -> Option<Self::Item> {
         if self.state == State::Ended {
             return None;
@@ -170,7 +171,7 @@ impl Iterator for Trace {
     }
 }
 
-/// The files that a path stands for: itself, or blktrace's files of all CPUs.
+/// The files that a path stands for: the path itself, or the blktrace files of all CPUs.
 fn files_of_all_cpus(path: &Path) -> Vec<PathBuf> {
     let of_cpu = |cpu: u32| {
         let mut name = path.as_os_str().to_owned();

@@ -5,18 +5,18 @@ use super::scale::Scale;
 use super::style::COLOURS;
 use super::{Bars, Cell, Group, Table, Value, number};
 
-/// Height of a bar, of the gap after it, of a group's label, of the space between groups, of the
-/// axis.
+/// Heights of a bar, of the gap after it, of a group's label, of the space between groups, and of
+/// the axis.
 const BAR: f64 = 16.0;
 const GAP: f64 = 5.0;
 const LABEL: f64 = 21.0;
 const BETWEEN: f64 = 14.0;
 const AXIS: f64 = 40.0;
 
-/// From one line of a label to the next.
+/// Distance between two lines of a label.
 const LABEL_LINE: f64 = 16.0;
 
-/// Where the longest bar ends, in percent of the width: behind it stands its number.
+/// End of the longest bar, in percent of the width; its number is to the right of it.
 const LONGEST: f64 = 80.0;
 
 fn height_of(bars: &Bars) -> f64 {
@@ -27,7 +27,7 @@ fn height_of(bars: &Bars) -> f64 {
         + AXIS
 }
 
-/// A label in lines that fit on a telephone: text in a drawing does not break by itself.
+/// Breaks a label into lines that fit on a phone: text in SVG does not wrap by itself.
 fn label_lines(label: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in label.split(' ') {
@@ -43,19 +43,19 @@ fn label_lines(label: &str) -> Vec<String> {
     lines
 }
 
-/// 13 pixels high, about 6.8 wide, on 290 pixels.
+/// Letters in a line of a label: a font 13 pixels high and about 6.8 wide, on 290 pixels.
 const LABEL_LETTERS: usize = 42;
 
 fn label_height(group: &Group) -> f64 {
     LABEL + (label_lines(&group.label).len() - 1) as f64 * LABEL_LINE
 }
 
-/// The bars that a group has, with the number of their series.
+/// The bars of a group, each with the number of its series.
 fn shown(group: &Group) -> impl Iterator<Item = (usize, Value)> + '_ {
     group.values.iter().enumerate().filter_map(|(series, value)| value.map(|value| (series, value)))
 }
 
-/// The whole figure.
+/// Draws the whole figure.
 pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     let highest = highest(bars);
     let scale = Scale::new(0.0, highest, 0.0, LONGEST, false);
@@ -116,8 +116,8 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     html::figure(&bars.title, &bars.description, &legend(bars), &svg, &numbers(bars))
 }
 
-/// End of the scale. A few runs may have an interval that is many times as wide as all values: it
-/// is cut.
+/// End of the scale. With few runs an interval may be many times as wide as the values; it is then
+/// cut.
 fn highest(bars: &Bars) -> f64 {
     let most = |ends: &mut dyn Iterator<Item = f64>| {
         ends.filter(|end| end.is_finite()).fold(0.0, f64::max)
@@ -132,12 +132,12 @@ fn highest(bars: &Bars) -> f64 {
     shown.max(intervals.min(shown * INTERVAL_MAX))
 }
 
-/// So many times the highest value, an interval may reach.
+/// Limit of an interval on the scale, as a multiple of the highest value.
 const INTERVAL_MAX: f64 = 1.4;
 
 fn bar(value: Value, runs: &[f64], series: usize, y: f64, scale: &Scale) -> String {
     let width = scale.at(value.value);
-    // The interval above, single runs below the middle.
+    // The interval is drawn above the middle of the bar, single runs below it.
     let (middle, below) = (y + BAR * 0.36, y + BAR * 0.76);
     let mut svg = format!(
         "<rect class=\"f{}\" x=\"0\" width=\"{width:.2}%\" y=\"{y:.1}\" height=\"{BAR}\" rx=\"2\"/>",
@@ -145,7 +145,7 @@ fn bar(value: Value, runs: &[f64], series: usize, y: f64, scale: &Scale) -> Stri
     );
     let mut end = width;
     if let Some((low, high)) = value.interval.filter(|(low, high)| low < high) {
-        // An end that lies beside the chart has no mark.
+        // An end outside the chart has no mark.
         let marked = [low, high].map(|end| scale.holds(end));
         let (low, high) = (scale.at(low), scale.at(high));
         end = end.max(high);
@@ -206,7 +206,7 @@ fn legend(bars: &Bars) -> String {
 
 fn numbers(bars: &Bars) -> Table {
     let mut columns = vec!["case".to_owned()];
-    // A series without a name is one that there is not.
+    // A series without a name does not exist.
     let named = |series: usize| bars.series.get(series).is_none_or(|name| !name.is_empty());
     columns.extend(bars.series.iter().filter(|name| !name.is_empty()).cloned());
     let banded = bars.groups.iter().any(|group| group.band.is_some());

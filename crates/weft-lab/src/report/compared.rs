@@ -4,7 +4,7 @@ use super::{Bars, Block, Cell, Group, Report, Section, Table, Value, number};
 use crate::compare::{Change, Comparison, Row};
 
 impl Report {
-    /// The page of a comparison of sets of runs, with what is to be known of it.
+    /// The page of a comparison of sets of runs, with remarks on it.
     #[must_use]
     pub fn compared(comparison: &Comparison, remarks: &[String]) -> Self {
         let names: Vec<&str> = comparison.sets.iter().map(|(name, _)| name.as_str()).collect();
@@ -35,7 +35,7 @@ impl Report {
     }
 }
 
-/// One sentence for each set but the base.
+/// Summary with one sentence for each set but the base.
 fn summary(comparison: &Comparison) -> String {
     let base = &comparison.sets[0].0;
     let mut sentences = Vec::new();
@@ -50,7 +50,7 @@ fn summary(comparison: &Comparison) -> String {
     sentences.join(" ")
 }
 
-/// Ratios to the base as bars.
+/// Chart of ratios to the base.
 fn chart(comparison: &Comparison) -> Block {
     let ratio = |percent: f64| percent / 100.0 + 1.0;
     let bar = |change: &Change| Value {
@@ -72,7 +72,7 @@ fn chart(comparison: &Comparison) -> Block {
         description: "The line is the first set; a bar beyond it is more, one short of it less."
             .to_owned(),
         unit: "times the first set".to_owned(),
-        // The first set is the line, and has no bars.
+        // The first set is the reference line and has no bars.
         series: std::iter::once(String::new())
             .chain(comparison.sets.iter().skip(1).map(|(name, _)| name.clone()))
             .collect(),
@@ -107,7 +107,7 @@ fn rows(comparison: &Comparison) -> Block {
     Block::Table(Table { caption: caption.to_owned(), columns, rows: rows.collect() })
 }
 
-/// A change, its mark and its interval.
+/// A change with its mark and interval, as text.
 fn told(change: &Change) -> String {
     let mark = if change.is_sure() == Some(true) { " *" } else { "" };
     let interval = change.interval.map(|(low, high)| format!(" ({low:+.1}…{high:+.1})"));

@@ -3,7 +3,7 @@
 use super::{Block, Cell, Report, Section, Table, bars, lines, number, style};
 use crate::statistics::Verdict;
 
-/// Text with what HTML would take for its own replaced, and without control characters.
+/// Text with HTML's special characters escaped and control characters removed.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -20,10 +20,10 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Beginning of every page, which tells a page of weft from others.
+/// Beginning of every page, which identifies a page of weft.
 pub const BEGIN: &str = "<!DOCTYPE html>\n<!-- A report of weft -->\n";
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
@@ -96,7 +96,7 @@ pub(super) fn figure(
     )
 }
 
-/// The beginning of a drawing of so many pixels height, with its title and description.
+/// The opening tag of a drawing with this height in pixels, with its title and description.
 pub(super) fn drawing(number: u32, height: f64, title: &str, description: &str) -> String {
     format!(
         "<svg width=\"100%\" height=\"{height:.0}\" role=\"img\" aria-labelledby=\"t{number} d{number}\">\
@@ -106,9 +106,9 @@ pub(super) fn drawing(number: u32, height: f64, title: &str, description: &str) 
     )
 }
 
-/// A table that may be wider than the page.
+/// Renders a table that may be wider than the page.
 pub(super) fn table(table: &Table) -> String {
-    // On a narrow page a row of many cells becomes a card, each cell with its heading.
+    // On a narrow page a row of many cells becomes a card; each cell has its heading.
     let cards = if table.columns.len() > CELLS_ABREAST { " class=\"cards\"" } else { "" };
     let mut html = format!("<div class=\"wide\"><table{cards}>");
     if !table.caption.is_empty() {
@@ -167,12 +167,12 @@ pub(super) fn table(table: &Table) -> String {
     html
 }
 
-/// Text below a cell's own text.
+/// Text beneath a cell's own text.
 fn beneath(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" <small>{text}</small>") }
 }
 
-/// A telephone shows so many cells beside each other.
+/// Number of cells that a phone shows side by side.
 const CELLS_ABREAST: usize = 3;
 
 fn sign(verdict: Verdict) -> char {

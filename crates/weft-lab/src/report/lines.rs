@@ -1,6 +1,6 @@
 //! Line charts, as SVG.
 //!
-//! The lines themselves are stretched to the width of the page; strokes, points and text are not.
+//! The lines are stretched to the width of the page; strokes, points and text are not.
 
 use super::bars::told;
 use super::html::{self, drawing, escaped};
@@ -8,20 +8,20 @@ use super::scale::{Scale, round_step};
 use super::style::COLOURS;
 use super::{Axis, Cell, Lines, Series, Table, number};
 
-/// Height of the plot, above it, and below it.
+/// Heights of the plot, of the space above it, and of the space below it.
 const PLOT: f64 = 240.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
 
-/// A line of more points than this is drawn without them, and one in so many of them is told as a
-/// number.
+/// Most points of a line that are drawn as dots, and most rows of the table of numbers. A longer
+/// line has no dots.
 const DOTTED_MAX: usize = 40;
 
-/// Where the plot begins and ends, in percent of the width: numbers stand left of it.
+/// Left and right end of the plot, in percent of the width; numbers are to the left of it.
 const LEFT: f64 = 13.0;
 const RIGHT: f64 = 97.0;
 
-/// The whole figure.
+/// Draws the whole figure.
 pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     let (across, up) = (across(lines), up(lines));
     let mut svg = drawing(chart, ABOVE + PLOT + BELOW, &lines.title, &lines.description);
@@ -39,7 +39,7 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     let crowded = matches!(&lines.axis, Axis::Names(names) if names.len() > 3);
     for (at, (place, label)) in places(lines, &across).into_iter().enumerate() {
         let x = across.at(place);
-        // Every other of many names stands lower, so that they have room on a narrow page.
+        // With many names, every other one is lower, so that they fit on a narrow page.
         let drop = if crowded && at % 2 == 1 { 32.0 } else { 18.0 };
         svg += &format!(
             "<line class=\"grid\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{bottom}\" y2=\"{}\"/>\
@@ -70,17 +70,17 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     html::figure(&lines.title, &lines.description, &legend(lines), &svg, &numbers(lines))
 }
 
-/// The colour of a line. The first one is the grey of what others are compared with.
+/// The colour of a line. The first line, which others are compared with, is grey.
 fn colour(lines: &Lines, series: usize) -> usize {
     (series + usize::from(!lines.baseline)) % COLOURS
 }
 
-/// Whether there is anything of a line. One without points has its colour and is not named.
+/// Whether a line has points. A line without points keeps its colour but is not named.
 fn drawn(series: &Series) -> bool {
     !series.points.is_empty()
 }
 
-/// Finite points.
+/// The points of a line that are finite.
 fn points(series: &Series) -> impl Iterator<Item = (f64, super::Value)> + '_ {
     let points = series.points.iter().copied();
     points.filter(|(place, value)| place.is_finite() && value.value.is_finite())
@@ -92,7 +92,7 @@ fn across(lines: &Lines) -> Scale {
     let high = places().fold(f64::NEG_INFINITY, f64::max);
     match &lines.axis {
         Axis::Names(names) => {
-            // Half a place of room on both sides.
+            // Half a place of space on both sides.
             Scale::new(-0.5, names.len().max(1) as f64 - 0.5, LEFT, RIGHT, false)
         }
         Axis::Linear => Scale::new(low, high, LEFT, RIGHT, false),
@@ -116,14 +116,14 @@ fn up(lines: &Lines) -> Scale {
         let decade = |value: f64, round: fn(f64) -> f64| libm::pow(10.0, round(libm::log10(value)));
         return Scale::new(decade(low, libm::floor), decade(high, libm::ceil), from, to, true);
     }
-    // An interval may reach below 0 where no value does: it is cut there.
+    // An interval may reach below 0 although no value does: it is cut there.
     let values = lines.series.iter().flat_map(|series| points(series).map(|point| point.1.value));
     let low = values.fold(0.0, f64::min);
     let step = round_step((high - low) / 5.0);
     Scale::new(libm::floor(low / step) * step, libm::ceil(high / step) * step, from, to, false)
 }
 
-/// Places across with their labels.
+/// Positions of the labels across, and the labels.
 fn places(lines: &Lines, across: &Scale) -> Vec<(f64, String)> {
     match &lines.axis {
         Axis::Names(names) => {

@@ -1,8 +1,8 @@
-//! Report: a result as one HTML page with charts that explain it.
+//! Report: a result as one HTML page with charts.
 //!
-//! A [`Report`] is plain values; [`Report::html`] makes one file of them, with charts as inline
-//! SVG, without scripts and without anything fetched. Charts are as wide as the page: positions
-//! across are percentages and text keeps its size, so that a telephone shows what a screen shows.
+//! A [`Report`] is plain values; [`Report::html`] renders them as one file, with charts as inline
+//! SVG, without scripts and without external resources. Charts are as wide as the page: horizontal
+//! positions are percentages and text keeps its size, so a phone shows the same as a large screen.
 //! Colours follow the reader's light or dark preference and never carry a meaning alone; each chart
 //! has a title, a description, and its numbers in a table below it.
 
@@ -25,7 +25,7 @@ pub use sweep::{Setting, Sweep};
 pub struct Report {
     /// Heading of the page.
     pub title: String,
-    /// One or two sentences that say what came out.
+    /// One or two sentences that state the result.
     pub summary: String,
     /// Facts by name: seed, runs, hashes, versions.
     pub facts: Vec<(String, String)>,
@@ -47,9 +47,9 @@ pub struct Section {
 pub enum Block {
     /// Values as bars.
     Bars(Bars),
-    /// Values as lines over something.
+    /// Values as lines over an axis.
     Lines(Lines),
-    /// Points, one under the other.
+    /// List of items, one below the other.
     List(Vec<String>),
     /// A paragraph.
     Text(String),
@@ -71,13 +71,13 @@ pub struct Table {
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words, and beneath them what is to be said of them.
+    /// Words, with a note beneath them.
     Noted(String, String),
-    /// A number as text, set to the right.
+    /// A number as text, aligned right.
     Number(String),
-    /// Words, set to the left.
+    /// Words, aligned left.
     Text(String),
-    /// A number with its interval beneath it, if it has one; none where nothing was measured.
+    /// A number with its interval beneath it, if it has one; `None` if nothing was measured.
     Value(Option<Value>),
     /// Verdict of a comparison.
     Verdict(Verdict),
@@ -86,14 +86,14 @@ pub enum Cell {
 /// A value with its interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Value {
-    /// The value itself.
+    /// The value.
     pub value: f64,
-    /// Ends of its 95 % interval, where it has one.
+    /// Ends of the 95 % interval, if there is one.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Value {
-    /// Without an interval.
+    /// A value without an interval.
     #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { value, interval: None }
@@ -106,12 +106,12 @@ impl From<crate::statistics::Estimate> for Value {
     }
 }
 
-/// A chart of bars that lie on their side, in groups: what was published beside what was measured.
+/// A chart of horizontal bars, in groups: published beside measured values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
     /// Title of the chart.
     pub title: String,
-    /// Text for screen readers: what the chart shows.
+    /// Description of the chart for screen readers.
     pub description: String,
     /// Unit of the values.
     pub unit: String,
@@ -128,12 +128,12 @@ pub struct Bars {
 pub struct Group {
     /// Label of the group.
     pub label: String,
-    /// One for each series; `None` where there is none.
+    /// Value of each series; `None` if the series has none.
     pub values: Vec<Option<Value>>,
     /// Band in which the measured value should lie.
     pub band: Option<(f64, f64)>,
-    /// What single runs gave, for each series; empty, or shorter than the series, where there is
-    /// nothing to show.
+    /// Values of single runs, for each series; empty, or shorter than the list of series, if there
+    /// is nothing to show.
     pub runs: Vec<Vec<f64>>,
 }
 
@@ -142,7 +142,7 @@ pub struct Group {
 pub struct Lines {
     /// Title of the chart.
     pub title: String,
-    /// Text for screen readers: what the chart shows.
+    /// Description of the chart for screen readers.
     pub description: String,
     /// Label of the horizontal axis, with its unit.
     pub across: String,
@@ -150,11 +150,11 @@ pub struct Lines {
     pub up: String,
     /// Scale of the horizontal axis.
     pub axis: Axis,
-    /// Whether values upwards are on a logarithmic scale; all are above 0 then.
+    /// Whether the vertical axis is logarithmic; all values are then above 0.
     pub logarithmic: bool,
-    /// Whether the first line is what the others are compared with: it is grey then, as in bars.
+    /// Whether the first line is the baseline of the others: it is then grey, as in bars.
     pub baseline: bool,
-    /// Values upwards to mark across the whole plot, such as what was published.
+    /// Values to mark on the vertical axis across the whole plot, such as published ones.
     pub marks: Vec<Mark>,
     /// The lines.
     pub series: Vec<Series>,
@@ -172,12 +172,12 @@ pub struct Mark {
 /// Scale of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Axis {
-    /// Names, evenly; places are 0, 1, ….
+    /// Names at equal distances; their places are 0, 1, ….
     Names(Vec<String>),
     /// Numbers on a linear scale.
     #[default]
     Linear,
-    /// Numbers, doubling; all are above 0.
+    /// Numbers on a scale of powers of two; all are above 0.
     Doubling,
 }
 
@@ -186,13 +186,13 @@ pub enum Axis {
 pub struct Series {
     /// Name of the line.
     pub name: String,
-    /// Places and values, from left to right. A line without any is left out, and keeps its colour
-    /// from others.
+    /// Places and values, from left to right. A line without any points is left out, but no other
+    /// line takes its colour.
     pub points: Vec<(f64, Value)>,
 }
 
 impl Report {
-    /// The whole page.
+    /// Renders the whole page.
     ///
     /// ```
     /// use weft_lab::report::{Block, Report, Section};
@@ -207,7 +207,7 @@ impl Report {
     }
 }
 
-/// A number for people: four digits that count, no noise behind them.
+/// A number for readers, with four significant digits.
 #[must_use]
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
@@ -231,7 +231,7 @@ pub fn number(value: f64) -> String {
     group_digits(&text)
 }
 
-/// Thin spaces between groups of three digits of what is larger than 9999.
+/// Separates groups of three digits by thin spaces, in numbers above 9999.
 fn group_digits(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("\u{2212}", rest));
     let (whole, decimals) = rest.split_once('.').map_or((rest, None), |(w, d)| (w, Some(d)));

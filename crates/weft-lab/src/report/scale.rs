@@ -1,4 +1,4 @@
-//! Scales of charts: positions of values, and the values that are written at the axis.
+//! Scales of charts: positions of values, and the values of the axis labels.
 
 /// Maps values to percentages of a length.
 #[derive(Clone, Copy, Debug)]
@@ -11,13 +11,13 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Values from `low` to `high` on percentages `from` to `to`.
+    /// Maps values from `low` to `high` to percentages from `from` to `to`.
     pub(super) fn new(low: f64, high: f64, from: f64, to: f64, logarithmic: bool) -> Self {
         let logarithmic = logarithmic && low > 0.0;
         let (low, high) = if low.is_finite() && high.is_finite() && high > low {
             (low, high)
         } else if low.is_finite() && low != 0.0 {
-            // All the same: it lies in the middle.
+            // All values are equal: they lie in the middle.
             (low - low.abs() / 2.0, low + low.abs() / 2.0)
         } else {
             (0.0, 1.0)
@@ -25,7 +25,7 @@ impl Scale {
         Self { low, high, from, to, logarithmic }
     }
 
-    /// The percentage of a value, within the length.
+    /// The percentage of a value, limited to the length.
     pub(super) fn at(&self, value: f64) -> f64 {
         let fraction = if self.logarithmic {
             libm::log(value.max(self.low) / self.low) / libm::log(self.high / self.low)
@@ -36,7 +36,7 @@ impl Scale {
         self.from + fraction * (self.to - self.from)
     }
 
-    /// Whether a value lies on it.
+    /// Whether a value lies within the scale.
     pub(super) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -52,7 +52,7 @@ impl Scale {
         ticks.take_while(|tick| *tick <= self.high + step * 1e-6).collect()
     }
 
-    /// Powers of ten, or 1, 2 and 5 times these where there are few.
+    /// Powers of ten, or 1, 2 and 5 times these if there are few.
     fn powers(&self, count: f64) -> Vec<f64> {
         let decades = libm::log10(self.high / self.low);
         let factors: &[f64] = if decades > count / 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };

@@ -3,9 +3,9 @@
 /// Colours of series.
 pub(super) const COLOURS: usize = 8;
 
-/// The style sheet, whole. Its colours of series, told apart in light and dark and by the
-/// colour-blind (after Okabe and Ito); lines differ in their dashes as well, bars in their order
-/// and numbers.
+/// The style sheet. Its colours of series can be told apart in light and dark and by colour-blind
+/// readers (after Okabe and Ito); lines also differ in their dashes, and bars in their order and
+/// numbers.
 pub(super) const SHEET: &str = r#"
 :root {
   color-scheme: light dark;

@@ -1,10 +1,10 @@
 //! Report of a sweep: throughput and latency by setting.
 //!
-//! `--sweep` makes one page, with charts and one table.
+//! `--sweep` writes one page, with charts and one table.
 
 use super::{Axis, Bars, Block, Cell, Group, Lines, Report, Section, Series, Table, Value, number};
 
-/// A job or a trace that was run under several settings.
+/// A job or a trace under several settings.
 ///
 /// ```
 /// use weft_lab::report::{Setting, Sweep, Value};
@@ -27,14 +27,13 @@ use super::{Axis, Bars, Block, Cell, Group, Lines, Report, Section, Series, Tabl
 pub struct Sweep {
     /// Load and volume, in words.
     pub title: String,
-    /// One or two sentences that say what came out: which setting is best, and whether that is
-    /// sure.
+    /// One or two sentences that state the result: the best setting, and whether it is certain.
     pub summary: String,
-    /// Facts by name: seed, runs, model, where costs are from.
+    /// Facts by name: seed, runs, model, origin of the costs.
     pub facts: Vec<(String, String)>,
     /// Name of the knob that is swept, or several joined by a comma.
     pub knob: String,
-    /// Settings that were run, in the order in which they are shown.
+    /// Settings that were run, in the order of display.
     pub settings: Vec<Setting>,
     /// Assumptions, in words.
     pub assumptions: Vec<String>,
@@ -45,17 +44,17 @@ pub struct Sweep {
 pub struct Setting {
     /// The knob's value, or several joined by a comma.
     pub name: String,
-    /// MB/s, of 10^6 bytes.
+    /// Throughput in MB/s, of 10^6 bytes.
     pub throughput: Value,
-    /// MB/s of each run; may be empty.
+    /// Throughput of each run, in MB/s; may be empty.
     pub runs: Vec<f64>,
-    /// Operations a second.
+    /// Operations per second.
     pub operations: Option<Value>,
-    /// Mean latency, milliseconds.
+    /// Mean latency, in milliseconds.
     pub mean: Option<Value>,
-    /// Percentiles of latency: percent and milliseconds. Of every setting the same ones.
+    /// Percentiles of latency: percent and milliseconds. Every setting has the same percentiles.
     pub percentiles: Vec<(f64, Value)>,
-    /// Remark about this setting, such as that it is the best; may be empty.
+    /// Remark about the setting, such as that it is the best; may be empty.
     pub remark: String,
 }
 
@@ -85,7 +84,7 @@ impl Sweep {
         }
     }
 
-    /// The percentiles that there are.
+    /// The percentiles of the report.
     fn percents(&self) -> impl Iterator<Item = f64> + '_ {
         self.settings.first().into_iter().flat_map(|first| first.percentiles.iter().map(|p| p.0))
     }
@@ -101,14 +100,14 @@ impl Sweep {
             title: format!("Throughput by {}", self.knob),
             description: String::new(),
             unit: "MB/s".to_owned(),
-            // The first colour is the grey of what was published: there is nothing published here.
+            // The first colour is the grey of published values, and nothing was published here.
             series: vec![String::new(), "measured".to_owned()],
             reference: None,
             groups: groups.collect(),
         })
     }
 
-    /// Each percentile a line over settings.
+    /// Chart of a line for each percentile, over settings.
     fn latency(&self) -> Block {
         let names = self.settings.iter().map(|setting| setting.name.clone()).collect();
         let series = self.percents().map(|percent| {
@@ -126,7 +125,7 @@ impl Sweep {
         })
     }
 
-    /// Each setting a line over percentiles.
+    /// Chart of a line for each setting, over percentiles.
     fn spread(&self) -> Block {
         let names = self.percents().map(|percent| format!("{} %", number(percent))).collect();
         let series = self.settings.iter().map(|setting| {
@@ -144,7 +143,7 @@ impl Sweep {
         })
     }
 
-    /// Lines over names, on a logarithmic scale if no percentile is 0.
+    /// Chart of lines over names, on a logarithmic scale if no percentile is 0.
     fn milliseconds(&self, names: Vec<String>, series: Vec<Series>) -> Lines {
         let mut values = self.settings.iter().flat_map(|setting| &setting.percentiles);
         let logarithmic = values.all(|(_, value)| value.value > 0.0);

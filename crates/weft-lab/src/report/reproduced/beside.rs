@@ -1,4 +1,4 @@
-//! Report section: what was measured beside the published figures.
+//! Report section: measurements beside the published figures.
 
 use super::super::{Bars, Block, Cell, Group, Table, number};
 use super::{Found, runs, value, words};
@@ -16,7 +16,7 @@ impl Found<'_> {
             .collect()
     }
 
-    /// A metric of all columns in some cases; `None` if none of them has it.
+    /// A metric of all columns in some cases; `None` if no column has it.
     pub(super) fn of_columns(&self, cases: &[&CaseRuns], metric: Metric) -> Option<Bars> {
         let columns = self.columns();
         let groups: Vec<Group> = cases
@@ -45,7 +45,7 @@ impl Found<'_> {
         })
     }
 
-    /// What is compared though nothing of it was published.
+    /// Comparisons without a published figure.
     fn compared_beside(&self) -> Option<Block> {
         let rows = self.outcome.beside.iter().map(|row| {
             let unit = if row.row.against.is_some() { "" } else { row.row.metric.unit() };

@@ -1,7 +1,8 @@
-//! Report charts of dirty pages under a limit: pools, disks and writers' waits, before and with it.
+//! Report charts of dirty pages under a limit: pools, disks and writers' waits, without and with
+//! the patch.
 //!
-//! Drawn are the cases of which the text compares something else than the rate beside its rows, in
-//! the columns that it compares there; one run of each. A table has every case.
+//! Charts show the cases for which the text compares another metric than the rate beside its rows,
+//! in the columns that it compares there, one run of each. A table has every case.
 
 use weft_sim::workload::dirty_limit::{Measured as Pool, Sample};
 
@@ -9,17 +10,17 @@ use super::super::{Axis, Block, Cell, Lines, Mark, Series, Table, Value, number}
 use super::{Found, words};
 use crate::experiment::{CaseRuns, Measured, Metric};
 
-/// More points of lines that go up and down are not told apart on a page.
+/// Most points of a line: more points of fluctuating lines cannot be told apart on a page.
 const POINTS_MAX: usize = 120;
 
-/// Pages of a MiB.
+/// Pages per MiB.
 const OF_MIB: f64 = 256.0;
 
-/// What a column's first run left.
+/// First run of a column.
 struct Run<'a> {
     column: String,
     pool: &'a Pool,
-    /// When it began to count, in seconds.
+    /// Start of the measured time, in seconds.
     from: f64,
 }
 
@@ -39,7 +40,7 @@ impl Found<'_> {
         blocks
     }
 
-    /// How equal writers are, and how long they wait at most, in every case.
+    /// Fairness and longest wait of the writers, in every case.
     fn waits_of_all(&self) -> Option<Block> {
         let all = self.outcome.cases.iter();
         let cases: Vec<_> = all.filter(|case| has_pool(case)).collect();
@@ -66,7 +67,7 @@ fn has_pool(case: &CaseRuns) -> bool {
     parts.any(|part| part.pool.is_some())
 }
 
-/// The first runs of the columns that a row compares.
+/// First runs of the columns that a row compares.
 fn runs<'a>(case: &'a CaseRuns, row: &Measured) -> Vec<Run<'a>> {
     let columns = [Some(&row.row.baseline), Some(&row.row.patched), row.row.beyond.as_ref()];
     let runs = columns.into_iter().flatten().filter_map(|column| {
@@ -120,7 +121,7 @@ fn charts(case: &str, runs: &[Run<'_>]) -> Vec<Block> {
     lines.filter(some).map(Block::Lines).collect()
 }
 
-/// Something of all samples of each run, some of them together in a point.
+/// Chart of a value over time, of each run; `of` combines the samples of a point.
 fn over_time(runs: &[Run<'_>], of: impl Fn(&[Sample]) -> f64) -> Lines {
     let series = runs.iter().map(|run| {
         let samples = &run.pool.samples;
@@ -139,7 +140,7 @@ fn over_time(runs: &[Run<'_>], of: impl Fn(&[Sample]) -> f64) -> Lines {
     }
 }
 
-/// The pool of each disk: its mean, and between what it was nine tenths of the time.
+/// The pool of each disk: its mean, and its 5 % and 95 % quantiles over time.
 fn by_disk(case: &str, runs: &[Run<'_>]) -> Lines {
     let count = runs.iter().map(|run| run.pool.idle.len()).max().unwrap_or(0);
     let series = runs.iter().map(|run| {
@@ -171,7 +172,7 @@ fn by_disk(case: &str, runs: &[Run<'_>]) -> Lines {
     }
 }
 
-/// How long the first writers waited, of all their waits.
+/// Quantiles of the waits of the first writers.
 fn waits(case: &str, runs: &[Run<'_>]) -> Lines {
     let ends = [("50 %", 500), ("90 %", 900), ("99 %", 990), ("longest", 1000)];
     let series = runs.iter().map(|run| {
@@ -180,7 +181,7 @@ fn waits(case: &str, runs: &[Run<'_>]) -> Lines {
         waits.sort_unstable();
         let points = ends.iter().enumerate().filter_map(|(at, (_, permille))| {
             let rank = (waits.len() * permille).div_ceil(1000).max(1) - 1;
-            // The scale has no 0.
+            // A logarithmic scale has no 0.
             let wait = waits.get(rank).filter(|wait| **wait > 0)?;
             Some((at as f64, Value::exact(*wait as f64 / 1e6)))
         });

@@ -5,7 +5,8 @@ use super::{Found, words};
 use crate::experiment::{Beyond, Measured};
 use crate::statistics::{Band, Estimate, Verdict, gain_percent};
 
-/// Ratios that are larger stand in a chart of their own: they would make all others look the same.
+/// Ratios above this limit have a chart of their own: they would hide the differences of all
+/// others.
 const LARGE: f64 = 2.5;
 
 impl Found<'_> {
@@ -89,7 +90,7 @@ impl Found<'_> {
         })
     }
 
-    /// weft's own answers, against the better of both.
+    /// Results of weft's own columns, compared with the better of baseline and patched.
     fn own(&self) -> Vec<Block> {
         let rows: Vec<Vec<Cell>> = self
             .outcome
@@ -189,7 +190,7 @@ fn group(row: &Measured) -> Group {
     Group { label: row.row.to_string(), values, band, runs }
 }
 
-/// Ratios run by run.
+/// Ratios of the runs, pair by pair.
 fn pairs(baseline: &[f64], patched: &[f64]) -> Vec<f64> {
     baseline.iter().zip(patched).map(|(baseline, patched)| patched / baseline).collect()
 }
@@ -204,7 +205,7 @@ fn percent(percent: f64) -> String {
     format!("{} %", points(percent))
 }
 
-/// Percent without the word, and without a digit that says nothing.
+/// A percentage as a number without its unit, with one decimal.
 fn points(percent: f64) -> String {
     let sign = if percent > -0.05 { "+" } else { "\u{2212}" };
     let digits = format!("{:.1}", percent.abs());

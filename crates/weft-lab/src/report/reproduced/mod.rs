@@ -1,4 +1,4 @@
-//! Report of reproduced patches: figures, mechanism, and all that was measured.
+//! Report of reproduced patches: figures, mechanism, and all measurements.
 //!
 //! | part | file |
 //! |---|---|
@@ -19,17 +19,16 @@ use crate::experiment::{
 use crate::report::Value;
 use crate::statistics::mean;
 
-/// An experiment and what it found.
+/// An experiment and its results.
 struct Found<'a> {
     experiment: &'a Experiment,
     outcome: &'a Outcome,
-    /// Empty if they were not run.
+    /// Results of the controls; empty if they were not run.
     controls: &'a [Control],
 }
 
 impl Report {
-    /// The page of some experiments: for each what its runs found, and its controls; none if they
-    /// were not run.
+    /// The page of some experiments: the results of each, and its controls if they were run.
     #[must_use]
     pub fn reproduced(
         experiments: &[Experiment],
@@ -126,8 +125,8 @@ impl Found<'_> {
         fitted.into_iter().chain(assumed).collect()
     }
 
-    /// Columns that were run, in the order in which they are shown: before the patch, with it,
-    /// others, weft's own.
+    /// Columns that were run, in the order in which they are shown: before the patch, with the
+    /// patch, others, weft's own.
     fn columns(&self) -> Vec<&str> {
         let rows = &self.outcome.rows;
         let rank = |name: &str| match name {
@@ -143,7 +142,7 @@ impl Found<'_> {
         columns
     }
 
-    /// Cases that share a load, in other circumstances each.
+    /// Groups of cases with the same load and different circumstances.
     fn loads(&self) -> Vec<Vec<&CaseRuns>> {
         let mut loads: Vec<(String, Vec<&CaseRuns>)> = Vec::new();
         for case in &self.outcome.cases {
@@ -161,18 +160,18 @@ impl Found<'_> {
         &self.outcome.rows
     }
 
-    /// Rows, and what is compared beside them.
+    /// Rows, and comparisons beside them.
     fn compared(&self) -> impl Iterator<Item = &Measured> {
         self.outcome.rows.iter().chain(&self.outcome.beside)
     }
 }
 
-/// A name of a text as words.
+/// A name of a text, as words.
 fn words(name: &str) -> String {
     name.replace('_', " ").replace(" kib", " KiB")
 }
 
-/// What was measured of a column in a case, run by run.
+/// Measured values of a column in a case, run by run.
 fn runs(case: &CaseRuns, column: &str, metric: Metric) -> Vec<f64> {
     let samples = case.column(column).iter();
     samples.filter_map(|sample| sample.values.get(&metric).copied()).collect()

@@ -1,7 +1,7 @@
 //! Report section: mechanism of a patch.
 //!
-//! Charts of the mechanism, not of the figure: what is read for what is written, where stripes wait
-//! and for how long, how large the requests are that reach the disks.
+//! Charts of the mechanism instead of the figure: bytes read per byte written, lists on which
+//! stripes wait and how long they wait, sizes of the requests that reach the disks.
 
 use weft_engine::{StripeWaits, Waits};
 use weft_sim::machine::{Count, Sample, Sizes, Traffic};
@@ -11,10 +11,10 @@ use super::{Found, runs, words};
 use crate::experiment::{CaseRuns, Metric, Side};
 use crate::statistics::ratio;
 
-/// More samples of several lines that go up and down are not told apart on a page.
+/// Most samples of a line: more samples of fluctuating lines cannot be told apart on a page.
 const SAMPLES_MAX: usize = 48;
 
-/// A list whose length is drawn: what it is, and where it is in a sample.
+/// A list with a chart of its length: name, description, and its length in a sample.
 type ListOf = (&'static str, &'static str, fn(&Sample) -> Count);
 
 const LISTS: [ListOf; 2] = [
@@ -68,7 +68,7 @@ impl Found<'_> {
         blocks
     }
 
-    /// Rows that have to be what was published to the last digit.
+    /// Rows that must equal the published figures to the last digit.
     fn exact(&self) -> Option<Block> {
         let rows: Vec<_> = self.rows().iter().filter(|row| row.row.exact).collect();
         let first = rows.first()?;
@@ -149,13 +149,14 @@ impl Found<'_> {
         }))
     }
 
-    /// How long a list of stripes was over time, in the first run.
+    /// Length of a list of stripes over time, in the first run.
     fn length(&self, case: &CaseRuns, (name, about, of): &ListOf) -> Option<Block> {
         let series: Vec<Series> = self
             .columns()
             .into_iter()
             .map(|column| {
-                // The first part of the first run; a column that was not run keeps its colour.
+                // The first part of the first run is shown; a column that was not run keeps its
+                // colour.
                 let part = case.column(column).first().and_then(|sample| sample.parts.first());
                 let history = part.and_then(|part| part.inside.history.as_ref());
                 let samples = history.map_or(Vec::new(), |history| history.joined(SAMPLES_MAX));
@@ -179,7 +180,7 @@ impl Found<'_> {
         })
     }
 
-    /// Waiting times of stripes that lacked blocks.
+    /// Waiting times of stripes that needed a preread.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
         let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();
@@ -194,7 +195,7 @@ impl Found<'_> {
                 let points = ends.iter().enumerate();
                 let points =
                     points.map(|(at, (_, permille))| (at as f64, ms(&waits.preread, *permille)));
-                // The scale has no 0.
+                // A logarithmic scale has no 0.
                 let points = points.filter(|point| point.1 > 0.0);
                 let points = points.map(|(at, wait)| (at, Value::exact(wait)));
                 Series { name: words(name), points: points.collect() }
@@ -232,7 +233,7 @@ impl Found<'_> {
         vec![Block::Lines(chart), Block::Table(Table { caption, columns, rows: rows.collect() })]
     }
 
-    /// How large commands to the disks were, of all runs.
+    /// Sizes of the commands to the disks, over all runs.
     fn sizes(&self, case: &CaseRuns, what: &str, of: fn(&Traffic) -> Sizes) -> Option<Block> {
         let all: Vec<(&str, Sizes)> = self
             .columns()
@@ -248,7 +249,7 @@ impl Found<'_> {
         if all.iter().all(|(_, sizes)| count(sizes) == 0) {
             return None;
         }
-        // From the smallest to the largest that there was.
+        // From the smallest to the largest size that occurs.
         let used: Vec<usize> = all
             .iter()
             .flat_map(|(_, sizes)| sizes.iter().enumerate().filter(|(_, size)| size.1 > 0))
@@ -279,7 +280,7 @@ impl Found<'_> {
     }
 }
 
-/// From where on a curve lies below 1, as words.
+/// Description of the costs above which a curve is below 1.
 fn where_below_one(points: &[(f64, Value)]) -> String {
     let Some(first) = points.first() else { return String::new() };
     if points.iter().all(|point| point.1.value >= 1.0) {
@@ -317,7 +318,7 @@ fn fullest<'a>(cases: &[&'a CaseRuns]) -> Option<&'a CaseRuns> {
     fullest
 }
 
-/// A case, and which part of it if it has several.
+/// Name of a case, with the name of its first part if it has several.
 fn case_of(case: &CaseRuns) -> String {
     let parts = case.columns.values().flatten().next().map_or(&[][..], |sample| &sample.parts);
     match parts {
