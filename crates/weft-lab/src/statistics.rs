@@ -1,9 +1,9 @@
 //! Statistics of runs: means and ratios with intervals, stationarity, verdicts.
 //!
-//! Means and ratios come with the 95 % interval of Student's t. A ratio of two variants is the mean
-//! of the logarithms of paired runs' ratios: the runs of a pair share their seed, so what chance
-//! does to both cancels. A verdict compares the interval with a band that was committed before the
-//! first run. A run counts only if its measured part is stationary.
+//! Means and ratios have the 95 % interval of Student's t. A ratio of two variants is the mean of
+//! the logarithms of the ratios of paired runs: the runs of a pair share their seed, so random
+//! effects that both share cancel. A verdict compares the interval with a band that was committed
+//! before the first run. A run counts only if its measured part is stationary.
 //!
 //! Source   experiments.md §4 (3, 4, 5); reproduce.md (verdicts)
 
@@ -22,7 +22,7 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// Reasons why samples say nothing.
+/// Reasons why samples cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatisticsError {
@@ -34,7 +34,7 @@ pub enum StatisticsError {
         /// Number that is needed.
         expected: usize,
     },
-    /// Pairs without a partner.
+    /// The two sides have different numbers of runs.
     #[error(
         "paired runs: found {baseline} of the baseline and {patched} patched, expected as many"
     )]
@@ -44,7 +44,7 @@ pub enum StatisticsError {
         /// Patched runs.
         patched: usize,
     },
-    /// Not a number that a rate, a time or a count can be.
+    /// A value is not a finite number above 0.
     #[error("sample {index}: found {found}, expected a finite number above 0")]
     Sample {
         /// Index of the sample, 0-based.
@@ -67,8 +67,8 @@ pub fn mean(samples: &[f64]) -> Result<Estimate, StatisticsError> {
     Ok(Estimate { value, low: value - half, high: value + half, count })
 }
 
-/// The standard deviation of samples, in their unit: the root of the sum of squares over one less
-/// than there are.
+/// The standard deviation of samples, in their unit: the root of the sum of squares divided by one
+/// less than their number.
 ///
 /// # Errors
 /// Fewer than two samples.
@@ -90,7 +90,7 @@ pub fn deviation(samples: &[f64]) -> Result<f64, StatisticsError> {
 /// ```
 ///
 /// # Errors
-/// Not as many of one as of the other, fewer than two, or a value that is not above 0.
+/// The numbers of runs differ, there are fewer than two, or a value is not above 0.
 pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
     if baseline.len() != patched.len() {
         let (baseline, patched) = (baseline.len(), patched.len());
@@ -102,9 +102,8 @@ pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsEr
     Ok(Estimate { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count })
 }
 
-/// The ratio patched/baseline of runs that are no pairs: `exp` of the difference of the means of
-/// logarithms, with Welch's interval. The number of runs of each may differ, and so may their
-/// scatter.
+/// The ratio patched/baseline of unpaired runs: `exp` of the difference of the means of logarithms,
+/// with Welch's interval. Both the number of runs and their scatter may differ.
 ///
 /// ```
 /// use weft_lab::statistics::unpaired_ratio;
@@ -119,7 +118,7 @@ pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsEr
 ///          degrees of freedom are Satterthwaite's, rounded down
 pub fn unpaired_ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
     let (baseline, patched) = (logarithms(baseline)?, logarithms(patched)?);
-    // Square of the standard error of a mean, and the degrees of freedom that it has.
+    // Square of the standard error of a mean, and its degrees of freedom.
     let scatter = |samples: &[f64]| -> Result<(f64, f64), StatisticsError> {
         let deviation = deviation(samples)?;
         Ok((deviation * deviation / samples.len() as f64, (samples.len() - 1) as f64))
@@ -143,7 +142,7 @@ pub fn unpaired_ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, Sta
 /// The geometric mean of ratios: `exp` of the mean of their logarithms.
 ///
 /// # Errors
-/// There are none, or one is not above 0.
+/// There are no ratios, or one is not above 0.
 pub fn geometric_mean(ratios: &[f64]) -> Result<f64, StatisticsError> {
     if ratios.is_empty() {
         return Err(StatisticsError::Count { found: 0, expected: 1 });
@@ -165,20 +164,20 @@ pub fn gain_percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-/// The two-sided 95 % quantile of Student's t with so many degrees of freedom, to six digits.
+/// The two-sided 95 % quantile of Student's t for `freedom` degrees of freedom, to six digits.
 ///
 /// # Panics
-/// With no degree of freedom.
+/// There is no degree of freedom.
 #[must_use]
 pub fn t_of_95_percent(freedom: usize) -> f64 {
-    /// For 1 to 30 degrees; a test integrates the density up to each.
+    /// Quantiles for 1 to 30 degrees of freedom; a test integrates the density up to each.
     const TABLE: [f64; 30] = [
         12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157,
         2.228139, 2.200985, 2.178813, 2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922,
         2.093024, 2.085963, 2.079614, 2.073873, 2.068658, 2.063899, 2.059539, 2.055529, 2.051831,
         2.048407, 2.045230, 2.042272,
     ];
-    /// The same quantile of the normal distribution.
+    /// The two-sided 95 % quantile of the normal distribution.
     const Z: f64 = 1.959964;
     assert!(freedom > 0);
     if let Some(t) = TABLE.get(freedom - 1) {
@@ -192,14 +191,14 @@ pub fn t_of_95_percent(freedom: usize) -> f64 {
         + Z * (3.0 * z4 * z2 + 19.0 * z4 + 17.0 * z2 - 15.0) / (384.0 * n * n * n)
 }
 
-/// Where a ratio must lie to agree with what was published.
+/// Range of a ratio that agrees with the published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
-    /// Above this: the direction is what was published.
+    /// Above this value: the published direction.
     Above(f64),
-    /// Below this.
+    /// Below this value: the published direction.
     Below(f64),
-    /// Between two values: the size is what was published.
+    /// Between two values: the published magnitude.
     Inside {
         /// Smallest.
         low: f64,
@@ -219,7 +218,8 @@ impl Band {
         }
     }
 
-    /// On which side of 1 it lies: [`Band::Above`] or [`Band::Below`] 1; none if it lies on both.
+    /// The side of 1 on which the band lies: [`Band::Above`] or [`Band::Below`] 1; `None` if it
+    /// lies on both.
     #[must_use]
     pub fn side(self) -> Option<Self> {
         match self {
@@ -240,23 +240,24 @@ impl fmt::Display for Band {
     }
 }
 
-/// How a measured ratio compares with what was published.
+/// Result of comparing a measured ratio with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval lies in the band.
     Agrees,
-    /// It does, by a mechanism that is not the published one: no agreement.
+    /// The whole interval lies in the band, but by another mechanism than the published one: no
+    /// agreement.
     AgreesOtherwise,
-    /// The whole interval lies outside of the band, and on the same side of 1 as the band.
+    /// The whole interval lies outside of the band, on the same side of 1 as the band.
     Direction,
-    /// The interval holds both answers: it lies across an edge of the band, or holds 1.
+    /// The interval allows both answers: it lies across an edge of the band, or includes 1.
     Undecided,
-    /// The whole interval lies outside of the band, and not on its side of 1.
+    /// The whole interval lies outside of the band, and not on the band's side of 1.
     Differs,
 }
 
 impl Verdict {
-    /// The word in JSON and in reports.
+    /// Word for the verdict in JSON and in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -269,12 +270,12 @@ impl Verdict {
     }
 }
 
-/// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree
+/// Compares a ratio with a band. A band around 1 means "no effect" and has no direction to agree
 /// with.
 ///
-/// An interval that lies across an edge of the band does not say whether the ratio is in it; one
-/// that lies outside and holds 1 does not say whether the direction is right: the columns are not
-/// told apart. Both are undecided: more runs would tell.
+/// If the interval lies across an edge of the band, the ratio may be inside or outside; if it lies
+/// outside and includes 1, the direction is open, because the columns are not told apart. Both are
+/// undecided: more runs would decide.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;
@@ -291,23 +292,24 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
         _ if !outside => Verdict::Undecided,
         Some(Band::Above(_)) if low > 1.0 => Verdict::Direction,
         Some(Band::Below(_)) if high < 1.0 => Verdict::Direction,
-        // What holds no change was not told apart from it, so it does not differ either.
+        // An interval that includes 1 cannot be told apart from no change, so it does not differ
+        // either.
         _ if low <= 1.0 && 1.0 <= high => Verdict::Undecided,
         Some(side) if side.has(low) || side.has(high) => Verdict::Undecided,
         _ => Verdict::Differs,
     }
 }
 
-/// Largest distance from 1 of a ratio that should be 1.
+/// Largest distance from 1 of a ratio that counts as 1.
 ///
 /// Source   experiments.md §4 (8)
 pub const SAME_WITHIN: f64 = 0.02;
 
-/// Whether two things are the same, by the ratio of their runs: its 95 % interval covers 1, or all
-/// of it lies within [`SAME_WITHIN`] of 1.
+/// Whether two things are the same, by the ratio of their runs: its 95 % interval covers 1, or lies
+/// entirely within [`SAME_WITHIN`] of 1.
 ///
-/// Few runs that scatter cover 1 whatever they are of. So this says something only beside a
-/// difference that is there, and that as many runs do show.
+/// The interval of few widely scattered runs always covers 1. The result therefore has meaning only
+/// beside a real difference that the same number of runs does detect.
 #[must_use]
 pub fn is_same(ratio: &Estimate) -> bool {
     let Estimate { value, low, high, .. } = *ratio;
@@ -315,7 +317,7 @@ pub fn is_same(ratio: &Estimate) -> bool {
     (low <= 1.0 && 1.0 <= high) || (near(value) && near(low) && near(high))
 }
 
-/// Batches that the measured part of a run is split into.
+/// Number of batches that the measured part of a run is split into.
 pub const BATCH_COUNT: usize = 10;
 
 /// Largest lag-1 autocorrelation of batch means in a stationary run.
@@ -324,21 +326,21 @@ pub const AUTOCORRELATION_MAX: f64 = 0.5;
 /// Largest difference of the two halves of a stationary run, as a part of their mean.
 pub const HALVES_APART_MAX: f64 = 0.05;
 
-/// Whether a run had settled.
+/// Test of whether a run had settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stationarity {
-    /// How much a batch's mean says about the next one's: -1 to 1.
+    /// Lag-1 autocorrelation of the batch means, -1 to 1.
     pub autocorrelation: f64,
-    /// Difference of the halves' means, as a part of the whole mean.
+    /// Difference of the halves' means, as a share of the whole mean.
     pub halves_apart: f64,
 }
 
 impl Stationarity {
-    /// Of the measured part of a run, sampled at equal intervals. Samples that do not fill the last
-    /// batch are left out at the beginning.
+    /// Tests the measured part of a run, sampled at equal intervals. Samples that do not fill a
+    /// batch are dropped at the beginning.
     ///
     /// # Errors
-    /// Fewer than two samples for each batch.
+    /// There are fewer than two samples for each batch.
     pub fn of(samples: &[f64]) -> Result<Self, StatisticsError> {
         let expected = 2 * BATCH_COUNT;
         if samples.len() < expected {
@@ -353,7 +355,7 @@ impl Stationarity {
         let products: f64 = apart.windows(2).map(|pair| pair[0] * pair[1]).sum();
         let (first, last) = batches.split_at(BATCH_COUNT / 2);
         let difference = (average(first) - average(last)).abs();
-        // What varies by rounding alone does not vary.
+        // Variation by rounding alone counts as none.
         let flat = squares <= BATCH_COUNT as f64 * (whole * 1e-9) * (whole * 1e-9);
         Ok(Self {
             autocorrelation: if flat { 0.0 } else { products / squares },
@@ -361,7 +363,7 @@ impl Stationarity {
         })
     }
 
-    /// Whether the run counts; otherwise it is made longer.
+    /// Whether the run had settled and counts; otherwise it is extended.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.autocorrelation <= AUTOCORRELATION_MAX && self.halves_apart <= HALVES_APART_MAX
@@ -444,7 +446,7 @@ mod tests {
         close(ratio.low, libm::exp(1.0 - 4.302_653 * 0.182_574_2), 1e-6);
         close(ratio.high, libm::exp(1.0 + 4.302_653 * 0.182_574_2), 1e-6);
         assert_eq!(ratio.count, 6);
-        // Without scatter there is no interval, and without repeats no answer.
+        // Runs without scatter have an interval of width zero; a single run has no ratio.
         let same = unpaired_ratio(&[2.0; 2], &[2.0; 5]).unwrap();
         assert_eq!((same.low, same.value, same.high), (1.0, 1.0, 1.0));
         assert!(matches!(
@@ -535,7 +537,7 @@ mod tests {
             (1.0, 1.5, true),
             (1.001, 1.019, true),
             (0.981, 0.999, true),
-            // All of it within 2 %, not only the mean.
+            // The whole interval must lie within 2 %, not only the mean.
             (1.001, 1.021, false),
             (0.979, 0.999, false),
             (1.03, 1.04, false),
@@ -558,7 +560,7 @@ mod tests {
         let drift: Vec<f64> = (0..1000).map(|at| 100.0 + at as f64 / 50.0).collect();
         let found = Stationarity::of(&drift).unwrap();
         assert!(!found.holds() && found.halves_apart > 0.08, "{found:?}");
-        // One slow swing: the halves agree, neighbours tell it.
+        // One slow swing: the halves agree, the autocorrelation shows it.
         let swing = |at: usize| if (250..750).contains(&at) { 110.0 } else { 90.0 };
         let swings: Vec<f64> = (0..1000).map(|at| swing(at) + noise(at)).collect();
         let found = Stationarity::of(&swings).unwrap();

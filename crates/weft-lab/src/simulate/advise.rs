@@ -1,15 +1,15 @@
-//! Advice: members, chunk, stripe size, stripe cache and priority that serve a load best, as tried.
+//! Advice: measured best members, chunk, stripe size, stripe cache and priority for a load.
 //!
-//! One of them is varied at a time, from the volume that is given; and again while another one has
-//! changed since. A value replaces the present one only if it is better at 95 % in paired runs
-//! of the same seeds, and by [`LEAST_GAIN`]: what makes no difference stays as it is. The winner is
-//! then run by seeds that the search has not seen, beside the best of all others and md untuned on
-//! the same drives; what was picked by luck loses it there.
+//! One parameter is varied at a time, beginning with the given volume, and is varied again if
+//! another parameter has changed since. A value replaces the present one only if it is better at 95
+//! % in paired runs of the same seeds, and by at least [`LEAST_GAIN`]: a parameter without effect
+//! keeps its value. The winner is then run with seeds that the search has not used, beside the best
+//! of all other volumes and untuned md on the same drives; a value that won by chance loses there.
 //!
-//! The search climbs: two values that are good only together are not found.
+//! The search is a hill climb: it does not find two values that are good only together.
 //!
-//! Inputs   a load, a volume, a [`Goal`], and what is to stay as it is
-//! Answer   [`Advice`]; the one of several jobs is of the geometric mean over them
+//! Inputs   a load, a volume, a [`Goal`], and the parameters that are fixed
+//! Answer   [`Advice`]; for several jobs, by the geometric mean over them
 
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::layout::level::LevelRow;
@@ -19,17 +19,17 @@ use super::sweep::{Load, Metric, PERCENTS, Sample, Swept, sweep};
 use super::{SimulateError, Volume};
 use crate::statistics::{Estimate, geometric_mean};
 
-/// What is wanted of a volume.
+/// Goal of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// As many MB/s as possible.
+    /// Highest throughput, in MB/s.
     Throughput,
-    /// A latency as short as possible, of 99 % of the requests.
+    /// Lowest 99th percentile of latency.
     P99,
 }
 
 impl Goal {
-    /// The metric that it is measured by.
+    /// The metric of the goal.
     #[must_use]
     pub fn metric(self) -> Metric {
         match self {
@@ -38,8 +38,8 @@ impl Goal {
         }
     }
 
-    /// Whether a ratio of paired runs says that the one above the line is better, at 95 % and by
-    /// [`LEAST_GAIN`] at least.
+    /// Whether a ratio of paired runs shows that its numerator is better, at 95 % and by at least
+    /// [`LEAST_GAIN`].
     #[must_use]
     pub fn is_better(self, ratio: &Estimate) -> bool {
         match self {
@@ -53,69 +53,69 @@ impl Goal {
     }
 }
 
-/// Gains below this are none: half a percent.
+/// Least gain that counts: half a percent.
 pub const LEAST_GAIN: f64 = 0.005;
 
-/// What is asked for.
+/// Inputs of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The load.
     pub load: &'a Load,
-    /// Where the search begins.
+    /// Volume that the search begins with.
     pub volume: &'a Volume,
-    /// What is wanted.
+    /// Goal of the search.
     pub goal: Goal,
     /// Runs of each setting, two at least.
     pub runs: u64,
-    /// Names of what stays as it is: `raid-devices`, `chunk` and knobs.
+    /// Names of fixed parameters: `raid-devices`, `chunk` and knobs.
     pub fixed: &'a [String],
 }
 
-/// Values of one thing, as they were tried.
+/// Measured values of one parameter.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Name of what was varied.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// Each value with the goal's metric; the first is the one that was there.
+    /// Each value with the goal's metric; the first is the previous value.
     pub values: Vec<(String, Estimate)>,
-    /// Index of the value that stays from here on.
+    /// Index of the value that is kept.
     pub taken: usize,
-    /// Values on whose volume the load does not fit, each with the reason.
+    /// Values for which the load does not fit the volume, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
-/// A volume against the advised one, in paired runs of fresh seeds.
+/// A volume compared with the advised one, in paired runs with fresh seeds.
 #[derive(Clone, Debug)]
 pub struct Other {
-    /// What is other than advised; empty for md untuned.
+    /// Parameters that differ from the advised volume; empty for untuned md.
     pub differs: Vec<(&'static str, String)>,
-    /// Its metric.
+    /// Metric of this volume.
     pub value: Estimate,
-    /// The advised volume divided by it.
+    /// Ratio of the advised volume to this one.
     pub ratio: Estimate,
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Clone, Debug)]
 pub struct Advice {
     /// The volume to use.
     pub volume: Volume,
-    /// Its metric, by fresh seeds.
+    /// Metric of the volume, with fresh seeds.
     pub value: Estimate,
-    /// The best of the others that were tried, if any was.
+    /// The best other volume, if any other was run.
     pub next: Option<Other>,
-    /// md untuned on the same drives, chunk 512 KiB.
+    /// Untuned md on the same drives, with chunks of 512 KiB.
     pub md: Other,
-    /// How it was found.
+    /// Steps of the search.
     pub steps: Vec<Step>,
-    /// Runs of the last comparison.
+    /// Number of runs of the last comparison.
     pub runs: u64,
 }
 
-/// Searches; `None` when `progress` wanted it to stop.
+/// Searches the best volume; returns `None` when `progress` stops the search.
 ///
 /// # Errors
-/// The load does not run on the volume that is given, or there is nothing to search.
+/// The load does not run on the given volume, or no parameter can be varied.
 ///
 /// # Panics
 /// A run panics.
@@ -136,7 +136,7 @@ pub fn advise(
     };
     let mut at = wanted.volume.clone();
     let mut steps: Vec<Step> = Vec::new();
-    // Names in turn until each has been tried since the last change.
+    // The parameters are varied in turn until none has changed in a whole round.
     let mut since_change = 0;
     for name in names.iter().copied().cycle().take(names.len() * PASSES_MAX) {
         if since_change == names.len() {
@@ -150,10 +150,10 @@ pub fn advise(
     search.confirm(at, steps)
 }
 
-/// Rounds through all names.
+/// Largest number of rounds through all parameters.
 const PASSES_MAX: usize = 3;
 
-/// What of a volume can be varied, in the order in which it is.
+/// Parameters of a volume that can be varied, in search order.
 fn searched(volume: &Volume, fixed: &[String]) -> Vec<&'static str> {
     let Some(level) = volume.level else { return Vec::new() };
     let alike = volume.members.iter().all(|(name, _)| *name == volume.members[0].0);
@@ -175,10 +175,10 @@ fn searched(volume: &Volume, fixed: &[String]) -> Vec<&'static str> {
 
 const MEMBERS: &str = "raid-devices";
 const CHUNK: &str = "chunk";
-/// The knob of the stripe cache's size: by bytes or by stripes, as `stripe_size` is.
+/// Parameter for the stripe cache's size: in bytes or in stripes, as `stripe_size` implies.
 const CACHE: &str = "stripe cache";
 
-/// Value of a part of a volume, in the words of the command line.
+/// Value of a parameter of a volume, as on the command line.
 fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
     match name {
         MEMBERS => (MEMBERS, volume.members.len().to_string()),
@@ -192,7 +192,7 @@ fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
     }
 }
 
-/// The same volume with other values of a part: each that is there, in the order of size.
+/// Copies of the volume with each other value of a parameter, by size.
 fn others(volume: &Volume, name: &'static str) -> Vec<Volume> {
     let (knob, _) = value(volume, name);
     let values: &[&str] = match knob {
@@ -209,7 +209,7 @@ fn others(volume: &Volume, name: &'static str) -> Vec<Volume> {
     volumes.filter(|other| value(other, name) != value(volume, name)).collect()
 }
 
-/// A volume with this value; `None` where its level has no such.
+/// The volume with another value of a parameter; `None` if its level does not allow the value.
 fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
     let mut other = volume.clone();
     match knob {
@@ -226,7 +226,7 @@ fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
     Some(other)
 }
 
-/// Parts by which a volume differs from another, with its values.
+/// Parameters in which a volume differs from another, with its values.
 fn differs(volume: &Volume, from: &Volume) -> Vec<(&'static str, String)> {
     let names = [MEMBERS, CHUNK, "stripe_size", CACHE, "priority"];
     let values = names.map(|name| (value(volume, name), value(from, name)));
@@ -238,12 +238,13 @@ struct Search<'a> {
     progress: &'a (dyn Fn(f64) -> bool + Sync),
     done: usize,
     planned: usize,
-    /// Every volume that was run, with the goal's metric.
+    /// Every volume that was run, with the value of the goal's metric.
     tried: Vec<(Volume, f64)>,
 }
 
 impl Search<'_> {
-    /// Runs volumes; `None` when it is to stop, an index with its error when one does not run.
+    /// Runs volumes. Returns `None` if the search is stopped, and an index with the error if a
+    /// volume cannot be run.
     fn run(
         &mut self,
         volumes: &[Volume],
@@ -256,7 +257,7 @@ impl Search<'_> {
         Ok(swept.map(|jobs| joined(&jobs)))
     }
 
-    /// Tries all values of a part; what came out, and the volume that stays.
+    /// Tries all values of a parameter. Returns the results and the volume to keep.
     fn step(
         &mut self,
         name: &'static str,
@@ -299,7 +300,7 @@ impl Search<'_> {
         Ok(Some((step, volumes.swap_remove(taken))))
     }
 
-    /// Runs the winner by fresh seeds, beside the next best and md untuned.
+    /// Runs the winner with fresh seeds, beside the next best and untuned md.
     fn confirm(
         &mut self,
         winner: Volume,
@@ -327,7 +328,7 @@ impl Search<'_> {
         let swept = self.run(&volumes, runs).map_err(|error| error.1)?;
         let Some(swept) = swept else { return Ok(None) };
         let metric = goal.metric();
-        // The next best may be better where nobody was picked.
+        // With fresh seeds, which favour neither volume, the next best may win.
         let swapped = volumes.len() == 3
             && swept.against(0, 2, metric).is_ok_and(|ratio| goal.is_better(&ratio));
         let (first, second) = if swapped { (2, 0) } else { (0, 2) };
@@ -349,10 +350,10 @@ impl Search<'_> {
 /// Distance of the seeds of the last comparison from those of the search.
 const FRESH: u64 = 1_000_003;
 
-/// Runs of the last comparison, at least.
+/// Least number of runs of the last comparison.
 const CONFIRMING_RUNS: u64 = 5;
 
-/// One job whose figures are geometric means over all that did something.
+/// Joins the jobs into one, by geometric means over all jobs that transferred data.
 fn joined(jobs: &[Swept]) -> Swept {
     if let [one] = jobs {
         return one.clone();

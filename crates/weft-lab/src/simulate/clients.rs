@@ -1,7 +1,7 @@
-//! Clients of a trace: its processes or devices, whose requests are told apart.
+//! Clients of a trace: its processes or devices, as separate clients.
 //!
-//! A client is a process of the simulated host of its own, so that schedulers give it a share, and
-//! what it got is told by itself. Those that moved least are one client together.
+//! Each client is a process of the simulated host, so schedulers give it a share and its results
+//! are reported separately. The clients with the least traffic are joined into one.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::SimulateError;
 use super::trace::{Requests, Shape};
 use crate::replay::{Counts, Record, ReplayError, Trace};
 
-/// What tells the clients of a trace apart.
+/// Criterion that separates the clients of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The device that was asked.
+    /// The device of the request.
     Device,
-    /// The process that asked, where the trace knows it.
+    /// The process that issued the request, if the trace records it.
     Process,
 }
 
-/// Most clients; more are no chart that anybody can read.
+/// Most clients; a chart of more is unreadable.
 pub const CLIENTS_MAX: usize = 8;
 
-/// Most processes that are counted: a bound on memory.
+/// Most processes that are counted: a memory limit.
 pub(super) const PROCESSES_MAX: usize = 1 << 16;
 
-/// A client, and how its requests are known.
+/// A client, and the filter for its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) name: String,
@@ -33,24 +33,24 @@ pub(super) struct Client {
 
 #[derive(Clone, Debug)]
 enum Is {
-    /// Everybody.
+    /// All requests.
     All,
     Device(u32),
     Process(u32),
-    /// Whoever is none of these, which are sorted.
+    /// The requests of no client in this list, which is sorted.
     NoneOf(By, Vec<u32>),
 }
 
 impl Client {
-    /// All requests of a trace as those of one client.
+    /// One client for all requests of a trace.
     pub(super) fn all(name: &str) -> Self {
         Self { name: name.to_owned(), is: Is::All }
     }
 
-    /// The clients of a trace, those that moved most first.
+    /// The clients of a trace, those with the most traffic first.
     ///
     /// # Errors
-    /// The trace does not know them.
+    /// The trace does not record its processes.
     pub(super) fn of(shape: &Shape, by: By) -> Result<Vec<Self>, SimulateError> {
         let mut known: Vec<(u32, String, Requests)> = match by {
             By::Device => (0..)
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-/// Requests of the processes of a trace, as far as they are known.
+/// Counts a request for its process, up to a limit of processes.
 pub(super) fn count(processes: &mut BTreeMap<u32, (String, Requests)>, record: &Record) {
     let Some(pid) = record.pid else { return };
     if processes.len() < PROCESSES_MAX || processes.contains_key(&pid) {
@@ -109,14 +109,14 @@ pub(super) fn count(processes: &mut BTreeMap<u32, (String, Requests)>, record: &
     }
 }
 
-/// The requests of one client, out of all of a trace.
+/// Iterator over the requests of one client of a trace.
 pub(super) struct OfClient {
     pub(super) trace: Trace,
     pub(super) client: Client,
 }
 
 impl OfClient {
-    /// Counts of all that was read.
+    /// Counts of all records read.
     pub(super) fn counts(&self) -> &Counts {
         self.trace.counts()
     }
@@ -136,7 +136,8 @@ mod tests {
     use super::*;
     use crate::replay::ReadOptions;
 
-    /// So many processes, of which process `n` asks `n` times, and one request of nobody.
+    /// A trace of `processes` processes, of which process `n` issues `n` requests, and one request
+    /// without a process.
     fn shape(processes: u32) -> (Vec<u8>, Shape) {
         let mut log = String::from("fio version 3 iolog\n0 d add\n0 d open\n0 d read 0 4096\n");
         for pid in 1..=processes {

@@ -6,7 +6,7 @@
 //! media=MEMBER/N[@TIME]     from then on one in N of its reads finds a block that cannot be read until it is written
 //! ```
 //!
-//! Several are separated by commas. [`drawn`] plans faults that the level bears, from a seed.
+//! Commas separate several faults. [`drawn`] plans faults that the level tolerates, from a seed.
 
 use thiserror::Error;
 use weft_ondisk::Level;
@@ -14,11 +14,11 @@ use weft_sim::machine::{FaultKind, PlannedFault};
 use weft_sim::rng::Rng;
 use weft_units::{MemberIndex, Span, Time};
 
-/// Why a plan of faults is not understood.
+/// Reasons why a plan of faults is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FaultsError {
-    /// It is no fault.
+    /// The text is not a fault.
     #[error(
         "faults: found {found:?}, expected fail=1@5s, slow=2x10@1s or media=0/1000, separated by commas"
     )]
@@ -26,19 +26,19 @@ pub enum FaultsError {
         /// Text that was found.
         found: String,
     },
-    /// There is no such member.
+    /// No such member exists.
     #[error("faults: found member {found} in {fault:?}, expected 0 to {last}")]
     Member {
         /// Member that was named.
         found: u16,
         /// Fault that names it.
         fault: String,
-        /// The last one that there is.
+        /// Number of the last member.
         last: usize,
     },
 }
 
-/// Reads a plan for so many members.
+/// Parses a plan of faults for `members` members.
 ///
 /// ```
 /// use weft_lab::simulate::faults::parse;
@@ -48,7 +48,7 @@ pub enum FaultsError {
 /// ```
 ///
 /// # Errors
-/// It is not understood, or a member does not exist.
+/// A fault is invalid, or its member does not exist.
 pub fn parse(text: &str, members: usize) -> Result<Vec<PlannedFault>, FaultsError> {
     let one = |part: &str| {
         let wrong = || FaultsError::Fault { found: part.to_owned() };
@@ -86,7 +86,7 @@ fn fault(text: &str) -> Option<PlannedFault> {
     Some(PlannedFault { member: MemberIndex(member.parse().ok()?), from, kind })
 }
 
-/// `5s`, `1.5s`, `200ms`, `2m`.
+/// Parses a time: `5s`, `1.5s`, `200ms`, `2m`.
 fn time(text: &str) -> Option<Span> {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(at);
@@ -101,9 +101,9 @@ fn time(text: &str) -> Option<Span> {
     (nanoseconds < 1e18).then_some(Span(nanoseconds as u64))
 }
 
-/// Faults that the level bears, within `span`: a member is slow from some time on; later another
-/// one fails, or has blocks that cannot be read, or with RAID 6 both happen to two. Without
-/// redundancy the slow member is all.
+/// Faults that the level tolerates, within `span`: one member becomes slow; later another member
+/// fails or has unreadable blocks, or with RAID 6 both happen to two members. Without redundancy,
+/// one member becomes slow and nothing else happens.
 #[must_use]
 pub fn drawn(level: Option<Level>, members: usize, span: Span, seed: u64) -> Vec<PlannedFault> {
     let mut rng = Rng::new(seed ^ 0x6661_756c_7473);
@@ -133,7 +133,7 @@ pub fn drawn(level: Option<Level>, members: usize, span: Span, seed: u64) -> Vec
     }
 }
 
-/// A fault for people.
+/// Description of a fault in words.
 #[must_use]
 pub fn told(fault: &PlannedFault) -> String {
     let PlannedFault { member: MemberIndex(member), from, kind } = fault;

@@ -1,4 +1,4 @@
-//! Figures by which one run of a job is compared with another.
+//! Figures for the comparison of two runs of a job.
 
 use crate::fio_json::JobResult;
 use weft_units::Span;
@@ -6,18 +6,18 @@ use weft_units::Span;
 /// Figures of one job in one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// MB/s, of 10^6 bytes.
+    /// Throughput in MB/s, of 10^6 bytes.
     pub rate: f64,
     /// 99th percentile of latencies.
     pub p99: Span,
     /// The longest latency.
     pub longest: Span,
-    /// Requests that were answered.
+    /// Number of completed requests.
     pub requests: u64,
 }
 
 impl Figures {
-    /// Figures of all directions of a job together.
+    /// Figures of a job, over all directions.
     #[must_use]
     pub fn of(job: &JobResult) -> Self {
         let mut all = crate::latency::Latencies::default();

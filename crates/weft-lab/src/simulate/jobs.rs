@@ -1,10 +1,9 @@
 //! Fio jobs on a simulated volume.
 //!
-//! Each clone of a job is a process of the machine. Jobs run together until one stands behind a
-//! `stonewall`, which waits for all before it. Every option that the reader of job files takes
-//! either has its effect here or is an error that names it. Times: a request's latency goes from
-//! being handed over to its answer; what is handed over at a rate late is not made up for in its
-//! latency, as in fio.
+//! Each clone of a job is a process of the machine. Jobs run together up to a job with `stonewall`,
+//! which waits for all jobs before it. Every option that the parser accepts either takes effect
+//! here or is an error that names it. A request's latency is the time from submission to
+//! completion; a late submission under a rate is not added to the latency, as in fio.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,10 +21,10 @@ use crate::fio_json::JobResult;
 use crate::job::generate::{self, Generator};
 use crate::job::{Blocks, Direction, Engine, Job, JobError, Sync};
 
-/// Runs these jobs on a volume that is new and in sync.
+/// Runs jobs on a new volume that is in sync.
 ///
 /// # Errors
-/// A job does not fit the volume, or there is no such volume.
+/// A job does not fit the volume, or no such volume exists.
 pub fn run(volume: &Volume, jobs: &[Job], watch: Watch<'_>) -> Result<Outcome, SimulateError> {
     let mut machine = volume.machine()?;
     let clones = plan(jobs, machine.host.size(), volume.seed)?;
@@ -47,10 +46,10 @@ pub fn run(volume: &Volume, jobs: &[Job], watch: Watch<'_>) -> Result<Outcome, S
     Ok(Outcome::of(&machine, volume, together(jobs, results), stop))
 }
 
-/// A clone that is to run.
+/// A clone before its start.
 struct Clone<'a> {
     job: &'a Job,
-    /// It is the first of its job.
+    /// Whether the clone is the first of its job.
     first: bool,
     number: u32,
     requests: Generator,
@@ -65,7 +64,7 @@ enum Goal {
     Time(Span),
 }
 
-/// Everything that can be wrong with the jobs is found before the first request.
+/// Prepares all clones, so any error in the jobs is found before the first request.
 fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, SimulateError> {
     let mut clones = Vec::new();
     for (place, job) in (0_u64..).zip(jobs) {
@@ -79,8 +78,7 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
                 expected: format!("at most {CLONES_MAX}, as many as fio has"),
             }));
         }
-        // What is made durable at the end is the pace's, so that it comes after the run time as
-        // well.
+        // The final syncs are issued by the pace, so they also follow the end of the run time.
         let mut asked = job.clone();
         (asked.durability.end_fsync, asked.durability.fsync_on_close) = (false, false);
         for number in 0..job.clone_count {
@@ -102,7 +100,7 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
 /// Source   fio(1), `--max-jobs`
 const CLONES_MAX: u64 = 4096;
 
-/// Whether everything that the job says is simulated.
+/// Returns an error for an option that is not simulated.
 fn check(job: &Job) -> Result<(), JobError> {
     let fault = |option: &str, found: String, expected: &str| {
         let (option, expected) = (option.to_owned(), expected.to_owned());
@@ -152,25 +150,25 @@ fn check(job: &Job) -> Result<(), JobError> {
     Ok(())
 }
 
-/// A trim goes past the page cache in any case.
+/// Whether the job goes through the page cache. A trim always bypasses it.
 fn is_buffered(job: &Job) -> bool {
     !job.submission.direct && job.pattern.directions != [Direction::Trim]
 }
 
 fn add_page_cache(machine: &mut Machine, volume: &Volume) -> Device {
     let pages = volume.memory.0 / 4096;
-    // What the kernel and its programs take of memory is about an eighth.
+    // The kernel and its programs take about an eighth of memory.
     let config = PoolConfig::new(volume.kernel, volume.cpus, pages, pages / 8 * 7);
     machine.add_page_cache(config, Box::new(dd::Device), BIO);
     Device::new(&mut machine.host, usize::try_from(pages / 8 * 7).unwrap_or(usize::MAX))
 }
 
-/// The largest request that pages are written out with.
+/// Largest request of writeback.
 ///
 /// Source   Linux `BIO_MAX_VECS`, 256 pages of 4 KiB
 const BIO: Bytes = Bytes(1 << 20);
 
-/// A clone that runs or has run.
+/// A clone during and after its run.
 struct Run<'a> {
     job: &'a Job,
     pid: Pid,
@@ -234,7 +232,7 @@ fn ask(io: generate::Io, flags: Flags, rates: &mut Rates, asked: &Cell<u64>) -> 
     }
 }
 
-/// Of the job's writes.
+/// Flags of the job's writes.
 fn flags(job: &Job) -> Flags {
     // `O_DSYNC` and `O_SYNC` are the same here: there is no file whose size changes.
     let fua = job.submission.sync != Sync::None;
@@ -243,8 +241,7 @@ fn flags(job: &Job) -> Flags {
 
 fn pace(job: &Job) -> Pace {
     let submission = &job.submission;
-    // Engines that make one call after the other have one request in flight, whatever the depth
-    // says.
+    // Synchronous engines have one request in flight, regardless of the depth.
     let one = matches!(submission.engine, Engine::Psync | Engine::Sync)
         || job.pattern.directions == [Direction::Trim];
     let depth = if one { 1 } else { submission.depth };
@@ -267,7 +264,7 @@ fn pace(job: &Job) -> Pace {
     }
 }
 
-/// As whom it asks.
+/// Scheduling class of the job's processes.
 ///
 /// Source   ioprio_set(2): classes 1 real time, 2 best effort, 3 idle; a priority alone is of best
 ///          effort
@@ -281,7 +278,7 @@ fn class(job: &Job) -> Class {
     }
 }
 
-/// Adds a request that has ended, and that was handed over so late.
+/// Adds a completed request that was submitted `late` after it was due.
 pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Time) {
     let took = ended.ended.since(ended.begun);
     let direction = match ended.io.op {
@@ -296,7 +293,7 @@ pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Ti
     result.on_depth(ended.in_flight);
     let of = result.direction(direction);
     of.record(ended.io.range.len, late, took);
-    // Rates of each half second.
+    // Rates are sampled every half second.
     let at = usize::try_from(ended.ended.0.saturating_sub(from.0) / SAMPLE.0).unwrap_or(usize::MAX);
     if at < SAMPLES_MAX {
         let seconds = SAMPLE.0 as f64 / 1e9;
@@ -310,11 +307,11 @@ pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Ti
 /// Source   fio's `bwavgtime` and `iopsavgtime`
 const SAMPLE: Span = super::sweep::COURSE_STEP;
 
-/// A bound on memory: six days of samples.
+/// Memory limit: six days of samples.
 const SAMPLES_MAX: usize = 1 << 20;
 
 impl Run<'_> {
-    /// The part of its work that is done.
+    /// The completed share of the clone's work.
     fn done(&self, now: Time) -> f64 {
         let fraction = match self.goal {
             Goal::Bytes(bytes) => self.bytes.get() as f64 / bytes.max(1) as f64,
@@ -345,7 +342,7 @@ impl Run<'_> {
         result.runtime = measured;
         for of in &mut result.directions {
             of.runtime = if of.total.count() > 0 { measured } else { Span::ZERO };
-            // The last sample is of less than its time: it says nothing.
+            // The last sample covers less than its time and is dropped.
             if of.bandwidth.len() > 1 {
                 of.bandwidth.pop();
                 of.iops.pop();
@@ -362,7 +359,7 @@ impl Run<'_> {
 /// Source   errno(3)
 const EIO: i32 = 5;
 
-/// Takes the clones together that are to be reported as one.
+/// Merges the results of clones that are reported together.
 fn together(jobs: &[Job], clones: Vec<JobResult>) -> Vec<JobResult> {
     let one = |group: u32| jobs.iter().any(|job| job.group == group && job.group_reporting);
     let mut results: Vec<JobResult> = Vec::new();

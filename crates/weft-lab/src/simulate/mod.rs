@@ -1,11 +1,11 @@
 //! Simulation of a user's own load: fio jobs and traces on a simulated volume.
 //!
-//! A [`Volume`] says which drives, which array on them and how it is tuned; [`jobs::run`] runs a
-//! fio job file on it, [`trace::Replay`] a trace, [`sweep::sweep`] either of them under several
-//! settings, and [`advise::advise`] searches the best. What comes out is an [`Outcome`]: results in
-//! fio's terms, what the members were asked for, and what the engine had to do. The code that
-//! decides is the engine that serves real volumes; the drives are models, and time is virtual, so
-//! nothing depends on the host.
+//! A [`Volume`] describes drives, the array on them and its tuning; [`jobs::run`] runs a fio job
+//! file on it, [`trace::Replay`] replays a trace, [`sweep::sweep`] runs either under several
+//! settings, and [`advise::advise`] searches the best setting. The result is an [`Outcome`]:
+//! results in fio's terms, requests to the members, and work of the engine. All decisions are made
+//! by the engine that serves real volumes; the drives are models, and time is virtual, so nothing
+//! depends on the host.
 //!
 //! Source   experiments.md §5, §6
 
@@ -37,29 +37,29 @@ use crate::job::JobError;
 use crate::replay::ReplayError;
 use crate::statistics::StatisticsError;
 
-/// Why a simulation did not run, or did not come to an end.
+/// Reasons why a simulation did not run, or did not complete.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SimulateError {
-    /// The job file is not for this volume.
+    /// The job file does not fit this volume.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A drive that does not exist.
+    /// The model of a drive does not exist.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// There is no such volume.
+    /// No such volume exists.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// Its parts do not fit together.
+    /// The parts of the volume do not fit together.
     #[error("volume: {0}")]
     Parts(#[from] PartsError),
     /// The trace cannot be read, or does not fit.
     #[error(transparent)]
     Trace(#[from] ReplayError),
-    /// The trace has nothing to replay.
+    /// The trace contains no request.
     #[error("{trace}: found no request in {lines} lines, expected one at least")]
     Empty {
-        /// Its first file.
+        /// First file of the trace.
         trace: String,
         /// Number of lines that were read.
         lines: u64,
@@ -80,37 +80,37 @@ pub enum SimulateError {
     TraceDevice {
         /// Value that was asked for.
         found: String,
-        /// The first of those that it has.
+        /// First devices of the trace.
         known: String,
     },
-    /// The trace does not tell its clients apart.
+    /// The trace does not distinguish clients.
     #[error(
         "clients: found none, a trace of format {formats} does not know processes; expected \
          --by device, or a trace that does: blktrace, blkparse, an iolog with pid="
     )]
     NoClients {
-        /// Formats of its files.
+        /// Formats of the trace's files.
         formats: String,
     },
-    /// Nothing of the volume may be varied.
+    /// Every parameter of the volume is fixed.
     #[error(
         "--advise: found nothing to vary, expected a level with chunks or parity, or members of one \
          model, and something of them that is not given"
     )]
     NothingToSearch,
-    /// What was measured cannot be compared.
+    /// The measurements cannot be compared.
     #[error("--advise: {0}; the load has to read or write something")]
     Statistics(#[from] StatisticsError),
-    /// A run of several did not come to an end.
+    /// One of several runs did not complete.
     #[error("{}", unfinished(stop))]
     Unfinished {
         /// Reason.
         stop: Stop,
     },
-    /// Nothing is left to happen, and somebody waits.
+    /// A process waits although no event is left.
     #[error("the simulation stands still after {after}: a bug; please report it with the command line", after = seconds(*after))]
     Stuck {
-        /// After so much virtual time.
+        /// Virtual time of the standstill.
         after: Span,
     },
 }
@@ -118,27 +118,27 @@ pub enum SimulateError {
 /// Progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// The virtual time.
+    /// Virtual time.
     pub now: Time,
-    /// The part of the work that is done, 0 to 1.
+    /// Completed share of the work, 0 to 1.
     pub done: f64,
 }
 
-/// Whoever looks on while it runs; false stops it.
+/// Observer of a running simulation; it returns false to stop the run.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
-/// Runs until everybody is done, a request has failed or somebody wants it to stop.
+/// Runs until all processes are done, a request has failed, or the observer stops the run.
 fn run_watched(
     machine: &mut Machine,
     done: &dyn Fn(Time) -> f64,
     watch: Watch<'_>,
 ) -> Result<Stop, SimulateError> {
     let mut until = machine.host.now();
-    // Time in which nothing happened costs no work, and is no part of the limit.
+    // Idle time costs no work and does not count towards the limit.
     let mut idle = Span::ZERO;
     loop {
         until = until + SLICE;
-        // The next thing may happen much later, as after a gap in a trace.
+        // The next event may be much later, as after a gap in a trace.
         if let Some(next) = machine.next_event().filter(|next| *next > until) {
             idle.0 += next.since(until).0;
             until = next;
@@ -174,15 +174,13 @@ fn unfinished(stop: &Stop) -> String {
     }
 }
 
-/// A time for people: `12.500 s`.
+/// A time for output: `12.500 s`.
 fn seconds(span: Span) -> String {
     format!("{:.3} s", span.0 as f64 / 1e9)
 }
 
-/// How much virtual time passes between two looks at the host's clock: about ten thousand requests
-/// of a fast volume.
+/// Virtual time between two calls of the observer: about ten thousand requests of a fast volume.
 const SLICE: Span = Span::millis(20);
 
-/// A run that takes longer in virtual time, but for gaps in which nothing happens, is stopped: a
-/// year and a day.
+/// Limit of virtual time, without idle gaps: a year and a day.
 const VIRTUAL_MAX: Span = Span::secs(366 * 86_400);

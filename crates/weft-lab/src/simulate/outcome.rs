@@ -13,11 +13,11 @@ use crate::fio_json::JobResult;
 /// Reasons why a simulation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Everybody was done.
+    /// All processes were done.
     Done,
     /// A request failed.
     Failed(Time),
-    /// Somebody wanted it to.
+    /// The observer stopped the run.
     Interrupted(Time),
     /// The limit of virtual time was reached.
     Limit(Time),
@@ -26,9 +26,9 @@ pub enum Stop {
 /// Outcome of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of jobs and clones, or of their groups, in order.
+    /// Results of jobs and clones, or of their groups, in order.
     pub results: Vec<JobResult>,
-    /// Reason of the end.
+    /// Reason why the run ended.
     pub stop: Stop,
     /// Virtual time from the start to the end.
     pub elapsed: Span,
@@ -36,37 +36,37 @@ pub struct Outcome {
     pub size: Bytes,
     /// Requests and bytes of each member.
     pub members: Vec<MemberOutcome>,
-    /// Requests that were answered, and those of them with an error.
+    /// Number of completed requests, and of those with an error.
     pub answered: (u64, u64),
-    /// Bytes of them that were read and written.
+    /// Bytes that completed requests read and wrote.
     pub client: (Bytes, Bytes),
     /// CPU time of the engine's thread.
     pub engine_work: Span,
-    /// Bytes that were computed because they could not be read.
+    /// Bytes recovered from redundancy because they could not be read.
     pub recovered: Bytes,
-    /// Reads of members that failed.
+    /// Number of failed reads of members.
     pub unreadable: u64,
-    /// Events of members with their times: failures, stalls, members without space, in words.
+    /// Events of members in words, with their times: failures, stalls, members without space.
     pub events: Vec<(Time, String)>,
-    /// Pages of the page cache that were dirty at the end.
+    /// Dirty bytes in the page cache at the end.
     pub dirty: Bytes,
-    /// What the write-back cache did, if there is one.
+    /// Statistics of the write-back cache, if there is one.
     pub write_back: Option<WriteBackOutcome>,
     /// Course of the sync beside the load, if there was one.
     pub sync: Option<SyncOutcome>,
 }
 
-/// What a write-back cache did.
+/// Statistics of a write-back cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBackOutcome {
-    /// Most that may be dirty or being written.
+    /// Limit of bytes dirty or being written.
     pub limit: Bytes,
-    /// Most that was.
+    /// Largest number of such bytes during the run.
     pub dirty_max: Bytes,
-    /// What was at the end.
+    /// Number of such bytes at the end.
     pub dirty: Bytes,
-    /// Bytes that were written back. Of what clients wrote the rest was overwritten before, went
-    /// through, or is dirty.
+    /// Bytes that were written back. The rest of the data written by clients was overwritten
+    /// before, bypassed the cache, or is still dirty.
     pub written: Bytes,
 }
 
@@ -94,20 +94,20 @@ impl WriteBackOutcome {
 /// Requests and bytes of a member.
 #[derive(Clone, Debug)]
 pub struct MemberOutcome {
-    /// Name of its model.
+    /// Name of the drive's model.
     pub model: String,
     /// Commands and sectors, after merging.
     pub traffic: Traffic,
-    /// It holds all of its data.
+    /// Whether the member holds all of its data.
     pub in_sync: bool,
-    /// Its data is being written, by a recovery.
+    /// Whether a recovery is writing the member's data.
     pub rebuilding: bool,
-    /// Sectors that could not be read and were written again.
+    /// Unreadable sectors that were rewritten.
     pub corrected: u64,
 }
 
 impl Outcome {
-    /// Of a machine that has run.
+    /// Collects the outcome of a machine after its run.
     pub(super) fn of(
         machine: &Machine,
         volume: &Volume,
@@ -163,14 +163,14 @@ impl Outcome {
         (sum(|traffic| traffic.sectors_read), sum(|traffic| traffic.sectors_written))
     }
 
-    /// What members read beyond what clients asked for, for each byte that clients wrote: prereads.
+    /// Bytes of prereads for each byte that clients wrote: member reads in excess of client reads.
     #[must_use]
     pub fn prereads(&self) -> f64 {
         let beyond = self.moved().0.0.saturating_sub(self.client.0.0);
         beyond as f64 / (self.client.1.0 as f64).max(1.0)
     }
 
-    /// Values beyond fio's keys.
+    /// Values for which fio has no key.
     #[must_use]
     pub fn to_json(&self, volume: &Volume) -> Value {
         let members: Vec<Value> = self
@@ -239,7 +239,7 @@ impl Outcome {
     }
 }
 
-/// What the engine said of a member, in words; the rest is not about what went wrong.
+/// Description of a fault or an event of a member; `None` for other notices.
 fn event((at, notice): &(Time, Notice)) -> Option<(Time, String)> {
     let what = match notice {
         Notice::Broken(_) => "too few members are left: nothing more is written".to_owned(),

@@ -1,9 +1,9 @@
-//! Pace of a job: times at which requests are due under its rates.
+//! Pace of a job: due times of requests under its rates.
 //!
-//! With a rate, as much of each direction may have been asked for as its rate allows since the
-//! clone began, as in fio; with `rate_process=poisson` the spans between requests are drawn from
-//! the exponential distribution of that mean. The order of requests stays that of the job, so a
-//! direction with a lower rate holds the others up.
+//! With a rate, the bytes requested in each direction since the start of the clone may not exceed
+//! the rate, as in fio; with `rate_process=poisson` the spans between requests are drawn from the
+//! exponential distribution with that mean. Requests keep the order of the job, so a direction with
+//! a lower rate delays the others.
 
 use weft_sim::rng::Rng;
 use weft_units::Span;
@@ -31,7 +31,7 @@ impl Rates {
         }
     }
 
-    /// When a request of so many bytes is due.
+    /// Due time of the next request of `length` bytes, since the start of the clone.
     pub(super) fn due(&mut self, direction: Direction, length: u64) -> Span {
         let at = direction as usize;
         let (amount, rate) = match (self.bytes[at], self.requests[at]) {
@@ -41,7 +41,7 @@ impl Rates {
         };
         if let Some(rng) = &mut self.poisson {
             let mean = amount as f64 * 1e9 / rate as f64;
-            // In (0, 1], so that the logarithm is finite.
+            // The value lies in (0, 1], so its logarithm is finite.
             let uniform = (rng.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
             let gap = -libm::log(uniform) * mean;
             #[expect(

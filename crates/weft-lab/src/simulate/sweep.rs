@@ -1,9 +1,9 @@
 //! Sweep of settings: paired runs of every combination, and the best by each metric.
 //!
-//! Every combination of the values that are swept is run on a volume of its own, as often as is
-//! asked for; run `r` has the seed `base + r` in all of them, so that requests and platters are the
-//! same and only the setting differs. A setting is better than another when the 95 % interval of
-//! the ratio of paired runs leaves 1 out.
+//! Every combination of the swept values is run on a volume of its own, `runs` times. Run `r` has
+//! the seed `base + r` in all of them, so requests and platters are the same and only the setting
+//! differs. A setting is better than another if the 95 % interval of the ratio of paired runs
+//! excludes 1.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::job::Job;
 use crate::latency::Latencies;
 use crate::statistics::{Estimate, StatisticsError, mean, ratio};
 
-/// Load that is run.
+/// Load of a sweep.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// A job file.
@@ -27,10 +27,10 @@ pub enum Load {
 }
 
 impl Load {
-    /// Runs it once.
+    /// Runs the load once.
     ///
     /// # Errors
-    /// It does not fit the volume, or there is no such volume.
+    /// The load does not fit the volume, or no such volume exists.
     pub fn run(&self, volume: &Volume, watch: Watch<'_>) -> Result<Outcome, SimulateError> {
         match self {
             Self::Jobs(jobs) => jobs::run(volume, jobs, watch),
@@ -39,18 +39,18 @@ impl Load {
     }
 }
 
-/// Figures of one run of one job, all its clones together.
+/// Figures of one job in one run, over all its clones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// MB/s, of 10^6 bytes.
+    /// Throughput in MB/s, of 10^6 bytes.
     pub throughput: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: f64,
-    /// Mean latency, ns.
+    /// Mean latency, in ns.
     pub mean: f64,
-    /// Its percentiles 50, 99 and 99.9, ns.
+    /// Percentiles 50, 99 and 99.9 of latency, in ns.
     pub percentiles: [f64; 3],
-    /// Part of all bytes that the jobs of the run moved, 0 to 1.
+    /// Share of the job in the bytes that all jobs of the run transferred, 0 to 1.
     pub share: f64,
 }
 
@@ -60,16 +60,16 @@ pub const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
 /// Metric that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// More is better.
+    /// Throughput; more is better.
     Throughput,
-    /// Mean latency: less is better.
+    /// Mean latency; less is better.
     Mean,
-    /// One of [`PERCENTS`]: less is better.
+    /// One of [`PERCENTS`]; less is better.
     Percentile(usize),
 }
 
 impl Metric {
-    /// Every metric, in the order in which they are told.
+    /// Every metric, in the order in which they are reported.
     pub const ALL: [Self; 5] = [
         Self::Throughput,
         Self::Mean,
@@ -78,7 +78,7 @@ impl Metric {
         Self::Percentile(2),
     ];
 
-    /// For people.
+    /// Name of the metric for output.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -108,9 +108,9 @@ impl Metric {
 pub struct Swept {
     /// Name of the job.
     pub job: String,
-    /// By setting, then by run.
+    /// Samples by setting, then by run.
     pub samples: Vec<Vec<Sample>>,
-    /// By setting: bytes a second in each [`COURSE_STEP`] of the first run.
+    /// Bytes per second in each [`COURSE_STEP`] of the first run, by setting.
     pub courses: Vec<Vec<f64>>,
 }
 
@@ -119,9 +119,10 @@ pub struct Swept {
 pub struct Best {
     /// Index of the setting.
     pub setting: usize,
-    /// Settings that cannot be told from it: their interval has 1 in it, or there are too few runs.
+    /// Settings that cannot be told apart from it: the interval includes 1, or there are too few
+    /// runs.
     pub level_with: Vec<usize>,
-    /// It against the next best, as paired runs: a ratio.
+    /// Ratio of this setting to the next best, in paired runs.
     pub ahead: Option<Estimate>,
 }
 
@@ -131,14 +132,14 @@ pub struct Best {
 pub const COURSE_STEP: Span = Span::millis(500);
 
 impl Swept {
-    /// Part of all bytes that the jobs moved, in the mean of the runs, 0 to 1.
+    /// Share of the job in the bytes that all jobs transferred, averaged over the runs, 0 to 1.
     #[must_use]
     pub fn share(&self, setting: usize) -> f64 {
         let samples = &self.samples[setting];
         samples.iter().map(|sample| sample.share).sum::<f64>() / samples.len().max(1) as f64
     }
 
-    /// Mean of a metric, with its interval where there are runs enough.
+    /// Mean of a metric, with its interval if there are enough runs.
     #[must_use]
     pub fn estimate(&self, setting: usize, metric: Metric) -> Estimate {
         let values: Vec<f64> = self.values(setting, metric);
@@ -152,10 +153,10 @@ impl Swept {
         self.samples[setting].iter().map(|sample| metric.of(sample)).collect()
     }
 
-    /// A setting against another.
+    /// Ratio of a setting to another, in paired runs.
     ///
     /// # Errors
-    /// Fewer than two runs, or a value that is no rate or time.
+    /// There are fewer than two runs, or a value is not a finite number above 0.
     pub fn against(
         &self,
         base: usize,
@@ -165,8 +166,8 @@ impl Swept {
         ratio(&self.values(base, metric), &self.values(setting, metric))
     }
 
-    /// The best setting of a metric, and whether it is sure; `None`: there is only one, or nothing
-    /// was done.
+    /// The best setting of a metric, and whether it is certain; `None` if there is only one
+    /// setting, or the job transferred nothing.
     #[must_use]
     pub fn best(&self, metric: Metric) -> Option<Best> {
         let count = self.samples.len();
@@ -187,7 +188,7 @@ impl Swept {
         });
         let best = order[0];
         let sure = |other: &usize| {
-            // Pairs that never differ have no interval and are certain.
+            // If all pairs have the same ratio, there is no interval and the result is certain.
             self.against(*other, best, metric).is_ok_and(|of| {
                 if metric == Metric::Throughput { of.low > 1.0 } else { of.high < 1.0 }
             })
@@ -199,13 +200,13 @@ impl Swept {
     }
 }
 
-/// Whoever wants every run: its setting, its number from 0, its volume and its outcome.
+/// Callback for every run: its setting, its number from 0, its volume and its outcome.
 pub type Keep<'a> = &'a mut dyn FnMut(usize, u64, &Volume, &Outcome);
 
 /// Runs a load on all these volumes, `runs` times each, on as many threads as there are CPUs.
 ///
 /// # Errors
-/// A volume does not exist, or the load does not fit it; the error says which setting.
+/// A volume does not exist, or the load does not fit it; the error names the setting.
 ///
 /// # Panics
 /// A run panics.
@@ -295,7 +296,7 @@ fn of_run(volume: &Volume, run: u64) -> Volume {
     Volume { seed: volume.seed.wrapping_add(run), ..volume.clone() }
 }
 
-/// Clones of one job taken together.
+/// Merges the clones of each job.
 fn by_job(results: &[JobResult]) -> Vec<JobResult> {
     let mut jobs: Vec<JobResult> = Vec::new();
     for result in results {
@@ -309,12 +310,12 @@ fn by_job(results: &[JobResult]) -> Vec<JobResult> {
     jobs
 }
 
-/// Bytes that a job moved in all directions.
+/// Bytes that a job transferred in all directions.
 fn bytes_of(result: &JobResult) -> u64 {
     result.directions.iter().map(|direction| direction.bytes.0).sum()
 }
 
-/// Rates of a job in all directions, step by step.
+/// Throughput of a job in all directions, step by step.
 fn course(result: &JobResult) -> Vec<f64> {
     let steps = result.directions.iter().map(|of| of.bandwidth.len()).max().unwrap_or(0);
     let at =
@@ -323,7 +324,7 @@ fn course(result: &JobResult) -> Vec<f64> {
 }
 
 impl Sample {
-    /// Sample of all directions of a job together, as if no other had run.
+    /// Figures of a job over all directions, without its share.
     #[must_use]
     pub fn of(result: &JobResult) -> Self {
         let mut latencies = Latencies::default();
@@ -366,7 +367,7 @@ mod tests {
         assert!(best.ahead.unwrap().low < 1.0);
         let best = of.best(Metric::Mean).unwrap();
         assert!(best.setting != 0 && !best.level_with.contains(&0), "{best:?}");
-        // The difference is small and each pair has it, whatever runs differ by.
+        // The difference is small but present in each pair, although the runs differ by much more.
         let of = swept(&[&[100.0, 200.0, 300.0], &[102.0, 203.9, 306.1]]);
         assert!(of.best(Metric::Throughput).unwrap().level_with.is_empty());
     }

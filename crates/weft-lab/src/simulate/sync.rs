@@ -1,8 +1,8 @@
-//! Resync, recovery, check or repair beside a load: its speed, and what the load lost to it.
+//! Resync, recovery, check or repair beside a load: its speed, and its cost to the load.
 //!
-//! The array is new and nothing is stored in it, so that parity agrees: a resync reads every member
-//! and writes none, as after an unclean stop of an array whose parity was good. A recovery writes
-//! the last member. What the load lost is found by running it again without.
+//! The array is new and empty, so its parity is correct: a resync reads every member and writes
+//! none, as after an unclean stop of an array with correct parity. A recovery writes the last
+//! member. The cost to the load is found by running the load again without the sync.
 
 use serde_json::{Value, json};
 use weft_engine::{Notice, SyncAction, VolumeSnapshot};
@@ -10,7 +10,7 @@ use weft_units::{Bytes, Sectors, Span, Time};
 
 use super::{Figures, Outcome};
 
-/// Names of md's `sync_action` for what can run beside a load.
+/// Names in md's `sync_action` of the syncs that can run beside a load.
 const ACTIONS: [(&str, SyncAction); 4] = [
     ("resync", SyncAction::Resync),
     ("recover", SyncAction::Recover),
@@ -18,10 +18,10 @@ const ACTIONS: [(&str, SyncAction); 4] = [
     ("repair", SyncAction::Repair),
 ];
 
-/// The action of a name, as md's `sync_action` has it.
+/// Finds the sync with a name of md's `sync_action`.
 ///
 /// # Errors
-/// There is none of this name.
+/// No sync has this name.
 pub fn action(text: &str) -> Result<SyncAction, String> {
     let found = ACTIONS.iter().find(|(name, _)| *name == text);
     let names = ACTIONS.map(|(name, _)| name).join(", ");
@@ -33,15 +33,16 @@ pub fn action(text: &str) -> Result<SyncAction, String> {
 pub struct SyncOutcome {
     /// Name of the action.
     pub action: &'static str,
-    /// Data sectors of each member that it has passed.
+    /// Data sectors of each member that the sync has passed.
     pub completed: Sectors,
     /// Data sectors of each member.
     pub total: Sectors,
-    /// Time that it took, or had until the load ended.
+    /// Duration of the sync, or its time until the load ended.
     pub took: Span,
-    /// It came to its end before the load did.
+    /// Whether the sync ended before the load.
     pub finished: bool,
-    /// Each job of the load, when it ran again without, and how it fared then and with it.
+    /// Each job of the load with its figures without and with the sync; empty until the load was
+    /// run again.
     pub jobs: Vec<(String, Figures, Figures)>,
 }
 
@@ -68,13 +69,13 @@ impl SyncOutcome {
         }
     }
 
-    /// Bytes of each member a second, as md's `sync_speed` counts them.
+    /// Speed of the sync in bytes of each member per second, as md's `sync_speed` counts.
     #[must_use]
     pub fn speed(&self) -> f64 {
         self.completed.bytes().0 as f64 * 1e9 / (self.took.0 as f64).max(1.0)
     }
 
-    /// Time for what is left at this speed; `None` when it does not go on at all.
+    /// Remaining time at this speed; `None` if the sync makes no progress.
     #[must_use]
     pub fn left(&self) -> Option<Span> {
         let Bytes(left) = (self.total - self.completed).bytes();
@@ -106,7 +107,7 @@ impl SyncOutcome {
 }
 
 impl Outcome {
-    /// Tells the sync, if one ran, how the same load fared without it.
+    /// Adds the figures of the load without the sync, if a sync ran.
     pub fn compare_without_sync(&mut self, without: &Self) {
         let Some(sync) = &mut self.sync else { return };
         let jobs = without.results.iter().zip(&self.results);

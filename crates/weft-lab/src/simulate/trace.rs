@@ -1,10 +1,10 @@
 //! Replay of a trace on a simulated volume, in an open or a closed loop.
 //!
-//! A trace is read twice: once to know its shape, so that what does not fit is told before anything
-//! runs, and once to be replayed. It is not held in memory. Requests are handed over at their own
-//! times (open loop), however the volume keeps up, or as many at a time as is said (closed loop).
-//! In an open loop the time between when a request was due and when it was handed over is its
-//! submission latency: a caller is held up while the volume has no stripes, as md holds it up.
+//! A trace is read twice: first for its shape, so misfits are reported before anything runs, and
+//! then for the replay. It is not held in memory. Requests are submitted at their own times (open
+//! loop), even if the volume falls behind, or with a fixed number in flight (closed loop). In an
+//! open loop, the time from the due time of a request to its submission is its submission latency:
+//! a caller is blocked while the volume has no free stripes, as in md.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,27 +24,27 @@ use crate::fio_json::JobResult;
 use crate::replay::shape::{Align, Changes, Fit, Options, Pace, Placement, Shaped};
 use crate::replay::{Assume, Counts, Format, Op, ReadOptions, Record, ReplayError, Trace};
 
-/// A trace, and how it is to be replayed.
+/// A trace, with the options of its replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Files of the trace.
     pub paths: Vec<PathBuf>,
     /// Options for reading.
     pub read: ReadOptions,
-    /// When requests are handed over; `None`: at their times, or one after the other if there are
-    /// none.
+    /// Time of submission. `None` submits requests at their own times, or one after the other if
+    /// the trace has no times.
     pub pace: Option<Pace>,
-    /// Length of time for 100 of the trace's.
+    /// Time scale of the replay, in percent of the trace's times.
     pub time_percent: u32,
-    /// Offsets are divided by this.
+    /// Divisor of offsets.
     pub offset_divisor: u64,
-    /// Blocks.
+    /// Treatment of ranges that do not consist of whole blocks.
     pub align: Align,
     /// Treatment of ranges beyond the end.
     pub fit: Fit,
-    /// Of several devices only this one.
+    /// Name of the only device to replay; `None` for all.
     pub device: Option<String>,
-    /// Clients that are told apart; `None`: all is one.
+    /// Criterion that separates clients; `None` for one client.
     pub by: Option<By>,
     /// Shape of the trace.
     pub shape: Shape,
@@ -53,29 +53,29 @@ pub struct Replay {
 /// Shape of a trace: counts, sizes and span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
-    /// Formats of its files.
+    /// Formats of the trace's files.
     pub formats: Vec<&'static str>,
-    /// Counts of lines that were read, and of those that became no request.
+    /// Counts of lines read, and of lines that are not requests.
     pub counts: Counts,
-    /// Requests and bytes: reads, writes, discards, flushes.
+    /// Number and bytes of reads.
     pub reads: Requests,
-    /// Writes.
+    /// Number and bytes of writes.
     pub writes: Requests,
-    /// Discards.
+    /// Number and bytes of discards.
     pub discards: Requests,
-    /// Flushes; their bytes are zero.
+    /// Number of flushes; their bytes are zero.
     pub flushes: Requests,
-    /// Devices: name, end of its last request, requests.
+    /// Name, end of the last request, and number of requests of each device.
     pub devices: Vec<(String, Bytes, u64)>,
-    /// Requests of each device.
+    /// Number and bytes of the requests of each device.
     pub by_device: Vec<Requests>,
-    /// Processes that the trace knows: name, if it has one, and requests.
+    /// Name, if known, and requests of each process that the trace records.
     pub processes: BTreeMap<u32, (String, Requests)>,
-    /// From the first request to the last.
+    /// Time from the first request to the last.
     pub span: Span,
-    /// Reads and writes that begin where the one before them on that device ended.
+    /// Number of reads and writes that begin where the previous one on the device ended.
     pub sequential: u64,
-    /// Requests that carry a flag which says that somebody waits for them, or that they are
+    /// Number of requests with a flag that says that a process waits for them, or that they are
     /// durable.
     pub flagged: u64,
 }
@@ -99,11 +99,11 @@ impl Requests {
 /// Outcome of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// As of jobs.
+    /// Outcome of the simulation, as for jobs.
     pub outcome: Outcome,
     /// Counts of requests that did not fit the volume and were dropped, cut or split.
     pub changes: Changes,
-    /// Times at which requests were handed over.
+    /// Time at which requests were submitted.
     pub pace: Pace,
 }
 
@@ -158,13 +158,13 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Requests of all kinds.
+    /// Number of requests of all kinds.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.counts.records
     }
 
-    /// For programs.
+    /// The shape as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let of = |requests: Requests| json!({"requests": requests.count, "bytes": requests.bytes});
@@ -192,10 +192,10 @@ impl Shape {
 }
 
 impl Replay {
-    /// The files of one trace, everything as it was.
+    /// A replay of the files of one trace, without changes.
     ///
     /// # Errors
-    /// As [`Shape::of`].
+    /// See [`Shape::of`].
     pub fn of(paths: Vec<PathBuf>, read: ReadOptions) -> Result<Self, SimulateError> {
         let shape = Shape::of(&paths, &read)?;
         Ok(Self {
@@ -212,16 +212,16 @@ impl Replay {
         })
     }
 
-    /// Times at which requests are handed over.
+    /// Time at which requests are submitted.
     #[must_use]
     pub fn paced(&self) -> Pace {
-        // Without times, all at once would be no replay of anything.
+        // A trace without times is replayed one request after the other, not all at once.
         let timeless = self.shape.span == Span::ZERO && self.shape.requests() > 1;
         let own = if timeless { Pace::ClosedLoop { depth: 1 } } else { Pace::OpenLoop };
         self.pace.unwrap_or(own)
     }
 
-    /// Where devices lie: one at the start of the volume, several beside each other.
+    /// Placement of the devices: one device at the start of the volume, several side by side.
     fn placement(&self, trace: &Trace) -> Result<Placement, SimulateError> {
         if let Some(name) = &self.device {
             let index = self.shape.devices.iter().position(|(known, ..)| known == name);
@@ -242,7 +242,7 @@ impl Replay {
         Ok(Placement::SideBySide { stride: Bytes(stride) })
     }
 
-    /// Where the last byte ends on a volume.
+    /// End of the last byte on the volume.
     fn end(&self, placement: Placement) -> u64 {
         let ends = (0_u64..).zip(&self.shape.devices).map(|(at, (_, end, _))| match placement {
             Placement::Only(device) if u64::from(device.0) != at => 0,
@@ -254,7 +254,7 @@ impl Replay {
         ends.max().unwrap_or(0)
     }
 
-    /// Clients, and one for all where they are not told apart.
+    /// The clients of the trace, or one client for all if they are not separated.
     fn clients(&self) -> Result<Vec<Client>, SimulateError> {
         if let Some(by) = self.by {
             return Client::of(&self.shape, by);
@@ -263,10 +263,10 @@ impl Replay {
         Ok(vec![Client::all(&name.to_string_lossy())])
     }
 
-    /// Runs it on a volume that is new and in sync.
+    /// Replays the trace on a new volume that is in sync.
     ///
     /// # Errors
-    /// The trace does not fit the volume, or there is no such volume.
+    /// The trace does not fit the volume, or no such volume exists.
     pub fn run(&self, volume: &Volume, watch: Watch<'_>) -> Result<Replayed, SimulateError> {
         let mut machine = volume.machine()?;
         let pace = self.paced();
@@ -275,7 +275,7 @@ impl Replay {
         for client in clients {
             runs.push(self.begin(&mut machine, client, pace)?);
         }
-        // Each client reads all of the trace.
+        // Each client reads the whole trace.
         let total = self.shape.requests().max(1) as f64 * runs.len() as f64;
         let done = {
             let asks: Vec<Rc<Asks>> = runs.iter().map(|run| Rc::clone(&run.asks)).collect();
@@ -303,7 +303,7 @@ impl Replay {
         Ok(Replayed { outcome, changes, pace })
     }
 
-    /// Has a client begin.
+    /// Starts a client.
     fn begin(
         &self,
         machine: &mut Machine,
@@ -320,7 +320,7 @@ impl Replay {
         let options = Options {
             pace,
             time_percent: self.time_percent,
-            // Whole seconds only: what came in one is spread over it.
+            // A trace with whole seconds only: the requests of a second are spread over it.
             spread: if timeless { Span::secs(1) } else { Span::ZERO },
             placement,
             offset_divisor: self.offset_divisor,
@@ -360,10 +360,10 @@ struct Run {
     asks: Rc<Asks>,
 }
 
-/// Most requests of an open loop that are in flight: more is a volume that has been lost long ago.
+/// Most requests in flight in an open loop: a volume with more cannot keep up.
 const OPEN_LOOP_MAX: u32 = 1 << 16;
 
-/// Counts that a feed keeps.
+/// Counts of a feed.
 #[derive(Default)]
 struct Asks {
     records: Cell<u64>,
@@ -371,11 +371,11 @@ struct Asks {
     error: RefCell<Option<ReplayError>>,
 }
 
-/// The records of a trace as what a clone asks for.
+/// Iterator that converts the records of a trace to requests of a clone.
 struct Feed {
     shaped: Shaped<OfClient>,
     told: Rc<Asks>,
-    /// Somebody waits for every write.
+    /// Whether a process is assumed to wait for every write.
     assumed: bool,
 }
 
@@ -401,7 +401,8 @@ impl Iterator for Feed {
             Op::Flush => RequestOp::Flush,
         };
         let sync = sync || (self.assumed && op == RequestOp::Write);
-        // What runs ahead may be refused, and nobody here would ask again.
+        // The readahead flag is left out: such requests may be refused, and nothing here repeats
+        // them.
         let flags = Flags { sync, fua, preflush, meta, ..Flags::NONE };
         let range = ByteRange::new(record.offset.0, record.length.0);
         let open = matches!(self.shaped.options().pace, Pace::OpenLoop);

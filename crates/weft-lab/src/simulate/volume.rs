@@ -13,73 +13,73 @@ use weft_units::{Bytes, Span};
 
 use super::SimulateError;
 
-/// An array of simulated drives, and the host that it is on.
+/// An array of simulated drives, and its host.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// Any level; `None` for one member as it is, without metadata.
+    /// Level of the array; `None` for a single member without metadata.
     pub level: Option<Level>,
-    /// A drive for each member, with the name of its model and what is changed in it.
+    /// Drive of each member: the name of its model with the changes to it, and the model.
     pub members: Vec<(String, Model)>,
     /// Size of a chunk of the array.
     pub chunk: Bytes,
-    /// Bytes of each member that are used; `None` is the size of the smallest member.
+    /// Bytes used of each member; `None` for the size of the smallest member.
     pub member_size: Option<Bytes>,
     /// Knobs of the volume.
     pub knobs: Knobs,
-    /// The write-back cache in front of the array, if there is one: of `weft serve --write-back`.
+    /// The write-back cache of `weft serve --write-back` in front of the array, if there is one.
     pub write_back: Option<WriteBackConfig>,
     /// Resync, recovery, check or repair that runs beside the load from its start.
     pub sync: Option<SyncAction>,
     /// Costs of CPU work.
     pub costs: CostTable,
-    /// Memory of the host: of its page cache, for jobs that are buffered.
+    /// Memory of the host, for the page cache of buffered jobs.
     pub memory: Bytes,
-    /// Rules of that page cache.
+    /// Kernel whose rules the page cache follows.
     pub kernel: Kernel,
     /// CPUs of the host.
     pub cpus: u32,
     /// Faults, with their times.
     pub faults: Vec<PlannedFault>,
-    /// For everything that is drawn.
+    /// Seed of everything random.
     pub seed: u64,
 }
 
-/// Reasons why there is no such volume.
+/// Reasons why a volume cannot exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// As many models as members, or one for all.
+    /// The number of models is neither one nor the number of members.
     #[error(
         "devices: found {found} models for {members} members, expected one for all, or one for each"
     )]
     Devices {
-        /// Models.
+        /// Number of models.
         found: usize,
-        /// Members.
+        /// Number of members.
         members: usize,
     },
-    /// A change to a drive that its model cannot have.
+    /// The model of a drive does not allow a change.
     #[error("--drive {change} on {device}: {why}")]
     Drive {
         /// Name of the model.
         device: String,
-        /// The change that was asked for.
+        /// Change that was requested.
         change: String,
         /// Error of the model.
         why: String,
     },
-    /// A chunk that nothing fits.
+    /// The chunk size is not allowed.
     #[error("chunk: found {found} bytes, expected a multiple of 4096 up to 1 GiB")]
     Chunk {
         /// Chunk in bytes.
         found: u64,
     },
-    /// Members are smaller than what is to be used of them.
+    /// Members are smaller than the size to be used of them.
     #[error(
         "member size: found {found} bytes, expected at most {expected}, what the smallest member has"
     )]
     MemberSize {
-        /// Size in bytes that was asked for.
+        /// Requested size in bytes.
         found: u64,
         /// Size in bytes of the smallest member.
         expected: u64,
@@ -87,10 +87,11 @@ pub enum VolumeError {
 }
 
 impl Volume {
-    /// So many members with these models, names or files: one for all, or one for each.
+    /// Drives of `count` members with these models, names or files: one model for all, or one for
+    /// each.
     ///
     /// # Errors
-    /// A model does not exist, or there are too few or too many.
+    /// A model does not exist, or their number is neither one nor `count`.
     pub fn members(models: &[String], count: usize) -> Result<Vec<(String, Model)>, SimulateError> {
         let found = models.len();
         if found != 1 && found != count {
@@ -101,7 +102,7 @@ impl Volume {
         Ok(known?.into_iter().cycle().take(count).collect())
     }
 
-    /// Chunk that `weft create` gives an array of these drives when nobody says one.
+    /// Default chunk size of `weft create` for an array of these drives.
     #[must_use]
     pub fn own_chunk(level: Option<Level>, members: &[(String, Model)]) -> Bytes {
         let only_ssds = members.iter().all(|(_, model)| !model.rotational());
@@ -110,15 +111,16 @@ impl Volume {
             .map_or(Self::MDADMS_CHUNK, |level| chunk_default(level, only_ssds).bytes())
     }
 
-    /// Chunk that mdadm gives any array.
+    /// Default chunk size of mdadm for any array.
     pub const MDADMS_CHUNK: Bytes = chunk_default(Level::Raid5, false).bytes();
 
-    /// Changes keys of the models of all members, `KEY=VALUE` each; their names tell it then.
+    /// Changes keys of the models of all members, `KEY=VALUE` each; the names of the models then
+    /// include the changes.
     ///
     /// # Errors
-    /// A model has no such key, or the key no such value.
+    /// A model has no such key, or the key does not allow the value.
     pub fn change_drives(&mut self, changes: &[String]) -> Result<(), SimulateError> {
-        // One of each name: what takes a steady drive to reach its state is done once for all.
+        // Each model is changed once, so the steady state of a drive is computed once for all.
         let mut changed: BTreeMap<String, (String, Model)> = BTreeMap::new();
         for (name, model) in &mut self.members {
             if !changed.contains_key(name) {
@@ -151,10 +153,10 @@ impl Volume {
         Ok((named, model))
     }
 
-    /// A machine with this volume: new, and in sync but for what is to be synced.
+    /// A new machine with this volume, which is in sync except for members to be synced.
     ///
     /// # Errors
-    /// There is no such volume.
+    /// No such volume exists.
     pub fn machine(&self) -> Result<Machine, SimulateError> {
         let Bytes(chunk) = self.chunk;
         if chunk == 0 || !chunk.is_multiple_of(4096) || chunk > 1 << 30 {
