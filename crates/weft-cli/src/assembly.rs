@@ -1,5 +1,4 @@
-//! An assembly as commands choose it and tell of it: its options, a line for each member, a
-//! refusal.
+//! Assembly of an array by a command: its options, a line for each member, a refusal.
 
 use std::time::Duration;
 
@@ -85,14 +84,14 @@ impl AssemblyOptions {
     }
 }
 
-/// Says which of the members that were named are not used, and why.
+/// Reports the named members that are not used, and the reasons.
 pub(crate) fn tell_dropped(dropped: &[Dropped]) {
     for Dropped { member, reason } in dropped {
         complain(&format!("{}: not used: {reason}", member.label));
     }
 }
 
-/// A refusal as a command ends with it: what was found of each member, why not, and the way out.
+/// Converts a refusal to the failure of a command: findings for each member, reason, and way out.
 pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     if named > 1 {
         tell_dropped(&refused.dropped);
@@ -100,9 +99,9 @@ pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     Failure::Refused(sentence(refused, named))
 }
 
-/// Reason of a refusal, and the way out.
+/// Reason of a refusal, with the way out.
 pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
-    // Of a single device, what is wrong with it is all there is to say.
+    // With a single device, the fault of the device is the whole reason.
     if let ([only], 1) = (refused.dropped.as_slice(), named) {
         return format!("{}: {}", only.member.label, only.reason);
     }
@@ -112,7 +111,7 @@ pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
     }
 }
 
-/// A line about each member: slot, state, events, reason.
+/// Line about a member: slot, state, events, reason.
 pub(crate) struct Line {
     pub(crate) label: String,
     pub(crate) slot: Option<u16>,
@@ -153,7 +152,7 @@ fn line(candidate: &Candidate, decision: &Result<Assembly, Refused>) -> Line {
     line
 }
 
-/// Standing of a member in an assembly.
+/// State of a member in an assembly.
 fn standing(
     assembly: &Assembly,
     index: MemberIndex,
@@ -175,7 +174,7 @@ fn standing(
     spare.then(|| (None, "spare", String::new()))
 }
 
-/// Description of what would be served, in a sentence.
+/// Description of the array to be served, in a sentence.
 pub(crate) fn title(assembly: &Assembly) -> String {
     let array = &assembly.layout;
     let (all, missing) = (usize::from(array.members()), assembly.degraded());

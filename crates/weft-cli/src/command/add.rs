@@ -1,7 +1,7 @@
 //! `weft add`: adds a new member to a running volume.
 //!
-//! The server opens the device. The command looks at it first, so that no data is overwritten
-//! unasked.
+//! The server opens the device. The command examines it first, so no data is overwritten without
+//! consent.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
     for member in &arguments.members {
         members.push(acceptable(member, volume, arguments, &mut made)?);
     }
-    // One after the other, so that it is known which are in when one is refused.
+    // Members are added one after the other, so a refusal can name those added before.
     for (done, member) in members.iter().enumerate() {
         let added = target.ask(Command::Add { members: vec![member.clone()] });
         added.map_err(|failure| after(failure, &members[..done]))?;
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Files made here, which go again unless they were added.
+/// Files created by this command; dropping removes those that were not added.
 struct Made(Vec<PathBuf>);
 
 impl Drop for Made {
@@ -83,7 +83,7 @@ impl Drop for Made {
     }
 }
 
-/// The failure of one member, with the members that were added before it.
+/// Adds to the failure of a member the members that were added before it.
 fn after(failure: Failure, added: &[String]) -> Failure {
     match failure {
         Failure::Failed(text) | Failure::Refused(text) if !added.is_empty() => {
@@ -93,7 +93,7 @@ fn after(failure: Failure, added: &[String]) -> Failure {
     }
 }
 
-/// A member as the server is to open it, if there is nothing on it that should stay.
+/// Path of a member for the server, unless the member holds data that must be kept.
 fn acceptable(
     member: &MemberArg,
     volume: &VolumeStatus,

@@ -1,6 +1,6 @@
-//! `weft assemble`: prints which members are believed and whether the array may be served.
+//! `weft assemble`: prints which members would be used and whether the array may be served.
 //!
-//! The decision is the one that `serve` and `cat` would take. Nothing is written.
+//! The decision is that of `serve` and `cat`. Nothing is written.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ pub(crate) struct Assemble {
     selection: Selection,
     #[command(flatten)]
     unreadable: Unreadable,
-    /// As --array, for hands that know mdadm. (For serve it names the volume.)
+    /// Alias of --array, as in mdadm. (For serve it names the volume.)
     #[arg(short = 'N', long, hide = true, conflicts_with = "array")]
     name: Option<String>,
     /// Print one JSON object
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
     }
     match decision {
         Ok(_) => Ok(Exit::Done),
-        // The table has said what was found of each.
+        // The table has shown the findings for each member.
         Err(refused) => Err(Failure::Refused(sentence(&refused, candidates.len()))),
     }
 }

@@ -1,7 +1,7 @@
 //! `weft cat`: writes the content of an array to standard output.
 //!
-//! Reads go through the engine, so that missing members are reconstructed and stale ones are not
-//! believed. Nothing is written to a member.
+//! Reads go through the engine, so missing members are reconstructed and stale members are not
+//! used. Nothing is written to a member.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -95,12 +95,12 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     let areas = Areas { whole: all, range: range.clone(), read_to: range.start, bad: Vec::new() };
     let map = Arc::new(Mutex::new(Map { areas, file, saved: Instant::now() }));
     let interrupted = Arc::clone(&map);
-    // An error is dropped: the process ends, and the map of the last interval stays.
+    // An error is ignored: the process ends, and the map of the last interval stays.
     terminal::when_interrupted(move || drop(locked(&interrupted).save()));
     let result = copy(&mut client, range, arguments.skip_unreadable, &map);
     drop(client);
     let (written, areas) = locked(&map).end();
-    // An error of the server explains one of the connection.
+    // An error of the server is the cause of a connection error, so it is reported first.
     inside.stop()?;
     result?;
     written?;
@@ -122,15 +122,15 @@ struct Map {
 }
 
 impl Map {
-    /// Writes the map as it is now.
+    /// Writes the current map.
     fn save(&mut self) -> io::Result<()> {
         self.saved = Instant::now();
         let text = self.areas.to_map();
         self.file.as_mut().map_or(Ok(()), |file| file.save(&text))
     }
 
-    /// Notes what was read, and saves the map where it is old. One that cannot be saved ends
-    /// nothing: what is read may not be there a second time.
+    /// Records progress, and saves the map if it is old. A failed save does not stop the reading: a
+    /// failing member may not be readable a second time.
     fn read_to(&mut self, offset: u64) {
         self.areas.read_to = offset;
         if self.file.is_some()
@@ -142,7 +142,7 @@ impl Map {
         }
     }
 
-    /// Writes the last map.
+    /// Writes the final map.
     fn end(&mut self) -> (Result<(), Failure>, Areas) {
         let text = self.areas.to_map();
         let written = self.file.take().map_or(Ok(()), |file| file.write(&text));
@@ -154,15 +154,15 @@ fn locked(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Areas of the array that were read, and those that could not be.
+/// Areas of the array that were read, and areas that could not be read.
 #[derive(Clone)]
 struct Areas {
-    /// Bytes of the array.
+    /// Size of the array, in bytes.
     whole: u64,
-    /// Bytes that were asked for.
+    /// Byte range to read.
     range: Range<u64>,
     read_to: u64,
-    /// In order, none touching the next.
+    /// Unreadable areas in ascending order; no two are adjacent.
     bad: Vec<Range<u64>>,
 }
 
@@ -178,7 +178,7 @@ impl Areas {
         self.bad.iter().map(|area| area.end - area.start).sum()
     }
 
-    /// Positions are those of the array.
+    /// Formats the map. Positions are those of the array.
     ///
     /// Source   GNU ddrescue manual, "Mapfile structure"
     fn to_map(&self) -> String {
@@ -224,7 +224,7 @@ fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     Ok(start..start + len)
 }
 
-/// In order, with several reads on their way.
+/// Copies a range in order, with several reads in flight.
 fn copy(
     client: &mut NbdClient,
     range: Range<u64>,
@@ -274,7 +274,7 @@ fn copy(
     Ok(())
 }
 
-/// A range of which something cannot be read, block by block, with zeros for that.
+/// Reads a range that has unreadable parts block by block, with zeros for unreadable blocks.
 fn read_blocks(
     client: &mut NbdClient,
     range: Range<u64>,
@@ -306,16 +306,16 @@ fn read_blocks(
     Ok(all)
 }
 
-/// Unit of areas that cannot be read: a block is read as a whole or replaced by zeros.
+/// Unit of unreadable areas: a block is read completely or replaced by zeros.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A few full stripes of common arrays, so that every member is busy.
+/// Size of a read: a few full stripes of common arrays, so every member is busy.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Age of a map at which it is written anew, as that of GNU ddrescue.
+/// Age at which the map is saved again, as in GNU ddrescue.
 const MAP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Reads on their way: enough to keep members busy, 8 MiB of memory.
+/// Most reads in flight: enough to keep members busy, 8 MiB of memory.
 const READS_MAX: usize = 8;
 
 #[cfg(test)]

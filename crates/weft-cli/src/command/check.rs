@@ -1,4 +1,4 @@
-//! `weft check`: compares parity with the data, and copies with each other, in a running volume.
+//! `weft check`: compares parity with data, and copies with each other, in a running volume.
 
 use clap::Args;
 

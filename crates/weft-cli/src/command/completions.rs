@@ -18,7 +18,7 @@ pub(crate) struct Completions {
 }
 
 pub(crate) fn run(arguments: &Completions, mut cli: clap::Command) -> Outcome {
-    // Generated in memory: the generator panics when the reader has gone.
+    // The script is generated in memory, because the generator panics on a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut cli, "weft", &mut script);
     let mut out = stdout();

@@ -1,4 +1,4 @@
-//! `weft create`: makes a new array on its members.
+//! `weft create`: creates an array on its members.
 
 use std::io::Write;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Create) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Role of a member of the plan, for people.
+/// Role of a member of the plan, as text.
 fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     match superblock.own_role() {
         Ok(Role::Active(slot)) => format!("slot {}", slot.0),
@@ -59,7 +59,7 @@ fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     }
 }
 
-/// Data of a member that the array uses.
+/// Size of a member's data that the array uses.
 fn used(superblock: &Super1) -> Sectors {
     match superblock.chunk {
         Sectors::ZERO => superblock.used_size(),
@@ -92,7 +92,7 @@ fn title(writes: &[MemberWrite], array: &Layout) -> String {
     )
 }
 
-/// Name of the layout, where it says anything: zones of RAID 0 are for unequal members.
+/// Name of the layout, if it has a meaning: zones of RAID 0 are for unequal members.
 fn layout_name(first: &Super1) -> Option<String> {
     let said = first.level != Level::Raid0 || first.feature_map.contains(Features::RAID0_LAYOUT);
     layout_id::name(first.level, first.layout).filter(|_| said)
@@ -163,7 +163,7 @@ fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Slots that are left empty.
+/// Slots without a member.
 fn missing_slots(arguments: &Create) -> Vec<usize> {
     let slotted = arguments.array.members().take(arguments.array.raid_devices).enumerate();
     slotted.filter(|(_, it)| matches!(it.0, MemberArg::Missing)).map(|(slot, _)| slot).collect()

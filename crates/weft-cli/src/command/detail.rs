@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
         paths => of_members(paths, arguments.selection.options()?),
     };
     let detail = match result {
-        // mdadm's own codes: no information, unusable.
+        // Exit codes of mdadm: no information, unusable.
         Err(Failure::Failed(message)) if arguments.test => {
             crate::terminal::complain(&message);
             return Ok(Exit::Of(4));
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
     Ok(if arguments.test && detail.degraded > 0 { Exit::Of(1) } else { Exit::Done })
 }
 
-/// Whether the argument is no file or device, so that it has to name a running volume.
+/// Whether the argument is neither a file nor a device and therefore names a running volume.
 fn names_target(path: &Path) -> bool {
     if weft_runtime::spec::MemberSpec::path(path).is_part() {
         return false;
@@ -78,7 +78,7 @@ fn names_target(path: &Path) -> bool {
 struct Facts {
     array: ArrayStatus,
     slots: usize,
-    /// The freshest. A running volume is asked instead.
+    /// The freshest superblock; `None` for a running volume, which is queried instead.
     superblock: Option<Superblock>,
     has_bitmap: bool,
     updated: Option<MdTime>,
@@ -96,17 +96,17 @@ struct Row {
     device: Option<(u32, u32)>,
     slot: Option<usize>,
     state: &'static str,
-    /// Whether it is read only when no other can be.
+    /// Whether the member is read only if no other can be.
     write_mostly: bool,
     label: String,
 }
 
-/// mdadm's word for a member that has all of its data.
+/// mdadm's term for a member with all of its data.
 const IN_SYNC: &str = "active sync";
 
 fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let opened = look::open_all(paths)?;
-    // Nothing of its content is given to anybody.
+    // No content is read, so the options accept every risk.
     let options = Options { read_only: true, force_dirty: true, without_journal: true, ..chosen };
     let candidates = look::candidates(&opened, &options);
     let assembly =
@@ -134,7 +134,7 @@ fn of_target(name: &str) -> Result<Facts, Failure> {
 }
 
 impl Facts {
-    /// Opens no member: one that hangs would hold up the answer.
+    /// Facts of a running volume. Opens no member: one that hangs would block the command.
     fn of_running(volume: &VolumeStatus, array: &ArrayStatus) -> Self {
         let row = |slot: Option<u16>, member: Option<&MemberStatus>| Row {
             number: member.map(|member| member.dev_number),
@@ -176,7 +176,7 @@ impl Facts {
             "idle" | "frozen" => {}
             "recover" => state.push_str(", recovering"),
             "resync" => state.push_str(", resyncing"),
-            // mdadm's word for check and repair.
+            // mdadm's term for both check and repair.
             _ => state.push_str(", checking"),
         }
         Self {
@@ -262,8 +262,8 @@ impl Facts {
         self.rows.iter().filter(|row| states.contains(&row.state)).count()
     }
 
-    /// Letter of the set of members that hold the array once, as mdadm has it: of RAID 10 with near
-    /// copies that fill its slots.
+    /// Letter of the set of members that hold the array once, as mdadm prints it; only for a RAID
+    /// 10 with near copies that divide its slots evenly.
     fn mirror_set(&self, slot: usize) -> Option<char> {
         let parts = Raid10::from_code(self.array.layout)?;
         let near = parts.near as usize;
@@ -296,14 +296,14 @@ impl Facts {
             writeln!(out, "{}", self.row_text(row))?;
         }
         out.flush()?;
-        // Beside the text of mdadm, which programs read.
+        // Notes go to standard error: programs parse the text of mdadm on standard output.
         for line in states::lines(&self.states) {
             complain(&format!("note: {line}"));
         }
         Ok(())
     }
 
-    /// Lines about the array, in mdadm's groups.
+    /// Lines about the array, grouped as in mdadm.
     fn groups(&self) -> Vec<Vec<(&'static str, String)>> {
         let array = &self.array;
         let level = Level::from_code(array.level);
@@ -312,7 +312,7 @@ impl Facts {
             format!("{}{}", sectors / 2, size::mdadm(weft_units::Sectors(sectors).bytes()))
         };
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
-        // Each member adds what it has, and nothing is there twice.
+        // In these levels each member adds its own size, and nothing is stored twice.
         let striped = matches!(level, Some(Level::Linear | Level::Raid0));
         let mut about = vec![
             ("Version", array.metadata.clone()),
@@ -338,7 +338,7 @@ impl Facts {
         let update = self.updated.map(|time| ("Update Time", time.to_ctime()));
         let mut state: Vec<(&'static str, String)> = update.into_iter().collect();
         state.extend([
-            // mdadm has a blank after it.
+            // mdadm prints a trailing blank.
             ("State", format!("{} ", self.state)),
             ("Active Devices", active.to_string()),
             ("Working Devices", (active + spares).to_string()),
@@ -347,7 +347,7 @@ impl Facts {
         ]);
         groups.push(state);
         let layout = match level {
-            // Where zones do not matter md does not have it.
+            // If zones do not matter, md stores no layout.
             Some(Level::Raid0) if array.layout == 0 => Some("-unknown-".to_owned()),
             _ => level.and_then(|level| layout_id::name(level, array.layout)),
         };

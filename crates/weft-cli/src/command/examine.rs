@@ -1,6 +1,6 @@
 //! `weft examine`: prints the metadata of members.
 //!
-//! The text has the fields of `mdadm --examine`; `--json` is for programs.
+//! The text has the fields of `mdadm --examine`; `--json` prints them for programs.
 
 use std::io::Write;
 use std::path::Path;
@@ -73,12 +73,12 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
     Ok(if good { Exit::Done } else { Exit::Of(1) })
 }
 
-/// A superblock that was found by looking everywhere.
+/// A superblock found by a full search.
 struct Place {
     found: Misplaced,
-    /// The place is one at which superblocks of this version are looked for.
+    /// Whether the superblock is at the standard position of its version.
     usual: bool,
-    /// Argument that names the member with its superblock in the right place.
+    /// MEMBER argument with which the superblock is at its standard position.
     name: Option<String>,
 }
 
@@ -91,7 +91,8 @@ impl Place {
     fn of(found: Misplaced, looked: &Looked) -> Self {
         let version = found.superblock.version();
         let usual = version.position(looked.size) == Some(found.sector);
-        // Those at the end are looked for by the size of the member: their own place gives it.
+        // The position of a superblock at the end follows from the member's size, so the size is
+        // chosen to match.
         let window = match (version, found.member_start) {
             _ if usual => None,
             (Version::V0_90, _) => Some((0, Some(found.sector.0 + RESERVED_090.0))),
@@ -150,7 +151,7 @@ fn print_places(label: &str, places: &[Place]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sectors of a 1.0 member from its superblock on, at least.
+/// Least distance from the superblock of a 1.0 member to the end of the member, in sectors.
 const V1_0_BEHIND: u64 = 16;
 
 fn look(path: &Path, maps: &Maps) -> Result<(Looked, Shown), Failure> {
@@ -159,7 +160,7 @@ fn look(path: &Path, maps: &Maps) -> Result<(Looked, Shown), Failure> {
     Ok((looked, shown))
 }
 
-/// Prints one member; whether its metadata can be believed.
+/// Prints one member. Returns whether its metadata is valid.
 fn report(
     looked: &Looked,
     shown: &Shown,
@@ -254,7 +255,7 @@ fn to_text(
             text.push('\n');
         }
         let host = if name == "Name" { local_to(&value) } else { String::new() };
-        // Strings take whatever is written to them.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:>width$} : {value}{host}");
         let ends_group = match superblock {
             Superblock::V0_90(_) => name == "Preferred Minor",
@@ -265,7 +266,7 @@ fn to_text(
         }
     }
     for (line, index) in superblock.describe_disks().iter().zip(0..) {
-        // The title and the member's own row are a group each.
+        // The title and the member's own row each form a group.
         let gap = if matches!(index, 0 | 2) { "\n" } else { "" };
         let _ = writeln!(text, "{gap}{line}");
     }
@@ -281,7 +282,7 @@ fn local_to(name: &str) -> String {
     }
 }
 
-/// Every field as it is on the member, a sum that is wrong included.
+/// Every field as stored on the member, including a wrong checksum.
 fn stored(superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
     let mut fields = superblock_json::fields(superblock);
     if let Some(SuperblockError::Checksum { stored, .. }) = wrong {

@@ -15,9 +15,9 @@ use crate::terminal::{print_json, stdout};
 
 /// Prints knobs of a running volume, and whether it has a write-intent bitmap
 ///
-/// Then those of members whose queues have other values. With --member a member's values alone.
-/// Without names, last what the queue of each member goes by (depth, rotation) and where that is
-/// from: a knob, the device, or nothing that is known (assumed).
+/// Knobs of members whose queues have other values follow. --member prints the values of one member
+/// alone. Without names, the output ends with the depth and rotation that the queue of each member
+/// uses, and their origin: a knob, the device, or assumed.
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Get {
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
         knobs.into_iter().map(|(name, value)| (format!("{name}={value}"), name)).collect();
     let width = settings.iter().map(|(setting, _)| setting.len()).max().unwrap_or(0);
     for (setting, name) in &settings {
-        // What was asked for by name goes to scripts.
+        // Values requested by name are printed without their meaning, for scripts.
         let row = TABLE.iter().find(|row| row.name == name);
         let about = match row {
             _ if !arguments.knobs.is_empty() => None,
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What the queue of a member goes by, and where that is from.
+/// Depth and rotation that the queue of a member uses, with their origin.
 fn queue_line(member: &MemberStatus) -> String {
     let queue = &member.queue;
     let depth = match (queue.depth, &queue.depth_from) {
@@ -107,7 +107,7 @@ fn queue_line(member: &MemberStatus) -> String {
     )
 }
 
-/// Leaves of an answer what the queue of a member goes by.
+/// Reduces an answer to the knobs of a member's queue.
 fn of_member(
     target: &mut Target,
     member: &str,

@@ -54,8 +54,8 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// A page. Of its sections the synopsis and what follows the options are ours: how a command is
-/// called, as its help says it, and lines that stay lines.
+/// Renders a page. The synopsis and the sections after the options are generated here: the usage is
+/// that of the help, and line breaks are kept.
 fn render(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let source = concat!("weft ", env!("CARGO_PKG_VERSION"));
     let man = clap_mangen::Man::new(command.clone()).source(source);
@@ -78,11 +78,11 @@ fn render(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
-/// A section of lines that are not filled.
+/// Writes a section of lines that are not filled.
 fn section(page: &mut Vec<u8>, title: &str, lines: &[&str]) -> Result<(), Failure> {
     writeln!(page, ".SH \"{title}\"\n.nf")?;
     for line in lines {
-        // At the start of a line a dot or quote would be a request.
+        // A dot or quote at the start of a line would be a roff request.
         writeln!(page, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))?;
     }
     writeln!(page, ".fi")?;

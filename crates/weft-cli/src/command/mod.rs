@@ -33,7 +33,7 @@ use clap::Subcommand;
 
 use crate::outcome::Outcome;
 
-/// Every subcommand, in the order in which a volume's life needs them.
+/// Subcommands, in the order in which the life of a volume needs them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Create(create::Create),
@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Man(man::Man),
 }
 
-/// Does what was asked. `cli` describes the whole command line.
+/// Runs a subcommand. `cli` describes the whole command line.
 pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
     match command {
         Command::Create(arguments) => create::run(arguments),

@@ -13,8 +13,8 @@ use crate::sync_action::{self, Sync};
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// Part of a RAID 6 that is right, without a check before: data makes P and Q agree with the
-    /// data; syndrome writes the one strip anew that is wrong by P and Q, and leaves stripes alone
-    /// that no strip alone explains
+    /// data; syndrome rewrites the one strip that P and Q identify as wrong, and leaves stripes
+    /// alone that no single strip explains
     #[arg(long, value_name = "WHAT")]
     trust: Option<Trust>,
     #[command(flatten)]

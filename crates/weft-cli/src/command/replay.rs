@@ -38,7 +38,7 @@ pub(crate) struct Replay {
     /// Keeps so many requests in flight, whatever their times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     depth: Option<u32>,
-    /// Time passes so many times as slowly: 0.5 is twice as fast
+    /// Factor on the trace's times: 0.5 is twice as fast
     #[arg(long, value_name = "X", default_value = "1", value_parser = percent, conflicts_with = "depth")]
     time_scale: u32,
     /// What is beyond the end of the volume goes on at its start
@@ -53,21 +53,22 @@ pub(crate) struct Replay {
     /// Offsets are divided by this, so that a larger device fits
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     divide: u64,
-    /// Of a trace of several devices only this one; otherwise they lie side by side
+    /// Replay only this device of the trace; otherwise several devices lie side by side
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Tells the processes or the devices of the trace apart: each is a client of the schedulers,
-    /// with results and a share of its own; those that moved least are one. --depth is that of each
+    /// with results and a share of its own; those with the least traffic are one client. --depth is
+    /// that of each
     #[arg(long, value_name = "WHAT", value_parser = ["device", "process"])]
     by: Option<String>,
     /// The trace's format, where its contents do not say it
     #[arg(long, value_name = "FORMAT", value_parser = format_named)]
     format: Option<Format>,
-    /// Of formats that do not say whether somebody waits for a write: sync or async
+    /// For formats that do not say whether a process waits for a write: sync or async
     #[arg(long, value_name = "HOW", default_value = "async", value_parser = ["sync", "async"])]
     assume: String,
-    /// Of block traces: requests as they were handed to the block layer (queue) or to the device
-    /// (issue)
+    /// Event of block traces that counts as the request: its arrival at the block layer (queue) or
+    /// at the device (issue)
     #[arg(long, value_name = "EVENT", default_value = "queue", value_parser = ["queue", "issue"])]
     event: String,
     /// Print one JSON object: in the shape of fio's, or what was compared
@@ -77,7 +78,7 @@ pub(crate) struct Replay {
     simulated: Simulated,
 }
 
-/// A factor as whole percents.
+/// Parses a factor as a whole percentage.
 fn percent(text: &str) -> Result<u32, String> {
     let factor: f64 =
         text.parse().map_err(|_| format!("found {text:?}, expected a number such as 0.5"))?;
@@ -163,7 +164,7 @@ impl Replay {
     }
 }
 
-/// A trace that is not what it should be is an operation that failed, not a wrong command line.
+/// An invalid trace is a failed operation, not a wrong command line.
 fn trace_failure(error: SimulateError) -> Failure {
     match error {
         SimulateError::Trace(ReplayError::Io { .. }) => {
@@ -173,7 +174,7 @@ fn trace_failure(error: SimulateError) -> Failure {
     }
 }
 
-/// Pace of the replay, for people.
+/// Pace of the replay, as text.
 fn told(pace: Pace) -> String {
     match pace {
         Pace::OpenLoop => "at the trace's times".to_owned(),

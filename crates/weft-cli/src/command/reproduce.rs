@@ -1,7 +1,7 @@
-//! `weft reproduce`: what was published of a patch, beside what weft measures of the same change.
+//! `weft reproduce`: published figures of a patch, beside weft's measurements of the same change.
 //!
-//! The engine that serves volumes runs on simulated disks, before the patch and with it, in the
-//! same circumstances several times. What is published is a ratio, so a ratio is what is compared.
+//! The engine that serves volumes runs on simulated disks, before the patch and with it, several
+//! times under the same circumstances. Publications report a ratio, so ratios are compared.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,8 +62,8 @@ pub(crate) struct Reproduce {
     /// As much as was published, which takes hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Also show that only the patch makes the difference, and that it would be seen if something
-    /// else did; --full does
+    /// Also run the controls, which show that only the patch makes the difference and that another
+    /// difference would be seen; --full does so too
     #[arg(long)]
     controls: bool,
     /// Find the fitted parameters again, by runs of three seeds, instead of running rows
@@ -180,7 +180,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
 /// Heading of the options that change an experiment's machine.
 const OTHER: &str = "Another machine than the experiment's";
 
-/// What the machine is to be instead of what the texts say.
+/// The machine that the options ask for in place of the texts'.
 fn other_machine(arguments: &Reproduce) -> Result<OtherMachine, Failure> {
     let mut settings = Vec::new();
     for setting in &arguments.set {
@@ -200,7 +200,7 @@ fn other_machine(arguments: &Reproduce) -> Result<OtherMachine, Failure> {
     })
 }
 
-/// The experiments that are named, or all that there are.
+/// The named experiments, or all experiments.
 fn experiments(arguments: &Reproduce) -> Result<Vec<Experiment>, Failure> {
     let files = arguments.experiment.iter().map(|path| Experiment::from_file(path));
     let named = arguments.patches.iter().map(|name| match name.ends_with(".toml") {
@@ -213,7 +213,7 @@ fn experiments(arguments: &Reproduce) -> Result<Vec<Experiment>, Failure> {
     }
     let mut known: Vec<Experiment> = Vec::new();
     for experiment in all {
-        // One that is named twice, perhaps by its number and by its name, is run once.
+        // An experiment named twice, for example by number and by name, is run once.
         match known.iter().find(|other| other.patch() == experiment.patch()) {
             None => known.push(experiment),
             Some(other) if other.hash == experiment.hash => {}
@@ -247,7 +247,7 @@ fn print_source(experiments: &[Experiment]) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Finds what was fitted again, and says whether the texts have it.
+/// Repeats the fits and reports whether the texts hold the results.
 fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let (mut holds, mut fitted) = (true, Vec::new());
@@ -317,7 +317,7 @@ fn found_json(patch: &str, found: &Calibrated) -> Value {
     })
 }
 
-/// Runs magnitudes under other values of what is assumed.
+/// Runs magnitudes under other assumed values.
 fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let mut rows = Vec::new();
@@ -378,7 +378,7 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// Experiments with the rows that the words select.
+/// Keeps the rows that the words select.
 fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Failure> {
     let names: Vec<String> = experiments
         .iter()

@@ -1,4 +1,4 @@
-//! Options of `weft bench`, and what each benchmark is given of them.
+//! Options of `weft bench`, and the parameters of each benchmark.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ enum What {
     Sched(OfSched),
 }
 
-/// What all benchmarks can be told.
+/// Options of all benchmarks.
 #[derive(Debug, Args)]
 struct Common {
     /// Print one JSON object
@@ -173,7 +173,7 @@ struct Repeat {
     case: &'static Repetition,
     /// How often
     count: u64,
-    /// Do as many percent more than said: a planted slow-down, to see that it is found
+    /// Add this many percent of work: a deliberate slow-down, to test that it is detected
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     extra: u64,
 }
@@ -215,7 +215,7 @@ pub(crate) fn run(arguments: &Bench) -> Outcome {
     }
 }
 
-/// Fills a sheet and prints it.
+/// Runs a benchmark that fills a sheet, and prints the sheet.
 fn measure(
     bench: &'static str,
     common: &Common,

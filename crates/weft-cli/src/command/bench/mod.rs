@@ -1,7 +1,7 @@
-//! `weft bench`: how fast weft is, next to what else does the same.
+//! `weft bench`: the speed of weft beside that of comparable programs.
 //!
-//! What is measured is in `weft-bench`. Here are the options of each benchmark, the table and the
-//! JSON of its rows, and the volumes that weft makes and serves for it.
+//! The measurements are in `weft-bench`. This module has the options of each benchmark, the table
+//! and the JSON of its rows, and the volumes that weft creates and serves for it.
 
 mod arguments;
 mod peers;

@@ -1,4 +1,4 @@
-//! Volumes that weft makes and serves for its own benchmarks.
+//! Volumes that weft creates and serves for its own benchmarks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,15 +17,15 @@ use crate::volume::Opening;
 
 const NAME: &str = "bench";
 
-/// A directory for member files and sockets, removed with the value, or when the process is told to
-/// end.
+/// A directory for member files and sockets, removed when the value is dropped or the process is
+/// told to end.
 pub(super) struct Files {
     place: TempDir,
     sockets: TempDir,
 }
 
 impl Files {
-    /// In a new directory in `dir`, or in that for temporary files.
+    /// Creates a directory in `dir`, or in the directory for temporary files.
     pub(super) fn below(dir: Option<&Path>) -> Result<Self, Failure> {
         let sockets = terminal::scratch()?;
         let place = match dir {
@@ -73,7 +73,7 @@ impl FileVolume for Files {
     }
 }
 
-/// A failure on its way through a benchmark, which gives it back with the same exit status.
+/// Converts a failure to an error of a benchmark, which converts back to the same exit status.
 fn told(failure: Failure) -> BenchError {
     match failure {
         Failure::Failed(text) => BenchError::Failed(text),
@@ -83,7 +83,7 @@ fn told(failure: Failure) -> BenchError {
     }
 }
 
-/// The command that runs weft as a server of this kind.
+/// The command that starts weft as a server of this kind.
 pub(super) fn start_weft(kind: ServerKind, socket: &Path) -> std::io::Result<Option<Command>> {
     let mut weft = Command::new(std::env::current_exe()?);
     match kind {

@@ -10,12 +10,12 @@ use weft_bench::{Progress, Sheet, SheetRow};
 
 use crate::terminal::{self, complain, stdout, style};
 
-/// An empty sheet whose progress is shown on a terminal.
+/// An empty sheet with a progress bar on the terminal.
 pub(super) fn sheet(bench: &'static str) -> Sheet {
     Sheet::new(bench, Box::new(Bar { bench, bar: ProgressBar::hidden() }))
 }
 
-/// The progress of one benchmark.
+/// Progress bar of one benchmark.
 struct Bar {
     bench: &'static str,
     bar: ProgressBar,
@@ -83,7 +83,7 @@ pub(super) fn print(sheet: &Sheet) -> io::Result<()> {
     out.flush()
 }
 
-/// Limits that a row is judged by, for people.
+/// Limits of a row, as text.
 fn judged(row: &SheetRow) -> String {
     let mut parts = Vec::new();
     if let Some([low, high]) = row.quartiles {
@@ -102,7 +102,7 @@ fn judged(row: &SheetRow) -> String {
     format!("{} {colour}{word}{}", parts.join(", "), style::PLAIN)
 }
 
-/// A number with as many digits as say something: `12`, `3.46`, `181`, `1048576`.
+/// A number with its significant digits: `12`, `3.46`, `181`, `1048576`.
 fn figure(value: f64) -> String {
     if value.fract() == 0.0 || value.abs() >= 1000.0 {
         format!("{value:.0}")

@@ -1,7 +1,7 @@
-//! `weft compare`: sets of runs, case by case.
+//! `weft compare`: comparison of sets of runs, case by case.
 //!
-//! The tool that the author of patch 001 attached to his mail, for results of weft, of fio, and of
-//! `/proc/vmstat` alike. Without repeats its table is the mail's, to the column.
+//! The comparison script that the author of patch 001 attached to his mail, for results of weft, of
+//! fio, and of `/proc/vmstat`. Without repeats its table equals the mail's, to the column.
 
 mod print;
 
@@ -56,7 +56,7 @@ pub(crate) struct Compare {
     /// Order of cases: by name, by the change of the last set, or by the value of the first
     #[arg(long, value_name = "ORDER", default_value = "case")]
     sort: Sort,
-    /// The order the other way round
+    /// Reverse the order
     #[arg(long)]
     reverse: bool,
     /// Groups of the geometric means: the folder of a case, or a part of the names of run folders
@@ -160,7 +160,7 @@ fn print_metrics(sets: &Sets, as_json: bool) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What a reader should know of the figures.
+/// Remarks on the figures for the reader.
 fn remarks(sets: &Sets, comparison: &Comparison) -> Vec<String> {
     let metric = &comparison.metric;
     let mut remarks = Vec::new();

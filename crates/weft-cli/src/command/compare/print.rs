@@ -6,9 +6,9 @@
 //!                 52934365       +3.2%      54643527  CASE
 //! ```
 //!
-//! The first set has its value, 24 columns wide; each other one its change in 11 and its value in
-//! 12. The space between these two is the place of the mark, and behind values stands their spread
-//! where there are repeats. What the mail has not comes after an empty line.
+//! The first set has its value, 24 columns wide; each other set has its change in 11 columns and
+//! its value in 12. The space between these two is the place of the mark, and values are followed
+//! by their spread if there are repeats. Lines that the mail does not have follow an empty line.
 //!
 //! Source   writeback.md §5.1
 
@@ -19,12 +19,12 @@ use weft_lab::compare::{Cell, Change, Comparison, Row};
 use crate::outcome::Failure;
 use crate::terminal::style;
 
-/// Columns of a value, of a change with its percent sign, of a spread.
+/// Widths of a value, of a change with its percent sign, and of a spread, in columns.
 const VALUE: usize = 12;
 const CHANGE: usize = 11;
 const SPREAD: usize = 8;
 
-/// Changes below this say nothing where there is no interval, percent: single runs of one kernel
+/// Changes below this percentage are noise if there is no interval: single runs of one kernel
 /// differ by as much.
 ///
 /// Source   writeback.md §0 (5)
@@ -111,7 +111,7 @@ fn print_row(
                 let mark = if change.is_sure() == Some(true) { '*' } else { ' ' };
                 let percent = percent_text(change.percent);
                 let (colour, plain) = colour(change, lower_is_better);
-                // Colours have no width.
+                // Colour codes take no columns.
                 let before = room.saturating_sub(1 + percent.len());
                 write!(out, "{:before$}{colour}{percent}{plain}{mark}{value}", "")?;
             }
@@ -121,7 +121,7 @@ fn print_row(
     Ok(())
 }
 
-/// Number of cases up and down, and which changed most.
+/// Prints the number of cases that rose and fell, and the cases with the largest changes.
 fn print_extremes(
     out: &mut impl Write,
     comparison: &Comparison,
@@ -155,7 +155,7 @@ fn percent_text(percent: f64) -> String {
     format!("{percent:+.1}%")
 }
 
-/// A mean: whole numbers as such, others with the digits that count.
+/// A mean: whole numbers as such, others with their significant digits.
 fn value_text(cell: &Cell) -> String {
     let size = cell.mean.abs();
     match size {
@@ -166,13 +166,13 @@ fn value_text(cell: &Cell) -> String {
     }
 }
 
-/// As wide as [`SPREAD`] up to 999.9 %.
+/// The spread as text, [`SPREAD`] columns wide up to 999.9 %.
 fn spread_text(cell: &Cell) -> String {
     cell.spread_percent.map_or(String::new(), |spread| format!(" ±{spread:5.1}%"))
 }
 
-/// Colours before and after a change: of one that is sure, or, of single runs, of one that is not
-/// small.
+/// Colour codes before and after a change. A change is coloured if it is certain or, for single
+/// runs, not small.
 fn colour(change: &Change, lower_is_better: bool) -> (&'static str, &'static str) {
     let counts = change.is_sure().unwrap_or(change.percent.abs() >= NO_CHANGE_PERCENT);
     if !counts {

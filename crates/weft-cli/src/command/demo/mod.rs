@@ -1,11 +1,11 @@
 //! `weft demo`: a guided tour of an array on files, with a failure, a rebuild and a repair.
 //!
-//! A RAID 5 volume on files lives through a bad day: served over NBD, written and verified, a
-//! member failing in the middle of the writes, rebuilt on a fifth file while writes go on, a check
-//! that reads every stripe, a flipped byte found and repaired. Every byte goes through the same
-//! server, engine and protocol as with `weft serve`. Each step is measured and asserted; the first
-//! that fails ends it. `--patches` then runs the same engine on simulated disks, before and with
-//! the patches that `weft reproduce` knows.
+//! A RAID 5 volume on files goes through a bad day: it is served over NBD, written and verified, a
+//! member fails in the middle of the writes and is rebuilt on a fifth file while writes go on, a
+//! check reads every stripe, and a flipped byte is found and repaired. Every byte goes through the
+//! same server, engine and protocol as with `weft serve`. Each step is measured and asserted; the
+//! first failure ends the demo. `--patches` then runs the same engine on simulated disks, before
+//! and with the patches that `weft reproduce` knows.
 
 mod tour;
 mod use_volume;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     if !(Bytes::mib(8)..=Bytes::mib(16 << 10)).contains(&arguments.member_size) {
         return Err(Failure::usage("--member-size: expected 8M to 16G"));
     }
-    // For sockets, and for files where no directory was named. Paths of sockets must be short.
+    // Directory for sockets, and for files unless --dir names one. Paths of sockets must be short.
     let scratch = terminal::scratch()?;
     let directory = match &arguments.dir {
         Some(directory) => {
@@ -91,7 +91,8 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     let kept = arguments.keep;
     if !kept {
         for file in &files {
-            // One that was not made yet, or is in a directory that goes as a whole.
+            // An error is ignored: the file may not exist yet, or its directory is removed as a
+            // whole.
             let _ = std::fs::remove_file(file);
         }
     }
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     result.map(|_| Exit::Done)
 }
 
-/// The bad day, step by step.
+/// Runs the bad day, step by step.
 fn day(
     arguments: &Demo,
     tour: &mut Tour,
@@ -166,7 +167,7 @@ fn day(
         Ok(((), Measured::new("flushed, marked clean, members closed".into())))
     })?;
     tour.step("again", || {
-        // The file that failed is named as well, and is not to be believed.
+        // The failed file is named as well, and must not be used.
         let (inside, refused) = reopen(files, failing, sockets)?;
         let client = connect(&inside)?;
         let target = Target::connect(&inside.control.to_string_lossy())?;
@@ -179,8 +180,9 @@ fn day(
     Ok(())
 }
 
-/// Changes one byte of parity in a file, behind the server's back: on data, repair would have to
-/// guess which of data and parity is right, and takes data, as md does.
+/// Changes one byte of parity in a file while the server does not know. Parity is the choice
+/// because after a change of data, repair would have to guess whether data or parity is right, and
+/// trusts data, as md does.
 fn flip_a_byte(
     geometry: &Geometry,
     files: &[PathBuf],
@@ -206,7 +208,7 @@ fn flip_a_byte(
     Ok((text, path.clone()))
 }
 
-/// All five files, read-only; what was said of the one that had failed.
+/// Opens all five files read-only. Also returns the reason why the failed file is not used.
 fn reopen(files: &[PathBuf], failed: &Path, sockets: &Path) -> Result<(Inside, String), Failure> {
     let volume = Opening::read_only().open(files)?;
     let assembly = &volume.assembly;
@@ -227,7 +229,7 @@ fn connect(inside: &Inside) -> Result<NbdClient, Failure> {
     NbdClient::connect(&inside.uri).map_err(Failure::Failed)
 }
 
-/// A file as the server calls it.
+/// Label of a file, as the server reports it.
 fn label(path: &Path) -> String {
     crate::volume::spec(path).label
 }
@@ -242,8 +244,8 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure
 
 /// Name of the array.
 const NAME: &str = "weft-demo";
-/// Four, and one to take the place of another.
+/// Number of files: four members and a replacement.
 const FILES: usize = 5;
-/// Small, so that every write meets several chunks.
+/// Chunk size: small, so every write covers several chunks.
 const CHUNK: Bytes = Bytes::kib(64);
 const SEED: u64 = 0x7765_6674_2d64_656d;

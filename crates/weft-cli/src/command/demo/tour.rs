@@ -1,4 +1,4 @@
-//! The report of the demo: each step timed and told, as text or as JSON.
+//! Report of the demo: each step timed and described, as text or as JSON.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::reproduced::Reproduced;
 use crate::size;
 use crate::terminal::{print_json, progress, quoted, stdout, style, took};
 
-/// Measurements of a step.
+/// Description and numbers of a step.
 pub(super) struct Measured {
     pub(super) text: String,
     pub(super) numbers: Map<String, Value>,
@@ -62,7 +62,7 @@ pub(super) struct Tour {
 }
 
 impl Tour {
-    /// Does a step, measures it, tells how it went.
+    /// Runs a step, measures it, and reports the result.
     pub(super) fn step<T>(
         &mut self,
         name: &'static str,
@@ -116,7 +116,7 @@ impl Tour {
         }
     }
 
-    /// Shows on a terminal which step goes on, for those without a bar.
+    /// Progress indicator on a terminal for the steps without a bar of their own.
     fn waiting(&self, name: &'static str) -> ProgressBar {
         if self.json || !matches!(name, "create" | "serve" | "stop") {
             return ProgressBar::hidden();
@@ -126,7 +126,7 @@ impl Tour {
         bar
     }
 
-    /// Published patches, before and with them.
+    /// Measures published patches, before and with each patch.
     pub(super) fn patches(&mut self) -> Result<Reproduced, Failure> {
         self.step("patches", || {
             let all = Reproduced::quick()?;
@@ -135,7 +135,7 @@ impl Tour {
         })
     }
 
-    /// Prints the paths of the files of the bad day.
+    /// Prints the paths of the demo's files.
     pub(super) fn tell_of_files(
         &self,
         result: &Result<(), Failure>,
@@ -148,7 +148,7 @@ impl Tour {
         let mut out = stdout();
         writeln!(out, "\nThe day took {}.", took(self.start.elapsed()))?;
         if kept {
-            // The second file has failed and the fifth has taken its place.
+            // The second file has failed, and the fifth has replaced it.
             let members: Vec<String> = files
                 .iter()
                 .enumerate()
@@ -176,7 +176,7 @@ impl Tour {
         Ok(())
     }
 
-    /// Prints the figures measured of the patches; as JSON all of them.
+    /// Prints the figures of the patches; as JSON, prints all figures.
     pub(super) fn end(
         &self,
         result: &Result<Option<Reproduced>, Failure>,

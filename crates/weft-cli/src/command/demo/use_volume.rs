@@ -18,24 +18,24 @@ use crate::sync_action::{self, STRIPE_SECTORS};
 use crate::target::{Target, only_volume};
 use crate::terminal::{progress, took};
 
-/// The volume of the demo, in use.
+/// State of the volume under the demo's load.
 pub(super) struct Used {
     pub(super) inside: Inside,
     pub(super) client: NbdClient,
     pub(super) target: Target,
     pub(super) expected: Expected,
-    /// Bytes that are written and verified.
+    /// Bytes that the load writes and verifies.
     pub(super) all: u64,
-    /// The last write.
+    /// Number of the last write.
     pub(super) write: u32,
     pub(super) seed: u64,
 }
 
-/// Requests on their way, with their range.
+/// Writes in flight, each with its range.
 struct Flight(VecDeque<(u64, std::ops::Range<u64>)>);
 
 impl Used {
-    /// Everything once, in order.
+    /// Writes the whole volume once, in order.
     pub(super) fn write_all(&mut self) -> Result<((), Measured), Failure> {
         let bar = progress("write", self.all);
         let mut flight = Flight(VecDeque::new());
@@ -54,7 +54,7 @@ impl Used {
         Ok(((), Measured::new(text).bytes(self.all, start.elapsed())))
     }
 
-    /// Everything, compared word by word.
+    /// Reads the whole volume and compares every word.
     pub(super) fn verify(&mut self, what: &str) -> Result<((), Measured), Failure> {
         let bar = progress("verify", self.all);
         let start = Instant::now();
@@ -85,7 +85,7 @@ impl Used {
         Ok(((), Measured::new(what.to_owned()).bytes(self.all, start.elapsed())))
     }
 
-    /// Random writes; in the middle of them a member fails.
+    /// Issues random writes; a member fails in the middle.
     pub(super) fn fail_amid_writes(&mut self, member: &Path) -> Result<((), Measured), Failure> {
         let start = Instant::now();
         let mut flight = Flight(VecDeque::new());
@@ -110,7 +110,7 @@ impl Used {
         Ok(((), Measured::new(text).bytes(bytes, start.elapsed())))
     }
 
-    /// A new member is filled while random writes go on.
+    /// Rebuilds a member on a new file while random writes go on.
     pub(super) fn rebuild_amid_writes(
         &mut self,
         fresh: &Path,
@@ -126,7 +126,7 @@ impl Used {
         let mut flight = Flight(VecDeque::new());
         let (mut count, mut written) = (0, 0);
         loop {
-            // A few writes between two looks; they go on while we look.
+            // A few writes are submitted between two polls and stay in flight.
             for _ in 0..BURST {
                 written += self.send_random(&mut flight)?;
                 count += 1;
@@ -158,7 +158,7 @@ impl Used {
         Ok(((), Measured::new(text).bytes(total * 512, elapsed).stripes(total / STRIPE_SECTORS)))
     }
 
-    /// A check or repair that must read `stripes` stripes and count within the range.
+    /// Runs a check or repair, which must read `stripes` stripes and find a count in the range.
     pub(super) fn check(
         &mut self,
         action: &'static str,
@@ -172,7 +172,7 @@ impl Used {
         ensure(report.stripes == stripes, || {
             format!("{action} passed {} stripes of {stripes}", report.stripes)
         })?;
-        // What the members were asked for, not what the action says of itself.
+        // The bytes are those that members report, not those that the action reports.
         let mut bytes = 0;
         for member in after.members.iter().filter(|member| member.state == "in_sync") {
             let earlier = before.members.iter().find(|other| other.index == member.index);
@@ -189,11 +189,12 @@ impl Used {
         Ok(((), Measured::new(text).bytes(bytes, report.took).stripes(stripes)))
     }
 
-    /// A write of one to 64 blocks somewhere, apart from those on their way.
+    /// Submits a write of one to 64 blocks at a random offset without overlap with writes in
+    /// flight.
     fn send_random(&mut self, flight: &mut Flight) -> Result<u64, Failure> {
         loop {
             let blocks = self.all / BLOCK;
-            // Mostly small ones, as a busy day has them.
+            // Most writes are small.
             let len = if self.random(4) == 0 { 1 + self.random(64) } else { 1 + self.random(4) };
             let len = len.min(blocks);
             let at = self.random(blocks - len + 1) * BLOCK;
@@ -218,7 +219,7 @@ impl Used {
         Ok(())
     }
 
-    /// Waits until at most `count` writes are on their way.
+    /// Waits until at most `count` writes are in flight.
     fn land(&mut self, flight: &mut Flight, count: usize) -> Result<(), Failure> {
         while flight.0.len() > count {
             let answer = self.client.answer().map_err(Failure::Failed)?;
@@ -241,7 +242,7 @@ impl Used {
         only_volume(NAME, &status).cloned()
     }
 
-    /// Below `bound`. The same numbers every day.
+    /// A random number below `bound`. The sequence is the same in every run.
     ///
     /// Source   G. Marsaglia, "Xorshift RNGs", the triple 13, 7, 17
     fn random(&mut self, bound: u64) -> u64 {
@@ -252,13 +253,13 @@ impl Used {
     }
 }
 
-/// Bytes of a large request.
+/// Size of a large request, in bytes.
 const PIECE: u64 = 1 << 20;
-/// Requests on their way.
+/// Most requests in flight.
 const DEPTH: usize = 16;
-/// Enough to meet every state of the cache, few enough for a second or two.
+/// Number of random writes: enough to reach every state of the cache, and done in a second or two.
 const RANDOM_WRITES: usize = 2000;
-/// Writes between two looks at a rebuild.
+/// Number of writes between two polls of a rebuild.
 const BURST: usize = 16;
-/// Far more than any machine needs.
+/// Time limit of a rebuild, far above what any machine needs.
 const REBUILD_MAX: Duration = Duration::from_secs(300);

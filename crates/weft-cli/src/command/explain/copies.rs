@@ -1,8 +1,8 @@
-//! Copies of `explain`: where a range of an array without parity lies, which members a read goes
-//! to, and which a write.
+//! Copies of `explain`: position of a range in an array without parity, and the members of its
+//! reads and writes.
 //!
-//! A part of the range is what has its place from one chunk: with RAID 1 and linear, whose members
-//! hold long ranges, as much of it as is on the same members.
+//! A part of the range lies in one chunk. With RAID 1 and linear, whose members hold long ranges, a
+//! part extends as long as the members stay the same.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ use super::model::{Array, PIECES_MAX, Range, print_left_out};
 use crate::outcome::Failure;
 use crate::terminal::stdout;
 
-/// A range of an array without parity, explained.
+/// Explanation of a range of an array without parity.
 pub(super) struct ExplainedCopies {
     range: Range,
     parts: Vec<Part>,
@@ -24,7 +24,7 @@ pub(super) struct ExplainedCopies {
     left_out: u64,
 }
 
-/// A part of the range, on the same members from end to end.
+/// Part of the range that lies on the same members from end to end.
 struct Part {
     /// Byte range of the array.
     bytes: std::ops::Range<u64>,
@@ -32,7 +32,7 @@ struct Part {
     zone: Option<(usize, Vec<Slot>)>,
     copies: Copies,
     len: Sectors,
-    /// Slots of which one is read.
+    /// Slots from which one is selected for reading.
     reads: SlotSet,
     why_read: &'static str,
     writes: SlotSet,
@@ -65,7 +65,8 @@ impl Array {
         ExplainedCopies { left_out: range.bytes.end.saturating_sub(at * 512), range, parts }
     }
 
-    /// Copies of an array sector, sectors that go on with it, and its zone.
+    /// Copies of an array sector, the number of sectors that continue on the same members, and the
+    /// zone.
     fn places(&self, sector: Sectors) -> (Copies, Sectors, Option<(usize, Vec<Slot>)>) {
         match &self.layout {
             Layout::Mirrors(mirrors) => {
@@ -80,7 +81,7 @@ impl Array {
         }
     }
 
-    /// Slots of which one is read, and why.
+    /// Slots from which one is selected for reading, with the reason.
     ///
     /// Source   md-raid.md §5.4 and §5.5 (md: `read_balance`)
     fn readable(&self, copies: &Copies, len: Sectors, end: Sectors) -> (SlotSet, &'static str) {
@@ -111,7 +112,7 @@ impl Array {
 }
 
 impl ExplainedCopies {
-    /// Prints where the range is and which members are read and written.
+    /// Prints the position of the range and the members that are read and written.
     pub(super) fn print(&self, array: &Array) -> Result<(), Failure> {
         let mut out = stdout();
         writeln!(out, "{}", array.heading(&self.range))?;
@@ -192,7 +193,7 @@ impl ExplainedCopies {
 }
 
 impl Part {
-    /// `, zone 1 (slots 0, 2)`: the zone, where there is more than one.
+    /// Text of the zone, `, zone 1 (slots 0, 2)`, if there are several zones.
     fn zone_text(&self) -> String {
         let Some((zone, slots)) = &self.zone else { return String::new() };
         let slots: Vec<String> = slots.iter().map(|slot| slot.0.to_string()).collect();

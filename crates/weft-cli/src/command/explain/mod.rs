@@ -1,8 +1,8 @@
 //! `weft explain`: shows what a read or write of a range does, member by member.
 //!
-//! It shows the members and sectors of the range, where parity or copies are, and which plan the
-//! engine would follow. The places are the engine's layout, the plans its planner, asked step by
-//! step for a stripe of which nothing is cached.
+//! The command shows the members and sectors of the range, the position of parity or copies, and
+//! the plan that the engine would follow. Positions come from the engine's layout, plans from its
+//! planner, which is queried step by step for a stripe without any cached strips.
 
 mod copies;
 mod model;
@@ -28,13 +28,14 @@ use stripes::ParityArray;
 #[command(override_usage = "weft explain [OPTIONS] TARGET OFFSET [LENGTH]\n       \
                             weft explain [OPTIONS] OFFSET [LENGTH] --members MEMBER...")]
 pub(crate) struct Explain {
-    /// Name or control socket of a running volume, unless there is --members; then where, how much
+    /// Name or control socket of a running volume, unless there is --members; then the first byte
+    /// and the number of bytes
     #[arg(value_name = "TARGET OFFSET LENGTH", required = true, num_args = 1..=3)]
     what: Vec<String>,
     /// Explain the array of these members, which does not run
     #[arg(long, value_name = "MEMBER", num_args = 1.., value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
-    /// As if this knob had another value; of those that matter, rmw_level and stripe_size
+    /// Assume another value of a knob, such as rmw_level or stripe_size
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
     #[command(flatten)]

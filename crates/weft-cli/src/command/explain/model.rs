@@ -1,4 +1,4 @@
-//! The array of `explain`: its layout, who is at its slots, and ranges of it.
+//! Array of `explain`: its layout, the members in its slots, and ranges of it.
 
 use std::fmt;
 use std::io::Write;
@@ -23,7 +23,8 @@ pub(super) struct Array {
     pub(super) name: String,
     pub(super) layout: Layout,
     pub(super) slots: Vec<Held>,
-    /// Redundancy may be wrong from here on: data sectors of members, of the array for mirrors.
+    /// Position from which redundancy may be wrong: data sectors of members, or of the array for
+    /// mirrors.
     pub(super) resync_from: Option<Sectors>,
     pub(super) knobs: Knobs,
 }
@@ -31,19 +32,19 @@ pub(super) struct Array {
 /// Content of a slot.
 pub(super) struct Held {
     pub(super) label: Option<String>,
-    /// `None` where it is not known.
+    /// `None` if unknown.
     pub(super) data_offset: Option<Sectors>,
-    /// Data sectors that the array may use; `None` where it is not known.
+    /// Data sectors that the array may use; `None` if unknown.
     used_size: Option<Sectors>,
-    /// Data sectors that are good.
+    /// Data sectors that are valid.
     pub(super) recovery_offset: Sectors,
-    /// Whether it is read only when no other can be.
+    /// Whether the member is read only if no other can be.
     pub(super) write_mostly: bool,
 }
 
-/// A range of sectors of the array. What is smaller than a sector is read and written with it.
+/// Range of sectors of the array. A request for part of a sector reads or writes the whole sector.
 pub(super) struct Range {
-    /// Byte range of the array, as it was asked for.
+    /// Byte range of the array, as requested.
     pub(super) bytes: std::ops::Range<u64>,
     pub(super) sectors: std::ops::Range<u64>,
 }
@@ -139,7 +140,7 @@ impl Array {
         Ok(Range { bytes: offset..end, sectors: offset / 512..end.div_ceil(512) })
     }
 
-    /// `slot 1 (b.img), slot 3 (d.img)`.
+    /// List of members as `slot 1 (b.img), slot 3 (d.img)`.
     pub(super) fn list(&self, slots: SlotSet) -> String {
         slots.ascending().map(|slot| self.title(slot)).collect::<Vec<_>>().join(", ")
     }
@@ -153,7 +154,7 @@ impl Array {
         format!("slot {} ({})", slot.0, name.as_deref().unwrap_or("missing"))
     }
 
-    /// The range, and what array it is of.
+    /// Description of the range and the array.
     pub(super) fn heading(&self, range: &Range) -> String {
         let layout = &self.layout;
         let chunk = match layout.chunk() {
@@ -172,13 +173,13 @@ impl Array {
         )
     }
 
-    /// Sector of its member at which a data sector lies; `None` when that is not known.
+    /// Sector of the member at which a data sector lies; `None` if unknown.
     pub(super) fn sector_on_member(&self, slot: Slot, sector: Sectors) -> Option<u64> {
         let held = self.slots.get(slot.index())?;
         held.data_offset.map(|offset| offset.0 + sector.0)
     }
 
-    /// `sectors 2048..2056 (data sectors 0..8)`: sectors of a member.
+    /// Sectors of a member as `sectors 2048..2056 (data sectors 0..8)`.
     pub(super) fn sectors_text(&self, slot: Slot, sector: Sectors, len: Sectors) -> String {
         let (start, end) = (sector.0, sector.0 + len.0);
         match self.sector_on_member(slot, sector) {
@@ -216,7 +217,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Says how much of a range is not shown.
+/// Prints the number of bytes that are not shown.
 pub(super) fn print_left_out(out: &mut impl Write, left_out: u64) -> Result<(), Failure> {
     if left_out > 0 {
         let left_out = size::human(Bytes(left_out));
@@ -225,5 +226,5 @@ pub(super) fn print_left_out(out: &mut impl Write, left_out: u64) -> Result<(), 
     Ok(())
 }
 
-/// More parts of a range than this are not shown.
+/// Most parts of a range that are shown.
 pub(super) const PIECES_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Stripes that `explain` found, as text and as JSON.
+//! Output of the stripes of `explain`, as text and as JSON.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::terminal::stdout;
 use super::model::print_left_out;
 
 impl ParityArray<'_> {
-    /// Prints where the range is and what would be done there.
+    /// Prints the position of the range and the plans for it.
     pub(super) fn print(&self, explained: &Explained) -> Result<(), Failure> {
         let mut out = stdout();
         self.print_pieces(&mut out, explained)?;
@@ -25,7 +25,7 @@ impl ParityArray<'_> {
         Ok(())
     }
 
-    /// The parts of the range on the members.
+    /// Prints the parts of the range on the members.
     fn print_pieces(&self, out: &mut impl Write, explained: &Explained) -> Result<(), Failure> {
         let geometry = &self.geometry;
         writeln!(out, "{}", self.array.heading(&explained.range))?;
@@ -58,7 +58,7 @@ impl ParityArray<'_> {
         Ok(())
     }
 
-    /// Prints the reads and writes of stripes that are treated alike.
+    /// Prints the reads and writes of stripes with equal plans.
     fn print_stripes(&self, out: &mut impl Write, stripes: &Stripes) -> Result<(), Failure> {
         let count = if stripes.count == 1 {
             "1 stripe".into()
@@ -110,7 +110,7 @@ impl ParityArray<'_> {
         }
     }
 
-    /// The schema `weft.explain/2`.
+    /// JSON with the schema `weft.explain/2`.
     pub(super) fn to_json(&self, explained: &Explained) -> Value {
         let slots = |set: SlotSet| set.ascending().map(|slot| slot.0).collect::<Vec<_>>();
         let pieces: Vec<Value> = explained

@@ -1,5 +1,4 @@
-//! Stripes of `explain`: where a range of an array with parity lies, and which plan the engine
-//! would follow there.
+//! Stripes of `explain`: position of a range in an array with parity, and the plan of the engine.
 
 use weft_engine::knobs::{PlanRule, RmwLevel};
 use weft_engine::layout::geometry::Geometry;
@@ -15,17 +14,17 @@ pub(super) struct ParityArray<'a> {
     pub(super) geometry: &'a Geometry,
 }
 
-/// A part of the range that is on one member, side by side.
+/// Contiguous part of the range on one member.
 pub(super) struct Piece {
     pub(super) bytes: std::ops::Range<u64>,
     pub(super) full_stripe: FullStripe,
     pub(super) slot: Slot,
-    /// On the member, counted from its data offset.
+    /// Sector on the member, counted from its data offset.
     pub(super) sector: Sectors,
     pub(super) len: Sectors,
 }
 
-/// Stripes that are treated alike.
+/// Consecutive stripes with equal plans.
 pub(super) struct Stripes {
     pub(super) full_stripe: FullStripe,
     /// Sectors of each member's data.
@@ -37,7 +36,7 @@ pub(super) struct Stripes {
 
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ReadPlan {
-    /// Members asked for exactly what is wanted, past the stripe cache.
+    /// Whether the read goes directly to the members, past the stripe cache.
     pub(super) chunk_aligned: bool,
     pub(super) reads: SlotSet,
     pub(super) recovered: SlotSet,
@@ -52,7 +51,7 @@ pub(super) struct WritePlan {
     pub(super) why: String,
 }
 
-/// A range of an array with parity, explained.
+/// Explanation of a range of an array with parity.
 pub(super) struct Explained {
     pub(super) range: Range,
     pub(super) pieces: Vec<Piece>,
@@ -70,7 +69,7 @@ impl ParityArray<'_> {
             let position = self.geometry.locate(Sectors(at));
             let len = (chunk - at % chunk).min(range.sectors.end - at);
             pieces.push(Piece {
-                // What is not whole sectors at either end is read and written with its sector.
+                // An incomplete sector at either end is read and written as a whole.
                 bytes: (at * 512).max(range.bytes.start)..((at + len) * 512).min(range.bytes.end),
                 full_stripe: position.full_stripe,
                 slot: position.slot,
@@ -83,7 +82,7 @@ impl ParityArray<'_> {
         Explained { left_out: range.bytes.end.saturating_sub(at * 512), range, pieces, stripes }
     }
 
-    /// The stripes that the pieces are on, those alike together.
+    /// Groups the stripes of the pieces by equal plans.
     fn stripes(&self, pieces: &[Piece]) -> Vec<Stripes> {
         let stripe_sectors =
             self.array.knobs.stripe_size.at_most(self.geometry.chunk().bytes()).bytes().0 / 512;
@@ -119,7 +118,7 @@ impl ParityArray<'_> {
         found
     }
 
-    /// Facts of a stripe that is not in the cache, for a write of these sectors.
+    /// Facts of an uncached stripe, for a write of these sectors.
     fn facts(&self, sectors: &std::ops::Range<u64>) -> Facts {
         let placement =
             self.geometry.placement(self.geometry.full_stripe_of(Sectors(sectors.start)));
@@ -177,7 +176,7 @@ impl ParityArray<'_> {
         WritePlan { mode, reads, recovered, writes, why: self.why(&facts, mode) }
     }
 
-    /// Why a stripe is written the way it is.
+    /// Reason for the mode of a write.
     fn why(&self, facts: &Facts, mode: Option<Mode>) -> String {
         let rmw = facts.to_write.or(facts.parity());
         let rcw = facts.data().without(facts.overwrite);
@@ -214,7 +213,7 @@ impl ParityArray<'_> {
         format!("read-modify-write would read {rmw} strips, reconstruct-write {rcw}{tie}")
     }
 
-    /// `D7`, `P`, `Q`: what a slot holds in a full stripe.
+    /// Content of a slot in a full stripe: `D7`, `P`, `Q`.
     pub(super) fn role(&self, full_stripe: FullStripe, slot: Slot) -> String {
         let placement = self.geometry.placement(full_stripe);
         match placement.data_index(slot) {
@@ -228,7 +227,7 @@ impl ParityArray<'_> {
     }
 }
 
-/// Slots of a stripe that the pieces touch, and those that they cover from end to end.
+/// Slots of a stripe that the pieces touch, and slots that they cover completely.
 fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
     let (mut touched, mut whole) = (SlotSet::EMPTY, SlotSet::EMPTY);
     for piece in pieces {
@@ -241,11 +240,11 @@ fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, 
     (!touched.is_empty()).then_some((touched, whole))
 }
 
-/// Follows a stripe from step to step as the engine does: what is read, what is computed, and how
-/// parity is made.
+/// Plans a stripe step by step as the engine does. Returns the strips read, the strips recovered,
+/// and the mode in which parity is made.
 fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet, Option<Mode>) {
     let (mut reads, mut recovered) = (SlotSet::EMPTY, SlotSet::EMPTY);
-    // A stripe needs a few steps; the bound is for a planner that goes in circles.
+    // A stripe needs a few steps; the limit guards against a planner that loops.
     for _ in 0..STEPS_MAX {
         if done(&facts) {
             break;
@@ -266,5 +265,5 @@ fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet,
     (reads, recovered, None)
 }
 
-/// More steps than this no stripe takes.
+/// Most steps of a stripe.
 const STEPS_MAX: usize = 8;

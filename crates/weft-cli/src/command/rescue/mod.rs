@@ -1,7 +1,8 @@
 //! `weft rescue`: finds the arrays on disks, and prints the next command for each.
 //!
-//! It looks at whole disks and images, at their partitions, and for superblocks in odd places;
-//! sorts members by array, and says of each array whether its data can be read, and how.
+//! The command examines whole disks and images and their partitions, searches for superblocks in
+//! unusual places, groups members by array, and reports for each array whether and how its data can
+//! be read.
 
 mod search;
 
@@ -71,17 +72,17 @@ struct Array<'m> {
     uuid: Uuid,
     found: Vec<Found>,
     candidates: Vec<Candidate>,
-    /// Whether its data can be read.
+    /// Assembly, or the reason why the data cannot be read.
     decision: Result<Assembly, Refused>,
-    /// Options that had to be given for the assembly, such as `--force-dirty`.
+    /// Options that the assembly required, such as `--force-dirty`.
     consent: &'static [&'static str],
-    /// Whether it can be written, with an overlay.
+    /// Whether the array can be written with an overlay.
     writable: Result<(), String>,
-    /// Maps of ddrescue that were named.
+    /// Maps of ddrescue from the command line.
     maps: &'m Maps,
 }
 
-/// Takes the members out of the disks and puts those of one array together.
+/// Takes the members out of the disks and groups them by array.
 fn arrays<'m>(disks: &mut [Disk], maps: &'m Maps) -> Vec<Array<'m>> {
     let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
     for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
@@ -111,16 +112,15 @@ impl<'m> Array<'m> {
         Self { uuid, found, candidates, decision, consent, writable, maps }
     }
 
-    /// The end of its members, if their superblocks lie there.
+    /// End of the members, if their superblocks are there.
     fn end(&self) -> Option<End> {
         let mut superblocks =
             self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
         End::of(superblocks.next()?)
     }
 
-    /// Members that the decision was made of, as arguments: all but those that are not used. A
-    /// journal is among them, though it has no slot: without it the array is refused. Before them
-    /// the options of their maps.
+    /// Members that the decision used, as arguments, preceded by the options of their maps. A
+    /// journal is included although it has no slot: without it the array is refused.
     fn arguments(&self) -> String {
         let Ok(assembly) = &self.decision else { return String::new() };
         let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
@@ -133,7 +133,7 @@ impl<'m> Array<'m> {
         maps + &names.join(" ")
     }
 
-    /// Commands to give next.
+    /// Suggested commands.
     fn next(&self) -> Vec<String> {
         if self.decision.is_err() {
             return Vec::new();
@@ -155,7 +155,7 @@ impl<'m> Array<'m> {
         object["schema"] = json!("weft.rescue.array/1");
         object["uuid"] = json!(self.uuid.to_string());
         object["commands"] = json!(self.next());
-        // Nothing that writes is advised.
+        // Commands that write are not suggested.
         let states = match &self.decision {
             Ok(assembly) => assembly.states.clone(),
             Err(refused) => {
@@ -175,7 +175,7 @@ impl<'m> Array<'m> {
         object
     }
 
-    /// Why it cannot be read, without the way out that is for those who may write.
+    /// Reason why the array cannot be read. The way out is left out because it writes.
     fn why(&self, refused: &Refused) -> String {
         match (refused.dropped.as_slice(), self.candidates.len()) {
             ([only], 1) => format!("{}: {}", only.member.label, only.reason),
@@ -237,7 +237,7 @@ impl<'m> Array<'m> {
     }
 }
 
-/// Members as candidates, and the decision of `cat`, or of `serve --overlay`.
+/// Members as candidates, with the decision of `cat` or of `serve --overlay`.
 fn decide(
     looked: &[&Looked],
     read_only: bool,
@@ -270,6 +270,6 @@ fn print(disks: &[Disk], arrays: &[Array<'_>]) -> Result<(), Failure> {
 
 const FORCE_DIRTY: &str = "--force-dirty";
 const WITHOUT_JOURNAL: &str = "--without-journal";
-/// Sets of options that accept more and more risk, the least first.
+/// Sets of options that accept risks, in ascending order of risk.
 const CONSENTS: [&[&str]; 3] =
     [&[FORCE_DIRTY], &[WITHOUT_JOURNAL], &[FORCE_DIRTY, WITHOUT_JOURNAL]];

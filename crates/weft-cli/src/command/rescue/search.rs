@@ -1,7 +1,7 @@
-//! Search for members on a disk: the whole disk, its partitions, and superblocks in odd places.
+//! Search for members on a disk: the whole disk, its partitions, and superblocks in unusual places.
 //!
-//! One superblock may be in the right place of several of these (with metadata at the end, of
-//! the last partition and of the disk); then the smallest counts.
+//! One superblock may be at the standard position of several of these (with metadata at the end, of
+//! the last partition and of the disk); the smallest of them counts.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -28,8 +28,8 @@ pub(super) struct Disk {
     /// Members found on the disks.
     pub(super) found: Vec<Found>,
     members: usize,
-    /// An image without a partition table and without a member, whose superblock may have been cut
-    /// off.
+    /// Whether this is an image without a partition table and without a member, whose superblock
+    /// may have been cut off.
     may_be_cut: bool,
 }
 
@@ -44,16 +44,16 @@ pub(super) struct Found {
     super_sector: Sectors,
 }
 
-/// The end of the members of an array whose superblocks lie there.
+/// End of the members of an array with superblocks at the end.
 pub(super) struct End {
     array: Uuid,
     version: Version,
-    /// Bytes of the least member: its data, and what its superblock takes behind that.
+    /// Size of the smallest member, in bytes: its data and the space of its superblock.
     bytes: u64,
 }
 
 impl End {
-    /// `None` where superblocks lie at the start.
+    /// Returns `None` if superblocks are at the start.
     pub(super) fn of(superblock: &Superblock) -> Option<Self> {
         let version = superblock.version();
         let behind = match version {
@@ -87,7 +87,7 @@ impl FoundKind {
     }
 }
 
-/// Looks at a disk. Deep reads every sector.
+/// Searches a disk. `deep` reads every sector.
 pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
     let mut seen = Disk {
         label: disk.label.clone(),
@@ -106,7 +106,7 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
             for partition in table.partitions.iter().filter(|partition| !partition.is_extended) {
                 let mut part = OsString::from(name);
                 part.push(format!("#{}", partition.number));
-                // One that goes on beyond the end of an image is looked at as far as it goes.
+                // A partition that extends beyond the end of an image is examined up to the end.
                 let end = partition.start.saturating_add(partition.len);
                 let bytes = partition.start..end.min(seen.bytes);
                 if bytes.start >= bytes.end {
@@ -140,7 +140,7 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
 }
 
 impl Disk {
-    /// Takes a part of the disk for a member if it says that it is one.
+    /// Adds a part of the disk as a member if it has a superblock.
     fn look(
         &mut self,
         disk: &Looked,
@@ -161,8 +161,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Tells of an image without a superblock that it may have been cut off, and of the least bytes
-    /// that a member of one of these arrays has.
+    /// Adds a notice that an image without a superblock may have been cut off, with the least size
+    /// of a member of one of these arrays.
     pub(super) fn tell_cut(&mut self, ends: &[End]) {
         if !self.may_be_cut {
             return;
@@ -178,8 +178,8 @@ impl Disk {
         self.notices.push(told.unwrap_or_else(|| format!("no superblock: {CUT_HAS_NONE}")));
     }
 
-    /// Takes what is left of a part that ends beyond the end of the disk: what lies behind may be
-    /// on the other members.
+    /// Examines the rest of a part that extends beyond the end of the disk: other members may hold
+    /// the missing data.
     fn look_at_cut(
         &mut self,
         disk: &Looked,
@@ -207,7 +207,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Finds the member around a superblock in an odd place.
+    /// Finds the member that a superblock in an unusual place belongs to.
     fn place(&mut self, disk: &Looked, name: &Path, found: &Misplaced) -> Result<(), Failure> {
         if self.found.iter().any(|known| known.super_sector == found.sector) {
             return Ok(());
@@ -226,7 +226,7 @@ impl Disk {
         if end > self.bytes {
             return self.look_at_cut(disk, name, &what, start..end);
         }
-        // A part of a part is told as a part of the whole.
+        // A part of a part is named as a part of the whole.
         let spec = MemberSpec::path(name);
         let mut part = OsString::from(spec.file().unwrap_or(name));
         part.push(format!("@{}+{}", disk.start() + start, end - start));
@@ -256,20 +256,20 @@ impl Disk {
     }
 }
 
-/// Sectors of the disk that a misplaced member takes, as far as its data or its superblock.
+/// Sectors of the disk that a misplaced member takes: at least its data and its superblock.
 fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
     let start = found.member_start?;
     let superblock = found.superblock.as_v1()?;
     let data_end = superblock.data_offset.0.checked_add(superblock.data_size.0)?;
     let super_end = match found.superblock.version() {
-        // It is the last thing on its member.
+        // The superblock is the last thing on the member.
         Version::V1_0 => superblock.super_offset.0.checked_add(V1_0_BEHIND.0)?,
         _ => superblock.super_offset.0.checked_add(8)?,
     };
     Some((start, Sectors(data_end.max(super_end))))
 }
 
-/// Superblocks anywhere near the ends of a disk, or on all of it.
+/// Superblocks near the ends of a disk, or anywhere on it if `deep`.
 fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
     let size = disk.size.0;
     let near = if deep || size <= 2 * NEAR_SECTORS { size } else { NEAR_SECTORS };
@@ -293,13 +293,14 @@ fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
     found
 }
 
-/// Whether it is of an array at all; zeros with a magic are not.
+/// Whether the superblock belongs to an array; zeros after the magic number do not.
 fn has_array(superblock: &Superblock) -> bool {
     superblock.set_uuid().0 != [0; 16]
 }
 
-/// Sectors of a 1.0 member from its superblock on, at least.
+/// Least distance from the superblock of a 1.0 member to the end of the member.
 const V1_0_BEHIND: Sectors = Sectors(16);
 
-/// Partitioners leave less than these 8 MiB before the first partition and after the last.
+/// Distance from the ends that is searched, 8 MiB: partitioning programs leave less before the
+/// first partition and after the last.
 const NEAR_SECTORS: u64 = (8 << 20) / 512;

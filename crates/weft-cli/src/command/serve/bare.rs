@@ -18,8 +18,8 @@ use super::{Plan, Serve, log_modes};
 
 /// Opens the member.
 ///
-/// One that says it belongs to an array is not opened for writing: a client that writes to it would
-/// leave the array with parity that is wrong, and nobody would know.
+/// A member with a superblock of an array is not opened for writing: writes of a client would leave
+/// the array with wrong parity, undetected.
 pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let knobs = super::knobs(arguments, Knob::is_of_queues)?;
     let [argument] = arguments.members.as_slice() else {
@@ -59,7 +59,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         open(Access::ReadOnly)?
     } else {
         refuse_array(&open(Access::ReadOnly)?)?;
-        // Somebody may have written in between.
+        // The member may have changed since the first check.
         let member = open(Access::ReadWrite)?;
         refuse_array(&member)?;
         member
@@ -82,7 +82,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     })
 }
 
-/// A member that cannot be opened, with what can be done with it when it is a volume of its own.
+/// Converts an error of opening to a failure, with the remedies for a volume of its own.
 fn unusable(error: &DeviceError) -> Failure {
     match error {
         DeviceError::NotRescued { .. } => Failure::refused(format!(
