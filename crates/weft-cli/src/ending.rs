@@ -12,13 +12,14 @@ use serde_json::json;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal;
 
-/// Whether the command line has the flag `--json`: then standard output has JSON, though it fails.
+/// Whether the command line has the flag `--json`: standard output is then JSON, also after a
+/// failure.
 pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Prints a failure as JSON on standard output, unless a value was printed there already: a
-/// document that says what is wrong.
+/// Prints a failure as JSON on standard output. A command that already printed a JSON document has
+/// reported the failure in it.
 pub(crate) fn print_error(status: u8, message: &str) {
     if terminal::printed_json() {
         return;
@@ -30,11 +31,11 @@ pub(crate) fn print_error(status: u8, message: &str) {
     };
     let message = message.trim_end();
     let error = json!({"schema": "weft.error/1", "error": message, "kind": kind, "exit": status});
-    // Nobody may be left to read it.
+    // An error is ignored: the reader may have closed the pipe.
     let _ = terminal::print_json(&error);
 }
 
-/// Prints the message, with `json` as JSON too, and gives the status of the process.
+/// Prints the message of a failure, with `json` also as JSON, and returns the exit status.
 pub(crate) fn finish(outcome: Outcome, json: bool) -> ExitCode {
     let (status, message) = match outcome {
         Ok(Exit::Done) => (0, None),

@@ -1,7 +1,7 @@
 //! Server within this process, for `cat` and `demo`.
 //!
-//! It runs in a thread, on unix sockets in a private directory, until the value is stopped or
-//! dropped. So `cat` and `demo` go through all of what `serve` does.
+//! The server runs in a thread, on unix sockets in a private directory, until it is stopped or
+//! dropped. `cat` and `demo` therefore use the same code as `serve`.
 
 use std::io::PipeWriter;
 use std::os::fd::OwnedFd;
@@ -23,20 +23,20 @@ use crate::volume::Volume;
 pub(crate) struct Inside {
     /// URI that clients connect to.
     pub(crate) uri: String,
-    /// Facts about the server once clients may connect.
+    /// Facts about the server, known once clients may connect.
     pub(crate) ready: Ready,
     /// Path of the control socket.
     pub(crate) control: PathBuf,
-    /// The server stops when this end of a pipe is closed.
+    /// Writing end of a pipe; the server stops when it is closed.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Result<ExitState, ServeError>>>,
 }
 
 impl Inside {
-    /// Starts to serve, and waits until clients may connect.
+    /// Starts the server and waits until clients may connect.
     ///
     /// # Errors
-    /// It could not be served.
+    /// The server did not start.
     pub(crate) fn start(
         volume: Volume,
         knobs: Knobs,
@@ -77,7 +77,7 @@ impl Inside {
                     recorder: None,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {
-                        // Nobody waits for it any more when starting took too long.
+                        // An error is ignored: the receiver gave up if the start took too long.
                         let _ = sender.send(ready.clone());
                     }),
                 })
@@ -96,7 +96,7 @@ impl Inside {
                 inside.ready = ready;
                 Ok(inside)
             }
-            // The sender is gone: serving has ended before it began.
+            // The sender is gone: the server ended before clients could connect.
             Err(mpsc::RecvError) => Err(inside
                 .stop()
                 .err()
@@ -104,10 +104,10 @@ impl Inside {
         }
     }
 
-    /// Finishes, flushes, marks clean.
+    /// Stops the server: finishes, flushes, marks clean.
     ///
     /// # Errors
-    /// That did not go well.
+    /// A part of the stop failed.
     pub(crate) fn stop(&mut self) -> Result<(), Failure> {
         drop(self.stop.take());
         let Some(thread) = self.thread.take() else { return Ok(()) };
@@ -121,12 +121,12 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Whoever cares has stopped it and looked at the result.
+        // A caller that needs the result has called `stop` itself.
         let _ = self.stop();
     }
 }
 
-/// Whether a server ended well.
+/// Converts the final state of a server to a result.
 pub(crate) fn ended(state: ExitState) -> Result<(), Failure> {
     match state {
         ExitState::Clean => Ok(()),
@@ -139,7 +139,7 @@ pub(crate) fn ended(state: ExitState) -> Result<(), Failure> {
     }
 }
 
-/// Failure for a server that did not start.
+/// Converts an error of a server that did not start to a failure.
 pub(crate) fn not_served(error: &ServeError) -> Failure {
     match error {
         ServeError::Device(error) => crate::volume::device(error),

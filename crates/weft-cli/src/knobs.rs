@@ -9,23 +9,23 @@ use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use crate::outcome::Failure;
 use crate::size;
 
-/// The two parts of `KNOB=VALUE`.
+/// Splits `KNOB=VALUE`.
 ///
 /// # Errors
-/// There is no `=`.
+/// The text has no `=`.
 pub(crate) fn split(setting: &str) -> Result<(&str, &str), Failure> {
     setting.split_once('=').ok_or_else(|| {
         Failure::usage(format!("{setting}: expected KNOB=VALUE; weft get lists the knobs"))
     })
 }
 
-/// A knob's value as the engine takes it: sizes may have a unit, as in `64K` or `1G`. The one place
-/// where `set`, `serve --set`, `explain --set`, `sim --set` and `--sweep` read them.
+/// Converts a knob's value to the engine's form: sizes may have a unit, as in `64K` or `1G`. `set`,
+/// `serve --set`, `explain --set`, `sim --set` and `--sweep` all use it.
 pub(crate) fn plain(name: &str, value: &str) -> String {
     let unit = TABLE.iter().find(|row| row.name == name).map(|row| row.unit);
     let size = match unit {
         Some("bytes") => size::bytes(value).ok().map(|bytes| bytes.0),
-        // A size between two KiB stays as it is, and is refused with the range.
+        // A size that is no multiple of a KiB stays as it is and is refused with the range.
         Some("KiB") => size::kib(value)
             .ok()
             .and_then(|bytes| bytes.0.is_multiple_of(1024).then_some(bytes.0 >> 10)),
@@ -37,9 +37,9 @@ pub(crate) fn plain(name: &str, value: &str) -> String {
 /// Changes a knob.
 ///
 /// # Errors
-/// There is no such knob, or its value is out of range.
+/// No such knob exists, or its value is out of range.
 pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, KnobError> {
-    // An error names what was said.
+    // An error names the value as written by the user.
     let knob = match knobs.parse(name, &plain(name, value)) {
         Err(KnobError::Value { name, expected, .. }) => {
             return Err(KnobError::Value { name, found: value.to_owned(), expected });
@@ -56,20 +56,20 @@ pub(crate) fn table() -> String {
     let mut text = String::from("Knobs:\n");
     for row in TABLE {
         let default = defaults.show(row.name).unwrap_or_default();
-        // Strings take whatever is written to them.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "  {} ({}, {}; default {default})", row.name, row.unit, row.range);
         let _ = writeln!(text, "      {}", row.doc);
     }
     text.trim_end().to_owned()
 }
 
-/// The same, with what `get` and `set` know beside knobs.
+/// The same table, with settings of `get` and `set` that are not knobs.
 pub(crate) fn table_of_running() -> String {
     let BesideKnobs { name, unit, range, doc } = BITMAP;
     format!("{}\n\nBeside the knobs:\n  {name} ({unit}, {range})\n      {doc}", table())
 }
 
-/// A setting of a running volume that is no knob.
+/// Setting of a running volume that is not a knob.
 pub(crate) struct BesideKnobs {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
@@ -114,7 +114,7 @@ mod tests {
         assert!(error.contains("found 3K"), "{error}");
     }
 
-    /// Every knob whose unit is one of size is read as a size.
+    /// Every knob with a unit of size accepts sizes with a unit.
     #[test]
     fn all_size_knobs_are_known() {
         for row in TABLE {

@@ -1,6 +1,6 @@
 //! Metadata of members, read without changing anything.
 //!
-//! Files and devices are opened read-only here, and only metadata is read: enough for `examine`,
+//! Files and devices are opened read-only, and only their metadata is read: enough for `examine`,
 //! `detail`, `assemble`, `explain` and the checks of `create`.
 
 use std::borrow::Borrow;
@@ -33,20 +33,20 @@ use crate::terminal::complain;
 use crate::unreadable::Maps;
 use crate::volume;
 
-/// A file or device that was opened read-only.
+/// A file or device, opened read-only.
 #[derive(Clone, Debug)]
 pub(crate) struct Looked {
     /// Name of the member.
     pub(crate) label: String,
     /// Size of the member.
     pub(crate) size: Sectors,
-    /// Unit of its I/O in bytes.
+    /// Logical block size, in bytes.
     pub(crate) logical_block: u32,
     /// Device and inode of the file, the same for every path to it.
     pub(crate) identity: (u64, u64),
-    /// Whether it is on a block device rather than in a file.
+    /// Whether the member is on a block device rather than in a file.
     pub(crate) is_device: bool,
-    /// Whether that device is known to have no arm.
+    /// Whether the device is known to be non-rotational.
     pub(crate) is_ssd: bool,
     /// First byte of the member in its file or device.
     start: u64,
@@ -59,19 +59,19 @@ impl Looked {
     /// Opens a file or block device, or part of one, by its name; read-only.
     ///
     /// # Errors
-    /// It cannot be opened, or is something else.
+    /// The path cannot be opened, or is neither a file nor a block device.
     pub(crate) fn open(name: &Path) -> Result<Self, Failure> {
         Self::open_with(name, &Maps::default())
     }
 
-    /// As [`Self::open`], with the maps of ddrescue that were named.
+    /// Opens a member as [`Self::open`] does, with the maps of ddrescue from the command line.
     pub(crate) fn open_with(name: &Path, maps: &Maps) -> Result<Self, Failure> {
         let label = member::label(name);
         let mut spec = maps.with_map(MemberSpec::path(name));
         spec.label.clone_from(&label);
         let path = spec.file().unwrap_or(name).to_owned();
         let failed = |error: io::Error| Failure::failed(format!("{label}: {error}"));
-        // Opening a FIFO must not wait for a writer.
+        // O_NONBLOCK: opening a FIFO must not wait for a writer.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = OpenOptions::new()
             .read(true)
@@ -119,11 +119,11 @@ impl Looked {
         Ok(Self { label, size, logical_block, identity, is_device, is_ssd, start, file, rescued })
     }
 
-    /// Refuses what is to become a member and lacks some of its disk: its map of ddrescue would not
-    /// know what is written.
+    /// Refuses a future member that lacks data of its disk: its map of ddrescue would not record
+    /// new writes.
     ///
     /// # Errors
-    /// The map says that some of it was not rescued.
+    /// The map marks a part of the member as not rescued.
     pub(crate) fn refuse_unrescued(&self) -> Result<(), Failure> {
         match self.rescued.as_ref().and_then(Rescued::refuses_writes) {
             Some(why) => Err(Failure::refused(format!("{}: {why}", self.label))),
@@ -131,7 +131,7 @@ impl Looked {
         }
     }
 
-    /// A part of it, by the name that means that part.
+    /// A part of the member; `name` is the argument that names the part.
     pub(crate) fn part(&self, name: &Path, bytes: std::ops::Range<u64>) -> Self {
         let label = member::label(name);
         let size = Bytes(bytes.end - bytes.start).sectors_floor();
@@ -143,7 +143,7 @@ impl Looked {
     /// Partition table of the file or device.
     ///
     /// # Errors
-    /// It has no table that can be believed.
+    /// There is no valid partition table.
     pub(crate) fn partitions(&self) -> Result<Table, TableError> {
         let block = self.is_device.then_some(self.logical_block);
         let mut read = |at: u64, into: &mut [u8]| self.read_exact_at(into, at);
@@ -160,11 +160,11 @@ impl Looked {
         self.file.read_exact_at(into, self.start + at)
     }
 
-    /// Whether both have bytes in common.
+    /// Whether two members share bytes.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let end = |looked: &Self| looked.start + looked.size.bytes().0;
         let apart = end(self) <= other.start || end(other) <= self.start;
-        // An empty file is the same as itself too.
+        // Two arguments for the same empty file overlap as well.
         let same = (self.start, self.size) == (other.start, other.size);
         self.identity == other.identity && (same || !apart)
     }
@@ -188,23 +188,22 @@ impl Looked {
     /// Metadata of the member.
     ///
     /// # Errors
-    /// It cannot be read, or none of it can be believed; does not name the member.
+    /// The metadata cannot be read, or no superblock is valid; the error does not name the member.
     pub(crate) fn metadata(&self) -> Result<Metadata, MetadataError> {
         Metadata::read(self.size, |sector, len| self.read_rescued(sector, len))
     }
 
-    /// The one superblock that can be believed.
+    /// The one valid superblock.
     ///
     /// # Errors
-    /// Why there is none, as a sentence that does not name the member.
+    /// Reason why there is none, in a sentence that does not name the member.
     pub(crate) fn superblock(&self) -> Result<Box<Superblock>, String> {
         let metadata = self.metadata().map_err(|error| error.to_string())?;
         Ok(Box::new(metadata.superblock))
     }
 
-    /// Every superblock that can be shown, with what is wrong with it if it cannot be believed, and
-    /// what is wrong with those that cannot be shown.
-    ///
+    /// Every superblock that can be decoded, with its error if it is invalid, and the errors of
+    /// those that cannot be decoded.
     pub(crate) fn superblocks(&self) -> Shown {
         let blocks =
             read_superblock_blocks(self.size, |sector, len| self.read_rescued(sector, len));
@@ -217,7 +216,8 @@ impl Looked {
                     shown.readable.push((superblock, wrong));
                 }
                 Err(SuperblockError::Magic { .. }) => {}
-                // All of it may be garbage, or one bit: people see for themselves.
+                // A bad checksum may mean one wrong bit or garbage throughout: the superblock is
+                // shown, so the user can judge.
                 Err(error @ SuperblockError::Checksum { .. }) => {
                     mend_sum(&mut block, version, &error);
                     match Superblock::decode(&block, version, self.size) {
@@ -225,7 +225,7 @@ impl Looked {
                         Err(_) => shown.damaged.push(error),
                     }
                 }
-                // What can be read is shown; what is newer is told of.
+                // The known part of a newer superblock is shown; its newer features are reported.
                 Err(error @ SuperblockError::Newer { .. }) => {
                     match without_newer(&block, version) {
                         Some(superblock) => shown.readable.push((superblock.into(), Some(error))),
@@ -238,7 +238,7 @@ impl Looked {
         shown
     }
 
-    /// Superblocks that begin at any sector, with all of the member read.
+    /// Superblocks at any sector; reads the whole member.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -252,8 +252,8 @@ impl Looked {
         Ok(found)
     }
 
-    /// Superblocks that begin within some sectors, read a piece at a time: the sectors of each
-    /// piece and what begins there.
+    /// Reads a range of sectors piece by piece. Calls back with the sectors of each piece and the
+    /// superblocks that begin in it.
     pub(crate) fn superblocks_within(
         &self,
         sectors: Range<u64>,
@@ -261,7 +261,7 @@ impl Looked {
         let Range { start, end } = sectors;
         (start..end).step_by(PIECE_SECTORS).map(move |first| {
             let piece = first..end.min(first + PIECE_SECTORS as u64);
-            // A superblock that begins in the last sector of a piece ends in the next.
+            // A superblock that begins in the last sector of a piece ends in the next piece.
             let last = (piece.end + SUPER_SECTORS - 1).min(self.size.0);
             let first = Sectors(first);
             let len = usize::try_from(Sectors(last - first.0).bytes().0).unwrap_or(usize::MAX);
@@ -270,7 +270,7 @@ impl Looked {
         })
     }
 
-    /// Places that look like those of a superblock.
+    /// Sectors that look like the start of a superblock.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -296,8 +296,8 @@ impl Looked {
         Ok(self.every_foreign()?.into_iter().next())
     }
 
-    /// Everything somebody else has here: what comes to light when the block of each signature is
-    /// taken away.
+    /// Every foreign signature on the member. After each one its block is treated as zeros, which
+    /// may reveal another signature.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -318,8 +318,8 @@ impl Looked {
         while let Some(foreign) = probe::foreign_signature(self.size, &head, &tail) {
             let block = foreign.byte / SUPER_BYTES as u64 * SUPER_BYTES as u64;
             all.push(foreign);
-            // A few bytes that belong to it may be in another block, and it would be found for
-            // ever.
+            // A signature may extend into another block, which is not cleared, so it would be found
+            // again forever.
             if all.len() > FOREIGN_MAX {
                 break;
             }
@@ -335,7 +335,7 @@ impl Looked {
         Ok(all)
     }
 
-    /// Whether the range of a file has no data behind it, so that it reads as zeros.
+    /// Whether a range of a file is a hole, which reads as zeros.
     pub(crate) fn is_hole(&self, from: Sectors, len: Sectors) -> bool {
         if self.is_device {
             return false;
@@ -344,7 +344,7 @@ impl Looked {
         let end = from + len.bytes().0;
         match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(from)) {
             Ok(data) => data >= end,
-            // No data up to the end of the file.
+            // There is no data up to the end of the file.
             Err(rustix::io::Errno::NXIO) => true,
             Err(_) => false,
         }
@@ -369,7 +369,7 @@ impl Looked {
     }
 }
 
-/// Stores the sum that the block should have, so that the rest of it can be read.
+/// Stores the correct checksum in the block, so the rest of it can be decoded.
 fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
     let SuperblockError::Checksum { at, computed, .. } = error else { return };
     let big = version == Version::V0_90 && block.starts_with(&MAGIC.to_be_bytes());
@@ -382,7 +382,7 @@ fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
 
-/// A superblock with all that is newer than this release taken away, but its features named.
+/// A superblock without its features of newer releases, whose names are kept.
 fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
     let minor = version.minor()?;
     let mut block = block.to_vec();
@@ -402,29 +402,30 @@ fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
 const PIECE_SECTORS: usize = 2048;
 const SUPER_SECTORS: u64 = SUPER_BYTES as u64 / 512;
 
-/// More than one member has; ZFS alone has an uberblock in each of many blocks.
+/// Limit of signatures, more than a member has; only ZFS has a signature, its uberblock, in many
+/// blocks.
 const FOREIGN_MAX: usize = 256;
 
-/// The superblocks of a member.
+/// Superblocks of a member.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Whole superblocks, with an error of those that are not legal.
+    /// Superblocks that were decoded, each with its error if it is invalid.
     pub(crate) readable: Vec<(Superblock, Option<SuperblockError>)>,
-    /// Errors of superblocks that are not whole.
+    /// Errors of superblocks that could not be decoded.
     pub(crate) damaged: Vec<SuperblockError>,
-    /// Places where there may be one, and which cannot be read.
+    /// Positions of possible superblocks that cannot be read.
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// Opens members, each only once.
+/// Opens members, and refuses duplicates.
 ///
 /// # Errors
-/// One cannot be opened, or two arguments name the same.
+/// A member cannot be opened, or two arguments name the same bytes.
 pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Looked>, Failure> {
     open_all_with(paths, &Maps::default())
 }
 
-/// As [`open_all`], with the maps of ddrescue that were named.
+/// Opens members as [`open_all`] does, with the maps of ddrescue from the command line.
 pub(crate) fn open_all_with(paths: &[PathBuf], maps: &Maps) -> Result<Vec<Looked>, Failure> {
     let mut opened: Vec<Looked> = Vec::with_capacity(paths.len());
     for path in paths {
@@ -455,7 +456,7 @@ pub(crate) fn candidates<L: Borrow<Looked>>(opened: &[L], options: &Options) -> 
     candidates_within(opened, options, None)
 }
 
-/// As [`candidates`], without members that have not answered for `wait`.
+/// Candidates as from [`candidates`], without members that do not answer within `wait`.
 pub(crate) fn candidates_within<L: Borrow<Looked>>(
     opened: &[L],
     options: &Options,

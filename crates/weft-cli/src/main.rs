@@ -63,13 +63,13 @@ Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 
 5 mismatches found (check).
 Start here: weft demo";
 
-/// Reads the command line. clap's `help` takes no options: `help --help` is read as `help help`,
-/// which prints the help of `help`, and `help COMMAND --help` as `help COMMAND`.
+/// Parses the command line. clap's `help` accepts no options: `help --help` is treated as `help
+/// help`, which prints the help of `help`, and `help COMMAND --help` as `help COMMAND`.
 fn parse() -> Result<Cli, clap::Error> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let parsed = Cli::try_parse_from(&words);
     let is_option = |word: &str| ["--help", "-h"].contains(&word);
-    // Whatever is not `help` knows these options.
+    // Every command except `help` knows these options.
     let unknown = parsed.as_ref().err().and_then(|error| error.get(ContextKind::InvalidSubcommand));
     if !matches!(unknown, Some(ContextValue::String(word)) if is_option(word)) {
         return parsed;
@@ -82,8 +82,9 @@ fn parse() -> Result<Cli, clap::Error> {
 }
 
 fn main() -> ExitCode {
-    // With a handler, a write beyond the limit on file sizes fails with an error that is told, as
-    // one on a full disk; without, the signal kills, and a volume would stay dirty without a word.
+    // With a handler, a write beyond the limit on file sizes fails with an error like that of a
+    // full disk; without a handler, the signal kills the process, and the volume stays dirty
+    // without any message.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let cli = match parse() {
         Ok(cli) => cli,

@@ -1,8 +1,9 @@
 //! MEMBER arguments: paths, partitions, parts, memory and `missing`.
 //!
-//! `PATH` is a file or a block device, `PATH#N` a partition of one, `PATH@OFFSET[+LENGTH]` a part
-//! (`weft_runtime::spec` says which bytes), `ram:SIZE` memory of the serving process, `missing` a
-//! slot that `create` leaves empty. Members behind NBD are of a later release and refused by name.
+//! `PATH` is a file or a block device, `PATH#N` a partition of it, `PATH@OFFSET[+LENGTH]` a part of
+//! it (`weft_runtime::spec` defines the bytes), `ram:SIZE` memory of the serving process, and
+//! `missing` a slot that `create` leaves empty. Members over NBD are planned for a later release
+//! and refused by name.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -16,19 +17,19 @@ use crate::size::{self, Plain};
 /// Meaning of a MEMBER argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemberArg {
-    /// A slot left empty.
+    /// An empty slot.
     Missing,
-    /// A file or block device or part of one, by its name.
+    /// A file, a block device, or a part of one, by its name.
     Path(PathBuf),
-    /// Memory: as it was written, for that names it from then on, and how much.
+    /// Memory: the argument as written, which is the member's name, and the size.
     Ram(String, Bytes),
 }
 
 impl MemberArg {
-    /// Reads an argument.
+    /// Parses an argument.
     ///
     /// # Errors
-    /// A sentence with what this release takes.
+    /// The argument is not supported; the error lists what this release supports.
     pub(crate) fn parse(argument: &OsStr) -> Result<Self, String> {
         let path = Path::new(argument);
         let Some(text) = argument.to_str() else { return Ok(Self::Path(path.to_owned())) };
@@ -53,7 +54,7 @@ impl MemberArg {
         Ok(Self::Path(path.to_owned()))
     }
 
-    /// The parser of MEMBER arguments, for clap.
+    /// Parser of MEMBER arguments for clap.
     pub(crate) fn parser() -> ValueParser {
         ValueParser::new(OsStringValueParser::new().try_map(|text: OsString| Self::parse(&text)))
     }
@@ -69,7 +70,8 @@ impl fmt::Display for MemberArg {
     }
 }
 
-/// A path for people: what is not printable is escaped, so that a name cannot drive the terminal.
+/// A path as text; non-printable characters are escaped, so a name cannot send control sequences to
+/// the terminal.
 pub(crate) fn label(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.chars().any(char::is_control) {
@@ -88,7 +90,7 @@ pub(crate) fn label(path: &Path) -> String {
 /// Paths of arguments that must be files or devices.
 ///
 /// # Errors
-/// The first argument that is something else, and why it cannot be.
+/// An argument is not a file or device; the error gives the first such argument and the reason.
 pub(crate) fn paths(members: &[MemberArg]) -> Result<Vec<PathBuf>, String> {
     members
         .iter()

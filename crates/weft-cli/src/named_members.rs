@@ -1,7 +1,7 @@
-//! Members of a running volume by name, as `fail`, `remove`, `set` and `get` take them.
+//! Members of a running volume by name, for `fail`, `remove`, `set` and `get`.
 //!
-//! A member is named by the path that it was opened by, by its file name when no other member has
-//! that name, or by its device number, which is its own.
+//! A member is named by the path that it was opened by, by its file name if no other member has
+//! that name, or by its device number, which is unique.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,11 +27,11 @@ pub(crate) struct NamedMembers {
     json: bool,
 }
 
-/// Gives the server the `command` about the members that are named, and says that they are `done`
-/// (`failed`); `schema` is that of the JSON.
+/// Sends the server `command` for the named members, and prints that they are `done` (`failed`);
+/// `schema` is the schema of the JSON.
 ///
 /// # Errors
-/// A name fits no member or several, or the server refuses.
+/// A name matches no member or several, or the server refuses.
 pub(crate) fn run(
     arguments: &NamedMembers,
     command: fn(Vec<String>) -> Command,
@@ -57,29 +57,29 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// The members that arguments name.
+/// Members named by arguments.
 ///
 /// # Errors
-/// A name fits no member or several.
+/// A name matches no member or several.
 pub(crate) fn all(target: &mut Target, arguments: &[String]) -> Result<Vec<Named>, Failure> {
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
     arguments.iter().map(|argument| one(&target.name, volume, argument)).collect()
 }
 
-/// A member that was named.
+/// Member named by an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// For people.
+    /// Label for output.
     pub(crate) label: String,
-    /// For the server, which knows members of one label apart by it.
+    /// Index for the server, which distinguishes members with the same label.
     pub(crate) index: String,
 }
 
-/// The member that an argument names.
+/// Member named by an argument.
 ///
 /// # Errors
-/// An argument names none, or several.
+/// The argument matches no member, or several.
 fn one(target: &str, volume: &VolumeStatus, argument: &str) -> Result<Named, Failure> {
     let members = &volume.members;
     let absolute = std::path::absolute(argument).ok();

@@ -1,6 +1,6 @@
 //! The outcome of a command: an exit status that scripts can tell apart, or a failure.
 //!
-//! A failure is one message for people that says what was found, what was expected and what to do.
+//! A failure is one message that states what was found, what was expected and what to do.
 //!
 //! Source   reference.md (exit status)
 
@@ -9,7 +9,7 @@ use std::io;
 /// Result of a command: its exit status, or the failure that stopped it.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
-/// Exit statuses of commands that did what they were asked.
+/// Exit statuses of successful commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
@@ -18,7 +18,8 @@ pub(crate) enum Exit {
     Degraded,
     /// Done, and mismatches were found (`check`).
     Mismatches,
-    /// The status of somebody else: `serve --exec`, `detail --test`, `examine`.
+    /// Another status: that of the command of `serve --exec`, or those of `detail --test` and
+    /// `examine`.
     Of(u8),
 }
 
@@ -27,11 +28,11 @@ pub(crate) enum Exit {
 pub(crate) enum Failure {
     /// The operation failed.
     Failed(String),
-    /// The command line makes no sense, or asks for something of a later release.
+    /// The command line is invalid, or requests a feature of a later release.
     Usage(String),
-    /// Not done for safety; nothing was written.
+    /// The command refused for safety; nothing was written.
     Refused(String),
-    /// Whoever read our output has gone. Nobody is left to be told.
+    /// The reader of our output has closed the pipe, so there is no message.
     BrokenPipe,
 }
 
@@ -50,7 +51,7 @@ impl Failure {
     }
 }
 
-/// Writing our own output is the only I/O whose error converts by itself; all others say where.
+/// Only errors of our own output convert implicitly; all other I/O errors name their file.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -67,7 +68,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// The trait that `serde_json` errors lack: what kind of I/O error they were.
+/// Conversion that `serde_json` errors lack: the underlying I/O error.
 trait IntoIo {
     fn into_io_error(self) -> io::Error;
 }

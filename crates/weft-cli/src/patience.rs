@@ -1,8 +1,8 @@
-//! Time limits for members that do not answer while their metadata is read.
+//! Time limits for members that do not respond while their metadata is read.
 //!
-//! A disk that hangs does not fail a read, it never ends it. Each member is read by a thread of its
-//! own, so that those that answer are not behind one that does not; the thread of that one is left
-//! behind.
+//! A disk that hangs does not fail a read; the read never ends. Each member is read by a thread of
+//! its own, so responding members do not wait behind a hung one; the thread of a hung member is
+//! abandoned.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -13,21 +13,21 @@ use weft_engine::assemble::Candidate;
 /// Time limits for reading metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Time after which a member that has not answered is named, and period after that.
+    /// Time after which an unresponsive member is named, and the interval after that.
     pub(crate) notice: Duration,
-    /// Longest wait for a member; `None` waits for ever.
+    /// Longest wait for a member; `None` waits forever.
     pub(crate) bound: Option<Duration>,
 }
 
 impl Patience {
-    /// Goes on after `bound`, if there is one.
+    /// Limits with an optional bound, after which the command goes on without a member.
     pub(crate) fn new(bound: Option<Duration>) -> Self {
         Self { notice: NOTICE, bound }
     }
 
-    /// Reads the metadata of every member at once: those that have answered in time, and a
-    /// candidate of each, in their order. One that has not answered is a candidate without a
-    /// superblock.
+    /// Reads the metadata of all members in parallel. Returns the members that responded in time,
+    /// and a candidate for each member, both in order. A member that did not respond is a candidate
+    /// without a superblock.
     pub(crate) fn candidates<M: Send + 'static>(
         self,
         members: impl Iterator<Item = (MemberInfo, M)>,
@@ -54,8 +54,8 @@ impl Patience {
         (answered, candidates)
     }
 
-    /// Reads something of every member at once. `None` for those that have not answered in time;
-    /// what they do later is nobody's. Members that are waited for are named to `say`.
+    /// Applies `act` to all members in parallel. Returns `None` for members that did not respond in
+    /// time; later results are discarded. Passes the names of unresponsive members to `say`.
     fn each<M: Send + 'static, T: Send + 'static>(
         self,
         members: Vec<(String, M)>,
@@ -72,7 +72,7 @@ impl Patience {
             answers.push(None);
             std::thread::spawn(move || {
                 let answer = act(member);
-                // Nobody listens who did not wait so long.
+                // An error is ignored: the receiver is gone after the bound.
                 let _ = tell.send((index, answer));
             });
         }
@@ -85,7 +85,7 @@ impl Patience {
                     let place: &mut Option<T> = &mut answers[index];
                     *place = Some(answer);
                 }
-                // One of them has panicked, and has said so.
+                // A thread panicked, which has been reported.
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if self.bound.is_some_and(|it| it <= next) => break,
                 Err(RecvTimeoutError::Timeout) => {
@@ -110,14 +110,14 @@ impl Patience {
         answers
     }
 
-    /// Why a member that has not answered is not used.
+    /// Reason why an unresponsive member is not used.
     fn reason(self) -> String {
         let bound = self.bound.unwrap_or_default().as_secs();
         format!("did not answer in {bound} s while its metadata was read (--member-wait)")
     }
 }
 
-/// Disks that spin up, or repeat a read, need less.
+/// Notice period, longer than disks need to spin up or to repeat a read.
 const NOTICE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     use weft_ondisk::Metadata;
     use weft_units::{MemberIndex, Sectors};
 
-    /// A member that answers when its gate is opened, with what comes through it.
+    /// A member that responds when its gate is opened, with the value sent through it.
     fn act(gate: Receiver<u8>) -> u8 {
         gate.into_iter().next().unwrap_or(0)
     }
@@ -139,8 +139,8 @@ mod tests {
         gates.enumerate().map(|(index, (open, gate))| (open, (format!("m{index}"), gate))).unzip()
     }
 
-    /// Names a silent member three times, and is long enough for threads of a busy machine to
-    /// answer.
+    /// Names a silent member three times, and is long enough for the threads of a busy machine to
+    /// respond.
     fn short() -> Patience {
         Patience { notice: Duration::from_millis(600), bound: Some(Duration::from_secs(2)) }
     }
@@ -154,7 +154,7 @@ mod tests {
         let mut said = Vec::new();
         let found = patience.each(members, act, &mut |line| said.push(line.to_owned()));
         assert_eq!(found, [Some(10), None, Some(12)]);
-        // A busy machine may be late with the others: then they are named as well, and used.
+        // On a busy machine the others may be late: they are then named as well, and used.
         let of_m1: Vec<&String> = said.iter().filter(|line| line.starts_with("m1: ")).collect();
         assert_eq!(of_m1.len(), 3, "{said:?}");
         for (line, waited) in of_m1.into_iter().zip([0, 1, 1]) {
@@ -192,7 +192,7 @@ mod tests {
             let of = info(index, label);
             (of.clone(), (of, gate))
         });
-        // One that answers says how: its superblock cannot be read.
+        // A member that responds gives the reason: its superblock cannot be read.
         let read = |(info, gate): &(MemberInfo, Receiver<u8>)| {
             gate.iter().next();
             let nothing = Metadata::read(info.size, |_, _| Err(std::io::ErrorKind::Other.into()));

@@ -1,35 +1,35 @@
-//! Test pattern of the demo: blocks that say where and when they were written.
+//! Test pattern of the demo: blocks that record their address and their write.
 //!
-//! Every word of 8 bytes names its address and the write that put it there, so that a block that is
-//! lost, old, misplaced or mixed is found, and the message can say which of these it is.
+//! Every word of 8 bytes records its address and the write that stored it, so a lost, old,
+//! misplaced or mixed block is detected, and the message names the kind of error.
 
-/// Bytes that one write covers in whole.
+/// Unit of writes, in bytes: a write covers whole blocks.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// Word of a write at a byte address. Addresses up to 8 TiB and 2^24 writes stay apart.
+/// Word that a write stores at a byte address. Values are unique up to 8 TiB and 2^24 writes.
 pub(crate) fn word(write: u32, address: u64) -> u64 {
     u64::from(write) << 40 | address >> 3
 }
 
-/// The bytes of a write.
+/// Content of a write.
 pub(crate) fn fill(write: u32, start: u64, len: u64) -> Vec<u8> {
     (start..start + len).step_by(8).flat_map(|address| word(write, address).to_le_bytes()).collect()
 }
 
-/// Content that every block of a volume should have.
+/// Expected content of every block of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
-    /// The last write to each block; 0 for none, which is zeros.
+    /// Number of the last write to each block; 0 for a block never written, which holds zeros.
     writes: Vec<u32>,
 }
 
 impl Expected {
-    /// A volume of `bytes` bytes that holds zeros.
+    /// A volume of `bytes` bytes, all zeros.
     pub(crate) fn zeros(bytes: u64) -> Self {
         Self { writes: vec![0; usize::try_from(bytes / BLOCK).unwrap_or(0)] }
     }
 
-    /// Notes a write of whole blocks.
+    /// Records a write of whole blocks.
     pub(crate) fn written(&mut self, write: u32, start: u64, len: u64) {
         for block in start / BLOCK..(start + len) / BLOCK {
             if let Some(last) = usize::try_from(block).ok().and_then(|it| self.writes.get_mut(it)) {
@@ -38,10 +38,10 @@ impl Expected {
         }
     }
 
-    /// Compares whole blocks with what they should hold.
+    /// Compares whole blocks with their expected content.
     ///
     /// # Errors
-    /// The first word that differs, with what it says.
+    /// The first word that differs, with its meaning.
     pub(crate) fn verify(&self, start: u64, data: &[u8]) -> Result<(), String> {
         let words = data.as_chunks::<8>().0;
         for (found, address) in words.iter().zip((start..).step_by(8)) {

@@ -1,14 +1,15 @@
 //! Files that weft writes for its user (`--map`, `--record`, `--report`, `--write`, man pages).
 //!
 //! Decides   which file may be written: a new or an empty one, or with `--force` one of the same
-//!           kind, told by its first bytes. Never a member of the volume, whatever its path, never
-//!           a block device, never anything else that holds data. Character devices and pipes are
-//!           written as they are.
-//! Why       `weft cat --map MEMBER` made 174 bytes of a member of 120 MiB, and the map of days
-//!           of GNU ddrescue has the name that a user would give to ours.
+//!           kind, identified by its first bytes. Never a member of the volume by any path, never a
+//!           block device, never a file with other data. Character devices and pipes are written as
+//!           they are.
+//! Why       `weft cat --map MEMBER` once truncated a member of 120 MiB to 174 bytes, and the map
+//!           that GNU ddrescue made in days has the name that a user would give to ours.
 //!
-//! The check is made before anything runs for half an hour. The old content stays until the new
-//! one is complete: it is written beside the file and renamed. Ctrl-C leaves nothing beside it.
+//! The check precedes everything else, so it fails before a long run. The old content stays until
+//! the new content is complete, which is written to a file beside it and renamed. Ctrl-C removes
+//! the file beside it.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
@@ -27,13 +28,13 @@ use crate::volume::spec;
 pub(crate) enum Kind {
     /// Table of CPU costs in TOML (`bench costs --write`).
     Costs,
-    /// A recording of requests (`serve --record`).
+    /// Log of requests (`serve --record`).
     Log,
-    /// `weft man DIR`.
+    /// Man page (`weft man DIR`).
     ManPage,
     /// Map of GNU ddrescue: ranges that were read and ranges that were not (`cat --map`).
     Map,
-    /// A page with plots (`--report`).
+    /// Page with charts (`--report`).
     Report,
 }
 
@@ -60,27 +61,27 @@ impl Kind {
     }
 }
 
-/// A file that the user asks for.
+/// Output file requested by the user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output<'a> {
-    /// Option that names it, or the command where an argument does.
+    /// Option that names the file, or the command if an argument names it.
     pub(crate) option: &'static str,
     pub(crate) path: &'a Path,
     pub(crate) kind: Kind,
-    /// Whether one of the same kind is overwritten.
+    /// Whether a file of the same kind may be overwritten.
     pub(crate) force: bool,
-    /// Members of the volume that the command is about.
+    /// Members of the volume that the command works on.
     pub(crate) members: &'a [MemberArg],
 }
 
 /// Result of the check of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nothing is there.
+    /// Nothing exists at the path.
     New,
-    /// A file that may be overwritten.
+    /// A file exists that may be overwritten.
     Old,
-    /// A character device or a pipe.
+    /// A character device or a pipe exists.
     Stream,
 }
 
@@ -101,7 +102,7 @@ impl Output<'_> {
         Failure::Usage(self.told(format_args!("{what}; name a file that can be written")))
     }
 
-    /// Checks what is at the path, without changing it.
+    /// Checks the path, without changing anything.
     pub(crate) fn check(&self) -> Result<Place, Failure> {
         let found = match fs::metadata(self.path) {
             Ok(found) => found,
@@ -150,8 +151,8 @@ impl Output<'_> {
         Ok(Place::Old)
     }
 
-    /// Opens the file to be written from its first byte, without changing it, and whether it is
-    /// new. For what grows line by line.
+    /// Opens the file for writing from its first byte, without changing it, and returns whether it
+    /// is new. For output that grows line by line.
     pub(crate) fn open(&self) -> Result<(File, bool), Failure> {
         let place = self.check()?;
         if place == Place::Stream {
@@ -170,7 +171,7 @@ impl Output<'_> {
     }
 }
 
-/// Whether a file is one of the members, or the file that a member is a part of.
+/// Whether a file is one of the members, or contains one.
 fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
     let same = |path: &Path| {
         let member = fs::metadata(path);
@@ -182,29 +183,29 @@ fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
     })
 }
 
-/// A file that is written as a whole, once or again and again.
+/// A file that is written as a whole, once or repeatedly.
 #[derive(Debug)]
 pub(crate) struct ResultFile {
     path: PathBuf,
-    /// Option and path as the user wrote them, for errors.
+    /// Option and path for errors, as the user wrote them.
     label: String,
     place: Place,
-    /// New content, which takes the file's place when it is complete.
+    /// New content, which replaces the file when it is complete.
     beside: Option<NamedTempFile>,
 }
 
 impl ResultFile {
-    /// The page of `--report`, where one is asked for.
+    /// The page of `--report`, if requested.
     pub(crate) fn report(path: Option<&Path>, force: bool) -> Result<Option<Self>, Failure> {
         let asked =
             |path| Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
         path.map(|path| Self::at(&asked(path))).transpose()
     }
 
-    /// Makes sure that the file may be written and can be.
+    /// Checks that the file may be written and that writing is possible.
     pub(crate) fn at(asked: &Output<'_>) -> Result<Self, Failure> {
         let place = asked.check()?;
-        // A link stays one, and what it leads to is replaced.
+        // A symbolic link stays, and its target is replaced.
         let path = fs::canonicalize(asked.path).unwrap_or_else(|_| asked.path.to_owned());
         let mut file = Self { path, label: asked.told(""), place, beside: None };
         if place == Place::Stream {
@@ -215,7 +216,7 @@ impl ResultFile {
             let what = format!("there is no folder {}", folder.display());
             return Err(asked.unwritable(what));
         }
-        // Only the kind: its text would speak of the file beside it.
+        // The error is reduced to its kind, because its text would name the temporary file.
         let beside = file.new_beside().map_err(|error| asked.unwritable(error.kind()))?;
         remove_when_interrupted(&[beside.path().to_owned()])?;
         file.beside = Some(beside);
@@ -241,8 +242,8 @@ impl ResultFile {
         self.put(text.as_ref()).map_err(|error| Failure::failed(format!("{}{error}", self.label)))
     }
 
-    /// Replaces the file by one with the text, which the next call replaces. A device or pipe is
-    /// left alone: it takes the last text, by [`write`](Self::write).
+    /// Replaces the file; a later call replaces it again. A device or pipe is left alone: it only
+    /// gets the last text, by [`write`](Self::write).
     pub(crate) fn save(&mut self, text: &str) -> io::Result<()> {
         if self.place == Place::Stream { Ok(()) } else { self.put(text.as_bytes()) }
     }
@@ -276,7 +277,7 @@ impl ResultFile {
     }
 }
 
-/// A result is for everybody to read, as far as the umask allows.
+/// A result file is readable by everyone, as far as the umask allows.
 fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }
@@ -330,7 +331,7 @@ mod tests {
         assert!(link.is_symlink() && fs::read_to_string(&page).unwrap() == "new");
     }
 
-    /// Files of another kind, members and links to them are refused, and keep every byte.
+    /// Files of another kind, members and links to members are refused, and keep every byte.
     #[test]
     fn nothing_of_another_kind_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
@@ -362,7 +363,7 @@ mod tests {
             }
             assert_eq!(fs::read(&path).ok(), before, "{name}");
         }
-        // Each kind knows its own: none takes the beginning of another.
+        // Each kind recognises its own files only.
         let kinds = [Kind::Costs, Kind::Log, Kind::ManPage, Kind::Map, Kind::Report];
         let path = at("kinds");
         for made in kinds {

@@ -12,13 +12,13 @@ use crate::terminal::print_json;
 
 /// Changes knobs of a running volume, or adds or removes its write-intent bitmap
 ///
-/// One after the other; stops at the first that is refused. No knob is kept when the volume is
-/// stopped. The bitmap is: bitmap=internal writes one to every member and then names it in the
-/// superblocks, bitmap=none takes it away. Writes go on meanwhile; while a resync, rebuild or check
+/// Changes are made in order, up to the first that is refused. Knobs are lost when the volume
+/// stops. The bitmap stays: bitmap=internal writes one to every member and then names it in the
+/// superblocks, bitmap=none removes it. Writes go on meanwhile; while a resync, rebuild or check
 /// runs, both are refused, as by mdadm.
 ///
 /// Knobs of queues (scheduler, nr_requests and the like) can be set for single members with
-/// --member. A value that is set without it is that of every member, also of those that had their
+/// --member. Without it, a value applies to every member, also to members with a value of their
 /// own.
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::knobs::table_of_running())]
@@ -36,7 +36,7 @@ pub(crate) struct Set {
     json: bool,
 }
 
-/// The name of a knob that all volumes of a server share.
+/// Name of a knob that all volumes of a server share.
 fn of_pool(setting: &str) -> Option<&str> {
     let (name, value) = setting.split_once('=')?;
     let knob = Knobs::default().parse(name, &crate::knobs::plain(name, value)).ok()?;

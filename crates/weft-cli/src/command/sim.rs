@@ -23,7 +23,7 @@ use crate::terminal::{complain, print_json};
 #[derive(Debug, Args)]
 #[command(after_long_help = options())]
 pub(crate) struct Sim {
-    /// Job file of fio; its filename= is whatever it is: jobs work on the simulated volume
+    /// Job file of fio; its jobs run on the simulated volume, whatever their filename= says
     job: Option<PathBuf>,
     /// Print one JSON object: in the shape of fio's, or what was compared
     #[arg(long)]
@@ -32,7 +32,7 @@ pub(crate) struct Sim {
     simulated: Simulated,
 }
 
-/// Options that job files may have, for the help text.
+/// Options that job files may have, as help text.
 fn options() -> String {
     format!("Options of fio that job files may have:\n  {}", OPTION_NAMES.join(", "))
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
     ended(&outcome)
 }
 
-/// Whether nothing bounds a job but the volume.
+/// Whether only the size of the volume bounds a job.
 fn goes_over_all(job: &Job) -> bool {
     let Job { target, pace, .. } = job;
     let sized = target.size.is_some() || target.io_size.is_some() || target.file_size.is_some();

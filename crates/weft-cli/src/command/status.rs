@@ -1,6 +1,6 @@
 //! `weft status`: prints the state of running volumes, in the form of `/proc/mdstat`.
 //!
-//! Programs that read `/proc/mdstat` can read it.
+//! Programs that parse `/proc/mdstat` can parse it.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -28,8 +28,8 @@ pub(crate) struct StatusOf {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Print whom members work for instead: clients with their class and weight, resync and the
-    /// array itself, with their shares in all and of the last seconds
+    /// Print the shares in the work of members instead: clients with their class and weight, resync
+    /// and the array itself, with their shares in total and over the last seconds
     #[arg(long, conflicts_with = "json")]
     clients: bool,
     /// Name or control socket of a running volume [default: all of them]
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
         let mut out = stdout();
         write!(out, "{}", to_text(&servers))?;
         out.flush()?;
-        // Beside the text of mdstat, which programs read.
+        // Notes go to standard error: programs parse the text of mdstat on standard output.
         for volume in servers.iter().flat_map(|server| &server.volumes) {
             for line in states::lines(&states::of_running(volume)) {
                 complain(&format!("{}: note: {line}", volume.name));
@@ -72,12 +72,12 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
 }
 
-/// A table of whom members work for, for each volume. A former client is shown while the numbers of
-/// others need it to add up.
+/// Table of shares in the work of members, for each volume. A former client stays listed while the
+/// other rows need it to add up.
 fn shares_text(servers: &[Status]) -> String {
     let mut text = String::new();
     for volume in servers.iter().flat_map(|server| &server.volumes) {
-        // Strings take whatever is written to them.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{:<24} {:>7} {:>6} {:>8} {:>10} {:>10} {:>10} {:>7} {:>8}",
@@ -144,7 +144,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
         _ => "",
     };
     let mut members: Vec<&MemberStatus> = volume.members.iter().collect();
-    // The kernel lists the last one first.
+    // The kernel lists the highest number first.
     members.sort_by_key(|member| std::cmp::Reverse(member.dev_number));
     let members: Vec<String> = members
         .into_iter()
@@ -162,7 +162,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             format!("{name}[{}]{mostly}{flag}", member.dev_number)
         })
         .collect();
-    // Strings take whatever is written to them.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "{} : active{read_only}{} {} {}",
@@ -174,7 +174,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let up: String = (0..volume.slots)
         .map(|slot| {
             let filled = volume.members.iter().any(|member| {
-                // A bare member is at no slot of an array, and is all there is.
+                // A bare member has no slot and is the only member.
                 let here = volume.array.is_none() || member.slot.map(usize::from) == Some(slot);
                 here && member.state == "in_sync"
             });
@@ -185,7 +185,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let working = volume.slots.saturating_sub(volume.degraded);
     let level = volume.array.as_ref().and_then(|array| Level::from_code(array.level));
     let members = match level {
-        // Without one of them there is no array.
+        // Without all members there is no array, so the kernel prints no count.
         Some(Level::Linear | Level::Raid0) => String::new(),
         _ => format!(" [{}/{working}] [{up}]", volume.slots),
     };
@@ -196,7 +196,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     write_back_text(text, volume);
     text.push_str("      ");
     if let Some(bitmap) = &volume.bitmap {
-        // As the kernel counts: pages of memory with counters.
+        // As in the kernel: pages of memory with counters.
         let (used, pages) = (bitmap.pages_dirty, bitmap.pages);
         let chunk = match bitmap.chunk >> 10 {
             0 => format!("{}B", bitmap.chunk),
@@ -207,7 +207,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     text.push('\n');
 }
 
-/// What the write-back cache has of a volume.
+/// State of the write-back cache of a volume.
 fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     let Some(cache) = &volume.write_back else { return };
     let size = |bytes| size::human(Bytes(bytes));
@@ -229,7 +229,7 @@ fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     }
 }
 
-/// Version of the metadata and layout, as the level's personality in the kernel says it.
+/// Version of the metadata and layout, as the kernel's personality of the level prints them.
 fn shape_text(array: &ArrayStatus) -> String {
     let chunk = array.chunk / 1024;
     let layout = match Level::from_code(array.level) {
@@ -253,16 +253,16 @@ fn shape_text(array: &ArrayStatus) -> String {
     format!(" super {}{layout}", array.metadata)
 }
 
-/// `[===>......]  recovery = 12.3% (done/total)`, while something runs.
+/// Progress of a sync as `[===>......]  recovery = 12.3% (done/total)`; `None` if none runs.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
-        // Parity is to be checked when something else, or nobody, lets it.
+        // A resync is due, but other work or an administrator holds it back.
         "idle" | "frozen" if volume.resync_from.is_some() => {
             return Some("\tresync=PENDING".into());
         }
         "idle" | "frozen" => return None,
         "recover" => "recovery",
-        // The kernel does not tell them apart here.
+        // The kernel prints check for both.
         "repair" | "check" => "check",
         other => other,
     };

@@ -1,7 +1,7 @@
 //! `weft wait`: waits until no resync, recovery or check runs.
 //!
-//! Between one resync and the next, and between `add` and the rebuild that it leads to, nothing
-//! runs for a moment; the end has come when nothing runs and nothing is about to.
+//! Between two resyncs, and between `add` and the rebuild that follows, no sync runs for a moment;
+//! the wait ends when none runs and none is about to start.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Wait) -> Outcome {
     Ok(if volume.degraded > 0 { Exit::Degraded } else { Exit::Done })
 }
 
-/// Waits for the end; the volume as it is then.
+/// Waits for the end. Returns the volume in its final state.
 fn settled(target: &mut Target) -> Result<VolumeStatus, crate::outcome::Failure> {
     let bar = progress("", 0);
     let mut pause = POLL_MIN;
@@ -97,8 +97,8 @@ fn is_due(volume: &VolumeStatus) -> bool {
         && volume.members.iter().any(|member| waits(&member.state))
 }
 
-/// A rebuild starts within a few writes of superblocks. One that has not by then will not: its
-/// spare is too small, or rebuilding failed before.
+/// Time within which a rebuild starts; it takes a few superblock updates. A rebuild that has not
+/// started by then will not start: the spare is too small, or a rebuild failed before.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

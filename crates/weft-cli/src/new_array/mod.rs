@@ -1,14 +1,15 @@
-//! A new array on its members: what is planned from the options, and the writing of it.
+//! A new array on its members: planning from the options, and writing.
 //!
-//! Everything is planned before anything is written: geometry, places, contents of every
-//! superblock. Then files are made, superblocks written, and all of it flushed; when that fails
-//! half way, what was there before is put back.
+//! Everything is planned before anything is written: geometry, positions, contents of every
+//! superblock. Then files are created, superblocks written, and everything is flushed; if that
+//! fails half way, the previous contents are restored.
 //!
-//! Redundancy must be right before the array is served. Three ways lead there. Members whose data
-//! area is all holes read as zeros, and the parity of zeros is zero, so nothing needs to be done.
-//! `--assume-clean` says that the user knows. Else the array is created as mdadm does: RAID 4 and 5
-//! with their last member as a spare, which `serve` rebuilds, RAID 1, 6 and 10 dirty, which `serve`
-//! resyncs. Copies of zeros agree as well. RAID 0 and linear have no redundancy to be right.
+//! Redundancy must be right before the array is served. There are three ways to achieve that.
+//! Members with a data area that consists of holes read as zeros, and the parity of zeros is zero,
+//! so nothing needs to be done; copies of zeros agree as well. With `--assume-clean` the user
+//! vouches for it. Otherwise the array is created as mdadm does: RAID 4 and 5 with their last
+//! member as a spare, which `serve` rebuilds, RAID 1, 6 and 10 dirty, which `serve` resyncs. RAID 0
+//! and linear have no redundancy.
 
 mod options;
 mod places;
@@ -26,10 +27,10 @@ use crate::outcome::Failure;
 pub(crate) use options::NewArrayOptions;
 pub(crate) use plan::{InitialSync, MemberWrite, Planned};
 
-/// Makes an array of files that do not exist yet, and says nothing.
+/// Creates an array on new files, without output.
 ///
 /// # Errors
-/// As the command.
+/// See `weft create`.
 pub(crate) fn make_files_of_array(
     level: &str,
     chunk: Bytes,

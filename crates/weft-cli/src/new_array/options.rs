@@ -1,4 +1,4 @@
-//! The options of a new array, and their check before any member is looked at.
+//! Options of a new array, and their check before any member is opened.
 
 use clap::Args;
 use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Uuid, layout_id};
@@ -8,7 +8,7 @@ use crate::member::MemberArg;
 use crate::outcome::Failure;
 use crate::{size, when};
 
-/// What an array is to be like.
+/// Options that describe a new array.
 #[derive(Debug, Args)]
 pub(crate) struct NewArrayOptions {
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10
@@ -76,14 +76,14 @@ pub(crate) struct NewArrayOptions {
 }
 
 impl NewArrayOptions {
-    /// Members in order of slots, then spares; whether each is write-mostly.
+    /// Members in order of slots, then spares; each with its write-mostly flag.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&MemberArg, bool)> {
         let plain = self.members.iter().map(|member| (member, false));
         plain.chain(self.write_mostly.iter().map(|member| (member, true)))
     }
 }
 
-/// Whether there are as many members as there should be, and flags that the level has.
+/// Checks the number of members, and that the level supports the flags.
 fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failure> {
     if arguments.write_behind.is_some() {
         return Err(Failure::usage(
@@ -184,7 +184,7 @@ fn legal_name(name: &str) -> Result<String, Failure> {
     )))
 }
 
-/// mdadm's homehost: it opens arrays of this host by their short name.
+/// Adds mdadm's homehost: mdadm opens arrays of this host by their short name.
 fn with_host(name: &str) -> String {
     let host = when::hostname();
     if name.contains(':') || host.is_empty() || !host.is_ascii() || host.len() + name.len() > 30 {
@@ -194,7 +194,7 @@ fn with_host(name: &str) -> String {
     }
 }
 
-/// md's number of a layout that a user names.
+/// md's number of a layout, by the name that the user gave.
 fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
     let expected = match level {
         Level::Linear | Level::Raid1 | Level::Raid4 => {
@@ -208,7 +208,7 @@ fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
         }
         Level::Raid10 => "nX, fX or oX (near, far, offset) with X copies, as in n2",
     };
-    // An array of layout 0 runs only when the kernel is told which one that is.
+    // An array of RAID 0 with layout 0 runs only if the kernel is told which layout it has.
     let named = layout_id::parse(level, text).filter(|layout| level != Level::Raid0 || *layout > 0);
     named.ok_or_else(|| {
         Failure::usage(format!("--layout: found {text}, expected {expected} for {level}"))

@@ -1,4 +1,4 @@
-//! The places of a new array: what stands at each position of the command line now.
+//! Members of a new array: the present content at each position of the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ use crate::terminal::complain;
 
 /// A MEMBER argument of `create`: a device, memory, or an empty slot.
 pub(super) enum Place {
-    /// Nobody.
+    /// An empty slot.
     Missing,
-    /// A file to be made.
+    /// A file to be created.
     New { path: PathBuf, label: String, size: Sectors },
-    /// Something that exists.
+    /// An existing file or device.
     Old { path: PathBuf, looked: Looked },
 }
 
@@ -60,7 +60,7 @@ pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure>
 
 fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
     let label = member::label(path);
-    // Nothing is lost when an empty file is made larger.
+    // An empty file counts as absent: enlarging it loses nothing.
     let is_part = MemberSpec::path(path).is_part();
     let absent = !is_part
         && match std::fs::metadata(path) {
@@ -115,7 +115,7 @@ pub(super) fn refuse_foreign(places: &[Place]) -> Result<(), Failure> {
     }
 }
 
-/// Whether every member is a block device that is known to be an SSD.
+/// Whether every member is a block device known to be an SSD.
 pub(super) fn only_ssds(places: &[Place]) -> bool {
     places.iter().all(|place| match place {
         Place::Missing => true,
@@ -124,7 +124,7 @@ pub(super) fn only_ssds(places: &[Place]) -> bool {
     })
 }
 
-/// Slots and spares, as the plan takes them.
+/// Slots and spares, in the form of the plan.
 pub(super) fn members_of(
     places: &[Place],
     slots: usize,

@@ -1,4 +1,5 @@
-//! The plan of a new array: the superblock of every member, and how its redundancy becomes right.
+//! Plan of a new array: the superblock of every member, and the way in which redundancy becomes
+//! right.
 
 use std::path::PathBuf;
 
@@ -19,12 +20,12 @@ use crate::member::MemberArg;
 use crate::outcome::Failure;
 use crate::size;
 
-/// Everything that is to be written, and why.
+/// Everything that will be written.
 pub(crate) struct Planned {
     pub(crate) writes: Vec<MemberWrite>,
     pub(crate) layout: Layout,
     pub(crate) sync: InitialSync,
-    /// Its chunks are other than mdadm's, because the members are SSDs.
+    /// Whether the chunk size differs from mdadm's because the members are SSDs.
     pub(crate) has_chunk_of_ssds: bool,
 }
 
@@ -32,15 +33,15 @@ pub(crate) struct Planned {
 pub(crate) struct MemberWrite {
     pub(crate) path: PathBuf,
     pub(crate) label: String,
-    /// Length of a file to be made.
+    /// Length of the file to be created; `None` if it exists.
     pub(crate) make: Option<Bytes>,
     pub(crate) superblock: Super1,
-    /// Bitmap, and the sector where it begins.
+    /// Bitmap, and the sector at which it begins.
     pub(crate) bitmap: Option<(Sectors, Vec<u8>)>,
-    /// Blocks with signatures of others, other superblocks too, which would make it unclear who the
-    /// member belongs to.
+    /// Blocks with foreign signatures, including other superblocks, that would leave the owner of
+    /// the member unclear.
     pub(crate) erase: Vec<Sectors>,
-    /// Signatures of others that stay, since they are where data is.
+    /// Foreign signatures that stay because they are in the data area.
     pub(crate) kept: Vec<Foreign>,
 }
 
@@ -56,10 +57,11 @@ pub(crate) enum InitialSync {
 }
 
 impl Planned {
-    /// The plan for an array of these options; members are looked at and not changed.
+    /// Plans an array with these options; members are examined, not changed.
     ///
     /// # Errors
-    /// The options fit no array, or a member holds something and `--force` is not given.
+    /// The options do not describe a valid array, or a member holds data and `--force` is not
+    /// given.
     pub(crate) fn of(arguments: &NewArrayOptions) -> Result<Self, Failure> {
         let mut array = described(arguments)?;
         let places = places(arguments)?;
@@ -78,7 +80,7 @@ impl Planned {
         if !asked && array.level.uses_size() && size > Some(BITMAP_DEFAULT_ABOVE) {
             array.bitmap = Some(NewBitmap::default());
         }
-        // An array that is created must be one that can be served.
+        // A new array must be one that can be served.
         let layout = layout_of(&supers, arguments.raid_devices)?;
         let sync = if !layout.level().uses_size() {
             InitialSync::NoRedundancy
@@ -111,10 +113,10 @@ impl Planned {
         Ok(Self { writes, layout, sync, has_chunk_of_ssds })
     }
 
-    /// Makes the files and writes the superblocks.
+    /// Creates the files and writes the superblocks.
     ///
     /// # Errors
-    /// A member cannot be written; what was there before is put back.
+    /// A member cannot be written; the previous contents are restored.
     pub(crate) fn write(&self) -> Result<(), Failure> {
         write_all(&self.writes)
     }
@@ -123,7 +125,7 @@ impl Planned {
 impl MemberWrite {
     fn add_bitmap(&mut self, bitmap: &NewBitmap) -> Result<(), Failure> {
         let superblock = Superblock::from(self.superblock.clone());
-        // The superblock is that of a device of this size: it was planned for it.
+        // The superblock was planned for a device of this size.
         let end = Sectors(superblock.data_offset().0 + self.superblock.data_size.0);
         let size = end.max(Sectors(superblock.super_offset().0 + 16));
         let room = superblock.bitmap_room(size).map_err(Failure::usage)?;
@@ -165,7 +167,7 @@ impl InitialSync {
     }
 }
 
-/// Layout of the array that the superblocks describe.
+/// Layout described by the superblocks.
 fn layout_of(supers: &[Super1], slots: usize) -> Result<Layout, Failure> {
     let first = supers.first().ok_or_else(|| Failure::usage("no member given"))?;
     let sizes: Vec<Sectors> = supers.iter().take(slots).map(Super1::used_size).collect();
@@ -173,7 +175,7 @@ fn layout_of(supers: &[Super1], slots: usize) -> Result<Layout, Failure> {
     Layout::new(level, layout, raid_disks, chunk, size, &sizes).map_err(Failure::usage)
 }
 
-/// Slots with a member.
+/// Slots that have a member.
 fn filled(array: &NewArray) -> SlotSet {
     let slots = (0_u16..).map(Slot).zip(&array.slots);
     slots.filter(|(_, member)| member.is_some()).map(|(slot, _)| slot).collect()
@@ -195,7 +197,7 @@ fn plan(array: &NewArray, places: &[Place]) -> Result<Vec<Super1>, Failure> {
     })
 }
 
-/// Whether the data of every slot reads as zeros because nothing was ever written there.
+/// Whether the data of every slot is a hole, which reads as zeros.
 fn all_holes(places: &[Place], slots: usize, supers: &[Super1]) -> bool {
     let slotted = places.iter().take(slots).filter(|place| !matches!(place, Place::Missing));
     slotted.zip(supers).all(|(place, superblock)| match place {
@@ -240,15 +242,15 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Fai
     Ok(writes)
 }
 
-/// The block of the size of a superblock that holds a signature.
+/// Block, in units of a superblock's size, that contains a signature.
 fn block_of(byte: u64, member_size: Sectors) -> Sectors {
     let blocks = SUPER_BYTES as u64;
     let last = member_size.0.saturating_sub(Bytes(blocks).sectors_floor().0);
     Sectors(Bytes(byte / blocks * blocks).sectors_floor().0.min(last))
 }
 
-/// Whether it would be data of the array, which no superblock says anything about: with metadata at
-/// the end, the first block of a file system on the array is the first block of a member.
+/// Whether the block is in the data of the array, for which superblocks do not speak: with metadata
+/// at the end, the first block of a file system on the array is the first block of a member.
 fn overlaps_data(block: Sectors, superblock: &Super1) -> bool {
     let end = block.0 + Bytes(SUPER_BYTES as u64).sectors_floor().0;
     let data = superblock.data_offset.0;

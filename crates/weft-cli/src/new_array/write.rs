@@ -1,4 +1,4 @@
-//! The writing of a new array, and what is put back when it fails half way.
+//! Writing of a new array, and restoring of the previous contents after a failure.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use crate::outcome::Failure;
 use crate::terminal::complain;
 use crate::volume;
 
-/// A member that is open for writing, and what was on it before.
+/// A member open for writing, with its previous contents.
 struct Opened<'a> {
     member: OpenMember,
     write: &'a MemberWrite,
@@ -35,7 +35,7 @@ pub(super) fn write_all(writes: &[MemberWrite]) -> Result<(), Failure> {
     result
 }
 
-/// Makes the files that are to be made, and notes which to remove again.
+/// Creates the files of the plan, and records those to remove after a failure.
 fn make_files(writes: &[MemberWrite], made: &mut Vec<PathBuf>) -> Result<(), Failure> {
     for write in writes {
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
@@ -45,7 +45,7 @@ fn make_files(writes: &[MemberWrite], made: &mut Vec<PathBuf>) -> Result<(), Fai
                 made.push(write.path.clone());
                 file
             }
-            // One that is there and empty.
+            // The file exists; it must be empty.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let file = File::options().write(true).open(&write.path).map_err(failed)?;
                 if file.metadata().map_err(failed)?.len() != 0 {
@@ -115,7 +115,8 @@ fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
                 Some(parent) if parent != Path::new("") => parent,
                 _ => Path::new("."),
             };
-            // Some file systems do not flush directories; the file itself is safe.
+            // An error is ignored: some file systems cannot flush directories, and the file itself
+            // is safe.
             let _ = File::open(parent).and_then(|directory| directory.sync_all());
         }
     }
@@ -136,7 +137,7 @@ fn write_at(member: &OpenMember, at: Sectors, bytes: &[u8]) -> std::io::Result<(
     Ok(())
 }
 
-/// Undoes what was done, so that a failure leaves no half of an array.
+/// Undoes the writes, so a failure leaves no partial array.
 fn put_back(opened: &[Opened<'_>], made: &[PathBuf]) {
     for Opened { member, write, before } in opened {
         for (place, block) in before {

@@ -1,4 +1,4 @@
-//! The JSON of `weft reproduce`, for programs.
+//! JSON of `weft reproduce`.
 //!
 //! Source   reference.md: the schema `weft.reproduce/1`
 
@@ -12,7 +12,7 @@ use weft_lab::statistics::{Band, Estimate, gain_percent};
 
 use super::text::unit;
 
-/// The whole sheet.
+/// The whole document.
 pub(super) fn to_json(
     experiments: &[Experiment],
     found: &[Found],
@@ -113,7 +113,7 @@ fn curve(curve: &Curve) -> Value {
     })
 }
 
-/// Everything that was measured in a case, run by run.
+/// All measurements of a case, run by run.
 fn case(case: &CaseRuns) -> Value {
     let columns: serde_json::Map<String, Value> = case
         .columns
@@ -144,7 +144,7 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         Band::Inside { low, high } => json!([low, high]),
     };
     let better = if row.metric.higher_is_better() { "higher" } else { "lower" };
-    // A row whose size means nothing has its direction and its runs.
+    // A row without a magnitude has its direction and its runs.
     let sized = measured.no_magnitude.is_empty();
     let beyond = measured.beyond.as_ref().map(|beyond| {
         json!({
@@ -192,12 +192,12 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
     })
 }
 
-/// The 95 % interval of a gain, percent.
+/// The 95 % interval of a gain, in percent.
 pub(crate) fn interval(ratio: &Estimate) -> [f64; 2] {
     [gain_percent(ratio.low), gain_percent(ratio.high)]
 }
 
-/// The range of a row's gain over what is assumed, as its text has it.
+/// The range of a row's gain over assumed parameters, from its text.
 pub(crate) fn assumed(row: &PublishedRow) -> Option<Value> {
     row.assumed
         .as_ref()

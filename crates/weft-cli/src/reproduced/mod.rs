@@ -1,4 +1,4 @@
-//! Experiments that were run: what they found, as `reproduce` and `demo` tell it.
+//! Experiments that were run, with their results, for `reproduce` and `demo`.
 //!
 //! Source   reference.md: the schema `weft.reproduce/1`
 
@@ -14,7 +14,7 @@ use crate::terminal::{stdout, steps};
 pub(crate) use json::{assumed, interval};
 pub(crate) use text::gain;
 
-/// The first seed, unless another is asked for.
+/// Default seed of the first run.
 ///
 /// Source   experiments.md §4, 3
 pub(crate) const SEED: u64 = 0x7765_6674;
@@ -27,7 +27,7 @@ pub(crate) struct Reproduced {
     pub(crate) experiments: Vec<Experiment>,
     /// Results, experiment by experiment.
     pub(crate) found: Vec<Found>,
-    /// Controls of each experiment; none unless they were asked for.
+    /// Controls of each experiment; empty unless they were requested.
     pub(crate) controls: Vec<Vec<Control>>,
     effort: Effort,
 }
@@ -59,12 +59,12 @@ impl Reproduced {
         Ok(())
     }
 
-    /// The schema `weft.reproduce/1`.
+    /// JSON with the schema `weft.reproduce/1`.
     pub(crate) fn to_json(&self) -> Value {
         json::to_json(&self.experiments, &self.found, &self.controls, self.effort)
     }
 
-    /// The rows of each patch, and what is to be known of them.
+    /// Prints the rows of each patch, with explanations.
     pub(crate) fn print(&self) -> Result<(), Failure> {
         let all = self.experiments.iter().zip(&self.found).zip(&self.controls);
         for ((experiment, found), controls) in all {
@@ -73,7 +73,7 @@ impl Reproduced {
         Ok(())
     }
 
-    /// The rows of each patch, and nothing else.
+    /// Prints the rows of each patch alone.
     pub(crate) fn print_rows(&self) -> Result<(), Failure> {
         let mut out = stdout();
         for (experiment, found) in self.experiments.iter().zip(&self.found) {
@@ -93,7 +93,7 @@ impl Reproduced {
     }
 }
 
-/// A callback that shows on the bar how many of how many steps are done.
+/// A callback that shows the completed steps on the bar.
 pub(crate) fn step(bar: &indicatif::ProgressBar) -> impl Fn(usize, usize) + Sync + '_ {
     |done, of| {
         bar.set_length(of as u64);

@@ -1,4 +1,4 @@
-//! The text of `weft reproduce`: published beside measured, row by row, for people.
+//! Text of `weft reproduce`: published beside measured figures, row by row.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 use crate::outcome::Failure;
 use crate::terminal::{stdout, wide_enough};
 
-/// Everything that is to be known of an experiment's rows.
+/// Prints the rows of an experiment, with explanations.
 pub(super) fn print(
     experiment: &Experiment,
     found: &Found,
@@ -87,13 +87,13 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Columns that the longest name of a row takes.
+/// Width of the longest name of a row.
 fn name_width(found: &Found) -> usize {
     found.rows.iter().map(|row| row.row.to_string().chars().count()).max().unwrap_or(0)
 }
 
-/// Published beside measured, row by row. A terminal that is too narrow for all of it gets what is
-/// compared.
+/// Prints published beside measured figures, row by row. A terminal that is too narrow for all
+/// columns gets those that are compared.
 pub(super) fn print_rows(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -133,7 +133,7 @@ pub(super) fn print_rows(
     Ok(())
 }
 
-/// weft's own answers, row by row.
+/// Prints the results of weft's own columns, row by row.
 fn print_beyond(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -195,7 +195,7 @@ pub(super) fn unit(row: &Measured) -> &'static str {
     if row.row.against.is_some() { "" } else { row.row.metric.unit() }
 }
 
-/// Three digits or so.
+/// A number with about three digits.
 fn number(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),
@@ -204,12 +204,12 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The gain, unless its size means nothing.
+/// The gain, unless the row has no magnitude.
 fn magnitude(row: &Measured) -> String {
     if row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
 }
 
-/// `+12.3 % (+11.0…+13.6)`.
+/// A gain as `+12.3 % (+11.0…+13.6)`.
 pub(crate) fn gain(ratio: &Estimate) -> String {
     let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(gain_percent);
     format!("{value:+.1} % ({low:+.1}…{high:+.1})")

@@ -1,4 +1,4 @@
-//! Advice of `--advise`: what was tried, and one line that says what to use.
+//! Output of `--advise`: the values that were tried, and one line with the result.
 
 use std::io::Write;
 
@@ -70,7 +70,7 @@ pub(crate) fn advised(
     Ok(Exit::Done)
 }
 
-/// Runs of each setting, unless it is said.
+/// Default number of runs of each setting.
 const RUNS: u64 = 3;
 
 fn print(goal: Goal, advice: &Advice, runs: u64) -> Result<(), Failure> {
@@ -98,7 +98,7 @@ fn print(goal: Goal, advice: &Advice, runs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A value of the goal, for people.
+/// A value of the goal, as text.
 fn told(goal: Goal, value: f64) -> String {
     match goal {
         Goal::Throughput => format!("{value:.1} MB/s"),
@@ -106,7 +106,7 @@ fn told(goal: Goal, value: f64) -> String {
     }
 }
 
-/// How sure it is: against md untuned, and against the next best.
+/// Gain over untuned md, and over the next best.
 fn against(advice: &Advice) -> String {
     let mut text = format!("{} against md untuned", gain(&advice.md.ratio));
     if let Some(next) = &advice.next {
@@ -120,7 +120,7 @@ fn list(other: &Other) -> String {
     differs.collect::<Vec<_>>().join(" ")
 }
 
-/// The commands that make and serve a volume like this.
+/// Commands that create and serve such a volume.
 fn words(volume: &Volume) -> String {
     [create(volume), serve(volume)].join("; ")
 }
@@ -135,8 +135,8 @@ fn create(volume: &Volume) -> String {
     text + " MEMBER…"
 }
 
-/// Knobs are told where they are other than weft's own choice; simulated members are disks, whose
-/// scheduler is the host's.
+/// Arguments of `serve`. Knobs are listed if they differ from weft's defaults; simulated members
+/// are disks, which take the scheduler of the host.
 fn serve(volume: &Volume) -> String {
     let own = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::default() };
     let mut text = "weft serve".to_owned();

@@ -1,7 +1,7 @@
 //! `weft serve`: assembles an array and serves it in the foreground.
 //!
-//! One line `ready URI…` goes to standard output once clients may connect. It ends in good order on
-//! SIGTERM, SIGINT, SIGHUP, `weft stop`, or when the command of `--exec` has ended: stop accepting,
+//! One line `ready URI…` goes to standard output once clients may connect. SIGTERM, SIGINT, SIGHUP,
+//! `weft stop`, or the end of the command of `--exec` stops the server in order: stop accepting,
 //! finish, flush, mark clean.
 
 use std::io::{Read, Write};
@@ -148,7 +148,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// The write-back cache that was asked for.
+    /// Configuration of the write-back cache, if one was requested.
     fn write_back(&self) -> Option<WriteBackConfig> {
         self.write_back.map(WriteBackConfig::of)
     }
@@ -167,7 +167,7 @@ enum BackendArg {
 }
 
 pub(crate) fn run(arguments: &Serve) -> Outcome {
-    // Before there are threads, for it changes the environment.
+    // This runs before any thread starts, because it changes the environment.
     let passed = passed::sockets()?;
     start_log();
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
@@ -212,17 +212,17 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     serve_plan(arguments, plan, listen, &export.unwrap_or(name), control, mark)
 }
 
-/// A volume to be served, with its name.
+/// Volume to be served, with its name.
 struct Plan {
     source: Source,
     name: String,
     read_only: bool,
     description: String,
-    /// Text for the end of a stop in good order.
+    /// Text that is printed after an orderly stop.
     stopped: &'static str,
 }
 
-/// An array.
+/// The plan for an array.
 fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let knobs = knobs(arguments, |_| true)?;
@@ -325,7 +325,7 @@ fn serve_plan(
     Ok(status.map_or(Exit::Done, Exit::Of))
 }
 
-/// The command of `--exec`.
+/// The running command of `--exec`.
 struct Running {
     thread: std::thread::JoinHandle<std::io::Result<ExitStatus>>,
     process: Option<rustix::process::Pid>,
@@ -333,7 +333,7 @@ struct Running {
 }
 
 impl Running {
-    /// Starts the command and a thread that waits for its end and then ends the server.
+    /// Starts the command, and a thread that waits for its end and then stops the server.
     fn start(command: &str, ready: &Ready, stop: UnixStream) -> Self {
         let uri = ready.uris.first().cloned().unwrap_or_default();
         let socket = ready.uris.iter().find_map(|uri| match uri.parse::<NbdUri>().ok()?.address {
@@ -359,7 +359,7 @@ impl Running {
         Self { thread, process, error }
     }
 
-    /// The exit status of the command, which is asked to end if it still runs.
+    /// Returns the exit status of the command; a command that still runs is told to end first.
     fn finish(self) -> Result<u8, Failure> {
         if let Some(error) = self.error {
             return Err(Failure::failed(format!("--exec: sh: {error}")));
@@ -369,7 +369,7 @@ impl Running {
         }
         let status = self.thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
         let status = status.map_err(|error| Failure::failed(format!("--exec: {error}")))?;
-        // As a shell reports it.
+        // Exit status as a shell reports it.
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
         Ok(u8::try_from(code).unwrap_or(1))
     }
@@ -377,12 +377,12 @@ impl Running {
 
 fn announce(ready: &Ready) {
     let mut out = std::io::stdout().lock();
-    // Whoever started us may not be interested.
+    // An error is ignored: the parent process may have closed the pipe.
     let _ = writeln!(out, "ready {}", ready.uris.join(" "));
     let _ = out.flush();
 }
 
-/// The knobs at the start; `may_be` says which may be set.
+/// The knobs at the start; `may_be` decides which knobs may be set.
 fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     knobs.bfq.groups = GroupArg::weights(&arguments.groups).map_err(Failure::Usage)?;
@@ -402,7 +402,7 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
     Ok(knobs)
 }
 
-/// Addresses for clients and the name of the export, as far as the command line gives them.
+/// Addresses for clients and the name of the export, from the command line.
 struct Listeners {
     listen: Vec<Listen>,
     export: Option<String>,
@@ -445,7 +445,7 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     Ok(Listeners { listen, export })
 }
 
-/// Whether whoever started us has a signal ignored.
+/// Whether the parent process set a signal to be ignored.
 ///
 /// Source   proc_pid_status(5) `SigIgn`: a mask in hexadecimal, signal 1 first
 fn is_ignored(signal: i32) -> bool {
@@ -455,15 +455,16 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// A pipe of which one end becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come in
-/// twos, to the process and to its group; one that comes much later means that waiting has gone on
-/// for too long. With a write-back cache (`keeps`) the first asks for everything to be written,
-/// which may be refused, the second to give up what cannot be, and the third ends at once.
+/// Makes a pipe with an end that becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come
+/// in pairs, to the process and to its group; a signal that comes much later means that the user
+/// will not wait longer. With a write-back cache (`keeps`) the first signal requests that
+/// everything is written, which may be refused, the second that unwritable data is given up, and
+/// the third ends the process at once.
 fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
     let (mut told, tell) = UnixStream::pair().map_err(failed)?;
-    // A shell that ends says so with SIGHUP; nohup has it ignored, and so it stays.
+    // A shell that exits sends SIGHUP; nohup sets the signal to be ignored, and it stays ignored.
     let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
         let tell = tell.try_clone().map_err(failed)?;
@@ -505,13 +506,13 @@ fn start_log() {
         .with_ansi(false)
         .without_time()
         .with_max_level(tracing::Level::INFO);
-    // Only a second subscriber in one process is refused.
+    // An error means that the process already has a subscriber.
     let _ = log.try_init();
 }
 
-/// Standard error for the log: a line that cannot be written is dropped. The subscriber would
-/// report it with `eprintln!`, which panics when nobody takes that either, and the volume would go
-/// down with its log.
+/// Standard error for the log; a line that cannot be written is dropped. The subscriber would
+/// report the error with `eprintln!`, which panics if that write fails too, and would take the
+/// volume down.
 struct BestEffort;
 
 impl Write for BestEffort {
@@ -543,7 +544,7 @@ fn log_decision(volume: &Volume) {
     log_modes(&volume.members);
 }
 
-/// Says how members are reached.
+/// Logs the I/O mode of the members.
 fn log_modes(members: &[OpenMember]) {
     for mode in [IoMode::Direct, IoMode::Buffered] {
         let labels: Vec<&str> = members
@@ -561,7 +562,7 @@ fn log_modes(members: &[OpenMember]) {
     }
 }
 
-/// Tells systemd, if it asked.
+/// Notifies systemd, if it requested that.
 ///
 /// Source   sd_notify(3): a datagram to `$NOTIFY_SOCKET`, where `@` begins an abstract address
 fn notify(state: &str) {
@@ -577,8 +578,8 @@ fn notify(state: &str) {
     }
 }
 
-/// Signals closer to the first than this are taken as one.
+/// Signals within this time after the first count as one.
 const SIGNALS_APART: Duration = Duration::from_secs(2);
 
-/// More wait to be accepted.
+/// Most connected clients; further clients wait to be accepted.
 const CLIENTS_MAX: usize = 64;

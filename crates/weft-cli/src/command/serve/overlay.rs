@@ -1,7 +1,7 @@
 //! Overlays of `weft serve`: collected, committed or discarded changes.
 //!
-//! `serve --overlay DIR` collects them; with `--commit-overlay` they are written into the members,
-//! with `--discard-overlay` they are dropped, and nothing is served.
+//! `serve --overlay DIR` collects changes; `--commit-overlay` writes them to the members, and
+//! `--discard-overlay` drops them. Neither serves anything.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use crate::terminal::{complain, progress, stdout};
 use crate::unreadable::Maps;
 use crate::volume;
 
-/// Where changes go.
+/// Destination of changes.
 #[derive(Debug, Args)]
 pub(crate) struct Overlay {
     /// Write changes to files in this directory, and never to a member; a newly degraded set needs
     /// no --run then
     #[arg(long = "overlay", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Write the changes in the overlay into the members, remove it, and serve nothing.
-    /// Interrupted, it is done again
+    /// Write the changes in the overlay to the members, remove the overlay, and serve nothing.
+    /// After an interruption, run it again
     #[arg(long, requires = "dir", conflicts_with_all = ["read_only", "exec", "listen"])]
     commit_overlay: bool,
     /// Drop the changes in the overlay, and serve nothing
@@ -37,7 +37,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Ends the overlay in the way that was asked for, if one was.
+    /// Commits or discards the overlay, if requested.
     pub(crate) fn end(&self, paths: &[PathBuf], maps: &Maps) -> Option<Outcome> {
         let dir = self.dir.as_ref()?;
         let specs = paths.iter().map(|path| maps.with_map(volume::spec(path)));
@@ -54,7 +54,7 @@ fn commit(dir: &Path, specs: &[MemberSpec], dry_run: bool) -> Outcome {
     let commit = Commit::open(dir, specs, access).map_err(|error| volume::device(&error))?;
     let plans = commit.plans();
     if plans.is_empty() {
-        // Of some only, the others may never have had one here.
+        // If only some members have an overlay here, the others may never have had one.
         if commit.committed().len() < specs.len() {
             return Err(none(dir));
         }

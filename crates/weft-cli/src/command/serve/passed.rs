@@ -1,8 +1,8 @@
 //! Sockets passed by systemd: those of `LISTEN_FDS` become listeners of the volume.
 //!
-//! A `.socket` unit makes the socket, and starts `weft serve` with it as descriptor 3 (4, 5, …).
-//! `LISTEN_PID` names the process that the sockets are for: those of another one are not touched.
-//! `LISTEN_FDNAMES` only names them in error messages.
+//! A `.socket` unit creates the socket, and starts `weft serve` with it as descriptor 3 (4, 5, …).
+//! `LISTEN_PID` names the process that the sockets are meant for: sockets for another process are
+//! not touched. `LISTEN_FDNAMES` is used in error messages only.
 //!
 //! Source   sd_listen_fds(3)
 
@@ -12,8 +12,8 @@ use listenfd::ListenFd;
 
 use crate::outcome::Failure;
 
-/// The sockets that were passed to this process, none for most. Takes the variables out of the
-/// environment, so that a child does not take the sockets for its own.
+/// Sockets passed to this process, usually none. Removes the variables from the environment, so a
+/// child process does not take the sockets for its own.
 pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
     let count = std::env::var("LISTEN_FDS").ok().and_then(|text| text.parse::<usize>().ok());
     if let Some(count) = count.filter(|count| *count > SOCKETS_MAX) {
@@ -41,5 +41,5 @@ pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
         .collect()
 }
 
-/// More than one unit passes.
+/// Most sockets that are accepted, more than a unit passes.
 const SOCKETS_MAX: usize = 64;

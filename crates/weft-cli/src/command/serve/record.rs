@@ -1,10 +1,10 @@
-//! `weft serve --record`: keeps the requests of all clients in an fio iolog.
+//! `weft serve --record`: records the requests of all clients in an fio iolog.
 //!
-//! A thread of its own takes requests from the [`Recorder`] ten times a second and appends them to
-//! the log, whole lines at a time, so that a process that is killed leaves one that can be read up
-//! to there. The volume never waits for the log. Where the log's disk does not keep up or has no
-//! space, requests are missing: the log says so at that place, and the server when it stops. When
-//! there is space again, the recording goes on.
+//! A separate thread takes requests from the [`Recorder`] ten times a second and appends them to
+//! the log in whole lines, so a killed process leaves a log that is readable up to that point. The
+//! volume never waits for the log. If the log's disk is too slow or out of space, requests are
+//! missing: the log records that at the position, and the server reports it when it stops. When
+//! there is space again, the recording continues.
 
 use std::fs::File;
 use std::io;
@@ -25,12 +25,12 @@ use crate::member::{MemberArg, label};
 use crate::outcome::Failure;
 use crate::result_file::{Kind, Output};
 
-/// A log that is being written.
+/// Recording in progress.
 pub(super) struct Recording {
     recorder: Arc<Recorder>,
     thread: JoinHandle<Totals>,
     path: PathBuf,
-    /// There was none before.
+    /// Whether the file did not exist before.
     created: bool,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct Recording {
 struct Totals {
     recorded: u64,
     lost: u64,
-    /// The first error of the file.
+    /// First error of the file.
     error: Option<io::Error>,
 }
 
 impl Recording {
-    /// Begins a log of the volume `name`.
+    /// Starts a log of the volume `name`.
     ///
     /// A file that exists is overwritten only with `force`, and only if it is a log.
     pub(super) fn begin(
@@ -78,12 +78,13 @@ impl Recording {
         Ok(Self { recorder, thread, path: path.to_owned(), created })
     }
 
-    /// Recorder that clients' requests go to.
+    /// Recorder that receives the requests of clients.
     pub(super) fn recorder(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder)
     }
 
-    /// Ends the log; `served` says whether there was anything to record. Says how much is in it.
+    /// Ends the log and reports the number of requests in it. `served` is false if the volume was
+    /// never served, and there was nothing to record.
     pub(super) fn end(self, served: bool) {
         self.recorder.end();
         let label = label(&self.path);
@@ -107,7 +108,7 @@ impl Recording {
     }
 }
 
-/// Opens the file of a log, without changing it, and whether it is new.
+/// Opens the file of a log without changing it. Also returns whether the file is new.
 fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool), Failure> {
     let asked = Output { option: "--record", path, kind: Kind::Log, force, members };
     let (file, created) = asked.open()?;
@@ -120,15 +121,15 @@ fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool),
     Ok((file, created))
 }
 
-/// Destination of the log's lines; takes all of them or none.
+/// Destination of the log's lines, which takes a text completely or not at all.
 trait Sink {
     fn append(&mut self, text: &[u8]) -> io::Result<()>;
 
-    /// All that was appended is durable.
+    /// Makes all appended text durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file of whole lines.
+/// A file that grows by whole lines.
 struct AppendOnly {
     file: File,
     len: u64,
@@ -140,7 +141,7 @@ impl Sink for AppendOnly {
         if written.is_ok() {
             self.len += text.len() as u64;
         } else {
-            // Half a line would be read as a request that nobody made.
+            // A partial line would be read as a request that was never made, so it is removed.
             self.file.set_len(self.len)?;
         }
         written
@@ -151,16 +152,16 @@ impl Sink for AppendOnly {
     }
 }
 
-/// Turns arrivals into lines and counts what becomes of them.
+/// Converts arrivals to lines and counts recorded and lost requests.
 struct Keeper<S> {
     sink: S,
     devices: Devices,
     device: DeviceIndex,
-    /// Writer of the log, whose text has not been appended to the file yet.
+    /// Writer of the log, with text that has not yet been appended to the file.
     log: Writer<Vec<u8>>,
-    /// Requests in that text.
+    /// Number of requests in that text.
     recorded: u64,
-    /// Requests that it says are missing, or its next line will say.
+    /// Number of missing requests that the text reports, or that its next line will report.
     lost: u64,
     totals: Totals,
 }
@@ -174,7 +175,7 @@ impl<S: Sink> Keeper<S> {
         Ok(Self { sink, devices, device, log, recorded: 0, lost: 0, totals: Totals::default() })
     }
 
-    /// Keeps what comes until the end.
+    /// Records arrivals until the end.
     fn keep(mut self, recorder: &Recorder, label: &str) -> Totals {
         let mut arrivals = Vec::new();
         loop {
@@ -210,7 +211,7 @@ impl<S: Sink> Keeper<S> {
         }
     }
 
-    /// Appends the text. What cannot be appended counts as missing.
+    /// Appends the text to the file. If that fails, its requests count as missing.
     fn write_out(&mut self) {
         let text = self.log.get_mut();
         if text.is_empty() {
@@ -245,10 +246,10 @@ impl<S: Sink> Keeper<S> {
     }
 }
 
-/// Records of a request in the log.
+/// Converts a request to records of the log.
 ///
-/// Zeroes that need not be stored are a trim, for that is what becomes of them; others are a write.
-/// fio reads lengths of 32 bits, so that longer trims are several.
+/// Zeroes that need not be stored are recorded as a trim, because the volume discards them; other
+/// zeroes are a write. fio reads lengths of 32 bits, so a longer trim becomes several.
 fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Record> {
     let Asked { op, start: offset, len: length, fua, discard } = arrival.asked;
     let op = match op {
@@ -269,9 +270,9 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
 
 /// Longest time from a request to its line in the file.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Text that is appended at once.
+/// Size of the text at which it is appended.
 const TEXT_BYTES: usize = 256 << 10;
-/// Longest request of a line.
+/// Largest request in a line.
 const LINE_BYTES_MAX: u64 = 1 << 31;
 
 #[cfg(test)]
@@ -280,7 +281,7 @@ mod tests {
     use std::io::Read;
     use weft_lab::replay::{ReadOptions, Trace};
 
-    /// A disk that has no space from one append on, up to another.
+    /// A disk that is full from one append to another.
     struct Full<'a> {
         text: &'a mut Vec<u8>,
         appends: u32,
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(read(text).0.len(), 8);
     }
 
-    /// Requests without space are missing where they are missing, and the log can be read.
+    /// Lost requests are reported at their position, and the log stays readable.
     #[test]
     fn a_disk_without_space_leaves_a_log_that_says_what_it_lacks() {
         for full in [2..3, 3..6, 4..6, 2..9] {
@@ -371,7 +372,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mut sink = AppendOnly { file: file.try_clone().unwrap(), len: 0 };
         sink.append(b"one\n").unwrap();
-        // Opened for reading only: nothing can be appended.
+        // The file is opened for reading only, so an append fails.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let mut broken = AppendOnly { file: File::open(path).unwrap(), len: 4 };
         assert!(broken.append(b"two\n").is_err());

@@ -10,7 +10,7 @@ use weft_units::Group;
 use super::Serve;
 use crate::outcome::Failure;
 
-/// One `--client`: who, and the parts of a share that it names.
+/// One `--client` argument: the clients, and the fields of their share that it sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharesArg {
     clients: String,
@@ -19,7 +19,7 @@ pub(super) struct SharesArg {
     group: Option<String>,
 }
 
-/// One `--group`: a group and its weight.
+/// One `--group` argument: a group and its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupArg {
     pub(super) name: String,
@@ -28,18 +28,18 @@ pub(super) struct GroupArg {
 
 /// Shares of all clients of a volume.
 pub(super) struct Shares {
-    /// Of its export.
+    /// Share of clients of the volume's export.
     pub(super) main: ClientShare,
-    /// Of its other names.
+    /// Shares of clients of additional export names.
     pub(super) also: Vec<(String, ClientShare)>,
     pub(super) sockets: Vec<(String, ClientShare)>,
 }
 
 impl SharesArg {
-    /// Reads `CLIENTS=weight:W,class:CLASS[:LEVEL],group:NAME`.
+    /// Parses `CLIENTS=weight:W,class:CLASS[:LEVEL],group:NAME`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let form = "expected CLIENTS=weight:W,class:CLASS[:LEVEL],group:NAME, or some of these";
-        // A path may hold anything; what follows the last sign does not.
+        // A path may contain `=`, but a share does not: the last one separates them.
         let (clients, share) = text.rsplit_once('=').ok_or(form)?;
         if clients.is_empty() {
             return Err(form.to_owned());
@@ -76,7 +76,7 @@ impl SharesArg {
         })
     }
 
-    /// The socket that it names, as a listener describes itself.
+    /// The socket that the argument names, in the form in which a listener describes itself.
     fn socket(&self) -> Option<String> {
         if self.clients.contains('/') {
             let path = std::path::absolute(Path::new(&self.clients)).ok()?;
@@ -88,7 +88,7 @@ impl SharesArg {
 }
 
 impl Shares {
-    /// As the command line has them, for a volume whose export has this name.
+    /// Shares from the command line, for a volume with this export name.
     pub(super) fn of(arguments: &Serve, export: &str) -> Result<Self, String> {
         let (class, weight) = (arguments.class.unwrap_or_default(), arguments.weight.unwrap_or(0));
         let main = ClientShare { class, weight, group: Group::ROOT };
@@ -119,7 +119,7 @@ impl Shares {
 }
 
 impl GroupArg {
-    /// Reads `NAME=weight:W`.
+    /// Parses `NAME=weight:W`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let expected = || format!("found {text:?}, expected NAME=weight:W");
         let (name, share) = text.split_once('=').ok_or_else(expected)?;
@@ -145,16 +145,16 @@ impl GroupArg {
     }
 }
 
-/// Whether members begin with a scheduler that goes by weights.
+/// Whether the scheduler at the start uses weights.
 pub(super) fn heeded(settings: &[String]) -> bool {
     let scheduler = settings.iter().rev().find_map(|setting| setting.strip_prefix("scheduler="));
     scheduler == Some(SchedulerKind::Bfq.name())
 }
 
-/// Refuses two shares of the same clients, of which one would be lost.
+/// Refuses two shares for the same clients: one of them would have no effect.
 ///
 /// # Errors
-/// There are two.
+/// Two shares have the same clients.
 pub(super) fn refuse_twice(given: &[SharesArg]) -> Result<(), Failure> {
     let name = |of: &SharesArg| of.socket().unwrap_or_else(|| of.clients.clone());
     for (at, one) in given.iter().enumerate() {
@@ -169,13 +169,13 @@ pub(super) fn refuse_twice(given: &[SharesArg]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a weight.
+/// Parses a weight.
 pub(super) fn weight(text: &str) -> Result<u16, String> {
     let weight = text.parse().ok().filter(|weight| (1..=1000).contains(weight));
     weight.ok_or_else(|| format!("weight: found {text:?}, expected 1 to 1000"))
 }
 
-/// Reads an I/O class.
+/// Parses an I/O class.
 pub(super) fn class(text: &str) -> Result<Class, String> {
     let expected = || {
         format!(

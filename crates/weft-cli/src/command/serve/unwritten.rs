@@ -1,8 +1,8 @@
-//! Refusal to serve a volume after a server that ended with writes in memory only.
+//! Refusal to serve a volume whose last server ended with writes in memory only.
 //!
-//! The mark is `NAME.unwritten` beside the control socket: it is about the clients that know the
-//! volume by that name. Every way to serve it is refused, without a cache too, for what such a
-//! client would read is old in any case.
+//! The mark is `NAME.unwritten` beside the control socket, because it concerns clients that know
+//! the volume by that name. The volume is refused with any options, also without a cache: such a
+//! client would read old data in any case.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::outcome::Failure;
 
 use super::Serve;
 
-/// The mark of this server, if it has a write-back cache.
+/// Creates the mark of this server, if it has a write-back cache.
 pub(super) fn begin(
     arguments: &Serve,
     control: &Path,
