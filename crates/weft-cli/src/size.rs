@@ -1,7 +1,7 @@
-//! Sizes as people write and read them.
+//! Sizes in arguments and in output.
 //!
 //! `64K`, `1M`, `2G`, `1T` are binary, as for mdadm and fio; `4096s` counts sectors of 512 bytes,
-//! `512B` bytes. What a plain number means differs between commands, so each says it.
+//! `512B` bytes. The unit of a plain number differs between commands, so each command specifies it.
 
 use weft_units::Bytes;
 
@@ -12,14 +12,14 @@ pub(crate) enum Plain {
     Bytes,
     /// KiB, as mdadm's `--chunk` and `--size`.
     Kib,
-    /// A plain number is refused: the unit is needed.
+    /// A plain number is refused: a unit is required.
     Refused,
 }
 
-/// Reads a size.
+/// Parses a size.
 ///
 /// # Errors
-/// A sentence with what was expected.
+/// The text is not a size; the error states the expected form.
 pub(crate) fn parse(text: &str, plain: Plain) -> Result<Bytes, String> {
     let bad = |why: &str| format!("size: found {text:?}, {why}");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -39,29 +39,29 @@ pub(crate) fn parse(text: &str, plain: Plain) -> Result<Bytes, String> {
         _ => return Err(bad("expected K, M, G, T (binary), s (sectors) or B (bytes) after it")),
     };
     let bytes = number.checked_mul(1 << shift);
-    // Offsets of files are signed.
+    // Offsets in files are signed.
     bytes
         .filter(|bytes| *bytes <= i64::MAX.unsigned_abs())
         .map(Bytes)
         .ok_or_else(|| bad("expected less than 8 EiB"))
 }
 
-/// A size for clap, of which a plain number is KiB.
+/// Parser of a size for clap; a plain number is in KiB.
 pub(crate) fn kib(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Kib)
 }
 
-/// A size for clap, of which a plain number is bytes.
+/// Parser of a size for clap; a plain number is in bytes.
 pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Bytes)
 }
 
-/// A size for clap that needs a unit.
+/// Parser of a size for clap that requires a unit.
 pub(crate) fn with_unit(text: &str) -> Result<Bytes, String> {
     parse(text, Plain::Refused)
 }
 
-/// A size for `--write-back`.
+/// Parser of a size for `--write-back`.
 pub(crate) fn write_back(text: &str) -> Result<Bytes, String> {
     let size = with_unit(text)?;
     if (WRITE_BACK_MIN..=WRITE_BACK_MAX).contains(&size) {
@@ -70,12 +70,12 @@ pub(crate) fn write_back(text: &str) -> Result<Bytes, String> {
     Err(format!("found {text}, expected 1M to 1T"))
 }
 
-/// Less gives no room for a request of usual length and the next.
+/// Smallest write-back cache: a smaller one has no room for two requests of usual size.
 const WRITE_BACK_MIN: Bytes = Bytes::mib(1);
-/// The memory of a server has fewer than 2^32 frames.
+/// Largest write-back cache: the memory of a server has fewer than 2^32 frames.
 const WRITE_BACK_MAX: Bytes = Bytes::mib(1 << 20);
 
-/// A size for people: `3.00 GiB`, `512 KiB`, `17 B`.
+/// A size for output: `3.00 GiB`, `512 KiB`, `17 B`.
 pub(crate) fn human(bytes: Bytes) -> String {
     let Bytes(count) = bytes;
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
@@ -91,7 +91,7 @@ pub(crate) fn human(bytes: Bytes) -> String {
     format!("{count} B")
 }
 
-/// A size as mdadm appends it to large ones: ` (9.00 MiB 9.44 MB)`; empty below 5000 KiB.
+/// The suffix that mdadm prints after large sizes: ` (9.00 MiB 9.44 MB)`; empty below 5000 KiB.
 ///
 /// Source   output of mdadm 4.2
 pub(crate) fn mdadm(bytes: Bytes) -> String {

@@ -1,4 +1,4 @@
-//! States of an array, for people and programs.
+//! States of an array as text and as JSON.
 //!
 //! The table is the engine's, [`weft_engine::assemble::states`]. This module finds the states of a
 //! running volume, and prints them as text and as JSON.
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_export::control::VolumeStatus;
 
-/// `[{"state", "says", "next"}]`.
+/// JSON of states: `[{"state", "says", "next"}]`.
 pub(crate) fn to_json(states: &[AssemblyState]) -> Value {
     let one = |state: &AssemblyState| json!({"state": state.id(), "says": state.says(), "next": state.next()});
     states.iter().map(one).collect()
 }
 
-/// One line of each: what is wrong, and what to do next.
+/// One line for each state: the problem and the next step.
 pub(crate) fn lines(states: &[AssemblyState]) -> Vec<String> {
     states
         .iter()
@@ -21,8 +21,8 @@ pub(crate) fn lines(states: &[AssemblyState]) -> Vec<String> {
         .collect()
 }
 
-/// Advice for a state of an array that is being rescued: without a write to a member, unlike
-/// [`AssemblyState::next`] of some states.
+/// Next step for an array that is being rescued. Unlike [`AssemblyState::next`] of some states, it
+/// never writes to a member.
 pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
     match state {
         AssemblyState::NoIdentity => "weft examine MEMBER… shows what its superblocks say",
@@ -52,13 +52,13 @@ pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
     }
 }
 
-/// As [`to_json`], for an array that is being rescued.
+/// JSON like [`to_json`], for an array that is being rescued.
 pub(crate) fn to_json_reading(states: &[AssemblyState]) -> Value {
     let one = |state: &AssemblyState| json!({"state": state.id(), "says": state.says(), "next": next_reading(*state)});
     states.iter().map(one).collect()
 }
 
-/// As [`lines`], for an array that is being rescued.
+/// Lines like [`lines`], for an array that is being rescued.
 pub(crate) fn lines_reading(states: &[AssemblyState]) -> Vec<String> {
     states
         .iter()
@@ -108,7 +108,7 @@ mod tests {
         assert!(page.contains(&table), "docs/rescue.md must have this table:\n{table}");
     }
 
-    /// Commands of an advice that write to a member.
+    /// Commands in a text that write to a member.
     fn writers(text: &str) -> Vec<&'static str> {
         const ALL: [&str; 10] = [
             "weft add",

@@ -27,20 +27,20 @@ pub(crate) struct Sync {
     json: bool,
 }
 
-/// Result of a run that has ended.
+/// Result of a completed action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// 4 KiB stripes that were read on every member.
+    /// Number of 4 KiB stripes read on every member.
     pub(crate) stripes: u64,
-    /// Sectors, as md counts them.
+    /// Mismatch count in sectors, as md counts them.
     pub(crate) mismatch_cnt: u64,
-    /// Places of the mismatches, and the member that is wrong.
+    /// Positions of the mismatches, and the member at fault.
     pub(crate) mismatches: Option<MismatchesStatus>,
     /// Duration of the run.
     pub(crate) took: Duration,
 }
 
-/// Starts `check`, `repair` or `correct`, and waits for its end unless told otherwise.
+/// Starts `check`, `repair` or `correct`, and waits for its end unless `--no-wait` is given.
 pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     let command = if action == "correct" { "repair" } else { action };
@@ -101,11 +101,11 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     Ok(if wrong > 0 { Exit::Mismatches } else { Exit::Done })
 }
 
-/// Checks a RAID 6 before it is repaired: parity that is written anew from a strip that is wrong
-/// makes it wrong for good.
+/// Checks a RAID 6 before a repair: parity that is recomputed from a wrong strip makes the error
+/// permanent.
 ///
 /// # Errors
-/// P and Q name strips of data that are wrong, or the check could not be made.
+/// P and Q identify wrong strips of data, or the check failed.
 pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
@@ -136,7 +136,7 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(found.sector)));
         found.slot.is_some_and(|slot| placement.data_index(Slot(slot)).is_none())
     };
-    // Of those that are not listed nothing is known.
+    // Only listed mismatches can be classified; others count as data.
     let parity = mismatches.first.iter().filter(is_parity).count() as u64;
     if mismatches.members.iter().map(|wrong| wrong.stripes).sum::<u64>() == parity {
         return Ok(());
@@ -153,7 +153,7 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
 /// Starts an action and waits for its end.
 ///
 /// # Errors
-/// It could not be started, or ended before it had read everything.
+/// The action did not start, or ended before it had read everything.
 pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Report, Failure> {
     let start = Instant::now();
     target.ask(Command::SyncAction { action: action.into() })?;
@@ -166,7 +166,7 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
             target.name, volume.mismatch_cnt
         )));
     }
-    // Stripes that come after the loss of the last parity have nothing to compare.
+    // After the loss of the last parity, further stripes have nothing to compare.
     let parities = if volume.level == "raid6" { 2 } else { 1 };
     if volume.degraded >= parities {
         return Err(Failure::failed(format!(
@@ -183,10 +183,10 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
     })
 }
 
-/// Waits while an action runs; the volume as it is then.
+/// Waits while an action runs. Returns the volume in its final state.
 ///
 /// # Errors
-/// The volume does not answer any more.
+/// The volume no longer responds.
 pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeStatus, Failure> {
     let bar = progress(action, 0);
     let mut pause = POLL_MIN;
@@ -206,7 +206,7 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
     }
 }
 
-/// One line for each member that is wrong somewhere, and one for what nobody alone explains.
+/// One line for each member with wrong strips, and one for stripes that no single member explains.
 pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     let MismatchesStatus { members, not_located, first } = mismatches;
     let places = |member: Option<&str>| {
@@ -219,7 +219,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     let stripes =
         |count: u64| if count == 1 { "1 stripe".into() } else { format!("{count} stripes") };
     let more = |count: u64| if count > PLACES as u64 { " and more" } else { "" };
-    // A rebuild of one member from the others takes what is wrong on these for right.
+    // A rebuild of one member is safe only if the others are right.
     let mend = match (members.len(), not_located) {
         (1, 0) => ", or fail, remove and add the member to have all of it written",
         _ => "",
@@ -249,12 +249,12 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     lines
 }
 
-/// Places that a line names; JSON has more of them.
+/// Most positions in a line; the JSON has more.
 const PLACES: usize = 8;
 
-/// Stripes are 4 KiB high.
+/// Sectors of a stripe: stripes are 4 KiB high.
 pub(crate) const STRIPE_SECTORS: u64 = 8;
-/// Shortest pause between two questions for the status: small arrays are done in a moment.
+/// Shortest pause between two polls of the status: small arrays are done quickly.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(2);
-/// Longest pause between two questions for the status, while a bar is shown.
+/// Longest pause between two polls of the status, while a bar is shown.
 pub(crate) const POLL_MAX: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
 //! TARGET arguments: running volumes by name or control socket, and the directories of sockets.
 //!
-//! A volume NAME listens for administrators on `NAME.sock` and, unless told otherwise, for clients
-//! on `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, `/run/weft` as root, or a private directory below
-//! `$TMPDIR` when there is neither. A TARGET is such a name, or the path of a control socket.
+//! A volume NAME listens for administrators on `NAME.sock` and, by default, for clients on
+//! `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, in `/run/weft` as root, or else in a private directory
+//! below `$TMPDIR`. A TARGET is such a name, or the path of a control socket.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -16,11 +16,11 @@ use weft_export::control::{
 use crate::outcome::Failure;
 use crate::terminal::complain;
 
-/// A running volume that can be asked.
+/// Connection to a running volume.
 pub(crate) struct Target {
     /// Name of the volume or path of its socket, as given on the command line.
     pub(crate) name: String,
-    /// The name that finds it: clients may know the export by another.
+    /// Name of the control socket; the export may have another name for clients.
     socket_name: Option<String>,
     client: Client,
 }
@@ -29,7 +29,7 @@ impl Target {
     /// Finds and connects to a running volume.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No running volume has the name.
     pub(crate) fn connect(name: &str) -> Result<Self, Failure> {
         if name.contains('/') {
             return Self::at(Path::new(name), name);
@@ -64,10 +64,10 @@ impl Target {
         Ok(Self { name: name.to_owned(), socket_name, client })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a command and waits for the response.
     ///
     /// # Errors
-    /// The volume refuses or cannot, with the exit status that goes with it.
+    /// The volume refuses the command or fails, with the corresponding exit status.
     pub(crate) fn ask(&mut self, command: Command) -> Result<Response, Failure> {
         let response = self.client.ask(&ControlRequest::new(command)).map_err(|error| {
             let ended = matches!(error, ControlError::Io(_) | ControlError::Closed);
@@ -86,10 +86,10 @@ impl Target {
         })
     }
 
-    /// Everything there is to know.
+    /// Complete status of the server.
     ///
     /// # Errors
-    /// As [`Target::ask`].
+    /// See [`Target::ask`].
     pub(crate) fn status(&mut self) -> Result<Status, Failure> {
         let mut status = self
             .ask(Command::Status)?
@@ -102,7 +102,7 @@ impl Target {
     }
 }
 
-/// Every volume that runs and answers, in order of names.
+/// Every volume that runs and responds, by name.
 pub(crate) fn running() -> Vec<(Target, Status)> {
     let mut found: Vec<(Target, Status)> = Vec::new();
     for directory in directories() {
@@ -113,7 +113,7 @@ pub(crate) fn running() -> Vec<(Target, Status)> {
             let is_socket = path.extension().is_some_and(|extension| extension == "sock");
             let name = path.file_stem().and_then(|stem| stem.to_str());
             let (true, Some(name)) = (is_socket, name) else { continue };
-            // One that was killed leaves its socket behind.
+            // The socket of a killed server stays behind, so a failed connection is skipped.
             let Ok(mut target) = Target::at(&path, name) else { continue };
             let _ = target.client.set_timeout(Some(Duration::from_secs(10)));
             match target.status() {
@@ -126,10 +126,10 @@ pub(crate) fn running() -> Vec<(Target, Status)> {
     found
 }
 
-/// The one volume that a server has.
+/// The only volume of a server.
 ///
 /// # Errors
-/// It has none.
+/// The server has no volume.
 pub(crate) fn only_volume<'a>(
     target: &str,
     status: &'a Status,
@@ -151,10 +151,10 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// Directory for the sockets of a new volume. The directory is made, of mode 0700.
+/// Directory for the sockets of a new volume, created with mode 0700.
 ///
 /// # Errors
-/// No directory can be used.
+/// No directory is usable.
 pub(crate) fn directory_for_sockets() -> Result<PathBuf, Failure> {
     let preferred = session_directory().or_else(|| is_root().then(|| SYSTEM_DIRECTORY.into()));
     let fallback = private_directory();
@@ -170,10 +170,10 @@ pub(crate) fn directory_for_sockets() -> Result<PathBuf, Failure> {
     Ok(fallback)
 }
 
-/// A directory that belongs to us and that only we can enter.
+/// Makes a directory that belongs to this user and that no other user can enter.
 fn make_private(directory: &Path) -> Result<(), String> {
     let label = directory.display();
-    // Its parent is somebody else's to make.
+    // The parent directory is not created.
     let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
     if let Err(error) = made
         && error.kind() != ErrorKind::AlreadyExists

@@ -1,7 +1,7 @@
-//! Terminal output: colours, progress bars, and readers that have gone.
+//! Terminal output: colours, progress bars, and closed pipes.
 //!
-//! Standard output carries data, standard error messages. Colour and progress bars need a terminal
-//! (or `CLICOLOR_FORCE`; `NO_COLOR` turns them off); a reader that has gone is an error to handle,
+//! Standard output carries data, standard error carries messages. Colour and progress bars need a
+//! terminal (or `CLICOLOR_FORCE`; `NO_COLOR` disables them). A closed pipe is an error to handle,
 //! not a panic.
 
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::outcome::Failure;
 
-/// Bold, green, red and plain again: what is used of ANSI.
+/// The ANSI codes in use: bold, green, red and plain.
 pub(crate) mod style {
     pub(crate) const BOLD: &str = "\x1b[1m";
     pub(crate) const GREEN: &str = "\x1b[32m";
@@ -27,7 +27,7 @@ pub(crate) mod style {
     pub(crate) const PLAIN: &str = "\x1b[0m";
 }
 
-/// Standard output. Colour is stripped where it is not wanted.
+/// Standard output; colour codes are removed unless they are wanted.
 pub(crate) fn stdout() -> impl Write {
     anstream::stdout()
 }
@@ -37,7 +37,7 @@ pub(crate) fn columns() -> usize {
     known_columns().unwrap_or(100)
 }
 
-/// Whether a table of so many columns fits; where nobody says how many there are, any does.
+/// Whether a table of so many columns fits; if the width is unknown, any table fits.
 pub(crate) fn wide_enough(columns: usize) -> bool {
     known_columns().is_none_or(|known| columns <= known)
 }
@@ -49,13 +49,13 @@ fn known_columns() -> Option<usize> {
     window.filter(|columns| *columns > 0).or_else(said)
 }
 
-/// Prints a message for people on standard error, as `weft: MESSAGE`.
+/// Prints a message on standard error, as `weft: MESSAGE`.
 pub(crate) fn complain(message: &str) {
-    // Nothing is left to do when even this cannot be written.
+    // An error is ignored: there is no other place to report it.
     let _ = writeln!(anstream::stderr(), "weft: {message}");
 }
 
-/// Prints a value on standard output, as JSON that people can read as well.
+/// Prints a value on standard output, as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     PRINTED_JSON.store(true, Ordering::SeqCst);
     let mut out = io::stdout().lock();
@@ -109,7 +109,7 @@ fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
     bar
 }
 
-/// A span for people: `1.2 s`, `35 ms`.
+/// A span for output: `1.2 s`, `35 ms`.
 pub(crate) fn took(span: Duration) -> String {
     if span >= Duration::from_secs(1) {
         format!("{:.1} s", span.as_secs_f64())
@@ -118,7 +118,7 @@ pub(crate) fn took(span: Duration) -> String {
     }
 }
 
-/// A name as a shell takes it: bash, zsh and POSIX 2024 where it is not printable.
+/// A name quoted for a shell; non-printable bytes need bash, zsh or POSIX 2024.
 pub(crate) fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(byte);
@@ -133,7 +133,7 @@ pub(crate) fn quoted(name: &OsStr) -> String {
         match byte {
             b'\'' | b'\\' => quoted.extend(['\\', char::from(*byte)]),
             b' '..=b'~' => quoted.push(char::from(*byte)),
-            // In octal, of which a shell takes three digits and no more.
+            // Octal, because a shell reads at most three digits of it.
             _ => quoted.push_str(&format!("\\{byte:03o}")),
         }
     }
@@ -141,7 +141,7 @@ pub(crate) fn quoted(name: &OsStr) -> String {
     quoted
 }
 
-/// A private directory for sockets and files of this process, removed with the value.
+/// A private directory for sockets and files of this process, removed when the value is dropped.
 pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
     tempfile::Builder::new().prefix("weft-").tempdir().map_err(|error| {
         let place = std::env::temp_dir();
@@ -149,9 +149,8 @@ pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
     })
 }
 
-/// Removes files and directories, and progress bars, when the process is told to end (SIGINT,
-/// SIGTERM), and ends it with the status that a shell expects. For commands that have nothing to
-/// finish.
+/// Removes files, directories and progress bars when the process is told to end (SIGINT, SIGTERM),
+/// and ends it with the status that a shell expects. For commands that have nothing to finish.
 pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
     let known = {
         let mut passing = locked(&PASSING);
@@ -176,7 +175,7 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
                     last();
                 }
                 for path in locked(&PASSING).iter().flatten() {
-                    // Each is one or the other, or is not there yet.
+                    // Each path is a file or a directory, or does not exist yet.
                     let _ = std::fs::remove_file(path);
                     let _ = std::fs::remove_dir_all(path);
                 }
@@ -187,14 +186,14 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Calls `last` before files are removed, by the thread that
-/// [`remove_when_interrupted`] starts. For what is written so that it survives.
+/// Registers `last` to be called before files are removed, on the thread that
+/// [`remove_when_interrupted`] starts. For output that must survive the interruption.
 pub(crate) fn when_interrupted(last: impl FnMut() + Send + 'static) {
     locked(&LAST).push(Box::new(last));
 }
 
-/// Leaves the end of an interrupted process to whoever removes its files: a command that fails
-/// because they are gone has nothing to say.
+/// Blocks after an interruption, so the thread that removes the files ends the process: a command
+/// that fails because its files are gone must not report it.
 pub(crate) fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::SeqCst) {
         std::thread::park();
@@ -211,9 +210,9 @@ static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 /// See [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
-/// The bars that were made.
+/// Progress bars of this process.
 static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
-/// Files are being removed, and the process ends then.
+/// Whether files are being removed before the process ends.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `--unreadable DISK=MAP`: maps of GNU ddrescue by name, of disks that have none beside them.
+//! `--unreadable DISK=MAP`: maps of GNU ddrescue by name, for disks without a map beside them.
 //!
-//! A map counts in bytes of the disk, so DISK is a whole file or device, of which members may be
-//! parts. It is found among the members by its path or, behind a link, by its device and inode.
+//! A map counts bytes of the disk, so DISK is a whole file or device; members may be parts of it.
+//! It is matched with the members by its path or, behind a link, by its device and inode.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::member;
 use crate::outcome::Failure;
 use crate::terminal::quoted;
 
-/// Maps that are named.
+/// Maps named on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Unreadable {
     /// Believe MAP, a map of GNU ddrescue, of DISK, a file or device that is a member or has
@@ -26,10 +26,10 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    /// The maps, of disks that are among the members.
+    /// The maps, for disks that are among the members.
     ///
     /// # Errors
-    /// One names no disk of them, or a disk has two.
+    /// An argument names no disk of a member, or a disk has two maps.
     pub(crate) fn maps(&self, members: &[PathBuf]) -> Result<Maps, Failure> {
         let mut maps = Maps::default();
         for text in &self.unreadable {
@@ -48,7 +48,7 @@ impl Unreadable {
     }
 }
 
-/// Maps by the disks that they are of.
+/// Maps by disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Maps(Vec<Named>);
 
@@ -59,7 +59,7 @@ struct Named {
 }
 
 impl Maps {
-    /// The member with the map of its disk, if one was named.
+    /// Adds the map of the member's disk, if one was named.
     pub(crate) fn with_map(&self, spec: MemberSpec) -> MemberSpec {
         match self.of(&spec) {
             Some(named) => spec.with_map(&named.map),
@@ -67,7 +67,7 @@ impl Maps {
         }
     }
 
-    /// Options by which these are named again for some members, each with a space behind it.
+    /// Options that name these maps again for some members, each followed by a space.
     pub(crate) fn options<'a>(&self, members: impl Iterator<Item = &'a Path>) -> String {
         let specs: Vec<MemberSpec> = members.map(MemberSpec::path).collect();
         let is_of = |named: &Named, spec: &MemberSpec| {
@@ -89,8 +89,8 @@ impl Maps {
     }
 }
 
-/// Disk and map of an argument. A name may have an equals sign: the disk is the first text before
-/// one that is among the members.
+/// Splits an argument into disk and map. Both may contain an equals sign: the disk is the shortest
+/// text before one that names a disk of a member.
 fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
     let bytes = text.as_bytes();
     let disks: Vec<PathBuf> = members
@@ -124,7 +124,7 @@ fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
     }
 }
 
-/// Whether two paths are of one file or device.
+/// Whether two paths name the same file or device.
 fn is_same(a: &Path, b: &Path) -> bool {
     let absolute = |path: &Path| std::path::absolute(path).ok();
     let identity = |path: &Path| {

@@ -1,7 +1,7 @@
 //! Volume of a set of members: opened, assembled, and opened again for writing.
 //!
-//! Members are opened read-only and looked at; [`assemble`] decides. Only when it accepts them for
-//! writing are they opened again, exclusively, and looked at again, for another process may have
+//! Members are opened read-only and examined; [`assemble`] decides. Only if it accepts them for
+//! writing are they opened again, exclusively, and examined again, because another process may have
 //! written in between.
 
 use std::path::{Path, PathBuf};
@@ -23,37 +23,37 @@ use crate::terminal::complain;
 use crate::unreadable::Maps;
 use crate::when;
 
-/// An assembled array with its open members, as [`weft_export::serve`] takes it.
+/// An assembled array with its open members, for [`weft_export::serve`].
 pub(crate) struct Volume {
     /// Decision of the assembly.
     pub(crate) assembly: Assembly,
     /// Open members that the assembly uses.
     pub(crate) members: Vec<OpenMember>,
-    /// Members that were named and are not used, with the reason.
+    /// Named members that are not used, with the reason.
     pub(crate) not_used: Vec<Dropped>,
 }
 
 /// Options for opening members.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
-    /// Options for choosing among members.
+    /// Options of the assembly.
     pub(crate) options: Options,
-    /// Through the page cache even where `O_DIRECT` works.
+    /// Whether I/O goes through the page cache even if `O_DIRECT` works.
     pub(crate) buffered: bool,
-    /// Directory of overlays, which take the changes in place of the members.
+    /// Directory of overlays, which receive the changes in place of the members.
     pub(crate) overlay: Option<PathBuf>,
-    /// Longest wait for a member's metadata, `None` for as long as it takes.
+    /// Longest wait for a member's metadata; `None` waits forever.
     pub(crate) member_wait: Option<Duration>,
-    /// Maps of ddrescue that were named.
+    /// Maps of ddrescue from the command line.
     pub(crate) maps: Maps,
 }
 
 impl Opening {
-    /// Nothing is written.
+    /// Options under which nothing is written.
     pub(crate) fn read_only() -> Self {
         Self {
             options: Options { read_only: true, ..Options::default() },
-            // What others have just read or written is in the page cache already.
+            // Data that other processes have just read or written is in the page cache already.
             buffered: true,
             overlay: None,
             member_wait: None,
@@ -61,10 +61,10 @@ impl Opening {
         }
     }
 
-    /// Opens what was named, and decides.
+    /// Opens the named members, and decides on the assembly.
     ///
     /// # Errors
-    /// A member cannot be opened, or the set is refused.
+    /// A member cannot be opened, or the assembly is refused.
     pub(crate) fn open(&self, paths: &[PathBuf]) -> Result<Volume, Failure> {
         let specs = paths.iter().map(|path| self.maps.with_map(spec(path)));
         let specs: Vec<MemberSpec> = specs.collect();
@@ -72,13 +72,13 @@ impl Opening {
         if volume.assembly.read_only {
             return Ok(volume);
         }
-        // Those that are not believed are not even opened for writing.
+        // Members that are not used are not opened for writing either.
         let specs = specs
             .into_iter()
             .filter(|spec| volume.members.iter().any(|member| member.info().label == spec.label))
             .collect::<Vec<_>>();
         let mut not_used = volume.not_used.clone();
-        // Its shared locks would keep ours out.
+        // Its shared locks would conflict with the exclusive ones.
         drop(volume);
         let mut volume = self.attempt(&specs, Access::ReadWrite)?;
         not_used.append(&mut volume.not_used);
@@ -102,7 +102,7 @@ impl Opening {
                     let member = member.map_err(|error| device(&error))?;
                     members.push(member);
                 }
-                // No more of a member than a larger file without a superblock.
+                // Such a file is treated like a larger file without a superblock.
                 Err(DeviceError::Size { label, what: "size", .. }) => {
                     empty.push(candidate_of_nothing(label, index));
                 }
@@ -148,7 +148,7 @@ impl Opening {
     }
 }
 
-/// A file without as much as a sector.
+/// Candidate for a file smaller than a sector.
 fn candidate_of_nothing(label: String, index: u16) -> Candidate {
     let size = Sectors::ZERO;
     Candidate::new(
@@ -158,7 +158,7 @@ fn candidate_of_nothing(label: String, index: u16) -> Candidate {
 }
 
 impl Volume {
-    /// What an engine for it is made of.
+    /// Configuration of an engine for this volume.
     pub(crate) fn config(&self, knobs: Knobs) -> Config {
         let mut config = Config::for_volume(self.assembly.clone(), knobs);
         config.epoch_secs = when::epoch_secs();
@@ -166,12 +166,12 @@ impl Volume {
     }
 }
 
-/// A member by its whole path: messages and `status` are read elsewhere than where it was named.
+/// A member by its absolute path, because messages and `status` are read in other directories.
 pub(crate) fn spec(path: &Path) -> MemberSpec {
     MemberSpec::path(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
-/// What is in use by somebody is a refusal; all else has failed.
+/// Converts an error of a device: a device in use is a refusal, any other error a failure.
 pub(crate) fn device(error: &DeviceError) -> Failure {
     match error {
         DeviceError::Claimed { .. }
@@ -188,13 +188,13 @@ pub(crate) fn device(error: &DeviceError) -> Failure {
     }
 }
 
-/// The name of an array without its host, if it can be the name of a socket; else its uuid.
+/// The name of an array without its host, if it is valid as the name of a socket; else its uuid.
 pub(crate) fn short_name(assembly: &Assembly) -> String {
     let name = assembly.name.split_once(':').map_or(assembly.name.as_str(), |(_, name)| name);
     if is_name(name) { name.to_owned() } else { assembly.uuid.to_string().replace(':', "") }
 }
 
-/// Whether a volume may have this name: it becomes part of a file name and of a URI.
+/// Whether a name is valid for a volume: it becomes part of a file name and of a URI.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     !name.is_empty() && name.len() <= 64 && !name.starts_with(['.', '-']) && name.bytes().all(plain)

@@ -14,7 +14,7 @@ pub(crate) fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Today in UTC, `2026-11-20`.
+/// Today's date in UTC, as `2026-11-20`.
 pub(crate) fn today() -> String {
     let now = MdTime::from_secs(epoch_secs()).to_rfc3339();
     now.split('T').next().unwrap_or_default().to_owned()

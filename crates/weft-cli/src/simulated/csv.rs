@@ -1,8 +1,8 @@
 //! CSV of a simulation, for spreadsheets and plots: a row for each job and direction, or for each
 //! job and setting of a sweep.
 //!
-//! The first line names the columns, and a unit ends a name. Jobs and settings are in the order in
-//! which text and JSON have them; an interval is empty where there was one run.
+//! The first line names the columns, and a name ends with its unit. Jobs and settings are in the
+//! order of the text and the JSON; an interval is empty after a single run.
 //!
 //! Source   RFC 4180, by the crate csv
 
@@ -30,7 +30,7 @@ pub(crate) fn print_outcome(outcome: &Outcome) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Columns of a run, before its percentiles.
+/// Columns of a run that precede its percentiles.
 const OUTCOME: [&str; 13] = [
     "job",
     "group",
@@ -78,7 +78,7 @@ fn row(result: &JobResult, way: &str, of: &DirectionResult) -> Vec<String> {
     row
 }
 
-/// Prints what was compared: a column for each knob that was swept.
+/// Prints a comparison, with a column for each swept knob.
 pub(super) fn print_swept(
     swept: &[Swept],
     knobs: &str,
@@ -111,7 +111,7 @@ pub(super) fn print_swept(
     Ok(out.flush()?)
 }
 
-/// Metrics of a sweep, each with the ends of its 95 % interval.
+/// Metrics of a sweep, each followed by the ends of its 95 % interval.
 const METRICS: [(&str, Metric); 5] = [
     ("throughput_mb_s", Metric::Throughput),
     ("mean_ns", Metric::Mean),

@@ -65,7 +65,7 @@ pub(crate) struct Simulated {
     /// Tunes the volume; may be given several times. weft get --help lists the knobs
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
-    /// What is not --set: weft's own choices, or what md does when nobody tunes it
+    /// Defaults of everything that is not --set: weft's own, or those of untuned md
     #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
     tuned_as: String,
     /// What CPU work costs: frozen (measured once, on a CPU that is named), zero, a patch's own
@@ -75,7 +75,7 @@ pub(crate) struct Simulated {
     /// Memory of the host: the page cache of buffered jobs
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit, default_value = "4G")]
     memory: Bytes,
-    /// Kernel whose rules that page cache has
+    /// Kernel whose rules the page cache follows
     #[arg(long, value_name = "NAME", value_parser = kernel, default_value = KERNEL)]
     kernel: String,
     /// Puts a write-back cache of this size in front of the volume, as weft serve --write-back
@@ -84,18 +84,18 @@ pub(crate) struct Simulated {
     write_back: WriteBackArg,
     /// Runs this beside the load from its start: resync, recover (of the last member), check or
     /// repair. sync_speed_min, sync_speed_max and sync_pace are knobs of --set. The load is run
-    /// again without, and the result tells what it lost
+    /// again without it, and the result shows what it cost the load
     #[arg(long, value_name = "ACTION", value_parser = sync_action)]
     sync: Option<SyncAction>,
     /// CPUs of the host
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: u32,
-    /// For everything that is drawn: the same seed is the same run
+    /// Seed of all random choices: the same seed gives the same run
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// What goes wrong with members: fail=1@5s, slow=2x10@1s (ten times as slow), media=0/1000 (one
-    /// read in 1000), separated by commas; without a value the seed draws what the level bears, in
-    /// the first second
+    /// Faults of members: fail=1@5s, slow=2x10@1s (ten times as slow), media=0/1000 (one read in
+    /// 1000), separated by commas; without a value, random faults that the level tolerates, in the
+    /// first second
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
     faults: Option<String>,
     /// Runs with each of these values, and compares; several make every combination. A knob, or
@@ -130,7 +130,7 @@ pub(crate) struct Simulated {
     results: Option<PathBuf>,
 }
 
-/// Size of a write-back cache, or none.
+/// Size of a write-back cache, or off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct WriteBackArg(Option<WriteBackConfig>);
 
@@ -146,7 +146,7 @@ impl FromStr for WriteBackArg {
     }
 }
 
-/// The kernel whose page cache patch 001 was compared with.
+/// Default kernel: the one whose page cache patch 001 was compared with.
 const KERNEL: &str = "3.1";
 
 fn kernel(text: &str) -> Result<String, String> {
@@ -157,7 +157,7 @@ fn kernel(text: &str) -> Result<String, String> {
     Err(format!("found {text:?}, expected one of {names}"))
 }
 
-/// A level of md, or none.
+/// A level of md, or single.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LevelArg(pub(crate) Option<Level>);
 
@@ -173,27 +173,27 @@ impl FromStr for LevelArg {
     }
 }
 
-/// The value of `--faults` that is none.
+/// Value of `--faults` without an argument.
 const DRAWN: &str = "drawn";
 
-/// A drive that many servers have had.
+/// Default drive, which was common in servers.
 const DEVICE: &str = "ssd-sata-dc-2019";
 
 impl Simulated {
-    /// Whether only the list of models was asked for.
+    /// Whether the user asked for the list of models.
     pub(crate) fn lists(&self) -> bool {
         self.device.iter().any(|device| device == "list")
     }
 
-    /// Whether CSV was asked for, and no text.
+    /// Whether the user asked for CSV.
     pub(crate) fn is_csv(&self) -> bool {
         self.csv
     }
 
-    /// The volume that was described, when nothing is to be compared.
+    /// The volume from the options, if nothing is compared.
     ///
     /// # Errors
-    /// There is none like that.
+    /// The options describe no valid volume.
     pub(crate) fn alone(&self) -> Result<Option<Volume>, Failure> {
         let compares = !self.sweep.is_empty() || self.runs.is_some();
         let compares = compares || self.advise.is_some();
@@ -217,7 +217,7 @@ impl Simulated {
             (_, None, count) => count,
         };
         let mut knobs = if self.tuned_as == "md" { Knobs::md() } else { Knobs::default() };
-        // Simulated members are disks.
+        // Simulated members are disks, so the scheduler is that of disks.
         knobs.scheduler = SchedulerKind::MqDeadline;
         for setting in &self.set {
             let (name, value) = knobs::split(setting)?;
@@ -262,7 +262,7 @@ pub(crate) fn print_models() -> Ending {
     Ok(Exit::Done)
 }
 
-/// A progress bar that also hears Ctrl-C: the first one ends the simulation, the second one the
+/// A progress bar that also handles Ctrl-C: the first one ends the simulation, the second one the
 /// process.
 pub(crate) struct Bar {
     bar: ProgressBar,
@@ -270,10 +270,10 @@ pub(crate) struct Bar {
     shown: AtomicU64,
 }
 
-/// A bar with this word before it.
+/// Makes a bar with this prefix.
 pub(crate) fn bar(what: &'static str) -> Bar {
     let interrupted = Arc::new(AtomicBool::new(false));
-    // Without a handler the signal ends the process, as it would otherwise.
+    // If the handler cannot be registered, the signal ends the process as usual.
     let _ = signal_hook::flag::register_conditional_shutdown(
         SIGINT,
         INTERRUPTED.into(),
@@ -284,13 +284,13 @@ pub(crate) fn bar(what: &'static str) -> Bar {
 }
 
 impl Bar {
-    /// Shows how far it is, and says whether it is to go on.
+    /// Shows the progress. Returns whether the simulation continues.
     pub(crate) fn goes_on(&self, progress: Progress) -> bool {
         self.bar.set_message(format!("{:.1} s simulated", progress.now.0 as f64 / 1e9));
         self.is_at(progress.done)
     }
 
-    /// Shows which part of all is done, and says whether it is to go on.
+    /// Shows the completed share of the work. Returns whether the simulation continues.
     pub(crate) fn is_at(&self, done: f64) -> bool {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
         let position = (done.clamp(0.0, 1.0) * 1000.0) as u64;
@@ -300,14 +300,14 @@ impl Bar {
         !self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Runs a load on a volume; and again without the sync beside it, if there is one, so that the
-/// result can tell what the load lost to that.
+/// Runs a load on a volume. If a sync runs beside it, the load is run again without the sync, so
+/// the result can show the cost of the sync.
 pub(crate) fn run<R>(
     name: &'static str,
     volume: &Volume,
@@ -329,10 +329,10 @@ pub(crate) fn run<R>(
     Ok(run)
 }
 
-/// Exit status of a process that was ended by Ctrl-C, by convention of shells.
+/// Exit status after Ctrl-C, by convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// The status to end with.
+/// Exit status for an outcome.
 pub(crate) fn ended(outcome: &Outcome) -> Ending {
     match outcome.stop {
         Stop::Done => Ok(Exit::Done),
@@ -351,7 +351,7 @@ pub(crate) fn ended(outcome: &Outcome) -> Ending {
     }
 }
 
-/// Header of fio's JSON output. Time is simulated too and begins with 1970, so that a seed gives
+/// Header of fio's JSON output. Time is simulated too and begins in 1970, so a seed always gives
 /// the same text.
 pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     let end = outcome.elapsed.0 / 1_000_000;
@@ -364,7 +364,8 @@ pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     }
 }
 
-/// Failure of the command for an error of the simulation: the user's or weft's.
+/// Converts an error of the simulation to a failure of the command: an error of usage or of the
+/// run.
 pub(crate) fn failure(error: SimulateError) -> Failure {
     match error {
         SimulateError::Stuck { .. } => Failure::failed(error),

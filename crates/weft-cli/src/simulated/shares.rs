@@ -1,8 +1,8 @@
-//! Shares of the jobs of a sweep: how much of all that was moved each job got, by setting, and its
-//! course over time.
+//! Shares of the jobs of a sweep: the fraction of all transferred bytes that each job got, by
+//! setting, and its course over time.
 //!
-//! Jobs are the clients of a simulated volume. What each should get follows from `prio` and
-//! `prioclass`, where the scheduler goes by them; here is what it got.
+//! Jobs are the clients of a simulated volume. The share that a job should get follows from `prio`
+//! and `prioclass`, if the scheduler uses them; this module shows the share that it got.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use weft_lab::simulate::sweep::{COURSE_STEP, Swept};
 use crate::outcome::Failure;
 use crate::terminal::{stdout, style};
 
-/// Prints a line for each setting, where several jobs ran.
+/// Prints a line for each setting, if several jobs ran.
 pub(super) fn print(swept: &[Swept], knob: &str, names: &[String]) -> Result<(), Failure> {
     if swept.len() < 2 {
         return Ok(());
@@ -40,12 +40,12 @@ pub(super) fn print(swept: &[Swept], knob: &str, names: &[String]) -> Result<(),
     Ok(())
 }
 
-/// By job, what is printed for one setting; `null` for a job that ran alone.
+/// Share of a job under one setting; `null` for a job that ran alone.
 pub(super) fn to_json(job: &Swept, setting: usize, jobs: usize) -> Value {
     if jobs > 1 { json!(job.share(setting)) } else { Value::Null }
 }
 
-/// The table, and a chart of each setting over time; none for a job that ran alone.
+/// Table, and a chart of each setting over time; `None` for a job that ran alone.
 pub(super) fn section(swept: &[Swept], knob: &str, names: &[String]) -> Option<Section> {
     if swept.len() < 2 {
         return None;
@@ -64,7 +64,7 @@ pub(super) fn section(swept: &[Swept], knob: &str, names: &[String]) -> Option<S
     Some(Section { title: "Shares".to_owned(), blocks })
 }
 
-/// A line for each job, over the first run.
+/// Chart with a line for each job, over the first run.
 fn over_time(swept: &[Swept], setting: usize, name: &str) -> Block {
     let steps = swept.iter().map(|job| job.courses[setting].len()).max().unwrap_or(0);
     let at = |job: &Swept, step: usize| job.courses[setting].get(step).copied().unwrap_or(0.0);

@@ -1,6 +1,6 @@
 //! Text of a simulation's result: jobs in fio's form, then the members.
 //!
-//! Requests and bytes of members are what fio cannot know.
+//! Requests and bytes of members are data that fio cannot have.
 
 use std::io::Write;
 
@@ -87,7 +87,7 @@ fn print_latency(out: &mut impl Write, name: &str, of: &Latencies) -> Result<(),
     Ok(())
 }
 
-/// Prints the percentiles that the job asked for, or the usual ones of fio's list.
+/// Prints the percentiles that the job requests, or the usual ones of fio's list.
 fn print_percentiles(
     out: &mut impl Write,
     of: &Latencies,
@@ -196,7 +196,7 @@ fn remark(member: &MemberOutcome) -> &'static str {
     }
 }
 
-/// Prints how far a sync beside the load came, and what the load lost to it.
+/// Prints the progress of a sync beside the load, and its cost to the load.
 fn print_sync(out: &mut impl Write, sync: &SyncOutcome) -> Result<(), Failure> {
     let [completed, total] = [sync.completed, sync.total].map(|of| size::human(of.bytes()));
     write!(
@@ -224,7 +224,7 @@ fn print_sync(out: &mut impl Write, sync: &SyncOutcome) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the faults that were planned, and the number that happened.
+/// Prints the planned faults, and the number that occurred.
 fn print_faults(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Result<(), Failure> {
     if volume.faults.is_empty() {
         return Ok(());
@@ -250,7 +250,7 @@ fn print_faults(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
 
 const EVENTS_TOLD: usize = 10;
 
-/// `12.5 s`, `35.0 ms`.
+/// A span as `12.5 s` or `35.0 ms`.
 fn time(span: Span) -> String {
     nanoseconds(span.0 as f64)
 }
@@ -273,7 +273,7 @@ pub(crate) fn nanoseconds(value: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A rate with three digits: `24.4k`.
+/// A rate with three digits, as `24.4k`.
 pub(crate) fn count(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2}M", v / 1e6),

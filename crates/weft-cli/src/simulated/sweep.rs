@@ -1,6 +1,6 @@
 //! Text of a sweep: table, bars, and the best setting by each metric.
 //!
-//! Every combination of `--sweep` is run as often as `--runs` says.
+//! Every combination of the values of `--sweep` is run `--runs` times.
 
 use std::io::Write;
 
@@ -23,9 +23,9 @@ use crate::terminal::{columns, print_json, stdout, style};
 
 /// Settings that were compared.
 pub(crate) struct Compared {
-    /// Name of the load, for people.
+    /// Name of the load for output.
     pub(crate) title: String,
-    /// The thing itself.
+    /// Load to run.
     pub(crate) load: Load,
     /// Further facts of the sweep, as name and value.
     pub(crate) facts: Vec<(String, String)>,
@@ -38,7 +38,7 @@ struct Settings {
     volumes: Vec<Volume>,
 }
 
-/// Simulates every setting, and prints how they compare; or searches the best.
+/// Simulates every setting and prints the comparison, or searches the best setting.
 pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> Ending {
     if let Some(goal) = simulated.advise {
         return advised(simulated, goal, what, as_json);
@@ -85,8 +85,8 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
 }
 
 impl Settings {
-    /// Keeps the result of a run where `weft compare` finds it: a folder for each setting, if
-    /// there are several, and a file for each run.
+    /// Writes the result of a run to a file where `weft compare` finds it: a folder for each
+    /// setting if there are several, and a file for each run.
     fn keep(
         &self,
         results: &Results,
@@ -113,7 +113,7 @@ impl Settings {
     }
 }
 
-/// One combination of values, while it is made.
+/// One combination of values, under construction.
 #[derive(Clone)]
 struct Combination {
     names: Vec<String>,
@@ -121,7 +121,7 @@ struct Combination {
     knobs: Vec<(String, String)>,
 }
 
-/// Every combination of the values that are swept, in their order.
+/// Every combination of the swept values, in order.
 fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     let wrong = |text: &str, why: &str| Failure::usage(format!("--sweep {text}: {why}"));
     let mut knobs = Vec::new();
@@ -171,11 +171,11 @@ fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     Ok(Settings { knob, names, volumes })
 }
 
-/// Most settings of a sweep: more are not looked through by anybody.
+/// Most settings of a sweep; more would not fit a readable result.
 const SETTINGS_MAX: usize = 256;
 
 impl Simulated {
-    /// Takes a value of what is no knob; false: it is none of that.
+    /// Applies a value of a parameter that is not a knob. Returns false for other names.
     fn takes(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
         let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
         match name {
@@ -194,7 +194,7 @@ impl Simulated {
                 self.device = vec![value.to_owned()];
             }
             "device" => {
-                // As many members as there would be otherwise.
+                // The default number of members for these drives.
                 let members = self.raid_devices.unwrap_or(match self.device.len() {
                     1 => 4,
                     count => u16::try_from(count).unwrap_or(u16::MAX),
@@ -259,7 +259,7 @@ fn print(swept: &Swept, settings: &Settings, runs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A bar for each setting, as long as its value.
+/// Prints a bar for each setting, proportional to its value.
 fn print_bars(
     out: &mut impl Write,
     swept: &Swept,
@@ -293,7 +293,7 @@ fn print_bars(
     Ok(())
 }
 
-/// One sentence for each metric: which setting is best, and whether that is sure.
+/// One sentence for each metric: the best setting, and whether it is certain.
 fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     let mut lines = Vec::new();
     for metric in Metric::ALL {
@@ -325,8 +325,8 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     lines
 }
 
-/// By how many percent the settings lie apart, where that is nothing to choose by: requests that
-/// come at the times of a trace are answered as fast as they come, by whoever keeps up.
+/// Largest difference of the settings in percent, if it is too small to prefer one. The rates of a
+/// replay at the trace's times are equal for all settings that keep up.
 fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     let values = || (0..names.len()).map(|setting| swept.estimate(setting, metric).value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
@@ -334,7 +334,7 @@ fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     (apart < ALIKE_PERCENT).then_some(apart.max(0.1))
 }
 
-/// Difference below which settings count as alike, per cent.
+/// Difference below which settings count as equal, in percent.
 const ALIKE_PERCENT: f64 = 0.5;
 
 pub(super) fn iops(swept: &Swept, setting: usize) -> f64 {
@@ -412,7 +412,7 @@ fn page(
     runs: u64,
 ) -> String {
     let milliseconds = |of: Estimate| value(of, 1e6, runs);
-    // Wherever it lies.
+    // The file name without its folder.
     let file = what.title.rsplit('/').next().unwrap_or(&what.title);
     let mut pages = swept.iter().map(|job| {
         let rows = settings.names.iter().enumerate().map(|(setting, name)| {
@@ -429,7 +429,7 @@ fn page(
             Setting {
                 name: name.clone(),
                 throughput: value(of(Metric::Throughput), 1.0, runs),
-                // One run is the mean itself.
+                // A single run is not drawn: it is the mean itself.
                 runs: samples.map(|sample| sample.throughput).filter(|_| runs > 1).collect(),
                 operations: Some(report::Value::exact(iops(job, setting))),
                 mean: Some(milliseconds(of(Metric::Mean))),
@@ -462,7 +462,7 @@ fn page(
         }
         .report()
     });
-    // The sections of all jobs are one page.
+    // The sections of all jobs go on one page.
     let Some(mut first) = pages.next() else { return String::new() };
     for more in pages {
         for mut section in more.sections {
@@ -474,7 +474,7 @@ fn page(
     first.html()
 }
 
-/// Lines as sentences.
+/// Joins lines as sentences.
 fn sentences(lines: &[String]) -> String {
     let sentences = lines.iter().map(|line| {
         let mut letters = line.chars();
