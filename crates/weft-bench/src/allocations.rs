@@ -1,21 +1,21 @@
-//! Count of heap allocations of a thread, for tests of what allocates nothing.
+//! Count of a thread's heap allocations, for tests of code that must not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts.
+/// The system's allocator, with a counter.
 struct Counting;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far.
+/// Number of allocations of this thread so far.
 pub(crate) fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }
 
-// SAFETY: every call goes on to the system's allocator as it came, whose contract this one is.
+// SAFETY: every call is passed unchanged to the system's allocator, which fulfils the contract.
 unsafe impl GlobalAlloc for Counting {
     // SAFETY: the caller's promise is that of `System::alloc`.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

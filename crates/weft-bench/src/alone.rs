@@ -1,8 +1,7 @@
-//! Engine alone: requests through an engine that has nothing but itself.
+//! Engine alone: requests through an engine without members, memory or clock.
 //!
-//! Members answer at the next turn, a computation takes no time, and frames are numbers without
-//! memory behind them. What is left is what the engine does for a request, all inputs and outputs
-//! included.
+//! Members answer at the next turn, computations take no time, and frames are numbers without
+//! memory. The remaining cost is the engine's work for a request, including all inputs and outputs.
 
 use std::collections::VecDeque;
 
@@ -18,7 +17,7 @@ use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Time, VolumeI
 
 use crate::BenchError;
 
-/// Members of 8 GiB each, with chunks of 64 KiB.
+/// Size of a member, 8 GiB, and of a chunk, 64 KiB.
 const MEMBER_SIZE: Sectors = Sectors(1 << 24);
 const CHUNK: Sectors = Sectors(128);
 
@@ -27,7 +26,7 @@ pub(crate) const FULL_STRIPE: u64 = 3 * (64 << 10);
 
 const BLOCK: u64 = 4096;
 
-/// The superblocks of a RAID 5 of four, in the order of its members.
+/// Superblocks of a RAID 5 of four members, in order of the members.
 pub(crate) fn superblocks() -> Result<Vec<Super1>, BenchError> {
     superblocks_of(Level::Raid5, 4)
 }
@@ -38,7 +37,7 @@ fn superblocks_of(level: Level, members: usize) -> Result<Vec<Super1>, BenchErro
     array.plan().map_err(BenchError::failed)
 }
 
-/// The set with these superblocks, assembled.
+/// Assembles the set with these superblocks.
 pub(crate) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, BenchError> {
     let candidates: Vec<Candidate> = (0..)
         .zip(superblocks)
@@ -52,26 +51,26 @@ pub(crate) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, BenchError
         .map_err(|refused| BenchError::failed(format!("{refused:?}")))
 }
 
-/// An engine and the requests that are on their way through it.
+/// An engine with its requests in flight.
 pub(crate) struct Alone {
     engine: Engine,
-    /// Memory that no request uses.
+    /// Frames that no request uses.
     free: VecDeque<Run>,
-    /// Requests at one time. Memory of a write may be back before its answer.
+    /// Most requests in flight. The frames of a write may be released before its answer.
     depth: u64,
-    /// Of a request.
+    /// Size of a request, in bytes.
     bytes: u64,
     /// Bytes of the volume.
     size: u64,
     now: u64,
     tag: u64,
     rng: Rng,
-    /// Tokens of member requests and computations, to be answered at the next turn.
+    /// Tokens of member requests and computations that complete at the next turn.
     done: Vec<Token>,
     worked: Worked,
 }
 
-/// What an engine says that it did.
+/// Counts of the engine's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Worked {
     pub(crate) turns: u64,
@@ -84,14 +83,14 @@ pub(crate) struct Worked {
     pub(crate) operations: u64,
 }
 
-/// What is asked for.
+/// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A read somewhere.
+    /// Read at a random offset.
     RandomRead,
-    /// A write somewhere.
+    /// Write at a random offset.
     RandomWrite,
-    /// The write after the last one.
+    /// Write that follows the previous one.
     SequentialWrite,
 }
 
@@ -109,14 +108,14 @@ impl Worked {
 }
 
 impl Alone {
-    /// An engine for `depth` requests of `bytes` at a time.
+    /// Makes an engine for `depth` requests of `bytes` in flight.
     pub(crate) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let size = assembly.layout.array_size();
         Self::with(Config::for_volume(assembly, knobs), size, bytes, depth)
     }
 
-    /// An engine for an array of a level without parity.
+    /// Makes an engine for an array of a level without parity.
     pub(crate) fn of_level(
         level: Level,
         members: usize,
@@ -128,7 +127,8 @@ impl Alone {
         Self::with(Config::for_volume(assembly, Knobs::md()), size, bytes, depth)
     }
 
-    /// A member as it is, without metadata, for `depth` requests of `bytes` at a time.
+    /// Makes an engine for a single member without metadata, for `depth` requests of `bytes` in
+    /// flight.
     pub(crate) fn single(bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let member = MemberInfo::of_size(MemberIndex(0), "member", MEMBER_SIZE);
         Self::with(Config::for_single(member, false), MEMBER_SIZE, bytes, depth)
@@ -145,8 +145,8 @@ impl Alone {
         Ok(Self { engine, free, depth: depth.into(), bytes, size, now, tag, rng, done, worked })
     }
 
-    /// An engine for a RAID 5 behind a write-back cache of so many bytes, for 4 KiB requests to the
-    /// first `area` bytes of it.
+    /// Makes an engine for a RAID 5 behind a write-back cache of size `cache`, for 4 KiB requests
+    /// to the first `area` bytes of it.
     pub(crate) fn cached(cache: Bytes, area: Bytes, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let config = Config::for_volume(assembly, Knobs::md());
@@ -154,13 +154,13 @@ impl Alone {
         Self::with(config, area.sectors_floor(), BLOCK, depth)
     }
 
-    /// Gives the array a write-intent bitmap, whose bits are all set and stay so: the time until
-    /// one is cleared does not pass.
+    /// Gives the array a write-intent bitmap with all bits set. They stay set, because the clock
+    /// never reaches the time at which a bit is cleared.
     pub(crate) fn add_bitmap(&mut self) -> Result<(), BenchError> {
         let verb = Verb::SetBitmap(Some(NewBitmap::default()));
         let command = Command { client: ClientId(1), tag: Tag(0), volume: VolumeId(0), verb };
         self.engine.handle(Time(self.now), Input::Admin(Box::new(command)));
-        // The command is answered before the last of these, and its answer counts as one more.
+        // The answer to the command arrives among these requests and counts as one more.
         self.carry_out(Asked::SequentialWrite, 1000)?;
         let volumes = self.engine.snapshot().volumes;
         let set = volumes.first().and_then(|volume| volume.bitmap.as_ref());
@@ -170,12 +170,12 @@ impl Alone {
         }
     }
 
-    /// What the engine says that it did since it was made.
+    /// Work of the engine since it was made.
     pub(crate) fn worked(&self) -> Worked {
         self.worked
     }
 
-    /// Carries out `count` requests to their end.
+    /// Carries out `count` requests and waits for their completion.
     pub(crate) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), BenchError> {
         let (mut sent, mut answered, mut outputs) = (0, 0, VecDeque::new());
         while answered < count {
@@ -184,7 +184,7 @@ impl Alone {
                 let input = Input::Done { token, result: Ok(Value::Nothing) };
                 self.engine.handle(Time(self.now), input);
             }
-            // The answer to a command before them may be counted with theirs.
+            // The answer to an earlier command may count as an answer to these requests.
             while sent < count && sent < answered + self.depth {
                 let Some(frames) = self.free.pop_front() else { break };
                 let request = self.request(asked, frames);
@@ -217,8 +217,7 @@ impl Alone {
             }
             outputs.clear();
             if self.done.is_empty() && answered == before && answered < count {
-                // Nothing is on its way: a stripe waits for more of its stream, until a time that
-                // comes.
+                // Nothing is in flight: a stripe waits for more of its stream, until a known time.
                 let Some(wake) = self.engine.next_wake() else {
                     let still = format!("the engine stands still after {answered} of {sent}");
                     return Err(BenchError::failed(still));
@@ -241,7 +240,8 @@ impl Alone {
             Asked::RandomRead | Asked::RandomWrite => self.rng.below(places),
         };
         self.tag += 1;
-        // A read's frames are free again with its reply, which names them; a write's by `Release`.
+        // The reply to a read names its frames, which are free from then on; the frames of a write
+        // are freed by `Release`.
         let (op, tag) = match asked {
             Asked::RandomRead => (RequestOp::Read, u64::from(frames.first.0)),
             Asked::RandomWrite | Asked::SequentialWrite => {
@@ -265,8 +265,7 @@ impl Alone {
 mod tests {
     use super::*;
 
-    /// Requests and sectors that members were asked for: reads, sectors read, writes, sectors
-    /// written.
+    /// Member requests and sectors so far: reads, sectors read, writes, sectors written.
     fn counted(alone: &Alone) -> [u64; 4] {
         let snapshot = alone.engine.snapshot();
         let members = &snapshot.volumes[0].members;
@@ -288,7 +287,7 @@ mod tests {
         alone.carry_out(Asked::SequentialWrite, 50).unwrap();
         let [reads, _, _, written] = counted(&alone);
         assert_eq!(reads, 0);
-        // And superblocks, which say that the array is dirty.
+        // Superblocks are written as well: the array becomes dirty.
         let data = 50 * FULL_STRIPE / 512 * 4 / 3;
         assert!((data..data + 100).contains(&written), "{written} of {data}");
     }
@@ -302,7 +301,7 @@ mod tests {
         assert_eq!(counted(&alone), [0; 4]);
         let cache = alone.engine.snapshot().write_back.unwrap();
         assert_eq!((cache.dirty_pages, cache.writeback_pages), (2048, 0));
-        // The twin: what does not fit is written.
+        // The twin: writes beyond the cache reach the members.
         let mut alone = Alone::cached(Bytes::mib(1), Bytes::mib(8), 64).unwrap();
         alone.carry_out(Asked::RandomWrite, 500).unwrap();
         let [_, _, _, written] = counted(&alone);

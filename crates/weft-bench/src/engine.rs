@@ -1,11 +1,12 @@
-//! Engine benchmark: how much the engine asks of a CPU, and of its members.
+//! Engine benchmark: CPU cost of the engine, and its number of member requests.
 //!
-//! Four questions. Alone, without members and memory: how many 4 KiB random writes go through it in
-//! a second of CPU time, and how much do RAID 0, 1 and 10 add to a request of a bare member? With
-//! members of memory: how fast is a rebuild (`rebuild.rs`)? And on a RAID 5 of four real files,
-//! served within this process over NBD: how many requests do members get, and how fast is it, with
-//! the policies of patches 000 and 004 on and off? The cache is 4 MiB for every variant (17 stripes
-//! of 64 KiB are the least, 6 % more), as it is for kernel md, whose counts stand beside.
+//! There are four questions. Alone, without members and memory: how many 4 KiB random writes does
+//! it process per second of CPU time, and how much do RAID 0, 1 and 10 add to a request of a bare
+//! member? With members in memory: how fast is a rebuild (`rebuild.rs`)? On a RAID 5 of four real
+//! files, served within this process over NBD: how many member requests are there, and how fast is
+//! it, with the policies of patches 000 and 004 on and off? The cache is 4 MiB for every variant
+//! (for stripes of 64 KiB the minimum of 17 stripes, 6 % more), as for kernel md, with whose counts
+//! they are compared.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -24,19 +25,20 @@ use crate::rebuild;
 use crate::rounds::{Effort, in_turns, per_cpu_second};
 use crate::sheet::{Sheet, SheetRow};
 
-/// A RAID 5 over files, made and served as the program that measures does it for its users.
+/// A RAID 5 over files, created and served in the way that the calling program does for its users.
 pub trait FileVolume {
-    /// Makes it of files that do not exist yet, of [`FILE_BYTES`] each, with chunks of [`CHUNK`].
+    /// Creates the array on files that do not exist yet, of [`FILE_BYTES`] each, with chunks of
+    /// [`CHUNK`].
     ///
     /// # Errors
     /// The files cannot be made.
     fn make(&self, files: &[PathBuf]) -> Result<(), BenchError>;
 
-    /// Serves it with these knobs for as long as `client` runs, which gets the NBD URI and the path
-    /// of the control socket.
+    /// Serves the array with these knobs while `client` runs; `client` receives the NBD URI and the
+    /// path of the control socket.
     ///
     /// # Errors
-    /// It cannot be served, `client` fails, or it does not end well.
+    /// The array cannot be served, `client` fails, or the server does not stop cleanly.
     fn serve(
         &self,
         files: &[PathBuf],
@@ -46,22 +48,22 @@ pub trait FileVolume {
 }
 
 const FILES: usize = 4;
-/// Bytes of each file of a [`FileVolume`].
+/// Size of each file of a [`FileVolume`].
 pub const FILE_BYTES: Bytes = Bytes(256 << 20);
-/// Bytes of a chunk of a [`FileVolume`].
+/// Chunk size of a [`FileVolume`].
 pub const CHUNK: Bytes = Bytes(64 << 10);
 
-/// Bytes of each member's share of the cache, whatever the stripe size: 256 stripes of 4 KiB.
+/// Each member's share of the cache in bytes, for any stripe size: 256 stripes of 4 KiB.
 const CACHE_BYTES: u64 = 256 * 4096;
 
-/// Requests on their way.
+/// Requests in flight.
 const DEPTH: usize = 64;
 
 /// Fills rows for the engine alone, then for a volume over four files in `directory`: its rate, and
-/// the requests that its members get, with patches 000 and 004 on and off.
+/// the number of member requests, with patches 000 and 004 on and off.
 ///
 /// # Errors
-/// The volume cannot be made or served, or a request fails.
+/// The volume cannot be created or served, or a request fails.
 pub fn measure(
     volume: &impl FileVolume,
     directory: &Path,
@@ -91,14 +93,14 @@ pub fn measure(
     over_files(volume, directory, &cases, rounds, sheet)
 }
 
-/// Levels that do little with a request, with the number of their members.
+/// Levels with little work per request, with the number of their members.
 const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
-/// Nanoseconds that they may add to a request.
+/// Limit of the nanoseconds that they add to a request.
 ///
 /// Source   issue 12
 const OVER_BARE_MAX: f64 = 150.0;
 
-/// Nanoseconds of CPU time that a level adds to a request of a bare member.
+/// CPU time in nanoseconds that a level adds to a request of a bare member.
 fn over_bare_member(
     case: String,
     (level, members): (Level, usize),
@@ -127,11 +129,11 @@ fn over_bare_member(
     Ok(SheetRow::fewer(case, "ns", &figures, None).limit(OVER_BARE_MAX).with_quartiles(&figures))
 }
 
-/// Requests for each second of CPU time that the engine alone carries out.
+/// Requests per second of CPU time that the engine alone processes.
 fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRow, BenchError> {
     let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
-    // Until the cache is full.
+    // Warm-up until the cache is full.
     engine.carry_out(Asked::RandomWrite, u64::from(stripes) + 2000)?;
     let batch = 2000;
     let wall = Duration::from_millis(if quick { 50 } else { 300 });
@@ -149,22 +151,22 @@ fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRo
     Ok(SheetRow::faster(case, "writes per CPU second", &figures, None))
 }
 
-/// A workload with the variants that it compares.
+/// A workload, with the variants that are compared under it.
 struct Case {
     name: &'static str,
     load: Load,
     variants: Vec<(String, Knobs)>,
-    /// Kernel md's member reads and writes.
+    /// Member reads and writes of kernel md.
     kernel: Option<(f64, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
-    /// 64 KiB after 64 KiB.
+    /// Sequential requests of 64 KiB.
     Sequential,
-    /// 4 KiB blocks in random order, each once.
+    /// Blocks of 4 KiB in random order, each once.
     Random,
-    /// 4 KiB after 4 KiB, and every fourth write anywhere.
+    /// Sequential requests of 4 KiB; every fourth write is at a random offset.
     Mixed,
 }
 
@@ -174,7 +176,7 @@ impl Case {
     }
 }
 
-/// Knobs by their names, over those of md.
+/// Sets knobs by name, starting from those of md.
 fn knobs(settings: &[(&str, String)]) -> Result<Knobs, BenchError> {
     let mut knobs = Knobs::md();
     for (name, value) in settings {
@@ -195,7 +197,7 @@ fn cases(quick: bool) -> Result<Vec<Case>, BenchError> {
         let auto = Ok(("stripe_size=auto".to_owned(), knobs(&auto)?));
         let fixed = sizes.iter().map(|kib| {
             let bytes = kib << 10;
-            // The least that md takes as well: 6 % more memory for stripes of 64 KiB.
+            // The minimum of md: for stripes of 64 KiB it takes 6 % more memory.
             let stripes = (CACHE_BYTES / bytes).max(17);
             let settings =
                 [("stripe_size", bytes.to_string()), ("stripe_cache_size", stripes.to_string())];
@@ -225,7 +227,7 @@ fn cases(quick: bool) -> Result<Vec<Case>, BenchError> {
     ])
 }
 
-/// Kernel md's member reads and writes.
+/// Member reads and writes of kernel md in a case.
 fn kernel(case: &str) -> Result<(f64, f64), BenchError> {
     let lines = include_str!("kernel-md.csv").lines();
     let row = lines.map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == case);
@@ -233,7 +235,7 @@ fn kernel(case: &str) -> Result<(f64, f64), BenchError> {
     number(2).zip(number(3)).ok_or_else(|| BenchError::failed(format!("kernel-md.csv: no {case}")))
 }
 
-/// What one run of a variant comes to.
+/// Result of one run of a variant.
 struct Counted {
     mb_per_s: f64,
     reads: f64,
@@ -250,7 +252,7 @@ fn over_files(
     let files: Vec<PathBuf> =
         (0..FILES).map(|number| directory.join(format!("weft-bench-{number}.img"))).collect();
     volume.make(&files)?;
-    // Every block of the files is there before anything is measured.
+    // Every block of the files is allocated before the measurement.
     run(volume, &files, Load::Sequential, Knobs::default())?;
     for case in cases {
         let mut counted: Vec<Vec<Counted>> = case.variants.iter().map(|_| Vec::new()).collect();
@@ -260,7 +262,7 @@ fn over_files(
                 counted.push(run(volume, &files, case.load, *knobs)?);
             }
         }
-        // Before the patches: stripes of 4 KiB, and held stripes first come, first served.
+        // Without the patches: stripes of 4 KiB, and held stripes in order of arrival.
         let of = |index: usize, figure: fn(&Counted) -> f64| -> Vec<f64> {
             counted[index].iter().map(figure).collect()
         };
@@ -289,7 +291,7 @@ fn over_files(
                 let both: Vec<f64> = reads.iter().zip(&writes).map(|(r, w)| r + w).collect();
                 let md = vec![md_reads + md_writes; both.len()];
                 let md = Some(("kernel md", &md[..]));
-                // Issue 3: with stripes of 4 KiB no more requests in all than kernel md.
+                // Issue 3: with stripes of 4 KiB, no more member requests in total than kernel md.
                 let mark = (index == 0).then_some(1.0);
                 let row = SheetRow::fewer(name("reads and writes"), "member requests", &both, md);
                 sheet.push(row.mark(mark));
@@ -299,9 +301,8 @@ fn over_files(
     Ok(())
 }
 
-/// The most member requests of one kind that a variant may make of a sequential load: with stripes
-/// of 4 KiB the writes of kernel md, with `auto` 6 % above one write of each chunk, and one read at
-/// the end.
+/// Limit of the member requests of one kind under a sequential load: with stripes of 4 KiB the
+/// writes of kernel md, with `auto` one write for each chunk plus 6 %, and one read at the end.
 fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     let md = case.kernel.filter(|_| case.load == Load::Sequential)?;
     match (auto, of_reads) {
@@ -312,7 +313,7 @@ fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     }
 }
 
-/// Serves the files with these knobs, writes, and counts.
+/// Serves the files with these knobs, runs the load, and counts member requests.
 fn run(
     volume: &impl FileVolume,
     files: &[PathBuf],
@@ -340,7 +341,7 @@ fn run(
     counted.ok_or_else(|| BenchError::failed("the volume was served without its client"))
 }
 
-/// What members were asked for so far: reads and writes.
+/// Number of member requests so far: reads and writes.
 fn requests(control: &mut Client) -> Result<(u64, u64), BenchError> {
     let response = control.command(Command::Status).map_err(BenchError::failed)?;
     let volume = response.status.and_then(|mut status| status.volumes.pop());
@@ -349,7 +350,7 @@ fn requests(control: &mut Client) -> Result<(u64, u64), BenchError> {
     Ok((sum(|member| member.reads), sum(|member| member.writes)))
 }
 
-/// Writes with as many requests on their way as the load has; how many bytes it was.
+/// Runs a load with its number of requests in flight. Returns the number of bytes.
 fn write(client: &mut NbdClient, load: Load) -> Result<u64, BenchError> {
     let len = if load == Load::Sequential { 64 << 10 } else { 4096 };
     let depth = if load == Load::Random { 2 * DEPTH } else { DEPTH };
@@ -369,13 +370,13 @@ fn write(client: &mut NbdClient, load: Load) -> Result<u64, BenchError> {
     Ok(places.len() as u64 * len)
 }
 
-/// Where the requests go, in units of their length, in a volume of so many units.
+/// Offsets of the requests, in units of their length, in a volume of `units` units.
 fn places(load: Load, units: u64) -> Vec<u64> {
     let mut rng = Rng::new(1);
     match load {
         Load::Sequential => (0..2048).collect(),
-        // As fio did it for kernel md: two jobs in turns, each through its own 8 MiB, 64 MiB apart,
-        // in random order, every block once.
+        // As fio did for kernel md: two jobs alternate, each in its own 8 MiB, 64 MiB apart, in
+        // random order, every block once.
         Load::Random => {
             let blocks = (8 << 20) / 4096;
             let mut jobs = [0, (64 << 20) / 4096].map(|first| {
@@ -395,7 +396,7 @@ fn places(load: Load, units: u64) -> Vec<u64> {
     }
 }
 
-/// Waits for one answer.
+/// Waits for one completion.
 fn land(client: &mut NbdClient, flight: &mut VecDeque<u64>) -> Result<(), BenchError> {
     let answer = client.answer().map_err(BenchError::Failed)?;
     answer.result.map_err(|error| BenchError::failed(format!("a write: {error}")))?;

@@ -1,21 +1,22 @@
-//! Errors of benchmarks: why something could not be measured.
+//! Errors of benchmarks.
 
 use weft_export::ServeError;
 
-/// Why something could not be measured.
+/// Reasons why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// It was tried and failed.
+    /// A step of the benchmark failed.
     #[error("{0}")]
     Failed(String),
-    /// What was asked for does not exist: a case of this name, instructions of this CPU.
+    /// The request names something that does not exist: a case, or instructions that this CPU
+    /// lacks.
     #[error("{0}")]
     Usage(String),
     /// A benchmark was refused for safety; nothing was written.
     #[error("{0}")]
     Refused(String),
-    /// A volume to be measured could not be served.
+    /// A volume could not be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }

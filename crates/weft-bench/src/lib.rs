@@ -1,8 +1,8 @@
-//! Benchmarks of weft: what `weft bench` measures, and what it is compared with.
+//! Benchmarks of weft: the measurements of `weft bench`, and their baselines.
 //!
 //! Each benchmark fills a [`Sheet`] of rows. A row compares weft with one baseline that was
-//! measured in turns with it, in this process or beside it, a few milliseconds apart: machines
-//! change their speed, and a number of another day compares nothing.
+//! measured alternately with it, in this process or beside it, a few milliseconds apart: the speed
+//! of a machine varies, so a number from another day is no baseline.
 //!
 //! | Benchmark | Measures | Peers |
 //! |---|---|---|
@@ -14,10 +14,10 @@
 //! | [`repeat`] | one thing many times, for a profiler | |
 //! | [`sched`] | a request through each scheduler alone | kernel mq-deadline |
 //!
-//! The command line, the table and the JSON are those of `weft-cli`. The unsafe code is that of
+//! The command line, the table and the JSON are in `weft-cli`. Unsafe code is confined to the
 //! tests' `allocations.rs` and three files: `nbd/memory.rs` (memory without locks),
-//! `parity/arena.rs` (huge pages) and `parity/isal.rs` (a C library that is loaded at run time). No
-//! volume of a user is served by it.
+//! `parity/arena.rs` (huge pages) and `parity/isal.rs` (a C library loaded at run time). None of it
+//! serves a user's volume.
 #![deny(unsafe_code)]
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Member benchmark: reads and writes of files as a driver makes them, against fio's, and each way
-//! to do them against the others.
+//! Member benchmark: reads and writes of files through a driver, compared with fio, and the
+//! backends compared with each other.
 //!
-//! Random blocks of 4 KiB, through the parts that carry out an engine's orders: requests, leases of
-//! payload memory, the ring with its registered buffers. fio (Debian package fio) does the same, 32
-//! at a time, on the same file, in turns. Then `--backend auto` takes turns with io_uring alone and
-//! with threads alone, for a file with `O_DIRECT`, one in the page cache, and one of tmpfs: it has
-//! to be as fast as the faster of them.
+//! Random blocks of 4 KiB go through the parts that carry out an engine's orders: requests, leases
+//! of payload memory, the ring with its registered buffers. fio (Debian package fio) does the same,
+//! 32 at a time, alternately on the same file. Then `--backend auto` is compared with io_uring
+//! alone and with threads alone, on a file with `O_DIRECT`, one in the page cache, and one on
+//! tmpfs: it must be as fast as the faster of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,14 +25,14 @@ use crate::BenchError;
 use crate::rounds::{Effort, in_turns, median};
 use crate::sheet::{Sheet, SheetRow};
 
-/// The files that are read and written, and for how long.
+/// Files that are read and written, and the duration.
 #[derive(Clone, Debug)]
 pub struct MemberLoad {
-    /// Where the file is made; it is removed at the end.
+    /// Directory of the file, which is removed at the end.
     pub dir: PathBuf,
-    /// Where the file in memory is made, on tmpfs; it is removed at the end.
+    /// Directory of the file on tmpfs, which is removed at the end.
     pub memory_dir: PathBuf,
-    /// Their length in MiB, at least 1.
+    /// Length of the files in MiB, at least 1.
     pub mib: u64,
     /// Seconds for each measurement.
     pub seconds: f64,
@@ -42,7 +42,8 @@ impl MemberLoad {
     /// Fills rows for reads and writes, in thousands of requests a second.
     ///
     /// # Errors
-    /// A file cannot be made, read or written; fio is installed and fails; `seconds` is no time.
+    /// A file cannot be created, read or written; fio is installed but fails; `seconds` is not a
+    /// valid time.
     pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
         let seconds = if effort.quick { self.seconds / 4.0 } else { self.seconds };
         let span = Duration::try_from_secs_f64(seconds)
@@ -109,7 +110,7 @@ impl MemberLoad {
     }
 }
 
-/// What is done to a file, and how.
+/// Kind of access to a file.
 #[derive(Clone, Copy)]
 struct Work {
     backend: Backend,
@@ -118,7 +119,7 @@ struct Work {
     depth: u32,
 }
 
-/// A row of `--backend auto` against the faster of the others.
+/// Measures a row of `--backend auto` against the faster of the other backends.
 fn each_way(
     place: &str,
     path: &Path,
@@ -143,7 +144,7 @@ fn each_way(
     Ok(())
 }
 
-/// Bytes everywhere, so that no read is of a hole.
+/// Fills the whole file, so no read hits a hole.
 fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     let mib: Vec<u8> =
         (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
@@ -153,7 +154,7 @@ fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Thousands of requests a second through the ring.
+/// Thousands of requests per second through weft's ring.
 fn weft(path: &Path, work: Work, span: Duration) -> Result<f64, BenchError> {
     let Work { backend, buffered, write, depth } = work;
     let said = |error: &dyn std::fmt::Display| BenchError::failed(format!("member: {error}"));
@@ -200,7 +201,7 @@ fn weft(path: &Path, work: Work, span: Duration) -> Result<f64, BenchError> {
     Ok(count as f64 / begin.elapsed().as_secs_f64() / 1e3)
 }
 
-/// The same by fio.
+/// Thousands of requests per second through fio.
 fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchError> {
     let kind = if write { "write" } else { "read" };
     let output = Command::new("fio")
@@ -224,7 +225,7 @@ fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchE
 }
 
 const DEPTH: u32 = 32;
-/// Whether it is a write, and how many are under way.
+/// Combinations of direction (whether it is a write) and number of requests in flight.
 const WAYS: [(bool, u32); 4] = [(false, 1), (false, DEPTH), (true, 1), (true, DEPTH)];
 /// Source   the marks of issue 3
 const MARK: f64 = 0.95;

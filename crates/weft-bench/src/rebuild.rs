@@ -1,9 +1,9 @@
-//! Rebuild benchmark: a member of memory that is rebuilt, against the least work that does it.
+//! Rebuild benchmark: rebuild of a member in memory, compared with the minimal work for it.
 //!
-//! A driver with an engine rebuilds the last member of an array, on one thread and members of this
-//! process's memory, as fast as it can. The baseline makes the same bytes from the others' memory,
-//! without an engine: a copy for RAID 1, parity for RAID 5 and 6. Figures are bytes of the rebuilt
-//! member for each second of CPU time.
+//! A driver with an engine rebuilds the last member of an array as fast as it can, on one thread
+//! and with members in this process's memory. The baseline computes the same bytes from the others'
+//! memory, without an engine: a copy for RAID 1, parity for RAID 5 and 6. Figures are bytes of the
+//! rebuilt member per second of CPU time.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -26,12 +26,12 @@ use crate::sheet::{Sheet, SheetRow};
 
 /// Levels with the number of their members.
 const CASES: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 6)];
-/// More than caches have.
+/// Size of a member, larger than caches.
 const MEMBER_SIZE: Sectors = Sectors(96 << 11);
 const CHUNK: Sectors = Sectors(128);
-/// Bytes that the baseline computes at a time.
+/// Number of bytes that the baseline computes at a time.
 const PIECE: usize = 64 << 10;
-/// Source   issue 12: of one core's copy or parity bandwidth
+/// Source   issue 12: as a share of one core's copy or parity bandwidth
 const MARK: f64 = 0.9;
 
 /// Rows that [`measure`] fills.
@@ -40,14 +40,14 @@ pub(crate) const ROWS: usize = CASES.len();
 /// Fills a row for each level.
 ///
 /// # Errors
-/// An array cannot be made, or does not get to the end of its rebuild.
+/// An array cannot be created, or does not complete its rebuild.
 pub(crate) fn measure(rounds: u32, sheet: &mut Sheet) -> Result<(), BenchError> {
     for (level, members) in CASES {
         let case = format!("rebuild of {level} of {members} in memory");
         sheet.now(&case);
         let array = InMemory::new(level, members)?;
         let mut least = Least::new(level, members);
-        // Pages of memory are there from the first round on.
+        // The first rebuild allocates all pages of memory.
         array.rebuild()?;
         let (mut ours, mut other) = (|| array.rebuild(), || Ok(least.make()));
         let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
@@ -58,10 +58,10 @@ pub(crate) fn measure(rounds: u32, sheet: &mut Sheet) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// An array of which the last slot is empty, and a spare.
+/// An array with an empty last slot and a spare.
 struct InMemory {
     members: Vec<OpenMember>,
-    /// Superblock of each, and its place in bytes.
+    /// Superblock of each member, with its position in bytes.
     superblocks: Vec<(u64, Vec<u8>)>,
 }
 
@@ -88,7 +88,7 @@ impl InMemory {
         Ok(Self { members, superblocks: superblocks.collect() })
     }
 
-    /// Rebuilds the last member from the start: GB for each second of CPU time.
+    /// Rebuilds the last member from the start. Returns GB per second of CPU time.
     fn rebuild(&self) -> Result<f64, BenchError> {
         for (member, (place, bytes)) in self.members.iter().zip(&self.superblocks) {
             write(member, bytes, *place)?;
@@ -116,7 +116,7 @@ impl InMemory {
         Ok(bytes as f64 / 1e9 / (thread_cpu() - cpu).as_secs_f64())
     }
 
-    /// A driver of the array, and the bytes that a member has of it.
+    /// A driver of the array, and the number of bytes of array data on a member.
     fn driver(&self) -> Result<(Driver, u64), BenchError> {
         let members: Vec<OpenMember> =
             self.members.iter().filter_map(OpenMember::share_memory).collect();
@@ -146,12 +146,12 @@ fn write(member: &OpenMember, bytes: &[u8], at: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What a rebuild cannot do without.
+/// Minimal work of a rebuild.
 struct Least {
     level: Level,
     parity: Parity,
     sources: Vec<Vec<u8>>,
-    /// The member that is made; for RAID 6 the other parity, which is compared, beside it.
+    /// Rebuilt member; for RAID 6 also the other parity, which is compared.
     made: Vec<Vec<u8>>,
 }
 
@@ -164,7 +164,7 @@ impl Least {
         Self { level, parity, sources: filled(members - made), made: filled(made) }
     }
 
-    /// Makes the member once: GB for each second of CPU time.
+    /// Computes the member once. Returns GB per second of CPU time.
     fn make(&mut self) -> f64 {
         let (cpu, len) = (thread_cpu(), self.sources[0].len());
         for at in (0..len).step_by(PIECE) {
@@ -189,7 +189,7 @@ impl Least {
     }
 }
 
-/// No rebuild takes this long unless it stands still.
+/// Time limit of a rebuild; only a stuck one takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

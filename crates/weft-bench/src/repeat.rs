@@ -1,8 +1,8 @@
-//! Repetition: one thing done many times, under a profiler.
+//! Repetition: one piece of work done many times, under a profiler.
 //!
-//! What is prepared is not in `measured_part`, and what is repeated is nowhere else: callgrind's
-//! `--toggle-collect` and perf's call chains tell them apart by this name. Nothing depends on a
-//! clock, a random number or an address, so a count of instructions is the same from run to run.
+//! Preparation stays outside of `measured_part`, and the repeated work is nowhere else: callgrind's
+//! `--toggle-collect` and perf's call chains separate them by this name. Nothing depends on a
+//! clock, a random number or an address, so the count of instructions is the same in every run.
 //! `cargo xtask instructions` compares the counts with those of `benches/instructions.toml`.
 
 use std::hint::black_box;
@@ -26,16 +26,16 @@ use crate::session::session;
 pub struct Repetition {
     /// Name on the command line.
     pub name: &'static str,
-    /// What is done each time.
+    /// Description of the work.
     pub about: &'static str,
     run: fn(u64) -> Result<(), BenchError>,
 }
 
 impl Repetition {
-    /// Does it `count` times.
+    /// Does the work `count` times.
     ///
     /// # Errors
-    /// It went wrong, or this CPU lacks its instructions.
+    /// The work failed, or this CPU lacks its instructions.
     pub fn run(&self, count: u64) -> Result<(), BenchError> {
         (self.run)(count)
     }
@@ -71,7 +71,7 @@ pub static REPETITIONS: &[Repetition] = &[
     Repetition {
         name: "engine-random-write-65536",
         about: "The same with 65,536 stripes",
-        // Until the cache is full and stripes have to leave it.
+        // Warm-up until the cache is full and stripes are evicted.
         run: |count| engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count),
     },
     Repetition {
@@ -186,13 +186,13 @@ pub static REPETITIONS: &[Repetition] = &[
     },
 ];
 
-/// The part that a profiler looks at.
+/// The part that a profiler measures.
 #[inline(never)]
 fn measured_part<T>(work: &mut dyn FnMut() -> T) -> T {
     black_box(work())
 }
 
-/// md's knobs, with as many stripes in the cache.
+/// md's knobs, with this many stripes in the cache.
 fn stripes(stripes: u32) -> Knobs {
     Knobs { stripe_cache_size: stripes, ..Knobs::md() }
 }
@@ -228,7 +228,7 @@ fn single(asked: Asked, count: u64) -> Result<(), BenchError> {
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-/// A request through a scheduler, of so many processes with four each, random blocks.
+/// Requests through a scheduler, random blocks of `processes` processes with four requests each.
 fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(), BenchError> {
     let knobs = Knobs { scheduler, ..Knobs::md() };
     let mut loaded = Loaded::new(&knobs, SchedLoad::reads(processes, 4));
@@ -239,14 +239,14 @@ fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(),
     })
 }
 
-/// A request to 64 MiB that are all dirty, in a cache of four times as much.
+/// Requests to 64 MiB that are all dirty, in a cache of four times that size.
 fn cached(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(256), Bytes::mib(64), 64)?;
     alone.carry_out(Asked::SequentialWrite, 16_384)?;
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-/// A request to 8 GiB, behind a cache of 16 MiB that has been filled.
+/// Requests to 8 GiB, behind a full cache of 16 MiB.
 fn behind_cache(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(16), Bytes::mib(8192), 64)?;
     alone.carry_out(asked, 5000)?;
@@ -286,7 +286,7 @@ fn nbd_request(count: u64) -> Result<(), BenchError> {
     })
 }
 
-/// 64 writes at a time, members that answer in rounds, a flush after a thousand.
+/// 64 writes in flight, members that answer in rounds, a flush after every thousand.
 fn sim_random_write(count: u64) -> Result<(), BenchError> {
     let mut options = Options::new(weft_ondisk::Level::Raid5, 4, chunk_kib(64));
     options.full_stripes = 256;
@@ -341,7 +341,7 @@ fn parity_xor(level: Level, count: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// By one strategy, so that counts do not depend on who made the CPU.
+/// Kernels of a level with a fixed strategy, so counts do not depend on the vendor of the CPU.
 fn with_level(level: Level) -> Result<Parity, BenchError> {
     let parity = Parity::with_level(level).map(|parity| parity.with_strategy(Strategy::InOrder));
     parity.ok_or_else(|| BenchError::failed(format!("this CPU has no {level}")))

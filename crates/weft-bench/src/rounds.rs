@@ -1,8 +1,8 @@
-//! Rounds in turns: how one thing is compared with another on a machine that others use too.
+//! Alternating rounds: a fair comparison on a machine that runs other work too.
 //!
-//! The contestants take turns, round after round, and each round gives one ratio of neighbours in
-//! time. Work on one thread is measured by that thread's CPU time, which does not run while
-//! somebody else has the CPU. The median forgives the rounds in which something else went on.
+//! The contestants alternate, round after round, and each round gives one ratio of measurements
+//! adjacent in time. Work on one thread is measured by that thread's CPU time, which stops while
+//! other threads have the CPU. The median discards rounds that were disturbed.
 
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,29 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::BenchError;
 
-/// Number of rounds, and how long each is.
+/// Number of rounds, and their length.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Rounds, where the benchmark is not to choose.
+    /// Number of rounds; `None` for the benchmark's own.
     pub rounds: Option<u32>,
-    /// Short rounds for a first look.
+    /// Whether rounds are short, for a first look.
     pub quick: bool,
 }
 
 impl Effort {
-    /// As many rounds as asked for, else these: `full` for a record, `quick` for a look.
+    /// The requested number of rounds, or the default: `full` for a record, `quick` for a first
+    /// look.
     pub(crate) fn rounds(self, full: u32, quick: u32) -> u32 {
         self.rounds.unwrap_or(if self.quick { quick } else { full })
     }
 }
 
-/// One of those who take turns: does its work once and tells its figure.
+/// A contestant: does its work once and returns its figure.
 pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
 
-/// The figures of each contestant, one for each round.
+/// Figures of each contestant, one for each round.
 ///
-/// Every second round goes backwards, so that nobody always comes after the same other.
+/// Every second round runs in reverse order, so no contestant always follows the same other one.
 pub(crate) fn in_turns(
     rounds: u32,
     contestants: &mut [Contestant<'_>],
@@ -52,10 +53,10 @@ pub(crate) fn in_turns(
     Ok(figures)
 }
 
-/// The one in the middle, the mean of the two there for an even count.
+/// The median; for an even count the mean of the two middle figures.
 ///
 /// # Panics
-/// Without any figure.
+/// There are no figures.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     assert!(!figures.is_empty());
     let mut sorted = figures.to_vec();
@@ -68,32 +69,33 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-/// A quarter of the figures lies below the first, a quarter above the second.
+/// First and third quartile: a quarter of the figures lies below the first, a quarter above the
+/// third.
 ///
 /// # Panics
-/// Without any figure.
+/// There are no figures.
 pub(crate) fn quartiles(figures: &[f64]) -> [f64; 2] {
     assert!(!figures.is_empty());
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     [1, 3].map(|quarter| {
-        // In quarters of a place.
+        // Position in quarters of an index.
         let at = quarter * (sorted.len() - 1);
         let (below, above) = (sorted[at / 4], sorted[at.div_ceil(4)]);
         below + (above - below) * (at % 4) as f64 / 4.0
     })
 }
 
-/// The median of the ratios of neighbours in time.
+/// Median of the ratios of figures adjacent in time.
 pub(crate) fn median_ratio(figures: &[f64], baseline: &[f64]) -> f64 {
     let ratios: Vec<f64> = figures.iter().zip(baseline).map(|(ours, other)| ours / other).collect();
     median(&ratios)
 }
 
-/// Repeats `work` for at least `wall`, and answers how often for each second of this thread's CPU
-/// time.
+/// Repeats `work` for at least `wall`. Returns the number of repetitions per second of this
+/// thread's CPU time.
 ///
-/// At least once, also where others have the CPU for all of that time.
+/// Runs at least once, even if other threads have the CPU all the time.
 pub(crate) fn per_cpu_second(wall: Duration, mut work: impl FnMut()) -> f64 {
     let (start, cpu_start) = (Instant::now(), thread_cpu());
     let mut count = 0u64;
@@ -107,7 +109,7 @@ pub(crate) fn per_cpu_second(wall: Duration, mut work: impl FnMut()) -> f64 {
     }
 }
 
-/// For how long this thread had a CPU.
+/// CPU time of this thread.
 pub(crate) fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     let secs = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -1,9 +1,9 @@
 //! Cost of schedulers: insertion, dispatch and completion of a request, on the state machine alone.
 //!
 //! Every process keeps its number of requests outstanding. A batch, as large as the member's depth
-//! and at most 64, is dispatched, completed, and inserted anew elsewhere; time passes by 10 us a
-//! request. No member, no array and no clock is in the loop. A figure is the thread's CPU time for
-//! one request, with the few nanoseconds in which the loop finds its place: what `none` costs.
+//! and at most 64, is dispatched, completed, and reinserted at other offsets; time advances by 10
+//! us a request. No member, no array and no clock is in the loop. A figure is the thread's CPU time
+//! for one request, including the few nanoseconds of the loop itself, which is the cost of `none`.
 //!
 //! Source   io-schedulers.md §3.5; the kernel's hooks under their lock, with two jobs of random
 //!          reads on null_blk: 0.64 us (mq-deadline) and 1.8 us (bfq)
@@ -20,36 +20,36 @@ use weft_units::{ClientId, Group, Sectors, Span, Time};
 use crate::rounds::{in_turns, thread_cpu};
 use crate::{BenchError, Effort, Sheet, SheetRow};
 
-/// Places of the requests of a process.
+/// Offsets of the requests of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// 4 KiB anywhere.
+    /// Random blocks of 4 KiB.
     Random,
-    /// 4 KiB, one after the other, which can be merged.
+    /// Sequential blocks of 4 KiB, which can be merged.
     Sequential,
-    /// 128 KiB, one after the other.
+    /// Sequential requests of 128 KiB.
     Streams,
 }
 
-/// What processes ask for.
+/// Load of the processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchedLoad {
     pub(crate) processes: u32,
-    /// Of each process.
+    /// Number of outstanding requests of each process.
     pub(crate) outstanding: u32,
     pub(crate) pattern: Pattern,
-    /// Requests that are writes, in percent.
+    /// Share of writes, in percent.
     pub(crate) writes: u64,
-    /// Requests of which the member has at most so many at once.
+    /// Most requests that the member holds at once.
     pub(crate) depth: u32,
-    /// Whether nobody waits for the writes.
+    /// Whether writes are asynchronous.
     pub(crate) background: bool,
     /// Whether every other process has twice the weight.
     pub(crate) weights: bool,
 }
 
 impl SchedLoad {
-    /// Random reads, of a depth that a disk has.
+    /// Random reads, at the depth of a disk.
     pub(crate) const fn reads(processes: u32, outstanding: u32) -> Self {
         let (pattern, depth) = (Pattern::Random, 32);
         Self {
@@ -77,23 +77,25 @@ impl SchedLoad {
     }
 }
 
-/// A scheduler under a load.
+/// A scheduler with its load.
 pub(crate) struct Loaded {
     scheduler: BareScheduler,
     load: SchedLoad,
     now: Time,
     rng: Rng,
-    /// By id, which is the process and a multiple of the number of processes.
+    /// Requests by id; an id is its process plus a multiple of the number of processes.
     requests: Vec<QueuedRequest>,
-    /// Where each process goes on.
+    /// Next offset of each process.
     next: Vec<u64>,
     receipts: Vec<Receipt>,
     ids: Vec<u64>,
-    /// Whether the time of insertion, dispatch and completion is taken, and what it was.
+    /// Whether the times of insertion, dispatch and completion are measured; `split` has their
+    /// sums.
     timed: bool,
     split: [Duration; 3],
     count: u64,
-    /// Requests at the member so far; each is made of some of those that `count` counts.
+    /// Number of requests dispatched to the member so far; each merges some of those that `count`
+    /// counts.
     dispatched: u64,
 }
 
@@ -119,11 +121,11 @@ impl Loaded {
         loaded
     }
 
-    /// Puts so many requests through, and more until the batch is whole.
+    /// Processes `count` requests, rounded up to whole batches.
     pub(crate) fn run(&mut self, count: u64) {
         let until = self.count + count;
         let batch = self.load.depth.min(64) as usize;
-        // A look at the clock costs as much as a request.
+        // A clock reading costs as much as a request, so small batches are not split.
         let splits = self.timed && batch >= 32;
         while self.count < until {
             let began = splits.then(Instant::now);
@@ -155,7 +157,7 @@ impl Loaded {
                     self.ids.extend_from_slice(self.scheduler.sent());
                 }
                 None if !self.receipts.is_empty() => return,
-                // The member is kept for a process that asks for nothing more.
+                // The scheduler reserves the member for a process without further requests.
                 None => {
                     let wake = self.scheduler.next_wake(self.now);
                     self.now = wake.unwrap_or(self.now).max(self.now + Span(1000));
@@ -187,7 +189,7 @@ impl Loaded {
         }
     }
 
-    /// CPU nanoseconds of a request, over so many.
+    /// CPU time of a request in nanoseconds, measured over `count` requests.
     fn figure(&mut self, count: u64) -> f64 {
         let (began, before) = (thread_cpu(), self.count);
         self.run(count);
@@ -195,7 +197,7 @@ impl Loaded {
         spent.as_secs_f64() * 1e9 / (self.count - before) as f64
     }
 
-    /// Parts of insertion, dispatch and completion in the whole.
+    /// Shares of insertion, dispatch and completion.
     fn parts(&self) -> [f64; 3] {
         let whole: Duration = self.split.iter().sum();
         self.split.map(|part| part.as_secs_f64() / whole.as_secs_f64().max(1e-9))
@@ -211,13 +213,13 @@ fn request_of(id: u32, load: SchedLoad) -> QueuedRequest {
     QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }
 }
 
-/// A scheduler as it is set for a row.
+/// Configuration of a scheduler for a row.
 struct Way {
     name: String,
     knobs: Knobs,
 }
 
-/// Every scheduler, and those of bfq's ways to merge queues that there are.
+/// Every scheduler, and bfq with each of its options for merging queues.
 fn ways() -> Vec<Way> {
     let mut ways = Vec::new();
     let base = Knobs::md();
@@ -240,7 +242,7 @@ fn ways() -> Vec<Way> {
     ways
 }
 
-/// The grid: processes by outstanding requests, then one thing changed at a time.
+/// The grid: processes by outstanding requests, then single variations.
 fn loads(quick: bool) -> Vec<SchedLoad> {
     let load = SchedLoad::reads;
     if quick {
@@ -263,10 +265,10 @@ fn loads(quick: bool) -> Vec<SchedLoad> {
     loads
 }
 
-/// Fills the sheet.
+/// Measures all schedulers and fills the sheet.
 ///
 /// # Errors
-/// None that a scheduler could bring about; the type is that of all benchmarks.
+/// No scheduler causes an error; the type is common to all benchmarks.
 pub fn measure(effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
     let (ways, loads) = (ways(), loads(effort.quick));
     let rounds = effort.rounds(9, 5);
@@ -331,7 +333,8 @@ fn add_rows(
     sheet.step();
 }
 
-/// Hooks of the kernel's mq-deadline on this project's machine, two jobs of random reads.
+/// Cost of the hooks of the kernel's mq-deadline on this project's machine, two jobs of random
+/// reads.
 const KERNEL_MQ_DEADLINE_NS: f64 = 640.0;
 
 #[cfg(test)]
@@ -339,7 +342,7 @@ mod tests {
     use super::*;
     use crate::allocations::allocations;
 
-    /// Under every load and scheduler all requests go on: nobody's stays behind.
+    /// Under every load and scheduler all requests make progress.
     #[test]
     fn every_process_gets_its_requests_done() {
         for pattern in [Pattern::Random, Pattern::Sequential, Pattern::Streams] {
@@ -356,11 +359,11 @@ mod tests {
         }
     }
 
-    /// What a scheduler puts through allocates nothing, once it has had as much at once.
+    /// A warm scheduler does not allocate for requests.
     #[test]
     fn no_scheduler_allocates_for_a_request() {
         let random = [(1, 32), (32, 1), (256, 4), (4096, 1)].map(|it| (Pattern::Random, it, 30));
-        // Long runs become one request each.
+        // Long runs are merged into one request each.
         let merged = [(4, 32), (32, 32)].map(|it| (Pattern::Sequential, it, 0));
         for way in ways() {
             for (pattern, (processes, outstanding), writes) in random.into_iter().chain(merged) {
@@ -372,7 +375,7 @@ mod tests {
                 let (warm, dispatched) = (allocations(), loaded.dispatched);
                 loaded.run(20_000);
                 assert_eq!(allocations() - warm, 0, "{}, {}", way.name, load.name());
-                // The twin: lists that become as long as they are to be are on the heap.
+                // The twin: lists that grow to their final size do allocate.
                 let grows = loaded.load.processes > 1 || way.knobs.scheduler != SchedulerKind::None;
                 assert!(warm > before || !grows, "{}, {}", way.name, load.name());
                 let parts = 20_000 / (loaded.dispatched - dispatched);

@@ -1,4 +1,4 @@
-//! Sheet of a benchmark: its rows, and how each is judged.
+//! Sheet of a benchmark: its rows, and their limits.
 //!
 //! Source   reference.md: the schema `weft.bench/1`
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::rounds::{median, median_ratio, quartiles};
 
-/// One comparison.
+/// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SheetRow {
     /// Name of the benchmark.
@@ -17,25 +17,25 @@ pub struct SheetRow {
     pub unit: &'static str,
     /// Median of weft over the rounds.
     pub value: f64,
-    /// Name of what weft was compared with.
+    /// Name of the baseline.
     pub baseline: Option<String>,
     /// Median of the baseline over the rounds.
     pub baseline_value: Option<f64>,
     /// Ratio to the baseline; above 1 is better for weft.
     pub ratio: Option<f64>,
-    /// Least ratio that is good enough.
+    /// Least acceptable ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<f64>,
-    /// Largest `value` that is good enough.
+    /// Largest acceptable `value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
-    /// First and third quartile over the rounds, where they are told.
+    /// First and third quartile over the rounds, if they are reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quartiles: Option<[f64; 2]>,
 }
 
 impl SheetRow {
-    /// A row of figures where more is better, over all rounds, against those of a baseline.
+    /// A row in which more is better: figures of all rounds, and those of a baseline.
     pub(crate) fn faster(
         case: impl Into<String>,
         unit: &'static str,
@@ -46,7 +46,7 @@ impl SheetRow {
         Self::new(case.into(), unit, figures, baseline, ratio)
     }
 
-    /// A row of figures where less is better, over all rounds, against those of a baseline.
+    /// A row in which less is better: figures of all rounds, and those of a baseline.
     pub(crate) fn fewer(
         case: impl Into<String>,
         unit: &'static str,
@@ -71,7 +71,7 @@ impl SheetRow {
             value: median(figures),
             baseline: baseline.map(|(name, _)| name.to_owned()),
             baseline_value: baseline.map(|(_, other)| median(other)),
-            // Nothing divided by nothing is no ratio, and JSON has no infinity.
+            // A ratio of 0 to 0 does not exist, and JSON has no infinity.
             ratio: ratio.filter(|ratio| ratio.is_finite()),
             mark: None,
             limit: None,
@@ -79,22 +79,22 @@ impl SheetRow {
         }
     }
 
-    /// The ratio that this row must reach.
+    /// Sets the ratio that this row must reach.
     pub(crate) fn mark(self, mark: impl Into<Option<f64>>) -> Self {
         Self { mark: mark.into(), ..self }
     }
 
-    /// The value that this row must not exceed.
+    /// Sets the value that this row must not exceed.
     pub(crate) fn limit(self, limit: impl Into<Option<f64>>) -> Self {
         Self { limit: limit.into(), ..self }
     }
 
-    /// Tells how far the rounds lie apart.
+    /// Adds the quartiles of the rounds.
     pub(crate) fn with_quartiles(self, figures: &[f64]) -> Self {
         Self { quartiles: Some(quartiles(figures)), ..self }
     }
 
-    /// Whether the row is as good as it must be, or has nothing to be judged by.
+    /// Whether the row meets its limits, or has none.
     #[must_use]
     pub fn is_good(&self) -> bool {
         let reached = self.mark.zip(self.ratio).is_none_or(|(mark, ratio)| ratio >= mark);
@@ -102,27 +102,27 @@ impl SheetRow {
     }
 }
 
-/// Whoever watches a benchmark while it runs.
+/// Observer of a running benchmark.
 pub trait Progress {
-    /// So many rows are to come.
+    /// `rows` more rows are expected.
     fn expect(&mut self, rows: usize);
-    /// This case is measured now.
+    /// The measurement of a case begins.
     fn now(&mut self, case: &str);
-    /// One of the rows that were expected is done.
+    /// An expected row is done.
     fn step(&mut self);
-    /// A peer is missing: what it is, and how to get it.
+    /// A peer is missing; `what` names it and how to install it.
     fn absent(&mut self, what: &str);
-    /// Nothing more is measured.
+    /// The benchmark ends.
     fn end(&mut self);
 }
 
-/// The rows of one benchmark.
+/// Rows of one benchmark.
 pub struct Sheet {
     /// Name of the benchmark.
     pub bench: &'static str,
     /// Rows so far.
     pub rows: Vec<SheetRow>,
-    /// Notes that hold for all rows: name and text.
+    /// Notes about all rows: name and text.
     pub notes: Vec<(&'static str, String)>,
     progress: Box<dyn Progress>,
 }
@@ -134,44 +134,44 @@ impl Sheet {
         Self { bench, rows: Vec::new(), notes: Vec::new(), progress }
     }
 
-    /// How many of its rows are not as good as they must be.
+    /// Number of rows that miss their limits.
     #[must_use]
     pub fn below_mark(&self) -> usize {
         self.rows.iter().filter(|row| !row.is_good()).count()
     }
 
-    /// Nothing more is measured.
+    /// Ends the benchmark.
     pub fn end(&mut self) {
         self.progress.end();
     }
 
-    /// How many rows there will be.
+    /// Announces `rows` more rows.
     pub(crate) fn expect(&mut self, rows: usize) {
         self.progress.expect(rows);
     }
 
-    /// What is measured now.
+    /// Announces the case to be measured.
     pub(crate) fn now(&mut self, case: &str) {
         self.progress.now(case);
     }
 
-    /// One row more.
+    /// Adds a row.
     pub(crate) fn push(&mut self, row: SheetRow) {
         self.rows.push(SheetRow { bench: self.bench, ..row });
         self.step();
     }
 
-    /// One step more of those that are expected, where they are not rows.
+    /// Reports an expected step that adds no row.
     pub(crate) fn step(&mut self) {
         self.progress.step();
     }
 
-    /// Says what is true of all rows.
+    /// Adds a note about all rows.
     pub(crate) fn note(&mut self, name: &'static str, text: impl Into<String>) {
         self.notes.push((name, text.into()));
     }
 
-    /// Says what is missing, and how to get it.
+    /// Reports a missing peer, and how to install it.
     pub(crate) fn absent(&mut self, what: &str) {
         self.progress.absent(what);
     }

@@ -1,7 +1,7 @@
-//! Direct costs: work that can be done alone, over and over.
+//! Direct costs: work that can be measured alone in a loop.
 //!
-//! Strips and blocks lie in the second-level cache or near it, as they do in an array that is
-//! written: a client's bytes were there a moment ago.
+//! Strips and blocks are in or near the second-level cache, as in an array under write load, which
+//! has just received the client's data.
 
 use std::hint::black_box;
 use std::thread;
@@ -20,19 +20,20 @@ use crate::BenchError;
 use crate::rounds::{per_cpu_second, thread_cpu};
 use crate::session::session;
 
-/// The scheduler, XOR, copies, a system call, a request handed over, a hop: in the units of a
-/// table.
+/// Costs of the scheduler, XOR, copies, a system call, a request's submission, and a hop, in the
+/// units of a table.
 pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
 
-/// Of one thing, ns, if so many are done at a time.
+/// Time of one call of `work` in ns, measured in batches of `batch` calls.
 fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
     let rate = per_cpu_second(turn, || (0..batch).for_each(|_| work()));
     1e9 / (rate * f64::from(batch))
 }
 
-/// A request through mq-deadline, with 32 queued: inserted, dispatched, completed.
+/// Cost of a request through mq-deadline with 32 queued requests: insertion, dispatch and
+/// completion.
 fn scheduler(turn: Duration) -> f64 {
     let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(1024), NoMerges::Allowed);
     let (mut id, mut rng) = (0u64, Rng::new(1));
@@ -60,7 +61,7 @@ fn scheduler(turn: Duration) -> f64 {
     })
 }
 
-/// P of three strips of 4 KiB: a byte that is read, ps.
+/// Cost of P over three strips of 4 KiB, in ps per byte read.
 fn xor(turn: Duration) -> f64 {
     let parity = Parity::detect();
     let (mut data, mut p) = (block_after_block(), vec![0; BLOCK]);
@@ -75,7 +76,7 @@ fn xor(turn: Duration) -> f64 {
         / (3 * BLOCK) as f64
 }
 
-/// A block of 4 KiB copied: a byte, ps.
+/// Cost of copying a block of 4 KiB, in ps per byte.
 fn copy(turn: Duration) -> f64 {
     let (from, mut to) = (block_after_block(), block_after_block());
     let mut at = 0;
@@ -87,14 +88,14 @@ fn copy(turn: Duration) -> f64 {
         / BLOCK as f64
 }
 
-/// The cheapest call into the kernel that is one: this thread's clock is no vDSO's.
+/// Cost of the cheapest real system call: the clock of this thread, which the vDSO does not serve.
 fn syscall(turn: Duration) -> f64 {
     each(turn, 200, || {
         black_box(thread_cpu());
     })
 }
 
-/// A write and its answer, without bytes, told and understood by both halves of weft's NBD.
+/// Cost of a write and its answer, without data, encoded and decoded by both halves of weft's NBD.
 fn bio(turn: Duration) -> Result<f64, BenchError> {
     let (mut client, mut server) = session()?;
     let (mut cookie, mut failed) = (0, false);
@@ -105,7 +106,7 @@ fn bio(turn: Duration) -> Result<f64, BenchError> {
     if failed { Err(BenchError::failed("a request was not understood")) } else { Ok(cost) }
 }
 
-/// `None`: it went otherwise.
+/// Exchanges a write and its answer; returns `None` if the protocol goes wrong.
 fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u64) -> Option<()> {
     let write = Op::Write { offset: 4096, len: 4096, fua: false };
     let bytes = client.request(cookie, write).ok()?;
@@ -117,8 +118,8 @@ fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u
     matches!(event, Some(ClientEvent::Done { .. })).then_some(())
 }
 
-/// Another thread woken until it runs: half of there and back. The time that passes, for nobody
-/// works.
+/// Time from waking another thread until it runs: half of a round trip. Elapsed time, because no
+/// thread works meanwhile.
 fn hop(turn: Duration) -> f64 {
     let here = thread::current();
     let (to_other, other_hears) = std::sync::mpsc::channel::<()>();
@@ -141,7 +142,7 @@ fn hop(turn: Duration) -> f64 {
     took / f64::from(2 * answered.min(count).max(1))
 }
 
-/// More than a first-level cache, less than most second-level ones.
+/// Memory larger than a first-level cache and smaller than most second-level caches.
 fn block_after_block() -> Vec<u8> {
     (0..256 * BLOCK).map(|byte| (byte * 7 + byte / BLOCK).to_le_bytes()[0]).collect()
 }
@@ -165,7 +166,7 @@ mod tests {
                 black_box((0..times * 2000).fold(0, |sum, it| sum ^ black_box(it)));
             }
         };
-        // The better of five: others may have the CPU.
+        // The best of five tries: other processes may use the CPU.
         let best = |times| {
             let tried = (0..5).map(|_| each(Duration::from_millis(2), 10, work(times)));
             tried.fold(f64::INFINITY, f64::min)

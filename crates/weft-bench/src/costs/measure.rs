@@ -11,12 +11,12 @@ use crate::sheet::{Sheet, SheetRow};
 use super::direct;
 use super::of_engine::Loads;
 
-/// Fills a row for each cost (ns, or ps/byte), and one for each load of the engine: what the costs
-/// say that it takes, as a part of what it took. The costs as a table of this CPU and of `date`,
-/// `YYYY-MM-DD`.
+/// Fills a row for each cost (ns, or ps/byte), and one for each load of the engine: the time
+/// predicted by the costs as a share of the measured time. Returns the costs as a table of this CPU
+/// and of `date`, `YYYY-MM-DD`.
 ///
 /// # Errors
-/// The engine refuses a load, or does not answer it.
+/// The engine refuses a load or stops responding.
 pub fn measure(effort: Effort, date: String, sheet: &mut Sheet) -> Result<CostTable, BenchError> {
     let rounds = effort.rounds(25, 3);
     let turn = Duration::from_millis(if effort.quick { 4 } else { 20 });
@@ -47,7 +47,7 @@ pub fn measure(effort: Effort, date: String, sheet: &mut Sheet) -> Result<CostTa
     Ok(CostTable { source: "measured".to_owned(), cpu: Some(cpu), date: Some(date), costs })
 }
 
-/// What is measured: those of the engine, then the others.
+/// Kinds of cost with their units: those of the engine, then the direct ones.
 const KINDS: &[(&str, &str)] = &[
     ("turn", "ns"),
     ("input", "ns"),
@@ -64,7 +64,7 @@ const KINDS: &[(&str, &str)] = &[
     ("hop", "ns"),
 ];
 
-/// The costs in the order of `KINDS`.
+/// The costs, in the order of `KINDS`.
 pub(super) fn fields(costs: &mut Costs) -> [&mut u64; KINDS.len()] {
     let Costs {
         turn,
@@ -89,7 +89,7 @@ pub(super) fn whole(cost: f64) -> u64 {
     cost.round() as u64
 }
 
-/// Which CPU this is, as the system calls it.
+/// Name of this CPU, as reported by the system.
 fn cpu() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

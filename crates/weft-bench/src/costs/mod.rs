@@ -1,10 +1,10 @@
-//! Costs of the engine's work: what each kind of it takes on this CPU.
+//! Costs of the engine's work: CPU time of each kind of work on this CPU.
 //!
-//! Simulations charge CPU time from a table (`--costs`). What the engine does is measured as it
-//! does it: several loads go through an engine without members, each is known by how often it did
-//! what, and the costs are those that explain the time of all of them best. The rest are loops over
-//! the very code, or over the very system call. All of it is this thread's CPU time, but for a hop,
-//! which is waited for.
+//! Simulations charge CPU time from a table (`--costs`). The engine's work is measured in place:
+//! several loads go through an engine without members, each with known counts of every kind of
+//! work, and the costs are those that best explain the times of all loads. The other costs are
+//! loops over the code itself, or over the system call itself. All times are CPU time of this
+//! thread, except for a hop, which is elapsed time.
 
 mod direct;
 mod measure;

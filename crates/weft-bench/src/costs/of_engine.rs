@@ -1,8 +1,8 @@
-//! Engine costs: what each kind of its work takes, fitted to loads that mix them.
+//! Engine costs: CPU time of each kind of work, fitted to loads that mix them.
 //!
-//! Each load does another mixture: reads do no stripes, large writes attach many stripes to one
-//! input, stripes of 4 KiB merge many parts into one member request. What a load did and how long
-//! it took is an observation; [`weft_lab::least_squares`] finds the costs that explain all of them.
+//! Each load has another mixture: reads handle no stripes, large writes attach many stripes to one
+//! input, stripes of 4 KiB merge many parts into one member request. The counts and the time of a
+//! load form an observation; [`weft_lab::least_squares`] finds the costs that explain all of them.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, Worked};
 use crate::rounds::thread_cpu;
 
-/// Loads that go through engines, and what was observed of each.
+/// Loads that go through engines, with their observations.
 pub(super) struct Loads(Vec<Load>);
 
 struct Load {
     name: &'static str,
     asked: Asked,
     alone: Alone,
-    /// So many requests that looking at the clock costs nothing.
+    /// Number of requests between two clock readings, large enough to make their cost negligible.
     batch: u64,
     observed: Vec<Observation>,
 }
@@ -61,14 +61,14 @@ impl Loads {
         let loads = all.into_iter().map(|(name, knobs, asked, bytes, depth)| {
             let batch = 4 * u64::from(depth) + (256 << 10) / bytes;
             let mut alone = Alone::new(knobs, bytes, depth)?;
-            // Until the cache is full.
+            // Warm-up until the cache is full.
             alone.carry_out(asked, (8 << 20) / bytes + 2 * u64::from(depth))?;
             Ok(Load { name, asked, alone, batch, observed: Vec::new() })
         });
         loads.collect::<Result<_, BenchError>>().map(Self)
     }
 
-    /// Observes each load for so long, and says what each kind of work costs by that.
+    /// Observes each load for `turn`. Returns the cost of each kind of work.
     pub(super) fn costs(&mut self, turn: Duration) -> Result<Vec<f64>, BenchError> {
         let mut observations = Vec::new();
         for load in &mut self.0 {
@@ -79,7 +79,7 @@ impl Loads {
         Ok(least_squares::costs(&observations))
     }
 
-    /// What a table says that each load takes, as a ratio of what it took, round by round.
+    /// Time of each load as predicted by a table, relative to its measured time, round by round.
     pub(super) fn explained(&self, costs: &Costs) -> Vec<(&'static str, Vec<f64>)> {
         let Costs { turn, input, attach, stripe, follower, merge, operation, .. } = *costs;
         let costs: [u64; KINDS] = [turn, input, attach, stripe, follower, merge, operation];
@@ -126,7 +126,7 @@ mod tests {
             let done = |load: &Load| load.observed[0].counts[kind] > 0.0;
             assert!(loads.0.iter().any(done), "kind {kind}");
         }
-        // Nothing is explained by nothing, and all is by something.
+        // A table of zeros predicts no time, and the fitted one predicts nearly all.
         let explained = |costs: &Costs| {
             let all = loads.explained(costs);
             all.iter().map(|(_, parts)| parts[0]).sum::<f64>() / all.len() as f64

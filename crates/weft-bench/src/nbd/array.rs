@@ -1,4 +1,4 @@
-//! Array on memory, served.
+//! Server of an array in memory.
 
 use std::path::Path;
 
@@ -20,16 +20,16 @@ use crate::BenchError;
 const MEMBERS: u64 = 4;
 const CACHE_BYTES: u64 = 256 * 4096 * MEMBERS;
 
-/// Serves a RAID 5 of four members of memory, of at least [`EXPORT_BYTES`], on a unix socket until
+/// Serves a RAID 5 on four members in memory, of at least [`EXPORT_BYTES`], on a unix socket until
 /// the process is killed.
 ///
 /// # Errors
-/// The knob `stripe_size` has no such value, or the array cannot be made or served.
+/// The knob `stripe_size` does not allow the value, or the array cannot be created or served.
 pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> {
     let mut knobs = Knobs::default();
     let knob = knobs.parse("stripe_size", stripe_size).map_err(BenchError::usage)?;
     knobs.set(knob);
-    // The same memory for all, that of md's 256 stripes of 4 KiB.
+    // Equal memory for every stripe size: that of md's 256 stripes of 4 KiB.
     let stripes = (CACHE_BYTES / MEMBERS / knobs.stripe_size.bytes().0).max(17);
     knobs.stripe_cache_size = u32::try_from(stripes).map_err(BenchError::failed)?;
     knobs.stripe_cache_bytes = Bytes(CACHE_BYTES);
@@ -45,7 +45,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
         share: ClientShare::default(),
         also: Vec::new(),
     };
-    // Nothing is ever said on it: the process is killed.
+    // The pipe stays silent: the process ends when it is killed.
     let (shutdown, _tell) =
         std::io::pipe().map_err(|error| BenchError::failed(format!("pipe: {error}")))?;
     let state = serve_volume(ServeOptions {
@@ -66,7 +66,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
     Ok(state?)
 }
 
-/// Members with the superblocks of a new array, whose parity is right: all zeros.
+/// Members with the superblocks of a new array; its parity is right, because all is zero.
 fn members(bytes: u64) -> Result<Vec<OpenMember>, BenchError> {
     let size = bytes / 3 + (32 << 20);
     let spec = MemberSpec::parse(&format!("ram:{}M", size >> 20)).map_err(BenchError::failed)?;

@@ -1,9 +1,8 @@
-//! Least server: what a socket carries.
+//! Minimal server: the upper bound of what a socket carries.
 //!
-//! The least that can serve: memory, a thread for each connection, one receive and one send
-//! for as many requests as have come, replies whose data is sent from where it lies. No engine, no
-//! durability, no care for hostile clients: the other end of the scale that a server is measured
-//! on.
+//! The server is minimal: memory, a thread for each connection, one receive and one send for all
+//! requests that have arrived, and replies sent directly from the data. There is no engine, no
+//! durability and no protection against hostile clients. It marks the upper end of the scale.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,7 +19,7 @@ use crate::BenchError;
 /// Serves [`EXPORT_BYTES`] of memory on a unix socket until the process is killed.
 ///
 /// # Errors
-/// There is no such memory, or the socket cannot be made.
+/// The memory or the socket cannot be created.
 pub fn serve(socket: &Path) -> Result<(), BenchError> {
     let bytes = EXPORT_BYTES;
     let failed =
@@ -36,7 +35,7 @@ pub fn serve(socket: &Path) -> Result<(), BenchError> {
         let codec = ServerConnection::new(Arc::clone(&exports), None);
         let memory = Arc::clone(&memory);
         std::thread::spawn(move || {
-            // A client that leaves, or that cannot be followed.
+            // An error is ignored: the client left or broke the protocol.
             let _ = converse(stream, codec, &memory);
         });
     }
@@ -66,7 +65,7 @@ fn converse(
             let [offset, len] = [offset, len].map(|n| usize::try_from(n).expect("inside memory"));
             let is_write = command == command::WRITE;
             if is_write && len <= RECEIVE_BYTES / 2 && have - at < HEADER + len {
-                // The rest of a short write comes with the next receive.
+                // The rest of an incomplete write arrives with the next receive.
                 break;
             }
             let cookie = header[8..16].try_into().expect("eight bytes");
@@ -93,7 +92,8 @@ fn converse(
     }
 }
 
-/// Until the export is chosen; how many bytes of requests have come with the end of it.
+/// Performs the handshake until an export is chosen. Returns the number of bytes of requests that
+/// arrived with its end.
 fn shake_hands(
     stream: &mut UnixStream,
     mut codec: ServerConnection,
@@ -118,7 +118,7 @@ fn shake_hands(
     }
 }
 
-/// Simple replies that are sent together.
+/// Simple replies that are sent in one call.
 #[derive(Default)]
 struct Replies {
     headers: Vec<[u8; 16]>,

@@ -1,8 +1,7 @@
-//! Lean client: how a server is kept as busy as it can be.
+//! Lean client, which keeps a server fully busy.
 //!
-//! A fixed number of requests in flight on each connection, as many of them in each send and
-//! receive as there are, and nothing done with the data: the client costs little, so that the
-//! server is the limit.
+//! Each connection has a fixed number of requests in flight, sends and receives as many as possible
+//! at once, and ignores the data. The client costs little, so the server is the bottleneck.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,31 +16,31 @@ use weft_units::rng::Rng;
 
 use crate::rounds::median;
 
-/// What is asked of a server.
+/// Load on a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) write: bool,
     pub(super) random: bool,
-    /// Of each request.
+    /// Size of each request.
     pub(super) bytes: u32,
-    /// Requests in flight on each connection.
+    /// Number of requests in flight on each connection.
     pub(super) depth: usize,
     pub(super) connections: usize,
-    /// Client and server on the first CPU.
+    /// Whether client and server run on the first CPU.
     pub(super) pinned: bool,
-    /// Bytes of the export that are used.
+    /// Size of the used part of the export, in bytes.
     pub(super) span: u64,
 }
 
-/// What came of it.
+/// Result of a load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Result {
     pub(super) requests: u64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// The median of all requests, as the client sees them.
+    /// Median latency of all requests, as seen by the client.
     pub(super) latency_us: f64,
-    /// CPU time of the server, all of its threads.
+    /// CPU time of the server, over all of its threads.
     pub(super) server_seconds: f64,
 }
 
@@ -55,7 +54,7 @@ impl Result {
     }
 }
 
-/// Loads a server for a while.
+/// Runs a load on a server for some time.
 pub(super) fn load(
     socket: &Path,
     export: &str,
@@ -92,17 +91,17 @@ pub(super) fn load(
     })
 }
 
-/// One connection.
+/// A connection.
 struct Session {
     stream: UnixStream,
     job: Job,
-    /// Received and not looked at.
+    /// Received bytes that have not been parsed.
     received: Vec<u8>,
     have: usize,
-    /// Bytes of data to be dropped.
+    /// Number of bytes of data to be dropped.
     skip: usize,
     free: Vec<usize>,
-    /// When each request was sent.
+    /// Time at which each request was sent.
     sent: Vec<Instant>,
     rng: Rng,
     next: u64,
@@ -141,7 +140,7 @@ impl Session {
         })
     }
 
-    /// Keeps the server busy; the latency of every request, in microseconds.
+    /// Keeps the server busy. Returns the latency of every request, in microseconds.
     fn run(mut self, span: Duration) -> std::result::Result<Vec<f64>, String> {
         if self.job.pinned {
             let mut first = CpuSet::new();
@@ -165,7 +164,7 @@ impl Session {
             now = Instant::now();
             self.look(now)?;
         }
-        // What is left of the data of the last read.
+        // The rest of the data of the last read.
         let mut rest = vec![0; self.skip];
         self.stream.read_exact(&mut rest).map_err(|error| error.to_string())?;
         let goodbye =
@@ -174,7 +173,7 @@ impl Session {
         Ok(self.latencies)
     }
 
-    /// As many requests as may be in flight, at once.
+    /// Sends as many requests as may be in flight, in one call.
     fn send(&mut self, payload: &[u8], now: Instant) -> std::result::Result<(), String> {
         let Job { write, random, bytes, span, .. } = self.job;
         let blocks = span / u64::from(bytes);
@@ -204,7 +203,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at replies, and drops data.
+    /// Parses replies, and drops data.
     fn look(&mut self, now: Instant) -> std::result::Result<(), String> {
         let data = if self.job.write { 0 } else { self.job.bytes as usize };
         let mut at = 0;
@@ -212,7 +211,7 @@ impl Session {
             let dropped = self.skip.min(self.have - at);
             at += dropped;
             self.skip -= dropped;
-            // A short read is answered when all of its data is here.
+            // A short read is complete when all of its data has arrived.
             let whole = 16 + if data <= SHORT_BYTES { data } else { 0 };
             if self.skip > 0 || self.have - at < whole {
                 break;
@@ -236,6 +235,6 @@ impl Session {
     }
 }
 
-/// Received at once, beside the data of one request.
+/// Size of the receive buffer, apart from the data of one request.
 const RECEIVE_BYTES: usize = 256 << 10;
 const SHORT_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Cases of the NBD benchmark, and the servers that take turns in each.
+//! Cases of the NBD benchmark, and the servers that are compared in each.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::server::{Server, ServerKind, StartWeft};
 pub struct NbdLoad {
     /// Seconds for each measurement.
     pub seconds: f64,
-    /// A part of the names of the cases that are measured; empty for all.
+    /// Part of the names of the cases to measure; empty for all.
     pub only: String,
-    /// The command that runs a server which is weft.
+    /// Command that starts a server of weft.
     pub start_weft: StartWeft,
 }
 
@@ -26,7 +26,8 @@ impl NbdLoad {
     /// Fills a row for each case and peer.
     ///
     /// # Errors
-    /// A server other than nbdkit does not start, or answers wrongly; `seconds` is no time.
+    /// A server other than nbdkit does not start, or answers incorrectly; `seconds` is not a valid
+    /// time.
     pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
         let dir = tempfile::tempdir()
             .map_err(|error| BenchError::failed(format!("a directory for sockets: {error}")))?;
@@ -55,7 +56,7 @@ struct Bench {
     start_weft: StartWeft,
 }
 
-/// A load, and what it has to reach: against nbdkit, against the least server.
+/// A load, with its required ratios to nbdkit and to the minimal server.
 struct Case {
     name: &'static str,
     job: Job,
@@ -64,14 +65,14 @@ struct Case {
     least: Option<f64>,
 }
 
-/// What of a result is told.
+/// Reported figure of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
-    /// Requests a second.
+    /// Requests per second.
     Rate,
-    /// Bytes a second.
+    /// Bytes per second.
     Bytes,
-    /// The median latency.
+    /// Median latency.
     Latency,
 }
 
@@ -109,7 +110,7 @@ impl Bench {
         case.contains(&self.only)
     }
 
-    /// A bare member of memory, nbdkit and the least server.
+    /// Compares a bare member in memory, nbdkit and the minimal server.
     fn bare(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
@@ -146,8 +147,8 @@ impl Bench {
         Ok(())
     }
 
-    /// What `serve --record` costs, where requests cost the least beside it: on memory, and the
-    /// thread that keeps the log on the same CPU.
+    /// Measures the cost of `serve --record` where requests cost least: in memory, with the thread
+    /// of the log on the same CPU.
     fn recorded(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = RECORD_CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
@@ -172,7 +173,7 @@ impl Bench {
         Ok(())
     }
 
-    /// RAID 5 on four members of memory.
+    /// Compares RAID 5 on four members in memory, by stripe size.
     fn arrays(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         if !self.wants("RAID 5") && !ARRAY_CASES.iter().any(|case| self.wants(case.name)) {
             return Ok(());
@@ -195,7 +196,7 @@ impl Bench {
             for (index, server) in servers[1..].iter().enumerate() {
                 let name = format!("{}, {}", case.name, server.kind.name());
                 let row = match auto.filter(|auto| *auto != index) {
-                    // Auto has to be at least as good as each fixed size.
+                    // Auto must be at least as good as each fixed size.
                     Some(auto) => {
                         let baseline = Some((server.kind.name(), &figures[index][..]));
                         let name = format!("{}, auto", case.name);
@@ -209,7 +210,7 @@ impl Bench {
         self.full_stripes(&servers, sheet)
     }
 
-    /// User bytes of full-stripe writes for each second of the server's CPU.
+    /// User bytes of full-stripe writes per second of the server's CPU time.
     fn full_stripes(&self, servers: &[Server], sheet: &mut Sheet) -> Result<(), BenchError> {
         sheet.now(FULL_STRIPES.0);
         let results = self.in_turns(servers, &FULL_STRIPES.1)?;
@@ -224,7 +225,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What each server does under a load, round by round.
+    /// Results of each server under a load, round by round.
     fn in_turns(&self, servers: &[Server], job: &Job) -> Result<Vec<Vec<Loaded>>, BenchError> {
         let mut results: Vec<Vec<Loaded>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {
@@ -256,8 +257,8 @@ pub(super) const fn job(write: bool, bytes: u32, depth: usize, connections: usiz
     }
 }
 
-/// Where weft is compared with itself, client and server are on one CPU: else a server that the
-/// kernel happens to have begun on the other one looks half as fast, in every round.
+/// When weft is compared with itself, client and server share one CPU: otherwise a server that the
+/// kernel started on the other CPU appears half as fast, in every round.
 const fn on_one_cpu(write: bool, bytes: u32, depth: usize) -> Job {
     Job { pinned: true, ..job(write, bytes, depth, 1) }
 }
@@ -272,11 +273,11 @@ const fn case(
     Case { name, job, figure, nbdkit, least }
 }
 
-/// Bytes of every volume.
+/// Size of every volume, in bytes.
 pub const EXPORT_BYTES: u64 = 512 << 20;
 const PINNED: Job = Job { pinned: true, ..job(false, 4096, 1, 1) };
 const PINNED_WRITE: Job = Job { pinned: true, ..job(true, 4096, 1, 1) };
-/// Latency against the least server: at most 1.3 of it.
+/// Latency relative to the minimal server: at most 1.3 times as long.
 const LATENCY: Option<f64> = Some(1.0 / 1.3);
 const CPU_RATIO_MAX: f64 = 2.5;
 const FULL_STRIPE_RATIO: f64 = 0.6;
@@ -292,7 +293,7 @@ const CASES: &[Case] = &[
     case("1M write QD4", job(true, 1 << 20, 4, 1), Figure::Bytes, Some(1.1), None),
 ];
 const NOT_RECORDED: &str = "not recorded";
-/// A log must not slow down what it is of.
+/// Least ratio of the rate with a log to the rate without.
 const RECORD_RATIO: f64 = 0.8;
 const RECORD_CASES: &[Case] = &[
     case("recorded 4K read QD32", on_one_cpu(false, 4096, 32), Figure::Rate, None, None),

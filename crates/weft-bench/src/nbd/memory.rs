@@ -1,7 +1,7 @@
-//! Memory that the least server serves.
+//! Memory of the minimal server.
 //!
-//! One mapping that all connections read and write without asking each other. Two clients that
-//! touch the same bytes at one time get what they deserve; the benchmark has no such clients.
+//! One mapping that all connections read and write without synchronisation. Clients that access the
+//! same bytes at the same time get undefined contents; the benchmark has no such clients.
 
 use std::io::{IoSlice, Read};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// Memory that is never given back: its process ends by a signal.
+/// Memory that is never freed: its process ends by a signal.
 pub(super) struct Memory {
     base: NonNull<u8>,
     len: usize,
@@ -54,7 +54,7 @@ impl Memory {
         stream.read_exact(bytes)
     }
 
-    /// A range, to be sent.
+    /// A range as a buffer to send.
     pub(super) fn slice(&self, offset: usize, len: usize) -> IoSlice<'_> {
         let start = self.start(offset, len);
         // SAFETY: inside the mapping (`start`), which stays in place, and initialised.

@@ -1,10 +1,10 @@
-//! NBD benchmark: volumes over NBD, against nbdkit and against the least server.
+//! NBD benchmark: volumes over NBD, compared with nbdkit and with the minimal server.
 //!
-//! Every server is a process of its own on a unix socket, and they take turns under one lean client
-//! (`load.rs`), so that the server is the limit. The least server (`least.rs`) is what a socket
-//! carries: memory, one receive and one send for many requests, and no engine. A client and a
-//! server between which data crosses from one CPU to the other are two or three times slower than
-//! both on one, and the kernel decides that; hence many short rounds and the median.
+//! Every server is a process of its own on a unix socket, and the servers alternate under one lean
+//! client (`load.rs`), so the server is the bottleneck. The minimal server (`least.rs`) shows what
+//! a socket carries: memory, one receive and one send for many requests, and no engine. If data
+//! crosses from one CPU to another, client and server are two or three times slower than on one
+//! CPU, and the kernel decides which; hence many short rounds and the median.
 
 mod array;
 mod least;

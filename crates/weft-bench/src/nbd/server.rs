@@ -1,4 +1,4 @@
-//! Servers that run beside the benchmark, and the CPU time that each takes.
+//! Servers that run beside the benchmark, and their CPU time.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use crate::BenchError;
 /// Kind of an NBD server of [`EXPORT_BYTES`] of memory.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerKind {
-    /// Weft, a RAID 5 on memory, with this stripe size: [`serve_array`](super::serve_array).
+    /// Weft, a RAID 5 in memory, with this stripe size: [`serve_array`](super::serve_array).
     Array(&'static str),
-    /// Weft, memory as it is.
+    /// Weft, a bare member in memory.
     Bare,
     /// Weft without an engine: [`serve_least`](super::serve_least).
     Least,
     /// nbdkit's memory plugin.
     Nbdkit,
-    /// Weft, memory as it is, with a log of all requests beside the socket.
+    /// Weft, a bare member in memory, with a log of all requests beside the socket.
     Recorded,
 }
 
 impl ServerKind {
-    /// Its name in a row.
+    /// Name of the server in a row.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,11 +41,11 @@ impl ServerKind {
     }
 }
 
-/// The command that runs weft as a server of this kind on a unix socket, in a directory that
-/// nobody else uses; `None` for those that are not weft.
+/// Function that returns the command for a server of weft of this kind on a unix socket, in a
+/// private directory; `None` for servers of other programs.
 pub type StartWeft = fn(ServerKind, &Path) -> std::io::Result<Option<Command>>;
 
-/// A server that runs until the value is dropped.
+/// A server that runs until it is dropped.
 pub(super) struct Server {
     pub(super) kind: ServerKind,
     child: Child,
@@ -53,7 +53,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until clients may connect.
+    /// Starts the server and waits until clients may connect.
     pub(super) fn start(
         kind: ServerKind,
         dir: &Path,
@@ -88,7 +88,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Writes everything once, so that all memory is there.
+    /// Writes the whole export once, so all memory is allocated.
     pub(super) fn fill(&self) -> std::result::Result<(), BenchError> {
         let fill = job(true, 1 << 20, 4, 1);
         let start = Instant::now();
@@ -99,7 +99,7 @@ impl Server {
         Ok(())
     }
 
-    /// What it does under a load.
+    /// Runs a load on the server.
     pub(super) fn load(
         &self,
         job: &Job,
@@ -121,19 +121,19 @@ impl Server {
         Ok(Loaded { server_seconds: after - before, ..loaded? })
     }
 
-    /// Lets all of its threads run on these CPUs.
+    /// Allows all threads of the server to run on these CPUs.
     fn pin(&self, cpus: &CpuSet) -> std::result::Result<(), String> {
         let tasks = format!("/proc/{}/task", self.child.id());
         let tasks = std::fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?;
         for task in tasks.flatten() {
             let number = task.file_name().to_string_lossy().parse().ok();
-            // One that has ended meanwhile needs no CPU.
+            // An error is ignored: the thread may have ended.
             let _ = sched_setaffinity(number.and_then(Pid::from_raw), cpus);
         }
         Ok(())
     }
 
-    /// CPU time of all its threads, also those that have ended.
+    /// CPU time of all threads of the server, including those that have ended.
     ///
     /// Source   proc_pid_stat(5): fields 14 and 15, in clock ticks
     fn cpu_seconds(&self) -> std::result::Result<f64, String> {
@@ -157,5 +157,5 @@ impl Drop for Server {
     }
 }
 
-/// How long a server may take to start, and to be filled.
+/// Time limit for starting a server and for filling it.
 const START_SPAN: Duration = Duration::from_secs(20);

@@ -1,11 +1,11 @@
-//! Memory in which the strips of a measurement lie.
+//! Memory for the strips of a measurement.
 //!
-//! In one piece of memory, on huge pages where the kernel gives them: with pages of 4 KiB a
-//! measurement from DRAM is one of address translation as well.
+//! The memory is contiguous, on huge pages if the kernel provides them: with pages of 4 KiB a
+//! measurement from DRAM would include address translation.
 
 use weft_units::rng::Rng;
 
-/// Memory that is full of bytes which do not repeat.
+/// Memory full of bytes without repetition.
 pub(super) struct Arena {
     bytes: Vec<u8>,
     start: usize,
@@ -13,11 +13,11 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Asks for memory and writes all of it.
+    /// Allocates the memory and writes all of it.
     pub(super) fn new(len: usize) -> Self {
         let len = len.next_multiple_of(HUGE_PAGE);
-        // Zeroes come from fresh pages, which nobody has touched yet: so they can still become
-        // huge.
+        // Zeroed memory consists of fresh pages, which were not touched yet and can still become
+        // huge pages.
         let mut bytes = vec![0u8; len + HUGE_PAGE];
         let start = bytes.as_ptr().align_offset(HUGE_PAGE);
         let arena = &mut bytes[start..start + len];
@@ -26,7 +26,7 @@ impl Arena {
         // changes how it is mapped and not what it holds.
         let advised =
             unsafe { rustix::mm::madvise(address, len, rustix::mm::Advice::LinuxHugepage) };
-        // A kernel without huge pages measures what it has.
+        // An error is ignored: a kernel without huge pages is measured with small ones.
         let _ = advised;
         let mut rng = Rng::new(1);
         for word in arena.as_chunks_mut::<8>().0 {
@@ -40,7 +40,7 @@ impl Arena {
     }
 }
 
-/// Of x86-64, and of aarch64 with small pages of 4 KiB.
+/// Size of a huge page of x86-64, and of aarch64 with small pages of 4 KiB.
 const HUGE_PAGE: usize = 2 << 20;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Bindings to Intel's ISA-L, where it is installed.
+//! Bindings to Intel's ISA-L, if it is installed.
 //!
 //! The library is loaded at run time by its name; weft neither links to it nor needs it. A stripe
-//! is its data strips and, behind them, its results, all of one length, one behind the other.
+//! consists of its data strips followed by its results, all of one length, contiguous in memory.
 //!
 //! Source   ISA-L 2.30, `raid.h` and `erasure_code.h`: signatures, alignment, and the 32 bytes of
 //!          tables for each coefficient
@@ -19,21 +19,21 @@ type InitTables = unsafe extern "C" fn(c_int, c_int, *mut c_uchar, *mut c_uchar)
 type Encode =
     unsafe extern "C" fn(c_int, c_int, c_int, *mut c_uchar, *mut *mut c_uchar, *mut *mut c_uchar);
 
-/// The library with the four functions that are compared with.
+/// The library, with the four functions that weft is compared with.
 pub(super) struct IsaL {
     xor_gen: Generate,
     pq_gen: Generate,
     ec_init_tables: InitTables,
     ec_encode_data: Encode,
-    /// Keeps the functions where they are.
+    /// Keeps the library loaded, and with it the functions.
     _library: Library,
 }
 
 impl IsaL {
-    /// Finds the library.
+    /// Loads the library.
     ///
     /// # Errors
-    /// A sentence.
+    /// The library or a function is missing; the error is a sentence.
     pub(super) fn load() -> Result<Self, String> {
         let failed = |error: libloading::Error| error.to_string();
         // SAFETY: ISA-L has initialisers that look at the CPU, and nothing else.
@@ -50,7 +50,7 @@ impl IsaL {
         Ok(Self { xor_gen, pq_gen, ec_init_tables, ec_encode_data, _library: library })
     }
 
-    /// P of a stripe of as many data strips.
+    /// Computes P of a stripe of `sources` data strips.
     pub(super) fn xor_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 1, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
@@ -61,7 +61,7 @@ impl IsaL {
         assert_eq!(status, 0, "xor_gen");
     }
 
-    /// P and Q of a stripe of as many data strips.
+    /// Computes P and Q of a stripe of `sources` data strips.
     pub(super) fn pq_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 2, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
@@ -72,7 +72,7 @@ impl IsaL {
         assert_eq!(status, 0, "pq_gen");
     }
 
-    /// What [`Self::ec_encode_data`] needs to know of `rows` rows of coefficients.
+    /// Tables for [`Self::ec_encode_data`], from `rows` rows of coefficients.
     pub(super) fn tables(&self, sources: usize, rows: usize, coefficients: &[u8]) -> Vec<u8> {
         assert_eq!(coefficients.len(), sources * rows);
         let mut coefficients = coefficients.to_vec();
@@ -86,7 +86,7 @@ impl IsaL {
         tables
     }
 
-    /// As many results of a stripe as the tables have rows.
+    /// Computes one result of a stripe for each row of the tables.
     pub(super) fn ec_encode_data(
         &self,
         sources: usize,
@@ -108,12 +108,11 @@ impl IsaL {
     }
 }
 
-/// Says that nobody uses the upper halves of vector registers any more, as ISA-L's functions do
-/// not.
+/// Marks the upper halves of the vector registers as unused, which ISA-L's functions leave out.
 ///
-/// Without it the next SSE instruction of ours waits until all of ISA-L's work is done, where it
-/// would otherwise overlap with the next call: that halves ISA-L's figures at 4 KiB and is not its
-/// fault.
+/// Otherwise the next SSE instruction waits until all of ISA-L's work is done, instead of
+/// overlapping with the next call. That would halve ISA-L's figures at 4 KiB through no fault of
+/// its own.
 #[inline(always)]
 fn clean_upper() {
     #[cfg(target_arch = "x86_64")]
@@ -129,7 +128,8 @@ fn zero_upper() {
     std::arch::x86_64::_mm256_zeroupper();
 }
 
-/// The strips of a stripe as ISA-L takes them: at most [`STRIPS_MAX`], the array's rest is null.
+/// Pointers to the strips of a stripe in ISA-L's form: at most [`STRIPS_MAX`]; the rest of the
+/// array is null.
 #[inline(always)]
 fn strips_of(strips: usize, strip_bytes: usize, stripe: &mut [u8]) -> [*mut c_void; STRIPS_MAX] {
     assert!(strips <= STRIPS_MAX && strip_bytes.is_multiple_of(64));

@@ -1,4 +1,4 @@
-//! Cases of the parity benchmark, and how one is measured.
+//! Cases of the parity benchmark, and their measurement.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use crate::sheet::{Sheet, SheetRow};
 use super::arena::Arena;
 use super::isal::IsaL;
 
-/// Which kernels are measured, and on what.
+/// Kernels and cases to measure.
 #[derive(Clone, Debug, Default)]
 pub struct ParityLoad {
-    /// Kernels other than the best that the CPU has.
+    /// Kernels to use; `None` for the best that the CPU has.
     pub level: Option<Level>,
-    /// Strategy of the kernels, where it is not weft that chooses by the case.
+    /// Strategy of the kernels; `None` if weft chooses it for each case.
     pub strategy: Option<Strategy>,
-    /// A part of the names of the cases that are measured; empty for all.
+    /// Part of the names of the cases to measure; empty for all.
     pub only: String,
 }
 
 impl ParityLoad {
-    /// Fills a row for each case, in GB of source data for each second of CPU time.
+    /// Fills a row for each case, in GB of source data per second of CPU time.
     ///
     /// # Errors
-    /// This CPU lacks the kernels, no case has such a name, or the two results of a case differ.
+    /// This CPU lacks the kernels, no case has the name, or the two results of a case differ.
     pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
         let parity = match self.level {
             None => Parity::detect(),
@@ -69,7 +69,7 @@ impl ParityLoad {
     }
 }
 
-/// Less than a second-level cache of 1 MiB, which also holds what else is going on.
+/// Less than a second-level cache of 1 MiB, which also holds other data.
 const L2: usize = 640 << 10;
 
 /// Many times any last-level cache.
@@ -78,11 +78,11 @@ const DRAM: usize = 768 << 20;
 /// Several times most last-level caches.
 const DRAM_QUICK: usize = 256 << 20;
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     work: Work,
-    /// Data strips, also those that are lost.
+    /// Number of data strips, including lost ones.
     sources: usize,
     strip: usize,
     place: Place,
@@ -92,7 +92,7 @@ struct Case {
 enum Work {
     Xor,
     Pq,
-    /// Two data strips from the others, P and Q.
+    /// Recovery of two data strips from the others, P and Q.
     RebuildTwo,
 }
 
@@ -136,13 +136,13 @@ impl Case {
         format!("{work} {}+{} {strip}K {place}", self.sources, self.results())
     }
 
-    /// Strips that are written.
+    /// Number of strips that are written.
     fn results(&self) -> usize {
         if self.work == Work::Xor { 1 } else { 2 }
     }
 
-    /// What issues 3 and 15 of weft ask for, against ISA-L, the more of both. Cases beside these
-    /// are told for comparison.
+    /// Required ratio to ISA-L, the higher of those in issues 3 and 15 of weft. Cases without a
+    /// mark are reported for comparison.
     fn mark(&self) -> Option<f64> {
         let wide = self.strip == 64 << 10;
         match (self.work, self.place, self.sources) {
@@ -156,7 +156,7 @@ impl Case {
         }
     }
 
-    /// As a caller who knows where its strips are would choose.
+    /// Strategy that a caller would choose who knows where its strips are.
     fn strategy(&self) -> Strategy {
         let maker = Maker::detect();
         match self.place {
@@ -198,9 +198,10 @@ impl Case {
                 let at = around.next().unwrap_or(0) * stripe_bytes;
                 fill(&mut bytes[at..at + stripe_bytes]);
             };
-            // Everything in cache once, and of DRAM as much as tells the prefetchers.
+            // Warm-up: the whole data for a cache, and for DRAM enough for the prefetchers.
             (0..stripes.min((16 << 20) / stripe_bytes)).for_each(|_| next());
-            // So many that looking at the clock costs nothing.
+            // Number of repetitions between two clock readings, large enough to make their cost
+            // negligible.
             let batch = (1 << 20) / stripe_bytes + 1;
             let rate = per_cpu_second(turn, || (0..batch).for_each(|_| next()));
             rate * (batch * self.sources * self.strip) as f64 / 1e9
@@ -211,7 +212,7 @@ impl Case {
         Ok(SheetRow::faster(self.name(), "GB/s", &figures[0], baseline).mark(mark))
     }
 
-    /// Whether both leave the same results.
+    /// Whether both implementations give the same results.
     fn agree(
         &self,
         stripe: &mut [u8],
@@ -251,12 +252,12 @@ impl Case {
         parity.recover_two(&strips[..others], p, q, a, b, first, second);
     }
 
-    /// The exponents of the lost strips.
+    /// Exponents of the lost strips.
     fn lost(&self) -> [u8; 2] {
         [1, u8::try_from(self.sources - 2).expect("few strips")]
     }
 
-    /// The exponents of the data strips that are left.
+    /// Exponents of the remaining data strips.
     fn left(&self) -> impl Iterator<Item = u8> {
         let lost = self.lost();
         (0..=u8::MAX).filter(move |exponent| !lost.contains(exponent)).take(self.sources - 2)
@@ -273,8 +274,7 @@ impl Case {
         }
     }
 
-    /// The rows that give the two lost strips, of coefficients of all that is there: other data, P,
-    /// Q.
+    /// Rows of coefficients that yield the two lost strips from the remaining data, P and Q.
     ///
     /// With r = g^(b−a): Dₐ = (r·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (r ⊕ 1), and D_b = P ⊕ P′ ⊕ Dₐ.
     ///
@@ -287,7 +287,7 @@ impl Case {
         let data = self.left().map(|exponent| of_p ^ gf::mul(of_q, gf::pow2(exponent)));
         let first: Vec<u8> = data.chain([of_p, of_q]).collect();
         let mut second: Vec<u8> = first.iter().map(|coefficient| coefficient ^ 1).collect();
-        // D_b takes P ⊕ P′ once more, and Q not at all.
+        // D_b also includes P ⊕ P′, but not Q.
         if let Some(last) = second.last_mut() {
             *last = of_q;
         }
@@ -295,10 +295,10 @@ impl Case {
     }
 }
 
-/// As wide as the widest case.
+/// Number of data strips of the widest case.
 pub(super) const SOURCES_MAX: usize = 16;
 
-/// What weft is compared with.
+/// Baseline that weft is compared with.
 enum Other {
     IsaL(IsaL),
     Scalar,
@@ -312,7 +312,7 @@ impl Other {
         }
     }
 
-    /// What it needs once for a case.
+    /// Prepares the tables of a case.
     fn prepare(&self, case: &Case) -> Option<Vec<u8>> {
         match self {
             Self::IsaL(library) if case.work == Work::RebuildTwo => {
