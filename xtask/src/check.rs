@@ -1,4 +1,4 @@
-//! Tasks `check` and `test`: what has to pass before a commit, and what CI runs.
+//! Tasks `check` and `test`: the gate of a commit, and the gate of CI.
 
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
@@ -20,7 +20,7 @@ pub(crate) fn check() -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// `cargo xtask test [--install]`: everything.
+/// `cargo xtask test [--install]`: all parts.
 pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     let others = costs::OF_CHECK.len() + if install { 0 } else { costs::OF_INSTALL.len() };
     let mut report = Report::of(costs::table()?.len() - others);
@@ -31,7 +31,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     } else if !missing.is_empty() {
         println!("some parts will be skipped; for all of them: {}", packages::apt_line(&missing));
     }
-    // The kernel of the lab is fetched too, and only when asked for.
+    // The kernel of the lab is fetched with the packages, and only on request.
     if install {
         report.part("kernel lab: build", || {
             run(Command::new(crate::tree::root().join("interop/lab/build")), HALF_AN_HOUR)
@@ -43,11 +43,11 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         interop::start_lab(&mut report, weft)?;
     }
     report.part("tests", || tests(&["--workspace"]));
-    // The digest of a simulation must not depend on how it was compiled. The other tests of the
-    // simulator have just run, and find nothing else in another build.
+    // The digest of a simulation must not depend on the build profile. The other tests of the
+    // simulator have just run in the debug build and would find nothing new in release.
     report.part("simulation, release", || {
         let same = ["--test", "determinism", "--test", "drives", "--test", "traces"];
-        // Beside weft-cli for its features: see `run_example`.
+        // Built with weft-cli for its features: see `run_example`.
         tests(&[&["--release", "-p", "weft-cli", "-p", "weft-sim"], &same[..]].concat())
     });
     report.part("simulation, counted", || interop::run_example("weft-sim", "sweep", &["gate"]));
@@ -64,7 +64,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         report.part("demo", || {
             let mut command = Command::new(&weft);
             command.arg("demo");
-            // 7 s. What `--patches` adds is run by interop/reproduce.
+            // It takes 7 s. The measurements of `--patches` are run by interop/reproduce.
             run(command, Duration::from_secs(120))
         });
         report.part("instructions", || instructions::run(&weft, false));
@@ -87,7 +87,7 @@ pub(crate) fn tests_alone(selection: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// `cargo xtask tests of CRATE…`: those of some crates, out of the workspace's build.
+/// `cargo xtask tests of CRATE…`: the tests of some crates, from the build of the workspace.
 pub(crate) fn tests_of_crates(crates: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     report.part("tests", || tests_of(crates));
@@ -103,7 +103,7 @@ pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Passed if nothing was found.
+/// Passes if nothing was found.
 fn none(found: anyhow::Result<Vec<String>>) -> Ending {
     match found {
         Ok(found) if found.is_empty() => Ending::Passed,
@@ -112,7 +112,7 @@ fn none(found: anyhow::Result<Vec<String>>) -> Ending {
     }
 }
 
-/// How many parts those are.
+/// Number of parts of `lints`.
 const LINTS: usize = 10;
 
 fn lints(report: &mut Report) {

@@ -1,30 +1,30 @@
-//! Circles between modules: which of a crate's parts name each other, and must not.
+//! Circles between modules: parts of a crate that name each other, which is forbidden.
 //!
-//! A part is a file or folder of a crate's top level, and below a folder of [`Watched::split`] each
-//! file or folder in it. Every path that begins with `crate`, `self`, `super` or a module of the
-//! same file is read, in `use` and in code; an arrow goes from the part that names to the part that
-//! is named. Two parts that reach each other are in a circle. Tests do not count: they stand above
-//! what they test.
+//! A part is a file or folder of a crate's top level; below a folder of [`Watched::split`], each
+//! file or folder is a part. Every path that begins with `crate`, `self`, `super` or a module of
+//! the same file is read, in `use` and in code; an arrow goes from the naming part to the named
+//! part. Two parts that reach each other are in a circle. Tests do not count: they are above the
+//! code that they test.
 //!
-//! [`deps`](crate::deps) holds the same between crates.
+//! [`deps`](crate::deps) enforces the same between crates.
 
 use crate::tree;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// How a crate of [`crates`] is watched; one that is not in [`WATCHED`] has no circle.
+/// Rules for a crate of [`crates`]; a crate that is not in [`WATCHED`] may have no circle.
 #[derive(Clone, Copy, Default)]
 struct Watched<'a> {
-    /// Name of its folder.
+    /// Name of the crate's folder.
     of: &'a str,
-    /// Folders whose files are parts of their own, and may not name each other.
+    /// Folders in which each file is a part of its own; the files may not name each other.
     split: &'a [&'a str],
-    /// Circles that are known, each by its parts. Each part is to leave its circle, and none may
-    /// join.
+    /// Known circles, each as the list of its parts. Parts are to leave their circle, and no part
+    /// may join.
     known: &'a [&'a [&'a str]],
-    /// Arrows in circles that there are. It only falls: where fewer are found, the number here is
-    /// to follow.
+    /// Number of arrows in known circles. It may only fall: if fewer are found, this number must be
+    /// lowered.
     arrows: usize,
 }
 
@@ -45,7 +45,7 @@ const WATCHED: [Watched<'static>; 4] = [
         ],
         arrows: 21,
     },
-    // The whole crash simulator.
+    // The crash simulator as a whole.
     Watched {
         of: "weft-sim",
         split: &[],
@@ -54,14 +54,14 @@ const WATCHED: [Watched<'static>; 4] = [
     },
 ];
 
-/// Arrows between parts, with a place of each: `file:line`.
+/// Arrows between parts, each with one position: `file:line`.
 #[derive(Debug, Default)]
 struct Arrows {
     files: usize,
     of: BTreeMap<(String, String), String>,
 }
 
-/// A word or sign of a source text, with its line.
+/// A token of a source text, with its line.
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
     Word(String, usize),
@@ -70,7 +70,7 @@ enum Token {
     Path,
 }
 
-/// Words and signs of a source text up to its tests; comments and texts are left out.
+/// Tokens of a source text up to its tests, without comments and string literals.
 fn tokens(source: &str) -> Vec<Token> {
     let mut found = Vec::new();
     for (line, text) in (1..).zip(source.lines()) {
@@ -88,7 +88,8 @@ fn tokens(source: &str) -> Vec<Token> {
                 found.push(Token::Word(rest[..len].to_owned(), line));
                 len
             } else if first == '"' {
-                // A text that goes on in the next line ends with this one: its words are no paths.
+                // A string literal that continues on the next line is cut at the line end: its
+                // words are no paths.
                 rest[1..].find('"').map_or(rest.len(), |end| end + 2)
             } else if rest.starts_with("::") {
                 found.push(Token::Path);
@@ -103,7 +104,7 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// Every path of a text, a tree of `use` once for each leaf, with its line.
+/// Every path in the tokens, with its line; a tree of `use` gives a path for each leaf.
 fn paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -119,7 +120,7 @@ fn paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
     found
 }
 
-/// Reads the path that begins at a token; the place behind it.
+/// Reads the path that begins at a token. Returns the index after it.
 fn path(
     tokens: &[Token],
     mut at: usize,
@@ -151,7 +152,7 @@ fn path(
     at
 }
 
-/// The module that a file is, from the crate's root: `a/b.rs` and `a/b/mod.rs` are `a::b`.
+/// Module of a file, from the crate's root: `a/b.rs` and `a/b/mod.rs` are `a::b`.
 fn module_of(file: &str) -> Vec<String> {
     let stem = file.trim_end_matches(".rs");
     let mut module: Vec<String> = stem.split('/').map(str::to_owned).collect();
@@ -161,7 +162,7 @@ fn module_of(file: &str) -> Vec<String> {
     module
 }
 
-/// The arrows of a crate, from its files: (path below `src`, text).
+/// Arrows of a crate, from its files: (path below `src`, text).
 fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
     let modules: BTreeSet<Vec<String>> = files.iter().map(|(name, _)| module_of(name)).collect();
     let part_of = |module: &[String]| match module {
@@ -190,7 +191,7 @@ fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
         from.extend(rest[supers..].iter().cloned());
         Some(from)
     };
-    // What the root gives others the names of.
+    // Names that the root re-exports resolve to their modules.
     let read: Vec<_> =
         files.iter().map(|(name, text)| (name, module_of(name), paths(&tokens(text)))).collect();
     let mut exported: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -219,11 +220,11 @@ fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
     found
 }
 
-/// The crate's root as a part.
+/// Name of the crate's root as a part.
 const ROOT: &str = "the root";
 
 impl Arrows {
-    /// Arrows that are part of a circle: whoever follows one comes back.
+    /// Arrows that are part of a circle: the naming part is reachable from the named part.
     fn in_circles(&self) -> BTreeMap<&(String, String), &str> {
         let mut reach: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (from, to) in self.of.keys() {
@@ -248,7 +249,7 @@ impl Arrows {
         arrows.map(|(arrow, at)| (arrow, at.as_str())).collect()
     }
 
-    /// Arrows from one file of a folder that is split to another.
+    /// Arrows from one file of a split folder to another.
     fn aside(&self, split: &[&str]) -> Vec<String> {
         let below = |part: &str| part.split_once('/').is_some_and(|(of, _)| split.contains(&of));
         let arrows = self.of.iter().filter(|((from, to), _)| below(from) && below(to));
@@ -257,7 +258,7 @@ impl Arrows {
             .collect()
     }
 
-    /// What is not as the table says.
+    /// Deviations from the rules.
     fn wrong(&self, watched: &Watched<'_>) -> Vec<String> {
         let circles = self.in_circles();
         let listed = |of: &(String, String)| {
@@ -289,7 +290,7 @@ impl Arrows {
     }
 }
 
-/// The files of a crate's sources without those of tests: (path below `src`, text).
+/// Files of a crate's sources without test files: (path below `src`, text).
 fn sources(source: &str) -> anyhow::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for file in tree::rust_files(source) {
@@ -318,7 +319,7 @@ fn crates() -> anyhow::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Circles that are not known, and known ones that are gone; how much was read is printed.
+/// New circles, and known circles that are gone; prints how much was read.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     let crates = crates()?;
@@ -401,7 +402,7 @@ mod tests {
         let circles = after.in_circles();
         let planted = ("size".to_owned(), "command/serve".to_owned());
         assert_eq!(circles[&planted], "size.rs:1");
-        // As the table is, and as it was if this circle had been known, with a part that has left.
+        // The table without this circle, and then with it as a known one that a part has left.
         let watched = Watched { split: &["command"], ..Watched::default() };
         assert_eq!(after.wrong(&watched).len(), circles.len() + 1);
         let mut parts: Vec<&str> = circles.keys().map(|(from, _)| from.as_str()).collect();
@@ -412,7 +413,7 @@ mod tests {
         assert!(wrong[0].starts_with("left is in no circle any more"), "{wrong:?}");
     }
 
-    /// What a planted line makes wrong of a file of a crate that is watched by default.
+    /// Deviations caused by a planted line in a file of a crate without exceptions.
     fn planted_in(of: &str, file: &str, line: &str) -> Vec<String> {
         let mut files = sources(&format!("crates/{of}/src")).unwrap();
         let planted = files.iter_mut().find(|(name, _)| name == file).unwrap();
@@ -457,7 +458,7 @@ mod tests {
             aside,
             ["command/one.rs:1: command/one → command/two, expected a module below both"]
         );
-        // In a crate whose folders are parts as a whole it is no arrow at all.
+        // If folders are parts as a whole, the reference is no arrow.
         assert_eq!(shown(&of(&files, &[])), [""; 0]);
     }
 }

@@ -1,33 +1,32 @@
-//! Citations of documents: the page, the section and the statement that a text names have to be
-//! there.
+//! Citations of documents: every cited page, section and statement must exist.
 //!
-//! `Source md-raid.md §6.6 and §6.7` in a comment names headings of `spec/md-raid.md`, and
-//! `reliability.md I4 to I6`, or "(F21)" alone, rows of its tables. A page may be cited without a
-//! section; it is looked for in `spec/`, `docs/`, `experiments/` and at the root. Read are the
-//! comments of Rust files, and scripts, tables of settings and documents as a whole. In a page of
-//! `spec/` a section without a page before it is one of that page.
+//! `Source md-raid.md §6.6 and §6.7` in a comment names headings of `spec/md-raid.md`;
+//! `reliability.md I4 to I6`, or "(F21)" alone, names rows of its tables. A page may be cited
+//! without a section; it is searched in `spec/`, `docs/`, `experiments/` and at the root. Comments
+//! of Rust files are read, and scripts, tables of settings and documents as a whole. In a page of
+//! `spec/`, a section without a page belongs to that page.
 
 use crate::statements::sentences;
 use crate::tree::{files, root, shown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Pages elsewhere: NBD's protocol, and one that lies beside the data that it describes.
+/// Pages outside of the project: NBD's protocol, and a page beside the data that it describes.
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
 
-/// Folders whose pages may be cited by their names alone.
+/// Folders of pages that may be cited by name alone.
 const SHELVES: [&str; 4] = ["", "docs", "experiments", "spec"];
 
-/// What may be cited of a page: numbers of headings, and statements.
+/// Citable parts of a page: numbers of headings, and statements.
 struct Page {
     sections: BTreeSet<String>,
     statements: BTreeSet<String>,
 }
 
-/// Each page that may be cited, by its name.
+/// Pages that may be cited, by name.
 type Pages = BTreeMap<String, Page>;
 
-/// What a text cites of one page.
+/// Citations of one page in a text.
 #[derive(Debug, Default)]
 struct Citation {
     page: String,
@@ -49,32 +48,32 @@ fn pages() -> anyhow::Result<Pages> {
     Ok(pages)
 }
 
-/// What may be cited of the text of a page.
+/// Citable parts of a page, from its text.
 fn page(text: &str) -> Page {
     Page { sections: numbers(text), statements: sentences(text).into_keys().collect() }
 }
 
-/// Numbers of the headings of a page: `6.6` of `### 6.6 Superblocks`.
+/// Numbers of the headings of a page: `6.6` for `### 6.6 Superblocks`.
 fn numbers(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     let words = headings.filter_map(|line| line.trim_start_matches('#').split_whitespace().next());
     words.filter_map(number).collect()
 }
 
-/// The number that a word begins with.
+/// The number at the beginning of a word.
 fn number(word: &str) -> Option<String> {
     let end = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let number = word[..end.unwrap_or(word.len())].trim_end_matches('.');
     (!number.is_empty()).then(|| number.to_owned())
 }
 
-/// Sections that a word names: two of `§6.6-§6.8`, `§6.6–6.8` and `§1.2/§2.4`.
+/// Sections named by a word; two for `§6.6-§6.8`, `§6.6–6.8` and `§1.2/§2.4`.
 fn sections(word: &str) -> Vec<String> {
     let named = word.split('§').skip(1);
     named.flat_map(|named| named.split(['-', '–', '/'])).filter_map(number).collect()
 }
 
-/// A statement with a letter, of schedulers (B, D, M, X) or of reliability (F, I, P).
+/// A statement with a letter: of schedulers (B, D, M, X) or of reliability (F, I, P).
 fn lettered(word: &str) -> Option<String> {
     let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'M', 'P', 'X'])?;
@@ -83,15 +82,16 @@ fn lettered(word: &str) -> Option<String> {
     is_number.then(|| word.to_owned())
 }
 
-/// Faults and invariants that comments cite by their letter alone, as "(F21)" and "Checker I20".
+/// Faults and invariants that comments cite by their letter alone, such as "(F21)" and "Checker
+/// I20".
 fn bare(text: &str) -> Citation {
     let is_cited = |word: &String| word.starts_with(['F', 'I']);
     let statements = text.split_whitespace().filter_map(lettered).filter(is_cited).collect();
     Citation { page: "reliability.md".to_owned(), statements, ..Citation::default() }
 }
 
-/// Comments of a file of Rust as one text, without what marks them. One behind code begins with
-/// ` // `.
+/// Comments of a Rust file as one text, without comment markers. A comment after code begins with `
+/// // `.
 fn comments(text: &str) -> String {
     let comment = |line: &'_ str| {
         let line = line.trim_start();
@@ -102,7 +102,7 @@ fn comments(text: &str) -> String {
     text.lines().filter_map(comment).collect::<Vec<_>>().join("\n")
 }
 
-/// The name of the page that a word is, with or without its folder.
+/// Page name in a word, with or without its folder.
 fn page_name(word: &str) -> Option<&str> {
     let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let word = word.trim_end_matches("'s");
@@ -114,7 +114,7 @@ fn page_name(word: &str) -> Option<&str> {
     (!stem.is_empty() && stem.chars().all(is_name)).then_some(name)
 }
 
-/// What a text cites. A section without a page is one of `own`, where there is such a page.
+/// Citations in a text. A section without a page belongs to the page `own`, if there is one.
 fn citations(text: &str, own: Option<&str>) -> Vec<Citation> {
     let mut words = text.split_whitespace().peekable();
     let mut found = Vec::new();
@@ -157,7 +157,7 @@ fn citations(text: &str, own: Option<&str>) -> Vec<Citation> {
     found
 }
 
-/// Citations that name what is not there.
+/// Citations that name missing pages, sections or statements.
 fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
     let mut found = Vec::new();
     for Citation { page: name, sections, statements } in citations {
@@ -175,8 +175,8 @@ fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
     found
 }
 
-/// Whether a file is read: Rust, scripts, settings and documents. The changelog names what was
-/// there once.
+/// Whether a file is read: Rust, scripts, settings and documents. The changelog is not, because it
+/// names what existed once.
 fn is_read(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_script = || std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"));
@@ -187,7 +187,7 @@ fn is_read(path: &Path) -> bool {
     }
 }
 
-/// What a file cites.
+/// Citations in a file.
 fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
     let name = shown(path);
     match path.extension().and_then(|it| it.to_str()) {
@@ -228,7 +228,7 @@ fn read() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every citation that names what is not there.
+/// Every citation that names something missing.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let pages = pages()?;
     let (mut found, mut count_by_kind) = (Vec::new(), BTreeMap::new());
@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(found().unwrap(), Vec::<String>::new());
     }
 
-    /// What is broken in a file of this name with this text, where `md-raid.md` has §6.6, §6.7, §7,
-    /// the statements 1, 2 and B3, and `reliability.md` F1 and I20.
+    /// Broken citations in a file of this name with this text, if `md-raid.md` has §6.6, §6.7, §7
+    /// and the statements 1, 2 and B3, and `reliability.md` has F1 and I20.
     fn broken_in(name: &str, text: &str) -> Vec<String> {
         let text_of_page =
             "# T\n### 6.6 U\n### 6.7 V\n## 7. Testable statements\n1. one\n2. two\n- B3 three\n";
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(broken_in("docs/a.md", "another paper, §6.9").len(), 0);
     }
 
-    /// The start of a next line of a comment, or of prose.
+    /// Beginning of the next line of a comment, or of prose.
     fn next_line(name: &str) -> &str {
         if name.ends_with(".md") { "\n" } else { "\n# " }
     }

@@ -1,26 +1,26 @@
-//! Costs of parts: the table of CONTRIBUTING.md, which says what each finds and takes.
+//! Costs of parts: the table of CONTRIBUTING.md, with the purpose and duration of each part.
 
 use crate::tree::root;
 use anyhow::{Context, ensure};
 use std::time::Duration;
 
-/// The line of a part.
+/// A line of the table.
 pub(crate) struct Cost {
     pub(crate) part: String,
-    /// On two CPUs, in a fresh clone.
+    /// Duration on two CPUs, in a fresh clone.
     pub(crate) seconds: u64,
 }
 
-/// Its head in CONTRIBUTING.md.
+/// Head of the table in CONTRIBUTING.md.
 const HEAD: &str = "| part | s | finds |";
 
 /// Parts of `test --install` that `test` alone does not have.
 pub(crate) const OF_INSTALL: [&str; 2] = ["Debian packages", "kernel lab: build"];
 
-/// Parts of `check` that `test` has under another name.
+/// Parts of `check` that have another name in `test`.
 pub(crate) const OF_CHECK: [&str; 2] = ["unit tests", "short simulation"];
 
-/// All lines.
+/// Reads all lines of the table.
 pub(crate) fn table() -> anyhow::Result<Vec<Cost>> {
     let text =
         std::fs::read_to_string(root().join("CONTRIBUTING.md")).context("CONTRIBUTING.md")?;
@@ -46,7 +46,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Cost>> {
         .collect()
 }
 
-/// What all parts but those left out take, and which take most of it. Suites run two at a time.
+/// Duration of all parts except those left out, and the longest of them. Suites run two at a time.
 pub(crate) fn expected(table: &[Cost], left_out: &[String]) -> String {
     let mut run: Vec<&Cost> = table.iter().filter(|cost| !left_out.contains(&cost.part)).collect();
     let halved = |cost: &Cost| if cost.part.starts_with("interop ") { 1 } else { 2 };
@@ -63,7 +63,7 @@ pub(crate) fn expected(table: &[Cost], left_out: &[String]) -> String {
 }
 
 impl Cost {
-    /// The time in words, for the line that a part begins with.
+    /// The duration in words, for the first line of a part.
     pub(crate) fn about(&self) -> String {
         match self.seconds {
             0..=4 => "a few seconds".to_owned(),
@@ -72,7 +72,8 @@ impl Cost {
         }
     }
 
-    /// A sentence where it took more than one and a half times as long, and a minute more.
+    /// A sentence if the part took more than one and a half times as long as usual, and a minute
+    /// longer.
     pub(crate) fn exceeded_by(&self, took: Duration) -> Option<String> {
         let (took, usual) = (took.as_secs(), self.seconds);
         (2 * took > 3 * usual && took > usual + 60).then(|| {
@@ -95,7 +96,7 @@ mod tests {
         let of_suites = crate::interop::names().unwrap();
         let of_suites = of_suites.into_iter().map(|name| format!("interop {name}"));
         let mut expected: Vec<String> = of_suites.collect();
-        // As they are written where parts are run.
+        // The names are read from the files that run the parts.
         for file in ["check.rs", "interop.rs"] {
             let text = std::fs::read_to_string(root().join("xtask/src").join(file)).unwrap();
             let calls = text.split("report.part(\"").skip(1);

@@ -1,10 +1,9 @@
 //! Licences, bans and sources of every crate that is built, as `deny.toml` has them.
 //!
 //! `cargo deny check licenses bans sources` reads the same file; this module is the gate, on every
-//! machine. cargo-deny itself is no part of `check`, for a part that runs
-//! only where it is installed says nothing about CI, and building it takes three to five
-//! minutes on two cores. By hand it finds one thing more: licence files that say other than a
-//! manifest.
+//! machine. cargo-deny itself is not part of `check`: a part that runs only where it is installed
+//! proves nothing about CI, and building it takes three to five minutes on two cores. Run by hand,
+//! it finds one thing more: licence files that differ from a manifest.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -21,7 +20,7 @@ fn quoted(text: &str) -> Vec<String> {
 }
 
 impl Rules {
-    /// Reads what it needs of deny.toml: one `allow = […]` line, and `{ crate = "…"` lines.
+    /// Reads the needed parts of deny.toml: one `allow = […]` line, and `{ crate = "…"` lines.
     fn parse(text: &str) -> anyhow::Result<Rules> {
         let allow = text.lines().find_map(|line| line.strip_prefix("allow = ["));
         let licenses = quoted(allow.context("deny.toml has no line `allow = [`")?);
@@ -31,7 +30,7 @@ impl Rules {
     }
 
     /// Whether an SPDX expression can be met: one of the alternatives in each part joined by `AND`.
-    /// Stricter than SPDX where `OR` and `AND` are mixed without parentheses.
+    /// Stricter than SPDX if `OR` and `AND` are mixed without parentheses.
     fn allows(&self, expression: &str) -> bool {
         expression.split(" AND ").all(|part| {
             let part = part.trim_matches(['(', ')', ' ']);
@@ -41,7 +40,7 @@ impl Rules {
         })
     }
 
-    /// What is wrong with the packages of `cargo metadata`.
+    /// Violations by the packages of `cargo metadata`.
     fn violations(&self, metadata: &Value) -> Vec<String> {
         let mut found = Vec::new();
         for package in metadata["packages"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -61,7 +60,7 @@ impl Rules {
     }
 }
 
-/// Violations of deny.toml by what is built on this platform.
+/// Violations of deny.toml by the crates that are built on this platform.
 pub(crate) fn violations() -> anyhow::Result<Vec<String>> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let words = ["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform];

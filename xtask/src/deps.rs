@@ -1,12 +1,13 @@
 //! Order of the crates: dependencies point downwards only.
 //!
 //! [`ALLOWED`] is the drawing of ARCHITECTURE.md as a table. A new edge changes both, in a commit
-//! of its own. Development dependencies obey it as well: a test belongs above what it tests.
+//! of its own. Development dependencies obey the order as well: a test belongs above the code that
+//! it tests.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Each crate and the crates of this workspace that it may name, without their `weft-`.
+/// Each crate with the crates of this workspace that it may name, without their `weft-`.
 const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench", "engine export lab nbd ondisk parity runtime sim units"),
     ("weft-cli", "bench engine export lab nbd ondisk parity runtime sim testing units"),
@@ -19,13 +20,13 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-parity", "units"),
     ("weft-runtime", "compute engine nbd ondisk parity testing units"),
     ("weft-sim", "compute engine ondisk parity testing units"),
-    // Development only, which `products_are_without_test_code_and_a_planted_one_is_found` holds.
+    // Development only, as `products_are_without_test_code_and_a_planted_one_is_found` checks.
     ("weft-testing", ""),
     ("weft-units", ""),
     ("xtask", "testing"),
 ];
 
-/// The edges of `metadata` (from `cargo metadata --no-deps`) which the table does not have.
+/// Edges of `metadata` (from `cargo metadata --no-deps`) that the table does not allow.
 pub(crate) fn edges_forbidden(metadata: &Value) -> Vec<String> {
     let allowed: BTreeMap<&str, &str> = ALLOWED.iter().copied().collect();
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(edges_forbidden(&metadata().unwrap()), Vec::<String>::new());
     }
 
-    /// Crates that name weft-testing in what they ship.
+    /// Crates that name weft-testing outside of development dependencies.
     fn products_with_test_code(metadata: &Value) -> Vec<String> {
         let packages = metadata["packages"].as_array().unwrap().iter();
         let named = packages.flat_map(|package| {
@@ -122,11 +123,11 @@ mod tests {
         assert_eq!(products_with_test_code(&planted).len(), count - 1, "all but xtask");
     }
 
-    /// Where weft-export is of no protocol: the next one is served by the same.
+    /// Files of weft-export without any protocol: they also serve the next protocol.
     const WITHOUT_PROTOCOL: [&str; 6] =
         ["allocation.rs", "crowd.rs", "looks.rs", "record.rs", "session/", "share.rs"];
 
-    /// Lines that name a protocol's crate.
+    /// Lines that name the crate of a protocol.
     fn protocols_named(file: &str, text: &str) -> Vec<String> {
         let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
         let named = (1..).zip(code).filter(|(_, code)| code.contains("weft_nbd"));

@@ -1,27 +1,29 @@
-//! Fresh seeds: scripts that nobody has drawn before, for each commit others.
+//! Fresh seeds: simulated scripts with new seeds for each commit.
 //!
-//! The seeds come from the count of commits, so that the same command shows the same before a
-//! submission and in CI, and the next commit draws others. A shallow clone counts only what it has,
-//! and is refused. What fails is shrunk and written to `target/fresh`: its text goes into
-//! `crates/weft-sim/scripts/`, and the failure leaves `open` there by a mend. Up to one of 1,000
-//! scripts may fail: it is not the change's, which draws other seeds than the commit before it. The
-//! seeds that the gate counts stay the same, and none of them may fail.
+//! The seeds follow from the number of commits, so the same command gives the same result before a
+//! submission and in CI, and the next commit uses other seeds. A shallow clone does not know the
+//! full number and is refused. A failing script is shrunk and written to `target/fresh`: its text
+//! goes into `crates/weft-sim/scripts/`, and a fix removes the failure from `open` there. Up to one
+//! in 1,000 scripts may fail, because such a failure need not come from the change, which has other
+//! seeds than the commit before it. The seeds that the gate counts stay the same, and none of them
+//! may fail.
 
 use crate::interop::run_example;
 use crate::lines::printed;
 use crate::part::Ending;
 use anyhow::{Context, ensure};
 
-/// Where they begin: beyond those of tests, of the gate and of the ledger.
+/// First fresh seed, beyond the seeds of tests, of the gate and of the ledger.
 const FIRST: u64 = 1_000_000_000;
 
-/// Seeds of one commit.
+/// Number of seeds reserved for a commit.
 const STRIDE: u64 = 1_000;
 
-/// Of each profile, and a tenth as many of the other kinds of work: three minutes of two CPUs.
+/// Number of seeds of each profile; other kinds of work have a tenth as many. All of them take three
+/// minutes of two CPUs.
 const EACH: u64 = 300;
 
-/// `cargo xtask fresh`, and a part of `test`.
+/// Runs `cargo xtask fresh`, which is also a part of `test`.
 pub(crate) fn run_fresh() -> Ending {
     let first = match first() {
         Ok(first) => first.to_string(),
@@ -33,7 +35,7 @@ pub(crate) fn run_fresh() -> Ending {
     run_example("weft-sim", "sweep", &["fresh", &first, &each, &folder])
 }
 
-/// The first seed of the commit that is checked out.
+/// First seed of the current commit.
 fn first() -> anyhow::Result<u64> {
     let shallow = printed("git", &["rev-parse", "--is-shallow-repository"])?;
     let count = printed("git", &["rev-list", "--count", "HEAD"])?;

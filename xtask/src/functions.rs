@@ -1,25 +1,25 @@
 //! Length of functions: at most 80 lines each.
 //!
-//! Functions are found by the form that rustfmt gives them: `fn` and the closing brace that ends it
-//! begin in one column. Blank lines and comments count. There are no exceptions: a long table is a
-//! constant beside the function that reads it.
+//! Functions are found by their format from rustfmt: `fn` and its closing brace begin in the same
+//! column. Blank lines and comments count. There are no exceptions: a long table is a constant
+//! beside the function that reads it.
 
 use crate::tree::{rust_files, shown};
 
-/// Lines that a function may have, from `fn` to its closing brace.
+/// Most lines of a function, from `fn` to its closing brace.
 const LINES_MAX: usize = 80;
 
 /// A function of a Rust text.
 #[derive(Debug, PartialEq, Eq)]
 struct Function {
     name: String,
-    /// Line of `fn`, 1-based.
+    /// Line number of `fn`, 1-based.
     line: usize,
-    /// Lines from `fn` to the closing brace.
+    /// Number of lines from `fn` to the closing brace.
     lines: usize,
 }
 
-/// Functions with a body of several lines, in order; those within another one too.
+/// Functions with a body of several lines, in order, including nested ones.
 fn functions(source: &str) -> Vec<Function> {
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();
@@ -27,7 +27,7 @@ fn functions(source: &str) -> Vec<Function> {
         let Some(name) = name_of(line.trim_start()) else { continue };
         let indent = &line[..line.len() - line.trim_start().len()];
         let end = format!("{indent}}}");
-        // A function of one line, or one without a body.
+        // The function has one line, or no body.
         let is_over = |line: &str| line.ends_with([';', '}']) && line != end;
         let Some(more) = lines[index..].iter().position(|line| {
             *line == end || (!line.starts_with(&format!("{indent} ")) && is_over(line))
@@ -39,7 +39,7 @@ fn functions(source: &str) -> Vec<Function> {
     found
 }
 
-/// Name of the function that a line of code begins.
+/// Name of the function that begins on a line of code.
 fn name_of(code: &str) -> Option<&str> {
     let (before, after) = match code.strip_prefix("fn ") {
         Some(after) => ("", after),

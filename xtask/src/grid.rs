@@ -1,10 +1,10 @@
-//! Grid of defaults: weft beside md on loads that nobody chose (`weft_lab::grid`).
+//! Grid of defaults: weft compared with md on loads not selected in its favour (`weft_lab::grid`).
 
 use anyhow::ensure;
 
 use crate::part::cargo;
 
-/// Runs the grid; what it prints is its example's.
+/// Runs the example that computes the grid and prints it.
 pub(crate) fn grid(words: &[&str]) -> anyhow::Result<()> {
     let example = ["run", "-q", "--release", "-p", "weft-lab", "--example", "grid", "--"];
     let status = cargo(&[&example[..], words].concat()).status()?;

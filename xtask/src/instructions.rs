@@ -1,12 +1,12 @@
 //! Instruction counts of operations, compared with the committed ones.
 //!
-//! `weft bench repeat` does one thing many times; callgrind counts what its `measured_part`
-//! executes. The counts do not depend on the machine's load, and hardly on the machine: two runs of
-//! one binary give the same number. They depend on the compiler, which the committed file therefore
-//! names: another one's counts are not compared. `benches/rust-toolchain.toml` pins it for `cargo`
-//! in that folder, and for nothing else, as rustup lets the nearest such file decide: weft is built
-//! by any Rust that its manifest admits, and a machine that has the right compiler under another
-//! name (`stable`) fetches nothing.
+//! `weft bench repeat` repeats one piece of work; callgrind counts the instructions of its
+//! `measured_part`. The counts do not depend on the machine's load, and hardly on the machine: two
+//! runs of one binary give the same number. They depend on the compiler, which the committed file
+//! therefore names: counts of another compiler are not compared. `benches/rust-toolchain.toml` pins
+//! the compiler for `cargo` in that folder only, because rustup uses the nearest such file: weft
+//! can be built by any Rust that its manifest admits, and a machine with the right compiler under
+//! another name (`stable`) downloads nothing.
 
 use crate::part::{Ending, has};
 use crate::tree;
@@ -16,10 +16,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Program that counts.
+/// Program that counts instructions.
 pub(crate) const PROGRAM: &str = "valgrind";
 
-/// Each case of `weft bench repeat`, and how often it is done: enough for a second under callgrind.
+/// Cases of `weft bench repeat`, each with its repetitions: about a second under callgrind.
 const CASES: &[(&str, u64)] = &[
     ("assemble", 200),
     ("engine-full-stripe-write", 500),
@@ -51,10 +51,10 @@ const CASES: &[(&str, u64)] = &[
     ("write-back-write-out", 5_000),
 ];
 
-/// A change by more percent than this is a failure, or to be written down.
+/// Largest change in percent; a larger one is a failure, or must be recorded.
 const PERCENT_MAX: u64 = 3;
 
-/// Compares with the committed file, or with `update` writes it.
+/// Compares the counts with the committed file; `update` writes the file instead.
 pub(crate) fn run(weft: &Path, update: bool) -> Ending {
     match compare(weft, update) {
         Ok(ending) => ending,
@@ -96,7 +96,7 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     if let Some(problem) = verdict {
         return Ok(Ending::Failed(problem));
     }
-    // A comparison that finds nothing has to find something that is there.
+    // A comparison without findings must prove that it would detect a planted slow-down.
     let (case, times) = ("parity-xor-avx2", 5_000);
     let slower = BTreeMap::from([(case.to_owned(), count(weft, case, times, 5)?)]);
     let committed = old.get(case).map(|it| BTreeMap::from([(case.to_owned(), *it)]));
@@ -108,7 +108,7 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     Ok(Ending::Passed)
 }
 
-/// The compiler whose counts the file has.
+/// The compiler named in the file.
 fn recorded_by(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# by ")).unwrap_or("?")
 }
@@ -117,7 +117,7 @@ fn file() -> PathBuf {
     tree::root().join("benches/instructions.toml")
 }
 
-/// Instructions for each operation of a case, of which `extra` percent more are done than said.
+/// Instructions for each operation of a case, with `extra` percent more work than counted.
 fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
     let output = Command::new(PROGRAM)
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -138,7 +138,7 @@ fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64>
     Ok(total / times)
 }
 
-/// A table for people, and what is wrong, if anything is.
+/// A table as text, and the problem, if there is one.
 fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, Option<String>) {
     let mut table = format!("{:28} {:>9} {:>9} {:>8}\n", "instructions of", "committed", "now", "");
     let (mut worse, mut better) = (Vec::new(), Vec::new());
@@ -170,7 +170,7 @@ fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, O
     (table, (!problems.is_empty()).then(|| problems.join("; ")))
 }
 
-/// The lines `case = count` of the file.
+/// Parses the lines `case = count` of the file.
 fn parse(text: &str) -> anyhow::Result<BTreeMap<String, u64>> {
     let lines = text.lines().filter(|line| !line.starts_with(['#', '[']) && !line.is_empty());
     lines

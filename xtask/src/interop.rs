@@ -1,11 +1,11 @@
-//! Suites of `interop/`: their needs, their limits, and how they are run.
+//! Suites of `interop/`: requirements, time limits, and execution.
 //!
 //! A suite is a folder with an executable `run`. Its header has `# needs: PROGRAM…`, and may have
-//! `# minutes: N` (a limit; 5 when absent) and `# timed: WHY` (nothing but another of these is run
-//! beside it). It
-//! finds the binary in `$WEFT` and a folder of its own in `$WORK`, prints `ok - …` lines, and exits
-//! 0, or 77 when this machine cannot run it. The kernel lab is the suite `lab`, whose program is
-//! `test`: one emulated machine that takes long, and goes on beside others.
+//! `# minutes: N` (a limit; 5 by default) and `# timed: WHY` (only another timed suite may run
+//! beside it). The suite gets the binary in `$WEFT` and a folder of its own in `$WORK`, prints `ok
+//! - …` lines, and exits with 0, or with 77 if this machine cannot run it. The kernel lab is the
+//! suite `lab` with the program `test`: one long-running emulated machine, which runs beside other
+//! parts.
 
 use crate::part::{Ending, Job, Report, cargo, run};
 use crate::{costs, packages, tree};
@@ -15,17 +15,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// One suite.
+/// A suite.
 struct Suite {
     name: String,
     program: PathBuf,
     needs: Vec<String>,
     limit: Duration,
-    /// Judged by times: such suites mostly wait, and only another one is run beside them.
+    /// Whether the suite measures times: such suites mostly wait, and only another one runs beside
+    /// them.
     timed: bool,
 }
 
-/// All suites, by name; those that are timed last.
+/// All suites, by name; timed suites come last.
 fn suites() -> anyhow::Result<Vec<Suite>> {
     let folder = tree::root().join("interop");
     let mut suites = Vec::new();
@@ -46,18 +47,17 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// What tests of weft-lab and weft-sim compare with, and skip when it is absent.
+/// Programs that tests of weft-lab and weft-sim compare with; the tests are skipped without them.
 const OF_TESTS: [&str; 3] = ["blkparse", "dbench", "fio"];
 
-/// The packages that any suite, any test, or the count of instructions, needs and this machine
-/// lacks.
+/// Packages that this machine lacks and that a suite, a test, or the count of instructions needs.
 pub(crate) fn packages_missing() -> Vec<&'static str> {
     let suites = suites().unwrap_or_default();
     let needs = suites.iter().flat_map(|suite| suite.needs.iter().map(String::as_str));
     packages::missing(needs.chain([crate::instructions::PROGRAM]).chain(OF_TESTS))
 }
 
-/// Builds the release binary; answers where it is.
+/// Builds the release binary. Returns its path.
 pub(crate) fn build_release(report: &mut Report) -> Option<PathBuf> {
     let built = report.part("release build", || {
         run(
@@ -70,8 +70,8 @@ pub(crate) fn build_release(report: &mut Report) -> Option<PathBuf> {
 
 /// Builds an example in release, and runs it.
 ///
-/// It is built beside `weft-cli`, which gives it the same features of other people's crates: by
-/// itself it has others, for which most of what the release build has made is made again.
+/// The example is built together with `weft-cli`, so third-party crates have the same features:
+/// built alone it would have other features, and most of the release build would be repeated.
 pub(crate) fn run_example(package: &str, name: &str, words: &[&str]) -> Ending {
     let limit = Duration::from_secs(1800);
     let packages = ["-p", "weft-cli", "-p", package, "--example", name];
@@ -91,7 +91,7 @@ pub(crate) fn target_folder() -> PathBuf {
 }
 
 impl Suite {
-    /// Its name as a part.
+    /// Name of the suite as a part.
     fn part(&self) -> String {
         format!("interop {}", self.name)
     }
@@ -102,7 +102,7 @@ impl Suite {
         Job { name, log, work: Box::new(move |log| self.run(&weft, Some(log))) }
     }
 
-    /// Runs it; what it prints goes into `log`, where there is one.
+    /// Runs the suite; its output goes to `log`, if given.
     fn run(&self, weft: &Path, log: Option<File>) -> Ending {
         let missing = packages::missing(self.needs.iter().map(String::as_str));
         if !missing.is_empty() {
@@ -135,8 +135,8 @@ pub(crate) fn names() -> anyhow::Result<Vec<String>> {
     Ok(suites()?.into_iter().map(|suite| suite.name).collect())
 }
 
-/// Parts of the table of costs that `test` does not run here, or does not wait for: those of other
-/// tasks, the lab beside the tests, and suites whose programs are missing.
+/// Parts of the table of costs that `test` does not run here, or does not wait for: parts of other
+/// tasks, the lab, which runs beside the tests, and suites with missing programs.
 pub(crate) fn left_out(install: bool) -> anyhow::Result<Vec<String>> {
     let mut left_out: Vec<String> = costs::OF_CHECK.map(str::to_owned).into();
     if !install {
@@ -151,7 +151,7 @@ pub(crate) fn left_out(install: bool) -> anyhow::Result<Vec<String>> {
     Ok(left_out)
 }
 
-/// Starts the kernel lab beside the parts that follow.
+/// Starts the kernel lab, which runs beside the following parts.
 pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> {
     let lab = suites()?.into_iter().find(|suite| suite.name == LAB).context("interop/lab")?;
     let (name, log) = (lab.part(), target_folder().join("interop-lab.log"));
@@ -160,8 +160,8 @@ pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Runs the suites named, or all but the kernel lab: two at a time, first those that are not timed,
-/// then those that are with nothing else beside them. Says whether all passed.
+/// Runs the named suites, or all except the kernel lab: two at a time, first the suites that are
+/// not timed, then the timed ones with nothing else beside them. Returns whether all passed.
 pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let suites = suites()?;
     for name in names {
@@ -192,8 +192,8 @@ pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> an
     Ok(passed)
 }
 
-/// Suites that run side by side: they wait for members, for clients and for the clock, so that two
-/// of them take little more than one alone.
+/// Number of suites side by side: they wait for members, clients and the clock, so two take little
+/// longer than one.
 const AT_ONCE: usize = 2;
 
 /// The kernel lab.

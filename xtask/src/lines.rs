@@ -1,6 +1,6 @@
-//! Lines of a ledger: what each begins with, and fields of JSON with errors that name them.
+//! Lines of a ledger: common fields, and JSON fields with errors that name them.
 //!
-//! A ledger says what was run when, of which commit: sweeps (`sweep`) and mutants
+//! A ledger records runs with their date and commit: sweeps (`sweep`) and mutants
 //! (`mutants/ledger`).
 
 use crate::tree::root;
@@ -8,36 +8,36 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::process::Command;
 
-/// The text of a field.
+/// A text field.
 pub(crate) fn text(line: &Value, field: &str) -> anyhow::Result<String> {
     let text = line[field].as_str().map(str::to_owned);
     text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
 }
 
-/// The texts of a field.
+/// A field with a list of texts.
 pub(crate) fn texts(line: &Value, field: &str) -> anyhow::Result<Vec<String>> {
     let all = line[field].as_array();
     let texts = all.and_then(|all| all.iter().map(|it| Some(it.as_str()?.to_owned())).collect());
     texts.with_context(|| format!("{field}: found {}, expected texts", line[field]))
 }
 
-/// The count of a field.
+/// A field with a count.
 pub(crate) fn count(line: &Value, field: &str) -> anyhow::Result<u64> {
     let count = line[field].as_u64();
     count.with_context(|| format!("{field}: found {}, expected a count", line[field]))
 }
 
-/// Today, in UTC.
+/// Today's date in UTC.
 pub(crate) fn date() -> anyhow::Result<String> {
     Ok(printed("date", &["-u", "+%F"])?.trim().to_owned())
 }
 
-/// The commit that is checked out, in full.
+/// Full hash of the current commit.
 pub(crate) fn commit() -> anyhow::Result<String> {
     Ok(printed("git", &["rev-parse", "HEAD"])?.trim().to_owned())
 }
 
-/// Output of a command in the root.
+/// Output of a command that runs in the root.
 pub(crate) fn printed(program: &str, words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program).args(words).current_dir(root()).output();
     let output = output.with_context(|| program.to_owned())?;

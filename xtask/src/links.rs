@@ -1,14 +1,14 @@
-//! Links and paths of documents: what a Markdown file names has to be there.
+//! Links and paths of documents: every target that a Markdown file names must exist.
 //!
-//! Links to other places of the project are followed, with the heading behind `#`; so are paths in
-//! code that begin with a folder of the project. Addresses on the network are not.
+//! Links within the project are checked, including the heading after `#`, and so are paths in code
+//! that begin with a folder of the project. Addresses on the network are not.
 
 use crate::tree::{root, shown};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-/// Documents that are read: those of the root, of `docs/`, `interop/`, `experiments/` and
-/// `spec/`. The changelog names what was there once.
+/// Documents that are read: those of the root, of `docs/`, `interop/`, `experiments/` and `spec/`.
+/// The changelog is not, because it names what existed once.
 pub(crate) fn documents() -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for folder in ["", "docs", "interop", "experiments", "spec"] {
@@ -25,7 +25,7 @@ pub(crate) fn documents() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Folders whose paths are looked for in code.
+/// Folders of paths that are checked in code.
 const FOLDERS: [&str; 9] = [
     "benches/",
     "crates/",
@@ -44,7 +44,7 @@ fn links(text: &str) -> Vec<&str> {
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// Paths in the code of a text; those with a placeholder (`*`, `N`, …) are left out.
+/// Paths in the code of a text; paths with a placeholder (`*`, `N`, …) are left out.
 fn paths(text: &str) -> Vec<&str> {
     let code = text.split('`').skip(1).step_by(2).flat_map(|code| code.split(' '));
     let paths = code.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)));
@@ -55,14 +55,14 @@ fn paths(text: &str) -> Vec<&str> {
     paths.filter(is_plain).collect()
 }
 
-/// A heading as the anchor that leads to it.
+/// Anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Links and paths of a document that lead nowhere.
+/// Links and paths of a document with a missing target.
 fn broken(path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(path);
     let is_there = |target: &&str| {
@@ -82,7 +82,7 @@ fn broken(path: &Path, text: &str) -> Vec<String> {
     links.chain(paths).map(|target| format!("{}: {target} is not there", shown(path))).collect()
 }
 
-/// Every link and path of the documents that leads nowhere.
+/// Links and paths of all documents with a missing target.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let (mut found, mut count) = (Vec::new(), 0);
     for path in documents()? {

@@ -1,12 +1,12 @@
-//! Task `long`: what CI has no time for, an hour at a time, and how long ago it was run.
+//! Task `long`: tests too long for CI, an hour at a time, and the age of their last run.
 //!
-//! Each run of a part is a line of a ledger: `sweep` and `mutants` have theirs anyway, rounds of
-//! others go into `xtask/long.jsonl`. A line names the commit, so that its age is the count of
-//! commits since then; CI fails where a part's last line is older than [`AGE_MAX`] commits.
+//! Each run of a part is a line of a ledger: `sweep` and `mutants` have ledgers of their own,
+//! rounds of other parts go into `xtask/long.jsonl`. A line names its commit, so its age is the
+//! number of commits since then; CI fails if a part's last line is older than [`AGE_MAX`] commits.
 //!
-//! Parsers of what comes from outside, superblocks and the protocol NBD, are given damaged bytes by
-//! tests whose seed is fixed; the part `fuzz` runs these tests with other seeds, from the count of
-//! commits on (`WEFT_FUZZ_SEED`).
+//! Parsers of external data, superblocks and the NBD protocol, are tested on damaged bytes by tests
+//! with a fixed seed; the part `fuzz` runs these tests with other seeds, beginning at the number of
+//! commits (`WEFT_FUZZ_SEED`).
 
 use crate::lines::{commit, count, date, printed, text};
 use crate::part::{Ending, Report, cargo, run};
@@ -15,13 +15,14 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Age of a part's last line, in commits, above which CI fails.
+/// Age of a part's last line, in commits, beyond which CI fails.
 const AGE_MAX: u64 = 300;
 
-/// Rounds begin until then; the last one may take a quarter of an hour more, the lab's half of one.
+/// Time within which rounds begin; the last one may take a quarter of an hour more, that of the lab
+/// half an hour.
 const BEGIN_MAX: Duration = Duration::from_secs(35 * 60);
 
-/// Seeds of each profile that an hour of two CPUs has time for: `fresh` has 300 in two minutes.
+/// Seeds of each profile in an hour of two CPUs: `fresh` runs 300 in two minutes.
 const SEEDS: u64 = 5_000;
 
 /// A part.
@@ -32,13 +33,13 @@ struct Part {
     work: Work,
 }
 
-/// How a part is run.
+/// Kind of work of a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// Tests of parsers, in rounds of one seed each.
     Fuzz,
     Mutants,
-    /// This suite, in rounds.
+    /// An interop suite, in rounds.
     Suite(&'static str),
     Sweep,
 }
@@ -78,7 +79,7 @@ const PARTS: [Part; 5] = [
     },
 ];
 
-/// `cargo xtask long [PART [MINUTES]]`: rounds begin for so many minutes.
+/// `cargo xtask long [PART [MINUTES]]`: rounds begin within MINUTES.
 pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let (name, begin) = match words {
@@ -117,13 +118,13 @@ pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Crate and name of the tests that give parsers damaged bytes.
+/// Crate and name of the tests that pass damaged bytes to parsers.
 const FUZZ: [(&str, &str); 2] = [("weft-nbd", "fuzz_like"), ("weft-ondisk", "mutations")];
 
-/// Damages of one test in one round, as the tests have them.
+/// Number of damaged inputs of one test in one round, as the tests define it.
 const FUZZ_EACH: u64 = 20_000;
 
-/// Rounds of the tests of parsers, each of the seed after that of the round before.
+/// Runs rounds of the tests of parsers, each with the next seed.
 fn fuzz(part: &Part, begin: Duration, report: &mut Report) -> anyhow::Result<()> {
     let first = FUZZ_EACH * count_of_commits("HEAD")?;
     let round = |report: &mut Report, number: u64| {
@@ -138,10 +139,10 @@ fn fuzz(part: &Part, begin: Duration, report: &mut Report) -> anyhow::Result<()>
     rounds(part, begin, report, json!({"seed": first}), round)
 }
 
-/// Limit of a round, in which the first also builds.
+/// Time limit of a round; the first round includes the build.
 const FUZZ_MAX: Duration = Duration::from_secs(900);
 
-/// Runs something again and again, until the time is over or it fails; adds the line.
+/// Repeats a round until the time is over or one fails, and adds the line.
 fn rounds(
     part: &Part,
     begin: Duration,
@@ -175,8 +176,8 @@ fn count_of_commits(range: &str) -> anyhow::Result<u64> {
     count.trim().parse().with_context(|| format!("git rev-list --count {range}: found {count:?}"))
 }
 
-/// When each part was run last, and what to run where that is long ago; the second is how many
-/// are old.
+/// Report of the age of each part's last run, with the command for old ones, and the number of old
+/// parts.
 fn ages() -> anyhow::Result<(String, usize)> {
     let (mut all, mut old) = (String::new(), 0);
     for part in &PARTS {
@@ -203,7 +204,7 @@ fn line_of(part: &Part, age: Option<u64>) -> String {
     format!("cargo xtask long {name:<8} {what}; {last}\n")
 }
 
-/// The commit of the last line of a part.
+/// Commit of the last line of a part.
 fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     let mut last = None;
     for (line, number) in ledger.lines().zip(1..) {
@@ -217,12 +218,12 @@ fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     Ok(last)
 }
 
-/// Whether something was run in a line of rounds, and none of it failed.
+/// Whether a line records at least one round and no failure.
 fn is_run(line: &Value) -> anyhow::Result<bool> {
     Ok(count(line, "rounds")? > 0 && count(line, "failures")? == 0)
 }
 
-/// A part of `test`: it fails where a part was run too long ago, or a ledger cannot be read.
+/// A part of `test`, which fails if a part was run too long ago or a ledger cannot be read.
 pub(crate) fn look_at_ages() -> Ending {
     match ages() {
         Ok((text, old)) => {
@@ -247,7 +248,7 @@ mod tests {
             let line = json!({"part": part, "commit": commit, "rounds": 1, "failures": failures});
             format!("{line}\n")
         };
-        // One that failed is no run.
+        // A failed run does not count.
         let ledger = line("kills", "a1", 0) + &line("kills", "a2", 1) + &line("lab", "b2", 0);
         let ledger = ledger.as_str();
         assert_eq!(last_commit(kills, ledger).unwrap().as_deref(), Some("a1"));

@@ -1,7 +1,7 @@
 //! Project tasks: every task that a developer or CI runs is a subcommand here.
 //!
-//! All of it is plain Rust, so that nothing but a Rust toolchain is needed to start. A task is a
-//! list of *parts*; each is timed and ends passed, failed or skipped ([`part`]).
+//! All tasks are plain Rust, so only a Rust toolchain is needed. A task is a list of *parts*; each
+//! is timed and ends passed, failed or skipped ([`part`]).
 
 mod check;
 mod circles;

@@ -1,9 +1,9 @@
 //! Generated documents: the list of modules in `docs/modules.md`, and the last column of the table
 //! in `docs/statements.md`.
 //!
-//! The first sentence of a source file says what the file holds. `cargo xtask map` writes these
-//! sentences, by crate, into the list; `check` fails when a document is not what would be written
-//! now, or when a file begins without such a sentence. [`crate::statements`] has the table.
+//! The first sentence of a source file describes its content. `cargo xtask map` writes these
+//! sentences, by crate, into the list; `check` fails if a document is out of date, or if a file
+//! begins without such a sentence. [`crate::statements`] has the table.
 
 use crate::{statements, tree};
 use anyhow::Context;
@@ -18,10 +18,10 @@ writes this page; `cargo xtask check` fails when it is stale. [ARCHITECTURE.md](
 says how the parts fit together.
 ";
 
-/// Columns of a line of the list.
+/// Width of the list, in columns.
 const WIDTH_MAX: usize = 100;
 
-/// Each generated document, with its text as it should be.
+/// Each generated document with its expected text.
 fn documents() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let table = tree::root().join(statements::DOCUMENT);
     let text = std::fs::read_to_string(&table)?;
@@ -50,7 +50,7 @@ fn modules() -> anyhow::Result<String> {
     Ok(list)
 }
 
-/// The first sentence of a file's module comment, from all its lines, without its full stop.
+/// The first sentence of a file's module comment, joined from its lines, without the full stop.
 pub(crate) fn first_sentence(source: &str) -> Option<String> {
     let comment = source.lines().map_while(|line| line.strip_prefix("//! ")).map(str::trim);
     let paragraph = comment.collect::<Vec<_>>().join(" ");
@@ -60,7 +60,7 @@ pub(crate) fn first_sentence(source: &str) -> Option<String> {
     (!sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// An item of a list in lines of [`WIDTH_MAX`] columns at most, those after the first indented.
+/// An item of a list in lines of at most [`WIDTH_MAX`] columns; lines after the first are indented.
 fn wrapped(item: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in item.split(' ') {
@@ -85,7 +85,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error when a generated document is stale.
+/// Returns an error if a generated document is out of date.
 pub(crate) fn check() -> anyhow::Result<()> {
     for (path, text) in documents()? {
         let found = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Debian packages of the programs that suites need.
+//! Debian packages of the programs that suites require.
 //!
-//! A suite names *programs* in its `# needs:` line; this table turns them into packages, so that
-//! the one `apt-get` line can be printed, or run when asked for.
+//! A suite names *programs* in its `# needs:` line; this table maps them to packages, so the single
+//! `apt-get` line can be printed, or run on request.
 
 use crate::part::{Ending, has};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Program → Debian package (bookworm). A name with a slash is a file.
+/// Map from programs to Debian packages (bookworm). A name with a slash is a file.
 const PACKAGES: &[(&str, &str)] = &[
     ("/usr/include/fuse3/fuse.h", "libfuse3-dev"),
     ("blkparse", "blktrace"),
@@ -41,10 +41,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("zstd", "zstd"),
 ];
 
-/// The package of each program of `programs` that this machine lacks, sorted, each once.
+/// Packages of the programs in `programs` that this machine lacks, sorted, without duplicates.
 ///
 /// # Panics
-/// When a suite names a program that the table does not know.
+/// A suite names a program that the table does not contain.
 pub(crate) fn missing<'a>(programs: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
     let mut missing: Vec<&str> = Vec::new();
     for program in programs {
@@ -63,7 +63,7 @@ pub(crate) fn missing<'a>(programs: impl IntoIterator<Item = &'a str>) -> Vec<&'
     missing
 }
 
-/// The one line that installs `packages`.
+/// The line that installs `packages`.
 pub(crate) fn apt_line(packages: &[&str]) -> String {
     if packages.is_empty() {
         return "nothing is missing".to_owned();
@@ -71,8 +71,8 @@ pub(crate) fn apt_line(packages: &[&str]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs what `missing` names, until it names nothing: one package may push another one out, as
-/// bookworm's qemu-system-x86 does to qemu-utils from the backports. Waits for another apt.
+/// Installs the packages of `missing` until it names none: one package may remove another, as
+/// bookworm's qemu-system-x86 removes qemu-utils from the backports. Waits for another apt.
 pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
@@ -88,7 +88,7 @@ pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
             return Ending::Passed;
         }
         println!("{}", apt_line(&packages));
-        // Another apt may hold the lock of the lists, for which there is no time-out option.
+        // Another apt may hold the lock of the lists, for which there is no timeout option.
         let _ = apt(&["update"]);
         let ending = apt(&[&["install", "-y", "--no-install-recommends"], &packages[..]].concat());
         if !matches!(ending, Ending::Passed) {

@@ -1,11 +1,11 @@
-//! Parts of a task: result and time of each.
+//! Parts of a task, with result and duration of each.
 //!
 //! A part passes, fails or is skipped. Under `CI=1` (or `CI=true`) a skip counts as a failure: a
-//! gate that silently tests less is worse than one that is red. A failed part does not stop the
-//! later ones, unless they need it.
+//! gate that silently tests less is worse than a red one. Parts after a failed part still run,
+//! unless they need it.
 //!
-//! A part may go on beside those that follow, and parts that wait much may run side by side; what
-//! each prints is then printed whole when it ends.
+//! A part may run beside those that follow, and parts that mostly wait may run side by side; the
+//! output of each is then printed when it ends.
 
 use crate::costs;
 use std::fs::File;
@@ -19,11 +19,11 @@ use weft_testing::in_ci;
 
 /// Result of a part.
 pub(crate) enum Ending {
-    /// It did not; with the reason in one line.
+    /// The part failed; with the reason in one line.
     Failed(String),
-    /// It did what it should.
+    /// The part succeeded.
     Passed,
-    /// It could not run here; with what is missing.
+    /// The part cannot run here; with the missing requirement.
     Skipped(String),
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct Report {
     parts: Vec<(String, Ending, Duration)>,
     beside: Vec<Beside>,
     started: usize,
-    /// How many there will be; 0 where the task does not know.
+    /// Expected number of parts; 0 if the task does not know it.
     of: usize,
     costs: Vec<costs::Cost>,
     start: Instant,
 }
 
-/// A part that goes on beside others.
+/// A part that runs beside others.
 struct Beside {
     name: String,
-    /// Where what it prints goes.
+    /// File for the output of the part.
     log: PathBuf,
     work: JoinHandle<(Ending, Duration)>,
 }
@@ -49,7 +49,7 @@ struct Beside {
 /// A part that may run beside another one.
 pub(crate) struct Job {
     pub(crate) name: String,
-    /// Where what it prints goes.
+    /// File for the output of the part.
     pub(crate) log: PathBuf,
     pub(crate) work: Box<dyn FnOnce(File) -> Ending + Send>,
 }
@@ -61,15 +61,15 @@ impl Default for Report {
 }
 
 impl Report {
-    /// A task of so many parts.
+    /// Report of a task with `count` parts.
     pub(crate) fn of(count: usize) -> Self {
-        // A table that cannot be read is found by its test; parts run without it.
+        // A test checks that the table can be read; parts run without it.
         let costs = costs::table().unwrap_or_default();
         let (parts, beside) = (Vec::new(), Vec::new());
         Self { parts, beside, started: 0, of: count, costs, start: Instant::now() }
     }
 
-    /// Says which part begins, and what it usually takes.
+    /// Prints the name of the part that begins, and its usual duration.
     fn begin(&mut self, name: &str, how: &str) {
         self.started += 1;
         let number = match self.of {
@@ -81,7 +81,7 @@ impl Report {
         println!("\n━━ {number}{name}{about}{how}");
     }
 
-    /// Runs one part; says whether it passed.
+    /// Runs a part. Returns whether it passed.
     pub(crate) fn part(&mut self, name: &str, run: impl FnOnce() -> Ending) -> bool {
         self.begin(name, "");
         let start = Instant::now();
@@ -91,7 +91,7 @@ impl Report {
         passed
     }
 
-    /// Starts a part beside those that follow; it prints into `log`.
+    /// Starts a part that runs beside those that follow; its output goes to `log`.
     pub(crate) fn beside<W>(&mut self, name: &str, log: &Path, work: W)
     where
         W: FnOnce(File) -> Ending + Send + 'static,
@@ -108,17 +108,17 @@ impl Report {
         let start = Instant::now();
         let work = std::thread::spawn(move || (work(file), start.elapsed()));
         self.beside.push(Beside { name: name.to_owned(), log: log.to_owned(), work });
-        // What follows takes the processor's time that the part beside it leaves: the lab judges by
-        // its clock how many pages are dirty.
+        // The following parts only get CPU time that the part beside them leaves: the lab measures
+        // dirty pages by its clock.
         give_way(19);
     }
 
-    /// Runs parts side by side, `workers` at a time, the longest first. Says whether all passed.
+    /// Runs parts side by side, `workers` at a time, longest first. Returns whether all passed.
     pub(crate) fn side_by_side(&mut self, mut jobs: Vec<Job>, workers: usize) -> bool {
         let seconds = |name: &str| {
             self.costs.iter().find(|cost| cost.part == name).map_or(0, |cost| cost.seconds)
         };
-        // The last one is taken first.
+        // Jobs are popped from the end, so the longest is last.
         jobs.sort_by_key(|job| seconds(&job.name));
         let left = Mutex::new(jobs);
         let next = || left.lock().expect("no worker panics").pop();
@@ -153,17 +153,17 @@ impl Report {
         passed
     }
 
-    /// Whether a part could not run here.
+    /// Whether any part was skipped.
     pub(crate) fn has_skipped(&self) -> bool {
         self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))
     }
 
-    /// Waits until nothing goes on beside the part that follows.
+    /// Waits until no other part runs.
     pub(crate) fn alone(&mut self) {
         self.gather(|_| true);
     }
 
-    /// Takes the parts that went on beside others, and prints what they printed.
+    /// Finishes parts that ran beside others, and prints their output.
     fn gather(&mut self, which: impl Fn(&Beside) -> bool) {
         let (taken, left) = std::mem::take(&mut self.beside).into_iter().partition(which);
         self.beside = left;
@@ -181,7 +181,7 @@ impl Report {
         }
     }
 
-    /// Says how a part ended; keeps it for the report.
+    /// Prints the result of a part, and stores it for the report.
     fn end(&mut self, name: &str, mut ending: Ending, took: Duration) -> bool {
         if let Ending::Skipped(reason) = &ending
             && in_ci()
@@ -238,14 +238,14 @@ impl Report {
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// A part that took much longer than it usually does.
+    /// A sentence about a part that took much longer than usual.
     fn slow(&self, name: &str, took: Duration) -> Option<String> {
         let cost = self.costs.iter().find(|cost| cost.part == name)?;
         cost.exceeded_by(took)
     }
 }
 
-/// Prints what a part printed that went on beside others.
+/// Prints the output of a part that ran beside others.
 fn print_log(name: &str, log: &Path) {
     println!("\n━━ {name}, which went on beside others, printed:");
     match std::fs::read(log) {
@@ -254,8 +254,8 @@ fn print_log(name: &str, log: &Path) {
     }
 }
 
-/// Sets the niceness of this thread, the main one, and of what it starts; to lower it again takes
-/// privileges, and without them what follows stays nice, beside nothing.
+/// Sets the niceness of the main thread and of its child processes. Lowering it again requires
+/// privileges; without them later parts stay nice, with nothing running beside them.
 fn give_way(niceness: u8) {
     let (niceness, id) = (niceness.to_string(), std::process::id().to_string());
     let mut command = Command::new("renice");
@@ -271,23 +271,23 @@ impl Beside {
     }
 }
 
-/// Whether `program` can be found on `PATH` or where Debian keeps the administrator's programs.
+/// Whether `program` is found on `PATH` or in Debian's directories for administration programs.
 pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|dir| Path::new(dir).join(program).exists())
 }
 
-/// `cargo` as it was called, in the workspace's root.
+/// The `cargo` that started this task, in the workspace's root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(crate::tree::root());
     command
 }
 
-/// Runs a command to its end, or ends it after `limit`.
+/// Runs a command, and kills it after `limit`.
 ///
-/// In CI it gets a process group of its own, so that all it started is ended with it; at a terminal
-/// it stays in ours, so that Ctrl-C reaches it.
+/// In CI the command gets a process group of its own, so all of its processes are killed with it;
+/// at a terminal it stays in ours, so Ctrl-C reaches it.
 pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
     use std::os::unix::process::CommandExt;
     let line = format!("{:?}", command.get_program());
@@ -303,7 +303,7 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ending::Passed,
-            // The exit status by which a suite says that this machine lacks something.
+            // Exit status by which a suite reports that this machine lacks a requirement.
             Ok(Some(status)) if status.code() == Some(77) => {
                 return Ending::Skipped("the suite says that it cannot run here".to_owned());
             }
@@ -332,7 +332,7 @@ mod tests {
     fn parts_side_by_side_meet_and_each_is_counted() {
         let folder = crate::interop::target_folder().join("tmp");
         std::fs::create_dir_all(&folder).unwrap();
-        // Each of two waits for the other: one after the other they would not end.
+        // Each of the two jobs waits for the other: in sequence they would not end.
         let meeting = std::sync::Arc::new(std::sync::Barrier::new(2));
         let job = |name: &str, fails: bool| {
             let meeting = meeting.clone();

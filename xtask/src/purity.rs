@@ -1,11 +1,11 @@
-//! Purity of the engine: words that it must not contain, since they depend on the machine.
+//! Purity of the engine: words that it must not contain, because they depend on the machine.
 //!
-//! The twin of `crates/weft-engine/clippy.toml`, which knows types where this knows words. Both are
-//! held because either can be switched off by one line.
+//! This check complements `crates/weft-engine/clippy.toml`, which checks types instead of words.
+//! Both are used because one line can disable either.
 
 use crate::tree;
 
-/// What no line of the engine, tests included, may contain outside a comment.
+/// Words that no line of the engine, tests included, may contain outside of a comment.
 const WORDS: &[&str] = &[
     "HashMap",
     "HashSet",
@@ -24,7 +24,7 @@ const WORDS: &[&str] = &[
     "unsafe ",
 ];
 
-/// The generator of `weft-units`: tests of the engine draw from a seed, the engine never does.
+/// The generator of `weft-units`: tests of the engine may use it, the engine may not.
 const RNG: &str = "rng::";
 
 /// The impure lines of one source text: (1-based line number, word).

@@ -1,9 +1,9 @@
-//! Tests, each with a limit of its own: with nextest where it is installed, and without it.
+//! Tests with a time limit for each: with nextest if it is installed, and without it.
 //!
-//! `cargo test` has no limit for one test, so that one that hangs takes the time of all others and
-//! is not named. Without nextest each test is therefore a process of its own here as well, as many
-//! at a time as there are processors, and one that is not done in [`LIMIT`] is ended and has
-//! failed. Building nextest instead would take longer than the tests, and needs a network.
+//! `cargo test` has no limit for a single test, so a hanging test uses up the time of all others
+//! and is not named. Without nextest, each test therefore runs in a process of its own here as
+//! well, as many at a time as there are CPUs, and a test that exceeds [`LIMIT`] is killed and
+//! fails. Building nextest would take longer than the tests, and needs a network.
 
 use crate::part::{Ending, cargo, run};
 use anyhow::Context;
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The limit of one test, that of `.config/nextest.toml`.
+/// Limit of one test, equal to that of `.config/nextest.toml`.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Seconds from which on a test is named at the end, and how many are.
@@ -23,8 +23,8 @@ const SLOWEST: usize = 30;
 /// The limit of all tests of a selection.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1800);
 
-/// Runs the tests of some crates, built as those of the workspace are: by themselves crates have
-/// other features, for which most of it is built again.
+/// Runs the tests of some crates from the build of the workspace: built alone the crates have other
+/// features, and most of the build would be repeated.
 pub(crate) fn tests_of(crates: &[&str]) -> Ending {
     if nextest_is_here() {
         let packages: Vec<String> = crates.iter().map(|name| format!("package({name})")).collect();
@@ -59,13 +59,13 @@ pub(crate) fn tests(selection: &[&str]) -> Ending {
     }
 }
 
-/// One program of tests, and the folder of its package, in which tests run.
+/// A test program, and the folder of its package, in which its tests run.
 pub(crate) struct Binary {
     pub(crate) program: PathBuf,
     pub(crate) folder: PathBuf,
 }
 
-/// Builds the tests selected.
+/// Builds the selected tests.
 fn binaries(selection: &[&str]) -> anyhow::Result<Vec<Binary>> {
     let words = ["test", "-q", "--no-run", "--message-format=json-render-diagnostics"];
     let mut command = cargo(&[&words, selection].concat());
@@ -76,7 +76,7 @@ fn binaries(selection: &[&str]) -> anyhow::Result<Vec<Binary>> {
     Ok(binaries)
 }
 
-/// The programs of tests in what cargo says, one JSON object a line.
+/// Test programs in cargo's output of one JSON object per line.
 pub(crate) fn built(messages: &str) -> Vec<Binary> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages
@@ -147,15 +147,15 @@ fn pop<T>(left: &Mutex<Vec<T>>) -> Option<T> {
     left.lock().expect("no worker panics").pop()
 }
 
-/// Runs one test to its end, or ends it after `limit`; an error says how it failed.
+/// Runs one test, and kills it after `limit`. The error describes the failure.
 fn one(mut command: Command, limit: Duration) -> Result<(), String> {
     use std::os::unix::process::CommandExt;
-    // A group of its own, so that servers which a test started end with it.
+    // The test has a process group of its own, so servers that it started end with it.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| error.to_string())?;
     let id = child.id();
-    // What it prints is read by a thread, so that a full pipe does not stop it.
+    // A thread reads the output, so a full pipe does not block the test.
     let (sender, receiver) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || sender.send(output(child)));
     let start = Instant::now();
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(one(shell("exit 0"), LIMIT), Ok(()));
         let problem = one(shell("echo the reason >&2; exit 101"), LIMIT).unwrap_err();
         assert!(problem.contains("101") && problem.contains("the reason"), "{problem}");
-        // More than a pipe holds.
+        // The output is larger than a pipe.
         assert_eq!(one(shell("head -c 1000000 /dev/zero"), LIMIT), Ok(()));
     }
 

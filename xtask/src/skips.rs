@@ -1,14 +1,14 @@
-//! Skips that do not go through `weft_testing::skip`, and so would not fail under `CI=1`.
+//! Skips that bypass `weft_testing::skip` and would therefore not fail under `CI=1`.
 //!
-//! The words are those of such messages in print macros.
+//! They are found by typical words of such messages in print macros.
 
 use crate::tree;
 use std::path::Path;
 
-/// Macros by which a test may speak.
+/// Macros with which a test can print.
 const MACROS: [&str; 4] = ["eprintln!(", "println!(", "eprint!(", "print!("];
 
-/// What a message about something left out contains, in lower case.
+/// Words of messages about skipped tests, in lower case.
 const WORDS: [&str; 9] = [
     "skip",
     "not installed",
@@ -21,10 +21,11 @@ const WORDS: [&str; 9] = [
     "only threads",
 ];
 
-/// The crate of the helper, which prints.
+/// File of the helper, which prints by itself.
 const HELPER: &str = "crates/weft-testing/src/lib.rs";
 
-/// Lines (1-based) of a source text whose print macro tells of a skip, in that line or the next.
+/// Lines (1-based) of a source text with a print macro that reports a skip, on that line or the
+/// next.
 fn told_otherwise(source: &str) -> Vec<usize> {
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();
@@ -33,7 +34,7 @@ fn told_otherwise(source: &str) -> Vec<usize> {
         if code.starts_with("//") || !MACROS.iter().any(|name| code.contains(name)) {
             continue;
         }
-        // rustfmt puts a long message into a line of its own.
+        // rustfmt puts a long message on a line of its own.
         let open = code.ends_with('(');
         let next = lines.get(index + 1).filter(|_| open).copied().unwrap_or_default();
         let message = format!("{code}{next}").to_lowercase();
@@ -44,12 +45,12 @@ fn told_otherwise(source: &str) -> Vec<usize> {
     found
 }
 
-/// Whether a file has tests that may leave something out: integration tests, and what they share.
+/// Whether a file contains tests that may skip something: integration tests, and their helpers.
 fn is_of_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
-/// Such lines of all tests of the crates, as `file:line`.
+/// Such lines in all tests of the crates, as `file:line`.
 pub(crate) fn outside_the_helper() -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut read = 0;

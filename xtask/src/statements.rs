@@ -1,15 +1,15 @@
-//! Statements on md's behaviour: each one that `docs/statements.md` calls *held* has a test.
+//! Statements on md's behaviour: each statement marked *held* in `docs/statements.md` has a test.
 //!
-//! The table has one row for each of the 50 testable statements on md's behaviour. A row is
-//! `| N | short text | held |` or ends in what the statement waits for. A held statement needs at
-//! least one test named `statement_N_…` (or `statement_N_M_…` for two) somewhere under `crates/`;
-//! `cargo xtask map` writes `held` where there is one.
+//! The table has one row for each of the 50 testable statements on md's behaviour. A row is `| N |
+//! short text | held |`, or ends in the milestone that the statement waits for. A held statement
+//! needs at least one test named `statement_N_…` (or `statement_N_M_…` for two) under `crates/`;
+//! `cargo xtask map` writes `held` if there is one.
 //!
 //! Statements on schedulers have letters (`statement_b9_…`, `statements_b1_to_b5_…`). Each has a
-//! test but for those that the page lists with what there is instead.
+//! test, except those that the page lists with a substitute.
 //!
-//! The sentence of each number stands in a page of `spec/`: as an item of a list below a heading
-//! with the word "statements", or, of faults, invariants and promises, as a row of a table.
+//! The sentence of each number is in a page of `spec/`: an item of a list below a heading with the
+//! word "statements" or, for faults, invariants and promises, a row of a table.
 
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ const STATEMENT_COUNT: u32 = 50;
 /// The document with the table, relative to the root.
 pub(crate) const DOCUMENT: &str = "docs/statements.md";
 
-/// What stands in the last cell of a row whose test is gone.
+/// Last cell of a row without a test.
 const DUE: &str = "due with the first release";
 
 /// Statements of a page, each with its first line: items `12. …` and `- B3 …` of lists below a
@@ -55,7 +55,7 @@ pub(crate) fn sentences(page: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The document with the last cell of each row as `cited` has it.
+/// The document with the last cell of each row updated from `cited`.
 pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     let mut inside = false;
     let mut lines = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     lines.join("\n")
 }
 
-/// The rows of the table: number → whether it is held.
+/// Rows of the table: number → whether it is held.
 #[cfg(test)]
 fn rows(document: &str) -> BTreeMap<u32, bool> {
     let table = document.lines().skip_while(|line| !line.starts_with("# Statements")).skip(1);
@@ -99,22 +99,22 @@ fn rows(document: &str) -> BTreeMap<u32, bool> {
     rows
 }
 
-/// The numbers that test names in `source` cite: `statement_8_9_chunks` cites 8 and 9.
+/// Numbers cited by the test names in `source`: `statement_8_9_chunks` cites 8 and 9.
 pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
     let names = source.split("fn statement_").skip(1);
     let words = names.flat_map(|name| name.split(['_', '(']).map_while(|word| word.parse().ok()));
     words.collect()
 }
 
-/// The statements on schedulers: a letter, and how many there are of it.
+/// Statements on schedulers: each letter with its number of statements.
 #[cfg(test)]
 const OF_SCHEDULERS: [(char, u32); 4] = [('b', 28), ('d', 14), ('m', 14), ('x', 4)];
 
-/// Those that have a letter behind their number as well.
+/// Statements with a letter after their number as well.
 #[cfg(test)]
 const VARIANTS: [&str; 3] = ["b23b", "b23c", "m12b"];
 
-/// The statements on schedulers that test names in `source` cite, ranges written out.
+/// Statements on schedulers cited by the test names in `source`, with ranges expanded.
 #[cfg(test)]
 fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     let parse = |word: &str| -> Option<(char, u32)> {
@@ -141,7 +141,7 @@ fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     cited
 }
 
-/// The statements on schedulers that the page lists as without a test.
+/// Statements on schedulers that the page lists as having no test.
 #[cfg(test)]
 fn open_of_schedulers(document: &str) -> BTreeSet<String> {
     let table = document.lines().skip_while(|line| *line != "## Schedulers").skip(1);
@@ -198,7 +198,7 @@ mod tests {
         assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
     }
 
-    /// Pages with statements: letters (none of plain numbers), and how many of each.
+    /// Pages with statements: letters (empty for plain numbers), and the number of each.
     const HOMES: [(&str, &[(&str, u32)]); 5] = [
         ("md-raid.md", &[("", STATEMENT_COUNT)]),
         ("io-schedulers.md", &[("B", 28), ("D", 14), ("M", 14), ("X", 4)]),

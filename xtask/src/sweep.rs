@@ -1,11 +1,11 @@
-//! Task `sweep`: more seeds, and a ledger of how much was simulated.
+//! Task `sweep`: additional seeds, and a ledger of simulated seeds.
 //!
-//! `cargo xtask sweep N` simulates N seeds of each profile, and for each ten of them one small
+//! `cargo xtask sweep N` simulates N seeds of each profile, and for every ten of them one small
 //! scope and one steady load, on all CPUs (`crates/weft-sim/src/sweep.rs`), and adds a line to the
-//! ledger: which commit, how much, how many failures. Seeds go on where the last sweep ended, so
-//! that none counts twice. The line is to be committed, and where something failed it names in
-//! `kept` the scripts that the failures became (`crates/weft-sim/scripts/`, which `sweep fresh` and
-//! `sweep shrink` write) or in `mended` the commits that mended them.
+//! ledger: commit, counts, number of failures. Seeds continue where the last sweep ended, so none
+//! counts twice. The line is to be committed. After failures it also names the scripts made from
+//! them in `kept` (`crates/weft-sim/scripts/`, written by `sweep fresh` and `sweep shrink`) or the
+//! commits that fixed them in `mended`.
 
 use crate::lines::{commit, count, date, printed, text, texts};
 use crate::part::cargo;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// Where sweeps begin: beyond the seeds of all tests and of the gate.
+/// First seed of sweeps, beyond the seeds of all tests and of the gate.
 const FIRST: u64 = 10_000_000;
 
 /// A line of the ledger.
@@ -23,22 +23,22 @@ const FIRST: u64 = 10_000_000;
 struct Sweep {
     date: String,
     commit: String,
-    /// First seed, and how many of each profile.
+    /// First seed; `each` is the number of seeds of each profile.
     first: u64,
     each: u64,
     seeds: u64,
     ios: u64,
     crash_points: u64,
     failures: u64,
-    /// Scripts of `crates/weft-sim/scripts/` that its failures became.
+    /// Scripts in `crates/weft-sim/scripts/` made from the failures.
     kept: Vec<String>,
-    /// Commits that mended some.
+    /// Commits that fixed failures.
     mended: Vec<String>,
-    /// Origin of the line, if it is no count: then what was not written down is 0.
+    /// Origin of a line that was not counted; counts that were not recorded are then 0.
     told: Option<String>,
 }
 
-/// All lines, added up.
+/// Sum of all lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sum {
     sweeps: usize,
@@ -82,7 +82,7 @@ pub(crate) fn sweep(each: u64) -> anyhow::Result<()> {
 }
 
 impl Sweep {
-    /// Counts that the simulation printed.
+    /// Parses the counts that the simulation printed.
     fn counted(found: &Value) -> anyhow::Result<Self> {
         Ok(Self {
             date: String::new(),
@@ -179,8 +179,7 @@ fn sum(sweeps: &[Sweep]) -> Sum {
     })
 }
 
-/// The commit that is checked out, with nothing changed since but the ledger: a count is of a
-/// commit.
+/// The current commit, if nothing but the ledger has changed since: a count belongs to a commit.
 fn clean_commit() -> anyhow::Result<String> {
     let changed = printed("git", &["status", "--porcelain"])?;
     let others: Vec<&str> =
@@ -218,7 +217,7 @@ mod tests {
         }
     }
 
-    /// What a line with failures lacks.
+    /// The entry that a line with failures lacks.
     fn not_told(sweep: &Sweep, is_kept: &dyn Fn(&str) -> bool) -> Option<String> {
         if sweep.failures > 0 && sweep.kept.is_empty() && sweep.mended.is_empty() {
             return Some(

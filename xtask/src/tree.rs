@@ -7,13 +7,13 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
 }
 
-/// All Rust files under `folder` (relative to the root), sorted; `target` is left out.
+/// All Rust files under `folder` (relative to the root), sorted, without `target`.
 pub(crate) fn rust_files(folder: &str) -> Vec<PathBuf> {
     files(folder, |path| path.extension().is_some_and(|extension| extension == "rs"))
 }
 
-/// All files under `folder` (relative to the root) that `is_wanted` takes, sorted; `target` is left
-/// out.
+/// All files under `folder` (relative to the root) accepted by `is_wanted`, sorted, without
+/// `target`.
 pub(crate) fn files(folder: &str, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -32,7 +32,7 @@ pub(crate) fn files(folder: &str, is_wanted: impl Fn(&Path) -> bool) -> Vec<Path
     files
 }
 
-/// A path as it is printed: relative to the root.
+/// A path for output, relative to the root.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

@@ -1,20 +1,20 @@
 //! Task `unsafe`: every unsafe block with its `SAFETY` comment.
 //!
 //! The list goes into the release notes when it changes. clippy's `undocumented_unsafe_blocks`
-//! makes a missing comment an error; this task shows the comments.
+//! makes a missing comment an error; this task prints the comments.
 
 use crate::tree;
 
-/// One use of `unsafe`.
+/// A use of `unsafe`.
 pub(crate) struct Site {
-    /// 1-based.
+    /// Line number, 1-based.
     pub(crate) line: usize,
     pub(crate) code: String,
-    /// The comment lines directly above that carry the reason; empty when there is none.
+    /// Comment lines directly above that give the reason; empty if there are none.
     pub(crate) safety: Vec<String>,
 }
 
-/// The sites of one source text.
+/// Uses of `unsafe` in a source text.
 pub(crate) fn sites(source: &str) -> Vec<Site> {
     let lines: Vec<&str> = source.lines().collect();
     let mut sites = Vec::new();
@@ -23,14 +23,14 @@ pub(crate) fn sites(source: &str) -> Vec<Site> {
         if !["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe extern "]
             .iter()
             .any(|w| code.contains(w))
-            // The type of a function is none.
+            // A function type is not a use.
             || code.trim_start().starts_with("type ")
         {
             continue;
         }
         let mut safety: Vec<String> = Vec::new();
         for above in lines[..index].iter().rev().map(|line| line.trim()) {
-            // Attributes and the start of a broken statement may stand between comment and block.
+            // Attributes and the start of a broken statement may be between comment and block.
             let between =
                 above.starts_with("#[") || (safety.is_empty() && above.ends_with(['=', '(', ',']));
             if above.starts_with("//") {
@@ -48,7 +48,7 @@ pub(crate) fn sites(source: &str) -> Vec<Site> {
     sites
 }
 
-/// Prints every site of the crates.
+/// Prints every use in the crates.
 pub(crate) fn print() -> anyhow::Result<()> {
     let (mut count, mut without) = (0, 0);
     for file in tree::rust_files("crates") {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Files that may hold unsafe code, by the beginnings of their paths, as in CONTRIBUTING.md.
+    /// Path prefixes of files that may contain unsafe code, as in CONTRIBUTING.md.
     const ALLOWED: &[&str] = &[
         "crates/weft-bench/src/allocations.rs",
         "crates/weft-bench/src/nbd/memory.rs",

@@ -1,28 +1,27 @@
-//! Words and form of prose: refused words, files that open with a question, lines
-//! over 100 columns.
+//! Words and form of prose: refused words, files that open with a question, lines over 100 columns.
 //!
-//! Names are cut at underscores and capitals, prose at everything that is no letter; what is
-//! searched for is a run of such words, one of which may be a plural. A word that has another
-//! meaning elsewhere is refused only below the folders where it had its own. Files of recorded data
-//! are not read, nor is this one. Links of documents are looked after in [`crate::links`].
+//! Names are split at underscores and capitals, prose at every non-letter; the search finds
+//! sequences of such words, the last of which may be a plural. A word with another meaning
+//! elsewhere is refused only below the folders where it was misused. Files of recorded data are not
+//! read, nor is this one. [`crate::links`] checks the links of documents.
 
 use crate::links::documents;
 use crate::map::first_sentence;
 use crate::tree::{rust_files, shown};
 use std::path::Path;
 
-/// Columns that a comment or a line of a document may have.
+/// Most columns of a comment or of a line of a document.
 const WIDTH_MAX: usize = 100;
 
-/// A word that is not to come back.
+/// A word that must not be used again.
 struct Refused {
-    /// Its words, in lower case; of the last one the plural is refused too.
+    /// The words in lower case; the plural of the last one is refused too.
     words: &'static str,
-    /// Word of the field.
+    /// Term of the field to use instead.
     say: &'static str,
-    /// Where: beginnings of paths. Everywhere if there are none.
+    /// Path prefixes where the word is refused; everywhere if empty.
     below: &'static [&'static str],
-    /// What it may be a part of, as words; the other meanings.
+    /// Sequences of words that may contain it, with another meaning.
     but: &'static [&'static str],
 }
 
@@ -38,7 +37,7 @@ const STRIPES: &[&str] = &[
 const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
 const CACHE: &[&str] = &["crates/weft-engine/src/volume", "crates/weft-engine/src/raid/parity/"];
 const RAID: &[&str] = &["crates/weft-engine/src/raid/parity/"];
-/// Where stripes are handled; requests and their streams are in blocks of the volume.
+/// Paths of the code that handles stripes; requests and their streams are in blocks of the volume.
 const STRIPS: &[&str] = &[
     "crates/weft-engine/src/raid/parity/cache",
     "crates/weft-engine/src/raid/parity/plan",
@@ -49,7 +48,7 @@ const RUNTIME: &[&str] = &["crates/weft-runtime/", "crates/weft-export/"];
 const PAGE_CACHE: &[&str] = &["crates/weft-engine/src/page_cache/"];
 const RECOVERY: &[&str] =
     &[ENGINE, "crates/weft-ondisk/src/", "crates/weft-export/src/", "crates/weft-sim/src/"];
-/// Tables of the references that are cited have rows.
+/// Phrases about rows of tables in cited references.
 const CITED: &[&str] = &["rows and", "rows to", "in a row"];
 
 const REFUSED: &[Refused] = &[
@@ -108,8 +107,7 @@ const REFUSED: &[Refused] = &[
     Refused { words: "bypass", say: "chunk-aligned read", below: VOLUME, but: &["preread bypass"] },
 ];
 
-/// The words of a line, in lower case, in order. A mark between two that do not belong together is
-/// one.
+/// Words of a line, in lower case, in order. A mark that separates terms counts as a word.
 fn words(line: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut before = ' ';
@@ -128,10 +126,10 @@ fn words(line: &str) -> Vec<String> {
     found
 }
 
-/// Marks that end a term.
+/// Marks that separate terms.
 const MARKS: [char; 8] = ['.', ',', ';', ':', '(', ')', '"', '='];
 
-/// Whether the words from here on begin with these, of which the last may be a plural.
+/// Whether the text begins with these words; the last one may be a plural.
 fn begins(text: &[String], with: &[&str]) -> bool {
     let Some((last, first)) = with.split_last() else { return false };
     text.len() >= with.len()
@@ -139,7 +137,7 @@ fn begins(text: &[String], with: &[&str]) -> bool {
         && (text[first.len()] == *last || text[first.len()].strip_suffix('s') == Some(*last))
 }
 
-/// Refused words of a line of a file, with what to say instead.
+/// Refused words in a line of a file, each with its replacement.
 fn refused(path: &str, line: &str) -> Vec<String> {
     let text = words(line);
     let mut found = Vec::new();
@@ -163,8 +161,8 @@ fn refused(path: &str, line: &str) -> Vec<String> {
     found
 }
 
-/// Lines (1-based) of a Rust text whose comment goes past [`WIDTH_MAX`], with their width. Tables
-/// and what stands between fences may be wider.
+/// Lines (1-based) of a Rust text with a comment beyond [`WIDTH_MAX`], with their width. Tables and
+/// fenced text may be wider.
 fn too_wide(source: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -186,8 +184,8 @@ fn too_wide(source: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// A row of a table, or a line of a drawing: lines, or cells with three spaces between them. What
-/// begins with one of the headings of a doc comment ("Shape", "See it") is prose.
+/// Whether a comment is a row of a table or a line of a drawing: box characters, or cells with
+/// three spaces between them. A line with a heading of a doc comment ("Shape", "See it") is prose.
 fn is_drawn(comment: &str) -> bool {
     let mut cells = comment.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
     let first = cells.next().unwrap_or_default();
@@ -200,14 +198,14 @@ fn is_drawn(comment: &str) -> bool {
         || cells_more > usize::from(is_heading)
 }
 
-/// Whether a comment stands behind code, in no text: what is before it has its quotation marks in
-/// pairs.
+/// Whether a comment follows code and is not inside a string literal: the quotation marks before it
+/// are balanced.
 fn behind_code(code: &str) -> bool {
     code.match_indices(" // ").any(|(at, _)| code[..at].matches('"').count().is_multiple_of(2))
 }
 
-/// Lines (1-based) of a document that go past [`WIDTH_MAX`], with their width. Tables, code,
-/// headings and HTML comments may be wider.
+/// Lines (1-based) of a document beyond [`WIDTH_MAX`], with their width. Tables, code, headings and
+/// HTML comments may be wider.
 fn too_wide_document(text: &str) -> Vec<(usize, usize)> {
     let mut fenced = false;
     let mut found = Vec::new();
@@ -225,8 +223,8 @@ fn too_wide_document(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Whether the module comment of a file opens with a question: a reader of the list of modules, who
-/// has not seen the file, does not learn from it what the file holds.
+/// Whether the module comment of a file opens with a question, which tells a reader of the list of
+/// modules nothing about the file.
 fn opens_with_a_question(source: &str) -> bool {
     first_sentence(source).is_some_and(|sentence| sentence.ends_with('?'))
 }

@@ -40,7 +40,7 @@ fn a_file_is_served_as_it_is_and_written_through() {
     assert!(std::fs::read(path.join("disk.img")).unwrap() == after);
 }
 
-/// A bare member has a queue, and no array.
+/// A bare member has a queue, but no array.
 #[test]
 fn the_queue_of_a_bare_member_is_tuned_and_nothing_else() {
     let dir = tempdir().unwrap();
@@ -59,7 +59,7 @@ fn the_queue_of_a_bare_member_is_tuned_and_nothing_else() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// All that a program is told of a bare member, but for what depends on where it lies.
+/// Complete status of a bare member for programs, except the parts that depend on its location.
 #[test]
 fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
     let dir = tempdir().unwrap();
@@ -143,7 +143,7 @@ fn read_only_takes_no_writes() {
     let served = Served::start(path, &["--bare", "--read-only", "disk"]);
     let mut client = Client::connect(&served.uri);
     let write = Op::Write { offset: 0, len: 512, fua: false };
-    // The client half knows by itself that the export takes none.
+    // The client half refuses by itself, because the export is read-only.
     assert!(
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             client.request(write, &[0; 512])
@@ -172,7 +172,7 @@ fn a_member_of_an_array_is_not_written_past_its_array() {
     }
 }
 
-/// Clients of different workers, which are threads, see one member.
+/// Clients on different workers, which are threads, see the same member.
 #[test]
 fn memory_is_one_for_all_clients() {
     let dir = tempdir().unwrap();
@@ -196,7 +196,7 @@ fn memory_is_one_for_all_clients() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// No thread of the server runs while nobody asks for anything; its memory stays within bounds.
+/// No thread of the server runs without requests; its memory stays within bounds.
 #[test]
 fn an_idle_server_uses_no_cpu_and_little_memory() {
     let dir = tempdir().unwrap();
@@ -210,12 +210,12 @@ fn an_idle_server_uses_no_cpu_and_little_memory() {
             client.write(0, &bytes);
             assert!(client.read(0, 4 << 20) == bytes);
         }
-        // A worker lets others run at each of its last polls: on busy CPUs these take a while.
+        // A worker yields at each of its last polls, which takes a while on busy CPUs.
         std::thread::sleep(Duration::from_secs(1));
         let before = usage(served.pid());
         std::thread::sleep(Duration::from_secs(2));
         assert_eq!(usage(served.pid()), before, "{member}: switches and nanoseconds of CPU");
-        // 64 MiB for payload at most, and what the process is made of.
+        // At most 64 MiB for payload, plus the process itself.
         let resident = resident_bytes(served.pid());
         assert!(resident < (64 + 8 + 24) << 20, "{member}: {resident} bytes are resident");
         drop(clients);
@@ -224,7 +224,7 @@ fn an_idle_server_uses_no_cpu_and_little_memory() {
     }
 }
 
-/// Context switches and nanoseconds of CPU, of all threads.
+/// Context switches and nanoseconds of CPU time of every thread.
 fn usage(pid: rustix::process::Pid) -> Vec<(u64, u64)> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks

@@ -1,4 +1,4 @@
-//! What `weft bench` prints, and how it ends.
+//! Tests of `weft bench`: output and exit status.
 
 mod common;
 

@@ -13,25 +13,25 @@ use tempfile::{TempDir, tempdir};
 const CSV: &str = include_str!("../../../fixtures/compare/mail-001.csv");
 const MAIL: &str = include_str!("../../../fixtures/compare/mail-001.txt");
 
-/// Rows of a table that was published: case, vanilla, change as printed, IO-less.
+/// Rows of a published table: case, vanilla, change as printed, IO-less.
 fn published(table: &str) -> Vec<[&'static str; 4]> {
     let rows = CSV.lines().skip(1).map(|line| line.split(',').collect::<Vec<&str>>());
     let of_table = rows.filter(|row| row[0] == table);
     of_table.map(|row| <[&str; 4]>::try_from(&row[1..]).unwrap()).collect()
 }
 
-/// A run folder whose counters at its end are those of a machine that wrote so much.
+/// Creates a run folder with this value of `nr_written` at its end.
 fn run_folder(path: &Path, nr_written: &str) {
     create_dir_all(path).unwrap();
     let text = format!("nr_free_pages 81234\nnr_dirtied 9\nnr_written {nr_written}\npgpgin 1\n");
     write(path.join("vmstat-end"), text).unwrap();
 }
 
-/// The run folders of the mail's own tables, as they lay before its author.
+/// Creates the run folders of the mail's own tables.
 fn folders_of_the_mail() -> TempDir {
     let dir = tempdir().unwrap();
     for [case, vanilla, _, ioless] in ["jbod", "single"].into_iter().flat_map(published) {
-        // Kernels report less memory than there is.
+        // Kernels report less memory than the machine has.
         let name = case.replace("-16384M-", "-15984M-").replace("-4096M-", "-2942M-");
         let name = name.strip_suffix('X').unwrap();
         for (kernel, count) in [("vanilla+", vanilla), ("bgthresh3+", ioless)] {
@@ -41,7 +41,7 @@ fn folders_of_the_mail() -> TempDir {
     dir
 }
 
-/// A command of the mail, with weft in the place of its script.
+/// Runs a command of the mail, with weft in place of its script.
 fn as_in_the_mail(dir: &Path, line: &str) -> String {
     let weft = command(dir, &["compare"]);
     let program = weft.get_program().to_str().unwrap().to_owned();
@@ -75,7 +75,7 @@ fn the_tables_of_the_mail_come_out_of_its_run_folders_to_the_digit() {
         tables += 1;
     }
     assert_eq!(tables, 2);
-    // A page less in one folder is another table.
+    // One page less in one folder changes the table.
     let folder = "thresh=1M/xfs-1dd-4k-8p-2942M-1M:10-3.1.0-rc4-vanilla+";
     run_folder(&dir.path().join(folder), "2537480");
     let printed = as_in_the_mail(dir.path(), MAIL.lines().rfind(|l| l.starts_with('$')).unwrap());
@@ -115,14 +115,14 @@ fn folders_below_an_argument_are_a_set_whatever_they_are_called() {
         assert!(printed.lines().any(|line| line == row), "{row} in {printed}");
     }
     assert!(printed.contains("-19.6%      4 cases"), "{printed}");
-    // With folders of one kernel in each set, the kernel is what differs, and not the cases.
+    // If each set has folders of one kernel, the kernel distinguishes the sets, not the cases.
     for (set, kernel, count) in [("old", "3.0", "100"), ("new", "3.1-rc4", "120")] {
         let name = format!("{set}/thresh=1M/xfs-1dd-4k-8p-2942M-1M:10-{kernel}");
         run_folder(&dir.path().join(name), count);
     }
     let printed = exits(dir.path(), 0, &["compare", "old", "new"]).out;
     assert!(printed.contains("  thresh=1M/xfs-1dd-4k-8p-4096M-1M:10-X\n"), "{printed}");
-    // One folder with the runs of all kernels, split by a part of their names.
+    // One folder with the runs of all kernels is split by a field of their names.
     let mail = folders_of_the_mail();
     let printed =
         exits(mail.path(), 0, &["compare", ".", "--by", "kernel", "--base", "3.1.0-rc4-vanilla+"]);
@@ -179,7 +179,7 @@ fn a_missing_cell_is_shown_and_rows_are_sorted_and_filtered() {
     assert!(refused.contains("--at-least 51: found no case, expected one of the 4"), "{refused}");
 }
 
-/// An output of fio with one job.
+/// Output of fio with one job.
 fn fio(bytes: u64, latency: u64) -> Value {
     let write = object!({
         "io_bytes": bytes * 2, "bw_bytes": bytes, "bw": bytes / 1024, "iops": bytes as f64 / 4096.0,
@@ -194,7 +194,7 @@ fn fio(bytes: u64, latency: u64) -> Value {
 
 fn fio_file(path: &Path, bytes: u64, latency: u64) {
     create_dir_all(path.parent().unwrap()).unwrap();
-    // fio itself may speak first.
+    // fio may print notes before the JSON.
     let text = format!(
         "note: both iodepth >= 1 and synchronous I/O engine are selected\n{}\n",
         fio(bytes, latency)
@@ -239,7 +239,7 @@ fn repeats_have_a_spread_and_only_a_change_beyond_it_has_a_mark() {
     let row = text.lines().find(|line| line.ends_with("same/log")).unwrap();
     assert!(row.contains("+0.9% ") && !row.contains('*'), "{row}");
     assert!(text.contains("* at 1 of 2 changes: the 95 % interval leaves 0 out"), "{text}");
-    // Percentiles have the names that people say.
+    // Percentiles have their common names.
     let words = ["compare", "old", "new", "--metric", "write.clat_ns.percentile.99.9", "--json"];
     assert_eq!(json(dir.path(), &words)["rows"][0]["cells"][0]["mean"], 150.0);
     // Two files are two sets; one run has no interval, and so no mark.
@@ -272,7 +272,7 @@ fn colours_say_which_way_is_better_and_are_for_terminals_alone() {
     let lower = printed("bw_bytes", "CLICOLOR_FORCE", &["--better", "lower"]);
     assert!(lower.contains(&format!("{red}+20.0%")), "{lower}");
     assert!(!printed("bw_bytes", "NO_COLOR", &[]).contains('\x1b'));
-    // Without the colours, the text is the same.
+    // Without the colour codes, the text is the same.
     let coloured = printed("bw_bytes", "CLICOLOR_FORCE", &[]);
     let plain = ["\x1b[1m", "\x1b[0m", green, red].iter().fold(coloured, |t, c| t.replace(c, ""));
     assert_eq!(plain, printed("bw_bytes", "NO_COLOR", &[]));
@@ -332,7 +332,7 @@ fn results_of_reproduce_are_pairs_by_seed_and_their_columns_are_sets() {
         (&row["changes"][2]["paired"], &row["changes"][2]["significant"]),
         (&true.into(), &true.into())
     );
-    // The same folder twice: every case is there, and nothing differs.
+    // The same folder twice: every case is present, and nothing differs.
     let words = [&["compare", "kept", "kept"][..], &metric].concat();
     let sheet = json(dir.path(), &words);
     let rows = sheet["rows"].as_array().unwrap();
@@ -417,7 +417,7 @@ fn what_cannot_be_compared_names_the_file_and_says_what_to_do() {
     }
     let sheet = weft_error(dir.path(), &["compare", "good", "torn.json", "--json"]);
     assert_eq!((&sheet["schema"], &sheet["exit"]), (&"weft.error/1".into(), &1.into()));
-    // A folder among others whose run never ended is told of, and left out.
+    // A folder of a run that never ended is reported and left out.
     let mail = folders_of_the_mail();
     create_dir_all(mail.path().join("thresh=9M/xfs-1dd-4k-8p-2942M-9M:10-3.1.0-rc4-vanilla+"))
         .unwrap();
@@ -427,7 +427,7 @@ fn what_cannot_be_compared_names_the_file_and_says_what_to_do() {
     assert!(printed.contains("28 cases"), "{printed}");
 }
 
-/// The JSON of a command that fails.
+/// JSON of a command that fails.
 fn weft_error(dir: &Path, words: &[&str]) -> Value {
     serde_json::from_str(&exits(dir, 1, words).out).unwrap()
 }

@@ -1,5 +1,5 @@
-//! Members that end before their data does: what lies behind their end is computed from the others,
-//! and what cannot be computed is told, block by block.
+//! Members that end before their data: data beyond the end is reconstructed from the others, and
+//! unrecoverable blocks are reported one by one.
 
 mod common;
 
@@ -12,7 +12,7 @@ use tempfile::tempdir;
 const SIZE: usize = 8 << 20;
 const CUT: u64 = (5 << 20) + 512;
 
-/// RAID 5 of three in sync: what is at one place of all of them adds up to nothing.
+/// A RAID 5 of three members in sync: at every offset the XOR over all members is zero.
 fn array(dir: &Path) {
     let byte = |at: usize, of: usize| u8::try_from((at / 512 * of + at / 7) % 251).unwrap();
     let a: Vec<u8> = (0..SIZE).map(|at| byte(at, 3)).collect();
@@ -50,7 +50,7 @@ fn the_end_of_a_cut_image_is_computed_from_the_others() {
         assert!(found.status.success(), "{name}: {says}");
         assert!(says.contains("what lies behind is computed"), "{name}: {says}");
         assert!(found.stdout == whole.stdout, "{name}: other bytes");
-        // Written it must not be: it has no room for what it would be given.
+        // It must not be written: it has no room for the data.
         let refused = exits(dir.path(), 3, &["serve", "--name", "t", "a", "b", "c"]).err;
         assert!(refused.contains("not used: superblock data_offset"), "{refused}");
         assert!(refused.contains("compute its end from the others"), "{refused}");
@@ -71,7 +71,7 @@ fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
     array(dir.path());
     let whole = cat(dir.path(), &["a", "b", "c"]).stdout;
     cut(dir.path(), "b");
-    // One is missing as well: some of what lies behind the end is nowhere.
+    // With another member missing, some data beyond the end is lost.
     let plain = cat(dir.path(), &["a", "b"]);
     assert_eq!(plain.status.code(), Some(1));
     assert!(plain.stdout.len() < whole.len());
@@ -89,7 +89,7 @@ fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
             let status = fields[2].chars().next().unwrap();
             areas.push((number(fields[0]), number(fields[1]), status));
         }
-        // One area follows the other, and together they are the array.
+        // The areas are contiguous and cover the array.
         let mut next = 0;
         let (mut good, mut bad, mut lost) = (0, 0, 0);
         let first = areas.iter().take_while(|area| area.2 == '?').map(|area| area.1).sum::<usize>();
@@ -120,12 +120,12 @@ fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
     }
 }
 
-/// Superblocks of versions 1.0 and 0.90 lie at the end: of a cut image nothing says which member it
-/// was, and each command says that this may be so.
+/// Superblocks of versions 1.0 and 0.90 are at the end: a cut image does not show which member it
+/// was, and each command reports that it may have been cut.
 #[test]
 fn a_cut_image_whose_superblock_was_at_the_end_is_told() {
-    // Cut in its data, and behind that: it lacks no more than the superblock. Of 0.90 the data ends
-    // where the superblock begins.
+    // Cut in the data, and after the data: the second lacks only the superblock. With 0.90 the data
+    // ends where the superblock begins.
     let images: [(&str, u64, u64, &str); 2] = [
         ("raid1-3-v10-bitmap", 3 << 20, 6056 * 512, "where an image that is cut has none"),
         ("raid5-4-v090", 2 << 20, 3968 * 512, "expected it at byte 2097152 or behind that"),
@@ -156,14 +156,14 @@ fn a_cut_image_whose_superblock_was_at_the_end_is_told() {
             assert!(told[0].as_str().unwrap().contains("copy the rest too"), "{name}: {told}");
             assert_eq!(told.as_array().unwrap().len(), 1, "{name} {end}: {told}");
             assert_eq!(seen["arrays"][0]["missing_slots"], serde_json::json!([1]), "{name}");
-            // The others have all.
+            // The others hold all data.
             let all = [&["cat".to_owned()], &members[..]].concat();
             let found = weft(path, &all);
             let says = String::from_utf8_lossy(&found.stderr).into_owned();
             assert!(found.status.success() && found.stdout == fixture.content(), "{name}: {says}");
             assert!(says.contains("m1.img: not used: no md superblock found"), "{says}");
             assert!(says.contains(CUT_HAS_NONE), "{says}");
-            // Alone there is nothing but its end.
+            // The cut member alone gives only the hint about its end.
             for (command, status) in
                 [("assemble", 3), ("cat", 3), ("examine", 1), ("rescue", 1), ("serve", 3)]
             {

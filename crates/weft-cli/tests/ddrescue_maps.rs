@@ -1,5 +1,5 @@
-//! Images of ddrescue with their map beside them: what was not rescued is no data, it is computed
-//! from the other members or told as unreadable.
+//! Images of ddrescue with their maps: data that was not rescued is not used; it is reconstructed
+//! from the other members or reported as unreadable.
 
 mod common;
 
@@ -14,7 +14,7 @@ use weft_nbd::{NbdError, Op};
 const MIB: usize = 1 << 20;
 const SIZE: usize = 8 * MIB;
 
-/// An array of three members without a byte of zero, and its content.
+/// An array of three members without any zero byte, with its content.
 fn array(level: &str) -> (TempDir, Vec<u8>) {
     let dir = tempdir().unwrap();
     let byte = |at: usize, of: usize| u8::try_from((at / 512 * of + at / 7) % 251 + 1).unwrap();
@@ -38,7 +38,8 @@ fn array(level: &str) -> (TempDir, Vec<u8>) {
     (dir, whole.stdout)
 }
 
-/// Zeros a range of a member, as ddrescue leaves what it cannot read; its map, as ddrescue has it.
+/// Zeros a range of a member, as ddrescue leaves unreadable data. Returns its map in ddrescue's
+/// form.
 fn lose(dir: &Path, name: &str, start: usize, len: usize) -> String {
     let path = dir.join(name);
     let mut image = std::fs::read(&path).unwrap();
@@ -62,7 +63,7 @@ fn what_was_not_rescued_is_computed_from_the_others() {
         let path = dir.path();
         let text = lose(path, "a.img", 3 * MIB + 512, MIB);
         let cat = || weft(path, &[&["cat"], &MEMBERS[..]].concat());
-        // Without its map, zeros are data.
+        // Without the map, zeros are data.
         let found = cat();
         assert!(found.status.success() && found.stdout != whole, "{level}: the hole shows");
         std::fs::write(path.join(map), text).unwrap();
@@ -71,7 +72,7 @@ fn what_was_not_rescued_is_computed_from_the_others() {
         assert!(found.status.success(), "{says}");
         assert!(says.contains(map) && says.contains("1048576 bytes in 1 areas"), "{says}");
         assert!(found.stdout == whole, "{level}: other bytes with {map}");
-        // The lines of rescue give the same, and every look tells of the map.
+        // The commands of rescue give the same content, and every command mentions the map.
         let array = &json(path, &[&["rescue", "--json"], &MEMBERS[..]].concat())["arrays"][0];
         let line = array["commands"][0].as_str().unwrap();
         assert_eq!(line, "weft cat a.img b.img c.img >array.img");
@@ -80,7 +81,7 @@ fn what_was_not_rescued_is_computed_from_the_others() {
             let says = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(says.contains(map) && says.contains("were not rescued"), "{command}: {says}");
         }
-        // Written it must not be: its map would not know.
+        // It must not be written: its map would not record the writes.
         let before = std::fs::read(path.join("a.img")).unwrap();
         let refused = exits(path, 3, &[&["serve"], &MEMBERS[..]].concat()).err;
         assert!(refused.contains("a.img: not used: map of ddrescue"), "{refused}");
@@ -106,7 +107,7 @@ fn what_nobody_has_is_unreadable_and_not_zeros() {
     let says = String::from_utf8_lossy(&skipped.stderr).into_owned();
     assert_eq!(skipped.status.code(), Some(1), "{says}");
     assert_eq!(skipped.stdout.len(), whole.len());
-    // A chunk of each stripe is parity: what is lost of data is one chunk or two.
+    // One chunk of each stripe is parity, so one or two chunks of data are lost.
     let differ = skipped.stdout.iter().zip(&whole).filter(|(found, expected)| found != expected);
     let lost = differ.count();
     assert!((60 << 10..=128 << 10).contains(&lost), "{lost}");
@@ -114,8 +115,8 @@ fn what_nobody_has_is_unreadable_and_not_zeros() {
     assert!(map.lines().any(|line| line.ends_with('-')), "{map}");
 }
 
-/// A bare volume has no other member that has the bytes: what was not rescued is an error, where
-/// zeros are stored and where the image has a hole.
+/// A bare volume has no other member with the data: data that was not rescued is an error, both
+/// where zeros are stored and where the image has a hole.
 #[test]
 fn what_a_bare_image_lacks_is_an_error_and_not_zeros() {
     let dir = tempdir().unwrap();
@@ -163,8 +164,8 @@ fn what_a_bare_image_lacks_is_an_error_and_not_zeros() {
     }
 }
 
-/// Such an image is no new member and no bare volume to be written. The refusal says what can be
-/// done, which is not what a member of an array is told.
+/// An image with missing data is refused as a new member and as a bare volume for writing. The
+/// refusal gives the remedies, which differ from those for a member of an array.
 #[test]
 fn what_lacks_some_of_its_disk_is_not_made_a_member() {
     let dir = tempdir().unwrap();
@@ -196,8 +197,8 @@ fn what_lacks_some_of_its_disk_is_not_made_a_member() {
         assert_eq!(last.contains("--read-only serves"), words[0] == "serve", "{says}");
     }
     assert!(before == std::fs::read(path.join("a.img")).unwrap(), "a.img was written");
-    // A part that was rescued as a whole is like any other file, and so is all of it once the map
-    // is away.
+    // A fully rescued part is like any other file, and so is the whole image once the map is
+    // removed.
     exits(path, 0, &["create", "-l1", "-n2", "a.img@4M+2M", "missing"]);
     std::fs::rename(path.join("a.map"), path.join("away")).unwrap();
     exits(path, 0, &["add", "vol", "a.img"]);
@@ -220,14 +221,14 @@ fn a_damaged_map_is_named_and_a_log_of_something_else_is_none() {
     }
 }
 
-/// A map that is not beside its disk is named, and goes before one that is.
+/// A map elsewhere can be named, and takes precedence over a map beside the image.
 #[test]
 fn a_map_that_is_named_is_believed() {
     let (dir, whole) = array("5");
     let path = dir.path();
     let text = lose(path, "a.img", 3 * MIB + 512, MIB);
     std::fs::write(path.join("days.txt"), text).unwrap();
-    // Two beside it are refused, whatever they say.
+    // Two maps beside it are refused, with any content.
     let all = "# Mapfile. Created by GNU ddrescue\n0 + 1\n0 0x800000 +\n";
     let named = ["--unreadable", "a.img=days.txt"];
     let cat = |words: &[&str]| {
@@ -248,7 +249,7 @@ fn a_map_that_is_named_is_believed() {
         let says = String::from_utf8_lossy(&says).into_owned();
         assert!(says.contains("days.txt: 1048576 bytes in 1 areas"), "{command}: {says}");
     }
-    // The lines of rescue name it again.
+    // The commands of rescue name the map again.
     let array = &json(path, &[&["rescue", "--json"], &named[..], &MEMBERS].concat())["arrays"][0];
     let lines = array["commands"].as_array().unwrap();
     let lines: Vec<&str> = lines.iter().map(|line| line.as_str().unwrap()).collect();
@@ -298,7 +299,7 @@ fn what_is_named_and_is_no_map_of_a_member_is_refused() {
             &["serve", "--overlay", "changes", "--discard-overlay"],
         ];
         for command in commands {
-            // What is dropped is not opened.
+            // Members that are not used are not opened.
             if command.len() > 3 && !says.starts_with("--unreadable") {
                 continue;
             }

@@ -1,11 +1,11 @@
-//! Tests of README.md and `docs/`: commands print what stands there, lists are complete.
+//! Tests of README.md and `docs/`: commands print the shown output, lists are complete.
 //!
-//! All blocks of a page that are marked `console` are one session in an empty directory, with the
-//! commands of `<!-- first: … -->` and `<!-- then: … -->` at their places. `…` in a printed
-//! output stands for any text, or alone on a line for any lines. All else is compared letter by
-//! letter, but for what is new each time: UUIDs, and times of commands that wait for a server
-//! ([`OF_THE_CLOCK`]). With `WEFT_DOCS_UPDATE=1` outputs and lists are written into the pages, to
-//! be looked at and committed.
+//! All blocks of a page marked `console` form one session in an empty directory, together with the
+//! commands of `<!-- first: … -->` and `<!-- then: … -->` at their positions. `…` in a printed
+//! output stands for any text, or alone on a line for any lines. Everything else is compared
+//! exactly, except for values that change in each run: UUIDs, and times of commands that wait for a
+//! server ([`OF_THE_CLOCK`]). With `WEFT_DOCS_UPDATE=1` outputs and lists are written into the
+//! pages, for review and commit.
 
 mod common;
 
@@ -18,14 +18,14 @@ use common::{Served, command};
 use tempfile::tempdir;
 use weft_engine::knobs::{Knobs, TABLE};
 
-/// Programs of others that pages use.
+/// Programs of other projects that pages use.
 const OTHERS: [&str; 3] = ["mdadm", "nbdcopy", "nbdinfo"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README.md and every page of `docs/` for users.
+/// README.md and every user page of `docs/`.
 fn pages() -> Vec<(PathBuf, String)> {
     let names = ["README.md"].into_iter().map(str::to_owned);
     let docs =
@@ -40,7 +40,7 @@ fn is_update() -> bool {
     std::env::var("WEFT_DOCS_UPDATE").is_ok_and(|value| value == "1")
 }
 
-/// A command of a page, with the output that the page prints; none for one that is not shown.
+/// Command of a page, with the output that the page prints; `None` if the command is not shown.
 #[derive(Debug, PartialEq)]
 struct Step {
     command: String,
@@ -74,7 +74,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// The page with other outputs, by command.
+/// The page with its outputs replaced, command by command.
 fn with_outputs(page: &str, outputs: &[Vec<String>]) -> String {
     let mut outputs = outputs.iter();
     let (mut text, mut is_console) = (String::new(), false);
@@ -93,12 +93,12 @@ fn with_outputs(page: &str, outputs: &[Vec<String>]) -> String {
     text
 }
 
-/// Commands that say how long something really took. What others print of times is simulated, and
-/// so the same everywhere.
+/// Commands that print a real duration. Times printed by other commands are simulated and therefore
+/// the same everywhere.
 const OF_THE_CLOCK: [&str; 2] = ["weft check ", "weft wait "];
 
-/// A line with marks for what may differ from run to run: UUIDs of arrays and members, which are
-/// drawn, and times of commands that wait for a server.
+/// A line with the parts masked that change in each run: UUIDs of arrays and members, which are
+/// random, and times of commands that wait for a server.
 fn masked(command: &str, line: &str) -> String {
     let of_the_clock = OF_THE_CLOCK.iter().any(|name| command.starts_with(name));
     let is_uuid = |text: &str| {
@@ -123,7 +123,7 @@ fn masked(command: &str, line: &str) -> String {
     words.join(" ")
 }
 
-/// Whether a text is what a pattern says, in which `…` stands for any text.
+/// Whether a text matches a pattern, in which `…` stands for any text.
 fn is_line(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('…');
     let first = parts.next().unwrap_or_default();
@@ -137,7 +137,7 @@ fn is_line(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether an output is what a page prints; a line `…` stands for any lines.
+/// Whether an output matches that of a page, in which a line `…` stands for any lines.
 fn is_output(command: &str, printed: &[String], output: &[String]) -> bool {
     match (printed.split_first(), output.split_first()) {
         (None, None) => true,
@@ -152,7 +152,7 @@ fn is_output(command: &str, printed: &[String], output: &[String]) -> bool {
     }
 }
 
-/// What a shell makes of a line, with this weft: its output and errors, by line.
+/// Runs a line in a shell with this build of weft. Returns its output and errors, line by line.
 fn shell(dir: &Path, line: &str) -> Vec<String> {
     let weft = Path::new(env!("CARGO_BIN_EXE_weft")).parent().unwrap();
     let path = format!("{}:{}", weft.display(), std::env::var("PATH").unwrap_or_default());
@@ -175,7 +175,7 @@ fn is_here(program: &str) -> bool {
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|dir| Path::new(dir).join(program).exists())
 }
 
-/// Runs a page; the outputs of commands that are shown, in order, and what is wrong with the page.
+/// Runs a page. Returns the outputs of the shown commands, in order, and the errors of the page.
 fn run(page: &str) -> (Vec<Vec<String>>, Vec<String>) {
     let dir = tempdir().unwrap();
     let path = dir.path();
@@ -215,7 +215,7 @@ fn run(page: &str) -> (Vec<Vec<String>>, Vec<String>) {
     (outputs, wrong)
 }
 
-/// Runs a page by its name, and looks for that many commands at least.
+/// Runs a page by name, and checks that it has at least `count` commands.
 fn check(name: &str, count: usize) {
     let (path, page) = pages().into_iter().find(|(path, _)| path.ends_with(name)).unwrap();
     let (outputs, wrong) = run(&page);
@@ -328,7 +328,7 @@ fn commands_named(page: &str) -> Vec<String> {
     found
 }
 
-/// What is unknown to weft in a command: its name, or an option.
+/// Unknown parts of a weft command: its name, or an option.
 fn unknown(code: &str, helps: &mut BTreeMap<String, Option<String>>) -> Vec<String> {
     let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
     let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))
@@ -374,7 +374,7 @@ fn every_command_and_option_that_a_page_names_is_there_and_a_planted_one_is_foun
     assert_eq!(found.len(), 2, "{found:?}");
 }
 
-/// Commands of the help, as a table.
+/// Table of the commands in the help.
 fn command_table() -> String {
     let output = command(&root(), &["--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
@@ -396,7 +396,7 @@ fn command_table() -> String {
     table
 }
 
-/// Knobs of the engine, as a table.
+/// Table of the engine's knobs.
 fn knob_table() -> String {
     let defaults = Knobs::default();
     let mut table =
@@ -410,7 +410,7 @@ fn knob_table() -> String {
     table
 }
 
-/// Schemas that the sources name, as a list.
+/// List of the schemas in the sources.
 fn schema_list() -> String {
     let mut schemas = BTreeSet::new();
     let mut folders: Vec<PathBuf> = ["weft-bench", "weft-cli", "weft-lab"]

@@ -64,7 +64,7 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
         if command != "completions" && command != "man" {
             assert!(long.contains("Usage: weft"), "{command}: {long}");
         }
-        // What a text speaks of exists, here, in another form of the command, or in mdadm.
+        // An option named in a help text exists in this command, in another command, or in mdadm.
         let foreign = [
             "--costs",
             "--examine",
@@ -72,13 +72,13 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
             "--read-only",
             "--run",
             "--force-dirty",
-            // Of serve, by the knob that it sets.
+            // An option of serve, named with the knob that it sets.
             "--group",
             "--members",
             "--wait",
             "--write",
         ];
-        // The table of states speaks of all commands.
+        // The table of states mentions options of all commands.
         let (own, _) = long.split_once("Refused states:").unwrap_or((&long, ""));
         for option in options(own) {
             let known =
@@ -116,7 +116,7 @@ fn help_has_help_too() {
 #[test]
 fn commands_print_json_unless_their_output_has_another_form() {
     let dir = tempdir().unwrap();
-    // Their standard output has a form of its own.
+    // The standard output of these commands has another format.
     let speechless = ["cat", "serve", "completions", "man"];
     for command in COMMANDS {
         let short = exits(dir.path(), 0, &[command, "-h"]).out;
@@ -128,7 +128,7 @@ fn commands_print_json_unless_their_output_has_another_form() {
 fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
-    // A call that fails inside of the command, with its exit status.
+    // Calls that fail inside of the command, with their exit status.
     let failing: [(&str, &[&str], i32); 24] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
@@ -161,7 +161,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
             .iter()
             .find(|row| row.0 == *command)
             .unwrap_or_else(|| panic!("{command}: no call that fails"));
-        // As it is told, and as clap tells of an option that there is not.
+        // The failing call itself, and with an option unknown to clap.
         let none: &[&str] = &[];
         for (more, status) in [(none, *status), (&["--no-such-option"], 2)] {
             let line = [&[*command, "--json"][..], arguments, more].concat();
@@ -174,11 +174,11 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
                 let message = value["error"].as_str().unwrap();
                 assert!(text.err.contains(message), "{line:?}: {message}: {}", text.err);
             } else {
-                // A report that says in its place what is wrong.
+                // A report that contains the error.
                 assert!(text.out.contains("absent"), "{line:?}: {}", text.out);
             }
         }
-        // Without --json, nothing: a message is for standard error.
+        // Without --json, standard output is empty: messages go to standard error.
         let plain = exits(dir.path(), *status, &[&[*command][..], arguments].concat());
         assert!(!plain.out.contains("weft.error"), "{command}: {}", plain.out);
     }
@@ -220,7 +220,7 @@ fn man_writes_a_page_for_every_command() {
     for command in COMMANDS {
         let path = dir.path().join(format!("pages/man1/weft-{command}.1"));
         let page = std::fs::read_to_string(&path).unwrap();
-        // roff writes a hyphen so.
+        // roff escapes a hyphen like this.
         let name = command.replace('-', "\\-");
         assert!(page.contains(&format!("weft\\-{name}")), "{command}: {page}");
         assert!(page.contains(&format!("\\&weft {name}")), "{command}: {page}");

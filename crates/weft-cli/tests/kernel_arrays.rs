@@ -1,5 +1,5 @@
-//! Arrays that the kernel wrote: read without any member that the level can do without, refused
-//! without one more.
+//! Arrays that the kernel wrote: readable without any members that the level can do without,
+//! refused without one more.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -16,20 +16,20 @@ use tempfile::tempdir;
 use weft_ondisk::{ByteOrder, Features, Metadata, Minor, Role, Super1, Super090, Trust};
 use weft_units::Sectors;
 
-/// What `weft cat` must do with a set of members.
+/// Required result of `weft cat` for a set of members.
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
     /// The content that the kernel read back.
     Content,
-    /// Something else, with success: nobody can know that a block was overwritten silently.
+    /// Other content, with success: a silently overwritten block is not detectable.
     OtherContent,
-    /// Exit status 3, nothing on standard output, this on standard error.
+    /// Exit status 3, empty standard output, and this text on standard error.
     Refused(&'static str),
 }
 
 use Expected::{Content, OtherContent, Refused};
 
-/// Members whose images must not be believed, or are not needed.
+/// Members with images that must not be used, or are not needed.
 fn useless(fixture: &Fixture) -> Vec<usize> {
     match fixture.scenario.as_str() {
         "stale1" | "rebuild" => vec![1],
@@ -51,18 +51,18 @@ fn expected(fixture: &Fixture, absent: &[usize]) -> Expected {
         "mismatch" => OtherContent,
         "plain" | "spare" | "badblock" if fixture.tolerates(&lost) => Content,
         "stale1" | "stale2" | "failedmark" if fixture.tolerates(&unused) => Content,
-        // Slot 1 is good below the recovery offset, and not there at all without its new member.
+        // Slot 1 is valid below the recovery offset, and missing without its new member.
         "rebuild" if absent.iter().all(|member| [1, 4].contains(member)) => Content,
         "unclean" | "resync" if needed == 0 => Content,
         "unclean" | "resync" if needed <= fixture.parities() => Refused("--force-dirty"),
-        // One member may be missing, and none of the others then.
+        // Either the journal or one member may be missing, but not both.
         "journal" if absent.is_empty() || absent.len() == 1 && absent != [4] => Content,
         "journal" if absent.contains(&4) && absent.len() <= 2 => Refused("journal"),
         _ => Refused("need "),
     }
 }
 
-/// All sets of at most so many of the members.
+/// All sets of at most `most` of the members.
 fn sets(members: usize, most: usize) -> Vec<Vec<usize>> {
     let all = (0..1_usize << members).filter(|set| set.count_ones() as usize <= most);
     all.map(|set| (0..members).filter(|member| set >> member & 1 == 1).collect()).collect()
@@ -216,7 +216,7 @@ fn rescue_finds_arrays_without_parity_and_its_first_command_reads_them() {
             let here = members.iter().enumerate().filter(|(index, _)| Some(*index) != absent);
             let here: Vec<&str> = here.map(|(_, name)| name.as_str()).collect();
             let line = [&["rescue", "--json"], &here[..]].concat();
-            // Slot 0 of some is all that is left of its chunks.
+            // In some fixtures slot 0 holds the last copy of its chunks.
             let lost = [useless(&fixture), absent.into_iter().collect()].concat();
             if !fixture.tolerates(&lost) {
                 let said = exits(dir.path(), 1, &line).out;
@@ -261,7 +261,7 @@ fn cat_gives_any_part_and_refuses_too_few_members() {
     assert!(text.contains("slot 2 missing"), "{text}");
 }
 
-/// The lines of mdadm --examine about each member; what follows is of its bitmap.
+/// Lines of mdadm --examine about each member; the lines after them describe its bitmap.
 fn examined(text: &str) -> Vec<Vec<&str>> {
     let mut members: Vec<Vec<&str>> = Vec::new();
     let mut of_member = false;
@@ -290,10 +290,10 @@ fn examine_reads_as_mdadm_printed_it() {
         for (member, expected) in members.iter().zip(theirs) {
             let text = exits(dir.path(), 0, &["examine", member]).out;
             let lines: Vec<&str> = text.lines().skip(1).collect();
-            // The names of devices are of the machine that ran mdadm.
+            // Device names belong to the machine that ran mdadm.
             let name_of = |line: &&str| line.find("   /dev/").unwrap_or(line.len());
             let expected: Vec<&str> = expected.iter().map(|line| &line[..name_of(line)]).collect();
-            // mdadm counts parts of a chunk, the kernel does not.
+            // mdadm counts partial chunks, the kernel does not.
             let own = |line: &&str| {
                 if name == "raid10-5-n3" { !line.contains("Array Size") } else { true }
             };
@@ -304,11 +304,11 @@ fn examine_reads_as_mdadm_printed_it() {
     }
 }
 
-/// Names of devices, and their numbers, are of the machine that ran mdadm.
+/// Device names and numbers belong to the machine that ran mdadm.
 #[test]
 fn detail_of_levels_without_parity_reads_as_mdadm_printed_it() {
     let mut compared = 0;
-    // mdadm names the bitmap, which weft does not keep.
+    // mdadm prints the bitmap, which weft leaves out.
     let names = STRIPED.iter().chain(&MIRRORS).filter(|name| !name.contains("bitmap"));
     for fixture in names.map(|name| Fixture::of(name)) {
         let dir = tempdir().unwrap();
@@ -330,7 +330,7 @@ fn detail_of_levels_without_parity_reads_as_mdadm_printed_it() {
     assert!(compared > 200, "{compared} lines were compared");
 }
 
-/// Names of devices, and whether it is read-only, are of the machine that ran it.
+/// Device names and the read-only state belong to the machine that ran it.
 #[test]
 fn status_of_levels_without_parity_reads_as_mdstat_did() {
     let mut compared = 0;
@@ -346,7 +346,7 @@ fn status_of_levels_without_parity_reads_as_mdstat_did() {
         let theirs = (0..8).fold(theirs, |text, number| {
             text.replace(&format!("loop{number}["), &format!("m{number}.img["))
         });
-        // Who it is, and its shape; what follows may be a bitmap.
+        // Only the lines of the array and its shape are compared; a bitmap may follow.
         let lines =
             |text: &str| text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(lines(&ours), lines(&theirs), "{}", fixture.name);
@@ -356,7 +356,7 @@ fn status_of_levels_without_parity_reads_as_mdstat_did() {
     assert_eq!(compared, 2 * (STRIPED.len() + MIRRORS.len()));
 }
 
-/// Marks sectors of a member's data as bad, and writes other bytes there.
+/// Writes other bytes to sectors of a member's data; `marked` also marks them as bad.
 fn spoil(path: &Path, sector: u64, sectors: u64, marked: bool) {
     let mut image = std::fs::read(path).unwrap();
     let size = Sectors(image.len() as u64 / 512);
@@ -391,9 +391,9 @@ fn a_bad_block_is_a_missing_block() {
         };
         let whole = cat(&members);
         assert!(whole.status.success(), "{whole:?}");
-        // Where nobody has marked what is wrong, it is data.
+        // Unmarked wrong data is returned as data.
         assert_eq!(whole.stdout == content, marked);
-        // With another member missing, what is in those stripes cannot be had: an error, not zeros.
+        // With another member missing, those stripes are unrecoverable: an error, not zeros.
         let degraded = cat(&members[1..]);
         assert_eq!(degraded.status.success(), !marked, "{degraded:?}");
         if marked {
@@ -411,8 +411,8 @@ fn a_bad_block_is_a_missing_block() {
 #[test]
 fn a_journal_that_holds_more_than_the_members_is_refused() {
     let fixture = Fixture::of("raid5-4-journal");
-    // A byte of the last stripe of the journal, on each member in turn: two of them hold blocks
-    // that are in the journal.
+    // A byte of the last stripe in the journal is changed on each member in turn: two of the
+    // members hold blocks of that stripe.
     let at = (2048 + 9592) * 512;
     let mut refused = 0;
     for spoilt in 0..4 {
@@ -438,7 +438,7 @@ fn a_journal_that_holds_more_than_the_members_is_refused() {
     assert_eq!(refused, 2, "data and parity of that stripe");
 }
 
-/// The kernel counted too.
+/// The kernel's count is in the fixture.
 #[test]
 fn check_counts_the_mismatches_that_the_kernel_counted() {
     let fixture = Fixture::of("raid5-4-mismatch");
@@ -458,7 +458,7 @@ fn check_counts_the_mismatches_that_the_kernel_counted() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// Written to by weft and read by weft again: dirty while it is served, clean after.
+/// The array is written and read by weft: dirty while it is served, clean afterwards.
 #[test]
 fn an_array_of_version_0_90_is_written_in_its_own_way() {
     let fixture = Fixture::of("raid5-4-v090");
@@ -495,7 +495,8 @@ fn an_array_of_version_0_90_is_written_in_its_own_way() {
     assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
 }
 
-/// A former member is given what the bitmap names: nothing, when nothing was written meanwhile.
+/// A former member receives the blocks that the bitmap names: none, if nothing was written in the
+/// meantime.
 #[test]
 fn a_member_comes_back_by_the_bitmap() {
     let fixture = Fixture::of("raid5-4-v11-bitmap");
@@ -527,8 +528,8 @@ fn a_member_comes_back_by_the_bitmap() {
     assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
 }
 
-/// Whoever reads the bitmaps next must find them current: also that of a new member, whose place
-/// held something else.
+/// The bitmaps must be current for the next reader, also on a new member whose area held other
+/// data.
 #[test]
 fn an_array_with_a_bitmap_is_written_and_keeps_the_bitmap() {
     let fixture = Fixture::of("raid5-4-v11-bitmap");

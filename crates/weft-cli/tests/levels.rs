@@ -1,5 +1,5 @@
-//! Tests of every level in the commands: arrays that `create` makes are read, examined, explained
-//! and found by the others.
+//! Tests of every level in the commands: arrays made by `create` are read, examined, explained and
+//! found by the other commands.
 
 #![allow(clippy::cast_possible_truncation, reason = "pieces of a MiB")]
 
@@ -16,14 +16,14 @@ use tempfile::tempdir;
 use weft_ondisk::{Level, Minor, Super1};
 use weft_units::Sectors;
 
-/// A level with its options, and members of so many MiB.
+/// A level with its options, and members of these sizes in MiB.
 struct Case {
     options: &'static [&'static str],
     mib: &'static [u64],
     level: Level,
     layout: u32,
     chunk_kib: u64,
-    /// Data of the array, in KiB, at metadata 1.2.
+    /// Size of the array in KiB, at metadata 1.2.
     kib: u64,
 }
 
@@ -38,7 +38,7 @@ const fn case(
     Case { options, mib, level, layout, chunk_kib, kib }
 }
 
-/// Data begins at 1 MiB with chunks of 64 KiB and without chunks, at 2 MiB with 512 KiB.
+/// Data begins at 1 MiB with chunks of 64 KiB and without chunks, at 2 MiB with chunks of 512 KiB.
 const CASES: [Case; 11] = [
     case(Level::Linear, 0, &["-llinear"], &[4, 8], 0, 10 << 10),
     case(Level::Raid0, 1, &["-l0"], &[8, 8], 512, 12 << 10),
@@ -55,7 +55,7 @@ const CASES: [Case; 11] = [
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Files of these sizes, all holes.
+/// Creates files of these sizes that consist of holes.
 fn files(dir: &Path, mib: &[u64]) -> Vec<&'static str> {
     for (name, mib) in NAMES.iter().zip(mib) {
         File::create(dir.join(name)).unwrap().set_len(mib << 20).unwrap();
@@ -109,13 +109,13 @@ fn arrays_of_every_level_and_version_are_made_and_read() {
     assert_eq!(read, 3 * CASES.len());
 }
 
-/// Bytes of a pattern that names the byte of the array they are of.
+/// Pattern in which each word encodes its byte address in the array.
 fn pattern(range: Range<u64>) -> Vec<u8> {
     let word = |at: u64| (at ^ 0x5a5a_0000_0000).to_le_bytes();
     range.step_by(8).flat_map(word).collect()
 }
 
-/// Writes the pattern where `explain` says that each copy of the array lies; bytes written.
+/// Writes the pattern at every copy that `explain` reports. Returns the number of bytes written.
 fn write_where_explained(dir: &Path, members: &[&str], size: u64) -> u64 {
     let (mut at, mut written) = (0, 0);
     while at < size {
@@ -150,7 +150,7 @@ fn every_copy_lies_where_explain_says() {
         let mirrors = matches!(case.level, Level::Raid1 | Level::Raid10);
         let copies = written / size;
         assert_eq!((written % size, copies > 1), (0, mirrors), "{what}: {copies} copies");
-        // The other copies are the same.
+        // The other copies are equal.
         for gone in members.iter().filter(|_| mirrors) {
             let rest: Vec<&str> = members.iter().copied().filter(|it| it != gone).collect();
             let read = weft(dir.path(), &[&["cat"], &rest[..]].concat());
@@ -182,7 +182,7 @@ fn explain_says_which_copy_is_read_and_which_are_written() {
     assert!(text.contains("not slot 0 (missing)"), "{text}");
     assert_eq!(explain(&["b"]), (1, 1, "the only copy that is here".into()));
 
-    // Members with something on them may differ: one copy is read until a resync has been there.
+    // Members with old contents may differ: one copy is read until a resync has passed.
     for name in &members {
         std::fs::write(path.join(name), vec![7; 8 << 20]).unwrap();
     }
@@ -280,7 +280,7 @@ fn what_clients_write_is_on_every_copy_and_a_mirror_goes_on_without_a_member() {
         let served = Served::start(path, &[&["--name=vol"], &members[..]].concat());
         let mut client = Client::connect(&served.uri);
         let size = client.size();
-        // Of a sector, over chunks, over zones and members, at both ends.
+        // Writes within a sector, across chunks, across zones and members, and at both ends.
         let places = [
             (0, 4096),
             (63 << 10, 2048),
@@ -309,7 +309,7 @@ fn what_clients_write_is_on_every_copy_and_a_mirror_goes_on_without_a_member() {
         };
         assert_eq!(places(&explained), places(&exits(path, 0, &offline).out), "{what}");
 
-        // One goes: the array cannot do without it, or goes on and misses nothing.
+        // After the loss of one member the array fails, or continues without any loss of data.
         let gone = members[1];
         if mirrors {
             exits(path, 0, &["fail", "vol", gone]);
@@ -330,7 +330,7 @@ fn what_clients_write_is_on_every_copy_and_a_mirror_goes_on_without_a_member() {
             members.iter().copied().filter(|it| !mirrors || *it != gone).collect();
         let read = weft(path, &[&["cat"], &here[..]].concat());
         assert!(read.stdout == expected, "{what}: {:?}", read.status);
-        // Without another one too, where it is not the last copy of a chunk.
+        // It also continues without a second one, unless that holds the last copy of a chunk.
         let mut tried = 0;
         for other in here.iter().filter(|_| mirrors) {
             let rest: Vec<&str> = here.iter().copied().filter(|it| it != other).collect();

@@ -1,4 +1,4 @@
-//! Members as people have them: partitions, parts of images, odd names.
+//! Members in practice: partitions, parts of images, unusual names.
 
 mod common;
 
@@ -10,8 +10,8 @@ use tempfile::{TempDir, tempdir};
 
 const MIB: u64 = 1 << 20;
 
-/// `disk` with three GPT partitions of 8 MiB, `old` with an MBR and two logical ones, `plain` with
-/// nothing; all around the partitions is 0xa5.
+/// Creates `disk` with three GPT partitions of 8 MiB, `old` with an MBR and two logical partitions,
+/// and `plain` without a table; everything around the partitions is 0xa5.
 fn disks() -> TempDir {
     let dir = tempdir().unwrap();
     for (name, mib) in [("disk", 26), ("old", 18), ("plain", 10)] {
@@ -50,7 +50,7 @@ fn partitions_and_parts_are_members_of_every_command() {
         client.write(at, piece);
     }
     drop(client);
-    // A member of one image fails, another partition of the same image takes its place.
+    // A member on one image fails, and another partition of the same image replaces it.
     exits(path, 0, &["fail", "vol", "disk#1"]);
     exits(path, 0, &["remove", "vol", "disk#1"]);
     exits(path, 0, &["add", "vol", "disk#3"]);
@@ -77,7 +77,7 @@ fn partitions_and_parts_are_members_of_every_command() {
     }
     assert_eq!(json(path, &["examine", "--json", "old#5"])["members"][0]["size_bytes"], 8 << 20);
 
-    // Nothing outside of the partitions was touched.
+    // Nothing outside of the partitions was changed.
     let inside: [(&str, &[(u64, u64)]); 3] = [
         ("disk", &[(MIB, 25 * MIB)]),
         ("old", &[(126 * 512, 126 * 512 + 8 * MIB)]),
@@ -165,7 +165,7 @@ fn a_damaged_first_table_gives_way_to_the_second_and_a_file_of_that_name_wins() 
     exits(path, 0, &["examine", "disk@1M+8M"]);
 }
 
-/// The first command that `rescue` names for an array prints this content.
+/// Checks that the first command that `rescue` suggests for an array prints this content.
 fn reads(dir: &Path, array: &serde_json::Value, content: &[u8]) {
     let next = array["commands"][0].as_str().unwrap();
     let arguments: Vec<&str> = next
@@ -217,7 +217,7 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     ] {
         assert!(text.contains(says), "{says} in {text}");
     }
-    // No line advises to write to a disk.
+    // No suggested command writes to a disk.
     let object = json(path, &["rescue", "--json", "disk", "plain"]).to_string();
     for text in [&text, &object] {
         assert!(text.contains("degraded") && !text.contains("weft add"), "{text}");
@@ -234,7 +234,7 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     let text = exits(path, 1, &["rescue", "/dev/null"]).err;
     assert!(text.contains("neither a file nor a block device"), "{text}");
 
-    // Without its tables a disk has members only in odd places, and most of them far inside.
+    // Without its tables a disk has members only in unusual places, most of them deep inside.
     let disk = std::fs::File::options().write(true).open(path.join("disk")).unwrap();
     disk.write_all_at(&[0; 34 * 512], 0).unwrap();
     disk.write_all_at(&[0; 33 * 512], 26 * MIB - 33 * 512).unwrap();
@@ -252,8 +252,8 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     }
 }
 
-/// A partition or a disk that was copied in part is named, with what is there and what is not, and
-/// what is there is used.
+/// A partially copied partition or disk is named, with the existing and the missing part, and the
+/// existing part is used.
 #[test]
 fn rescue_names_what_a_cut_image_has_left() {
     let dir = disks();
@@ -274,18 +274,18 @@ fn rescue_names_what_a_cut_image_has_left() {
     ] {
         assert!(text.contains(says), "{says}\n{text}");
     }
-    // Together with a member that is missing, some of it is nowhere.
+    // With a missing member, some data is lost.
     let array = &json(path, &["rescue", "--json", "disk", "old", "plain"])["arrays"][0];
     assert_eq!(array["members"][2]["where"], "cut off", "{array}");
     reads(path, array, &content);
     let text = exits(path, 0, &["rescue", "disk", "old"]).out;
     assert!(text.contains("weft cat 'disk#1' 'disk#2' old@64512 >array.img"), "{text}");
-    // A superblock in no partition, of a member that goes on behind the end.
+    // A superblock outside of any partition, of a member that extends beyond the end.
     cut("plain", 4 * MIB);
     let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
     assert!(text.contains("cut off: found 3670016 of its bytes 524288.."), "{text}");
     assert!(text.contains("  plain@524288  slot 3  in sync"), "{text}");
-    // Nothing is left of it but the table.
+    // Only the partition table is left.
     cut("old", 60 << 10);
     let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
     assert!(text.contains("expected it before the end of the disk, 61440"), "{text}");

@@ -1,4 +1,4 @@
-//! Tests of commands that need no running volume: what they write, refuse and print.
+//! Tests of commands that need no running volume: written data, refusals and output.
 
 mod common;
 
@@ -75,7 +75,7 @@ fn members_with_data_are_rebuilt_resynced_or_trusted_as_mdadm_does() {
         let members = created["members"].as_array().unwrap();
         let unslotted = members.iter().filter(|member| member["slot"].is_null()).count();
         assert_eq!(unslotted, spares, "{level} {options:?}");
-        // The data area is not touched.
+        // The data area is unchanged.
         let bytes = std::fs::read(dir.path().join("a")).unwrap();
         assert!(bytes[8192..].iter().all(|byte| *byte == 7));
     }
@@ -102,7 +102,7 @@ fn members_in_use_by_somebody_else_are_refused_unwritten() {
         assert_eq!(contents(dir.path()), before, "{what}");
         exits(dir.path(), 0, &create(&["--force", "a", "b", "c"]));
         let put = bytes;
-        // What was there is gone, so that nobody takes the member for it.
+        // The old signature is gone, so no program can mistake the member for its former use.
         let bytes = std::fs::read(dir.path().join("b")).unwrap();
         assert!(!bytes.windows(put.len()).any(|window| window == put), "{what}");
     }
@@ -147,7 +147,7 @@ fn a_member_of_another_array_is_refused_and_forced_only_on_request() {
         assert!(text.contains("an md superblock"), "{text}");
         assert_eq!(contents(dir.path()), before);
     }
-    // Each time the superblock at the other place was erased, so that one array is left.
+    // Each time the superblock at the other position was erased, so one array is left.
     exits(dir.path(), 0, &["examine", "a", "b", "c"]);
     exits(dir.path(), 0, &["assemble", "a", "b", "c"]);
 }
@@ -249,7 +249,7 @@ fn create_leaves_nothing_behind_when_it_fails_half_way() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("a"), vec![7; 16 << 20]).unwrap();
     let before = contents(dir.path());
-    // The last one is on its way when the first are made already.
+    // The last one fails when the first are already created.
     exits(dir.path(), 1, &create(&["a", "b", "/proc/self/c"]));
     assert_eq!(contents(dir.path()), before);
 }
@@ -445,7 +445,7 @@ fn a_damaged_superblock_is_named_by_field_and_nothing_is_written() {
     let before = contents(dir.path());
     let said = exits(dir.path(), 1, &["examine", "b"]);
     assert!(said.err.contains("weft: b: superblock sb_csum at byte"), "{said:?}");
-    // It is shown all the same, as mdadm does.
+    // The superblock is shown nevertheless, as by mdadm.
     assert!(
         said.out.contains("Raid Level : raid4") && said.out.contains(" - expected "),
         "{said:?}"

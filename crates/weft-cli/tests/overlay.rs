@@ -16,7 +16,7 @@ fn pattern(seed: u64, len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|word| (word * 11 + seed).to_le_bytes()).collect()
 }
 
-/// A RAID 5 of four with content, in a directory of its own.
+/// Creates a RAID 5 of four members with content, in a directory of its own.
 fn array() -> (TempDir, Vec<u8>) {
     let dir = tempdir().unwrap();
     let path = dir.path();
@@ -38,7 +38,7 @@ fn put(client: &mut Client, at: u64, bytes: &[u8]) {
     }
 }
 
-/// What a client changes in these tests: pieces of many sizes.
+/// Changes of a client in these tests: writes of many sizes.
 fn change(client: &mut Client, content: &mut [u8]) {
     for (at, len) in
         [(512, 512), (70_000, 3000), (200_000 / 512 * 512, 300 << 10), (5 << 20, 1 << 20)]
@@ -62,7 +62,7 @@ fn open_for_writing(served: &Served) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(format!("{process}/fd")).unwrap().flatten() {
         let number = entry.file_name().into_string().unwrap();
-        // A descriptor may be gone again.
+        // The descriptor may be closed already.
         let info = std::fs::read_to_string(format!("{process}/fdinfo/{number}"));
         let (Ok(info), Ok(name)) = (info, std::fs::read_link(entry.path())) else { continue };
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
@@ -106,7 +106,7 @@ fn members_stay_as_they_are_through_writes_a_stop_and_a_kill() {
         assert_eq!(served.wait(), Some(0));
         same("after a stop");
 
-        // The next one sees it, changes more, and is killed.
+        // The next server sees the changes, makes more, and is killed.
         let served = Served::start(path, &serve);
         let mut client = Client::connect(&served.uri);
         let data = pattern(99, 128 << 10);
@@ -123,7 +123,7 @@ fn members_stay_as_they_are_through_writes_a_stop_and_a_kill() {
             seen[4096..] == content[4096..]
                 && (seen[..4096] == [7; 4096] || seen[..4096] == content[..4096])
         );
-        // Dirty, and resynced in the overlay alone.
+        // The array is dirty, and is resynced in the overlay alone.
         let served = Served::start(path, &serve);
         exits(path, 0, &["wait", "vol"]);
         exits(path, 0, &["check", "vol"]);
@@ -138,8 +138,8 @@ fn members_stay_as_they_are_through_writes_a_stop_and_a_kill() {
     }
 }
 
-/// Whether io_uring is tested. Containers often forbid it: without `WEFT_NO_URING=1`, which says so
-/// on purpose, that is a skip.
+/// Whether io_uring is tested. Containers often forbid it, which skips the test unless
+/// `WEFT_NO_URING=1` declares it as intended.
 fn has_uring() -> bool {
     let probe = tempdir().unwrap();
     let path = probe.path();
@@ -181,7 +181,7 @@ fn a_commit_is_what_writing_would_have_been() {
     let text = commit(0, &[&["--dry-run"][..], &MEMBERS].concat()).out;
     assert!(text.contains("would write") && text.lines().count() == 4, "{text}");
     assert_eq!(contents(path), before);
-    // All or none: the others would be older.
+    // Either all members are committed or none: the others would be out of date.
     let text = commit(3, &MEMBERS[..3]).err;
     assert!(text.contains("it was not named"), "{text}");
     assert_eq!(contents(path), before);
@@ -205,7 +205,7 @@ fn a_commit_is_what_writing_would_have_been() {
         assert!(a.unwrap()[data..] == b.unwrap()[data..], "data of {name}");
     }
     assert!(cat(path, &MEMBERS) == direct);
-    // Again is a success; another directory is not.
+    // A repetition succeeds; another directory fails.
     for more in [&[][..], &["--dry-run"]] {
         let text = commit(0, &[more, &MEMBERS].concat());
         assert_eq!(text.out, "nothing to commit: already committed\n");
@@ -216,7 +216,7 @@ fn a_commit_is_what_writing_would_have_been() {
         let text = exits(path, 1, &line).err;
         assert!(text.contains("found no overlay"), "{text}");
     }
-    // A new overlay that is dropped leaves nothing to be taken for a commit.
+    // A new overlay that is dropped leaves nothing that looks like a commit.
     let served = Served::start(path, &[&["--overlay", "changes"][..], &MEMBERS].concat());
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
@@ -230,7 +230,7 @@ fn a_commit_is_what_writing_would_have_been() {
     assert!(text.contains("found no overlay"), "{text}");
 }
 
-/// What a file was changed by before its overlay is still told.
+/// A change of a file before its overlay is still reported.
 #[test]
 fn a_member_that_somebody_else_touched_is_told() {
     let (dir, _) = array();
@@ -256,7 +256,7 @@ fn what_is_dropped_is_gone_and_degraded_sets_need_no_run() {
     let mut changed = content.clone();
     let mut client = Client::connect(&served.uri);
     change(&mut client, &mut changed);
-    // A fresh member is rebuilt, in its overlay.
+    // A new member is rebuilt in its overlay.
     std::fs::write(path.join("new"), vec![0; 6 << 20]).unwrap();
     exits(path, 0, &["add", "vol", "new"]);
     exits(path, 0, &["wait", "vol"]);

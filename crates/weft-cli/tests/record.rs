@@ -1,4 +1,4 @@
-//! Tests of `weft serve --record`: requests recorded through the real binary, and read as a trace.
+//! Tests of `weft serve --record`: requests recorded by the real binary, and read as a trace.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn what_several_clients_ask_is_recorded_in_order() {
                 }
                 let (offset, len, fua) = (number << 20, 65_536, true);
                 client.request(Ask::Trim { offset, len, fua }, &[]).unwrap();
-                // Neither reaches the volume.
+                // Neither request reaches the volume.
                 let cache = Ask::Cache { offset, len };
                 client.request(cache, &[]).unwrap();
             })
@@ -72,7 +72,7 @@ fn what_several_clients_ask_is_recorded_in_order() {
     ];
     assert_eq!(counts(&records), BTreeMap::from(expected));
     assert_eq!((said.lost, said.cut_short, said.out_of_order), (0, 0, 0));
-    // Those of each client are in the order in which it asked.
+    // Writes of each client are in the order of issue.
     for number in 0..4_u64 {
         let writes = records.iter().filter(|record| record.op == Op::Write);
         let own = writes.filter(|record| record.offset.0 >> 20 == number);
@@ -84,8 +84,7 @@ fn what_several_clients_ask_is_recorded_in_order() {
     assert!(log.contains("log: 424 requests recorded"), "{log}");
 }
 
-/// A process that is killed leaves what had arrived a moment before, and the log says that it was
-/// cut.
+/// A killed process leaves requests up to a moment before, and the log shows that it was cut.
 #[test]
 fn a_killed_server_leaves_a_log_that_can_be_read() {
     let dir = array();
@@ -93,7 +92,7 @@ fn a_killed_server_leaves_a_log_that_can_be_read() {
     let served = Served::start(path, &["--record=log", "a", "b", "c"]);
     let mut client = Client::connect(&served.uri);
     (0..100).for_each(|block| client.write(block << 12, &[1; 4096]));
-    // The first three lines are of the file.
+    // The first three lines are about the file.
     let lines = || std::fs::read_to_string(path.join("log")).unwrap().matches('\n').count();
     let start = Instant::now();
     while lines() < 103 {
@@ -132,7 +131,7 @@ fn nothing_but_a_log_is_overwritten_and_only_with_force() {
     std::fs::remove_file(path.join("text")).unwrap();
     assert!(common::contents(path) == before, "something was written");
 
-    // A log is, and a server that does not start leaves none.
+    // A log may be overwritten, and a server that does not start leaves the old one.
     exits(path, 0, &["serve", "--exec=true", "--record=log", "a", "b", "c"]);
     let (records, said) = read(&path.join("log"));
     assert_eq!((records.len(), said.lost, said.cut_short), (0, 0, 0));
@@ -144,7 +143,7 @@ fn nothing_but_a_log_is_overwritten_and_only_with_force() {
     exits(path, 2, &["serve", "--force", "a", "b", "c"]);
 }
 
-/// Two servers do not write into one log.
+/// Two servers cannot write to one log.
 #[test]
 fn a_log_that_is_being_written_is_not_taken() {
     let dir = array();

@@ -9,7 +9,7 @@ use common::{exits, json};
 use serde_json::json;
 use tempfile::tempdir;
 
-/// A trace in fio's own words: 40 writes a millisecond apart, 20 reads, a flush, a trim.
+/// A trace in fio's format: 40 writes a millisecond apart, 20 reads, a flush, a trim.
 fn iolog() -> String {
     let mut log = String::from("fio version 3 iolog\n0 /dev/md5 add\n0 /dev/md5 open\n");
     for n in 0..40 {
@@ -48,7 +48,7 @@ fn every_request_of_a_trace_is_replayed_once_and_at_its_time() {
     let closed = json(dir.path(), &["replay", "t.iolog", "--depth", "8", "--json"]);
     assert!(closed["jobs"][0]["job_runtime"].as_u64().unwrap() < 30);
     assert_eq!(closed["weft"]["requests"], 62);
-    // For people: the trace first.
+    // As text, the trace comes first.
     let text = exits(dir.path(), 0, &["replay", "t.iolog"]).out;
     assert!(
         text.starts_with("trace: 62 requests in 0.050 s, format iolog3\n  20 reads, 160 KiB"),
@@ -78,7 +78,7 @@ fn what_is_beyond_the_end_is_refused_wrapped_or_left_out() {
     assert!(dropped > 0 && left + dropped == 40, "{left} + {dropped}");
 }
 
-/// Work is per request: a gap of half a century is replayed at once, and in its length.
+/// The work is per request: a gap of half a century is replayed at once, with its full length.
 #[test]
 fn a_gap_in_a_trace_costs_nothing() {
     let dir = tempdir().unwrap();
@@ -88,7 +88,7 @@ fn a_gap_in_a_trace_costs_nothing() {
         let sheet = json(path, &["replay", "--json", "t"]);
         let read = &sheet["jobs"][0]["read"];
         assert_eq!(read["total_ios"], 2, "{gap}: {sheet}");
-        // Whole milliseconds.
+        // fio's runtime is in whole milliseconds.
         assert!(read["runtime"].as_u64().unwrap() >= gap * 1000, "{gap}: {}", read["runtime"]);
     }
 }
@@ -107,7 +107,7 @@ fn a_request_longer_than_any_device_takes_is_refused_with_its_place() {
         assert!(text.contains(place), "{text}");
         assert!(text.contains("expected a request of at most 256 MiB"), "{text}");
     }
-    // The longest ends, at the end of slow disks too.
+    // The longest request completes, even at the end of slow disks.
     std::fs::write(path.join("t"), format!("0,2000000000,{},R,0.0\n", 256 << 20)).unwrap();
     exits(path, 0, &["replay", "--format", "spc", "--wrap", "--device", "hdd-2007-7200", "t"]);
 }
@@ -188,7 +188,7 @@ fn a_sweep_says_which_setting_is_best_and_whether_it_is_sure() {
     assert!(rate(0) > 3.0 * rate(1), "{rows:?}");
     let best = &sheet["jobs"][0]["best"][0];
     assert_eq!((&best["setting"], &best["level_with"]), (&"4K".into(), &json!([])));
-    // Traces, and what is no knob; a grid.
+    // Traces, parameters that are not knobs, and a grid.
     write(dir.path().join("t.iolog"), iolog()).unwrap();
     let grid =
         ["replay", "t.iolog", "--depth", "4", "--sweep", "level=5,6", "--sweep", "chunk=64K,512K"];
@@ -198,7 +198,7 @@ fn a_sweep_says_which_setting_is_best_and_whether_it_is_sure() {
     }
 }
 
-/// Whoever keeps up answers as fast as a trace asks.
+/// Settings that keep up answer as fast as the trace's requests arrive.
 #[test]
 fn settings_that_are_alike_have_no_best_one() {
     let dir = tempdir().unwrap();
@@ -245,7 +245,7 @@ fn a_sweep_that_makes_no_sense_is_a_usage_error() {
     }
 }
 
-/// Two processes: one asks for eight blocks at once and again, the other for one.
+/// Two processes: one issues eight blocks at a time, the other one.
 fn two_processes() -> String {
     let mut log = String::from("fio version 3 iolog\n0 /dev/md5 add\n0 /dev/md5 open\n");
     for n in 0..400_u64 {
@@ -277,11 +277,11 @@ fn processes_of_a_trace_are_told_apart_with_their_shares() {
     assert!(text.contains("process (7)") && text.contains("88.9 %"), "{text}");
     let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
     assert!(page.contains("Shares over time, bfq") && page.contains("process (9)"));
-    // Without it all is one, as ever.
+    // Without the option all requests are of one client.
     let one = json(dir.path(), &["replay", "t.iolog", "--json"]);
     assert_eq!(one["jobs"].as_array().unwrap().len(), 1);
     assert_eq!(one["jobs"][0]["read"]["total_ios"], 3600);
-    // A device is the only client of a trace of one, and a trace may not know processes.
+    // A trace of one device has one client; a trace may lack processes.
     let one = json(dir.path(), &["replay", "t.iolog", "--by", "device", "--json"]);
     assert_eq!(one["jobs"][0]["jobname"], "/dev/md5");
     write(dir.path().join("u.iolog"), iolog()).unwrap();
@@ -289,8 +289,7 @@ fn processes_of_a_trace_are_told_apart_with_their_shares() {
     assert!(text.contains("does not know processes; expected --by device"), "{text}");
 }
 
-/// What is advised is told in the words of create and serve, holds by itself, and stays by what is
-/// given.
+/// The advice is given as create and serve commands, is reproducible, and respects fixed options.
 #[test]
 fn advice_is_one_line_whose_figures_another_run_repeats() {
     let dir = tempdir().unwrap();
@@ -307,21 +306,22 @@ fn advice_is_one_line_whose_figures_another_run_repeats() {
         sheet["steps"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"chunk") && names.contains(&"stripe_size"), "{names:?}");
     assert!(!names.contains(&"priority") && !names.contains(&"raid-devices"), "{names:?}");
-    // create takes its words.
+    // create accepts its arguments.
     let options: Vec<&str> = create.split(' ').skip(1).filter(|word| *word != "MEMBER…").collect();
     let made = ["--member-size", "64M", "--dry-run", "a", "b", "c", "d"];
     exits(dir.path(), 0, &[&options[..], &made].concat());
-    // A sweep of the same settings and seeds finds the same, and sim takes serve's words.
+    // A sweep of the same settings and seeds gives the same results, and sim accepts serve's
+    // arguments.
     let chunk = create.split(' ').skip_while(|word| *word != "--chunk").nth(1).unwrap();
     let settings: Vec<&str> = serve.split(' ').skip(2).filter(|word| *word != "MEMBER…").collect();
     let again = ["--chunk", chunk, "--runs", "5", "--seed", "1000008", "--json"];
     let again = json(dir.path(), &[&words[..], &settings, &again].concat());
     assert_eq!(again["jobs"][0]["settings"][0]["throughput_mb_s"], sheet["value"]);
-    // md untuned is what --as md is.
+    // Untuned md equals --as md.
     let md = ["--as", "md", "--runs", "5", "--seed", "1000008", "--json"];
     let md = json(dir.path(), &[&words[..], &md].concat());
     assert_eq!(md["jobs"][0]["settings"][0]["throughput_mb_s"], sheet["against_md"]["value"]);
-    // For people: one line at the end.
+    // As text, the advice is the last line.
     let text = exits(dir.path(), 0, &advise).out;
     let last = text.lines().last().unwrap();
     let begin = format!("use this: {create}; {serve} (throughput ");

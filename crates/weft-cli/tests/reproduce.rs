@@ -44,7 +44,7 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         let silent = row["reason"].as_str().unwrap().is_empty();
         assert_eq!(silent, row["verdict"] == "agrees", "whoever disagrees says why: {row}");
     }
-    // The same again, with a page beside it.
+    // The run is repeated, with a page.
     let page = dir.path().join("page.html");
     let words = [&words[..], &["--report", page.to_str().unwrap()]].concat();
     assert_eq!(json(dir.path(), &words), sheet);
@@ -89,7 +89,7 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
     assert!(std::fs::read_to_string(kept).unwrap().contains("\"member_kib_per_write\": 16.0"));
     let text = exits(dir.path(), 3, &words);
     assert!(text.err.contains("found something in it"), "{text:?}");
-    // A file stands in its place.
+    // A file is in the way of the directory.
     std::fs::write(dir.path().join("file"), "").unwrap();
     let words = ["reproduce", "004", "--only", "isolated", "--results", "file/runs"];
     let text = exits(dir.path(), 3, &words);
@@ -131,7 +131,7 @@ fn what_is_not_known_is_a_usage_error() {
     }
 }
 
-/// What was claimed of one array is tried on another: by its options, and not by its text.
+/// A claim about one array is tested on another, selected by options instead of the text.
 #[test]
 fn an_experiment_is_run_on_another_machine_which_is_told() {
     let dir = tempdir().unwrap();
@@ -141,7 +141,8 @@ fn an_experiment_is_run_on_another_machine_which_is_told() {
     };
     let side = |sheet: &serde_json::Value, of: &str| sheet["rows"][0]["measured"][of].clone();
     let plain = of(&[]);
-    // A single write of 4 KiB to RAID 5: data and parity, each read and written; RAID 6 has two.
+    // A single write of 4 KiB to RAID 5: data and parity, each read and written; RAID 6 has two
+    // parities.
     assert_eq!(side(&plain, "patched"), 16.0);
     let other = of(&["-l", "6", "-n", "6", "--chunk", "64", "--set", "fifo_batch=8"]);
     assert_eq!(side(&other, "patched"), 24.0);
@@ -197,7 +198,7 @@ fn magnitudes_are_run_under_other_assumptions() {
     };
     let (plain, cut) = (gain("as committed"), gain("no write cache"));
     assert!(cut < plain - 3.0, "{cut} % without a write cache, {plain} % as committed");
-    // What is printed beside the figure is the range that the text has.
+    // The range printed beside the figure is that of the text.
     let [low, high] = [0, 1].map(|end| row["assumed"]["gain_pct"][end].as_f64().unwrap());
     assert!(low < plain && plain < high, "{row}");
 }
@@ -224,15 +225,16 @@ fn an_experiment_is_printed_changed_and_run_from_its_file() {
         [&["reproduce", "--only", "isolated", "--quick", "--runs=2"], more].concat()
     }
     let sheet = json(dir.path(), &of(&["--experiment", "mine.toml", "--json"]));
-    // 16 KiB are moved for a block of 4 KiB with 4 KiB stripes, four times as much here.
+    // A block of 4 KiB moves 16 KiB with 4 KiB stripes, and four times as much here.
     assert_eq!(sheet["rows"][0]["measured"]["patched"], 64.0);
     assert_ne!(sheet["rows"][0]["verdict"], "agrees");
     let plain = json(dir.path(), &of(&["004", "--json"]));
     assert_ne!(sheet["experiments"][0]["sha256"], plain["experiments"][0]["sha256"]);
-    // The same by its place, as text, which names the file.
+    // The experiment can be named by its path; the text output names the file.
     let text = exits(dir.path(), 0, &of(&["mine.toml"])).out;
     assert!(text.contains("  mine.toml, sha256 "), "{text}");
-    // Printed again it is as it was changed; beside the one that it is made from it is refused.
+    // Printed again it equals the changed text; it is refused beside the experiment that it was
+    // made from.
     let again = exits(dir.path(), 0, &["reproduce", "mine.toml", "--print-experiment"]).out;
     assert_eq!(again, changed);
     let told = exits(dir.path(), 2, &["reproduce", "004", "--experiment", "mine.toml"]).err;

@@ -1,5 +1,5 @@
-//! Lines that `weft rescue` prints, on every array that the kernel wrote: each is given to a shell
-//! as it stands, ends well, and its volume holds what the kernel read.
+//! Commands that `weft rescue` prints, on every array that the kernel wrote: each is run in a shell
+//! unchanged, succeeds, and its volume has the content that the kernel read.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::client::Client;
 use common::{Fixture, command, exits};
 use tempfile::tempdir;
 
-/// Lines that were run, by what they do.
+/// Numbers of commands that were run, by kind.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Run {
     cat: usize,
@@ -20,12 +20,12 @@ struct Run {
     refused: usize,
 }
 
-/// Commands among the lines of a text, as they stand.
+/// Commands among the lines of a text, unchanged.
 fn printed(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("    weft ")).collect()
 }
 
-/// A shell that knows `weft` by its name, as its user does.
+/// A shell that finds `weft` by its name.
 fn shell(dir: &Path, line: &str) -> Command {
     let bin = dir.join("bin");
     if !bin.exists() {
@@ -44,7 +44,7 @@ fn shell(dir: &Path, line: &str) -> Command {
     shell
 }
 
-/// Runs a line; an error says what it did instead of giving the content.
+/// Runs a command. The error describes the deviation from the expected content.
 fn run(dir: &Path, line: &str, content: &[u8]) -> Result<(), String> {
     let log = dir.join("line.log");
     let mut shell = shell(dir, line);
@@ -90,7 +90,7 @@ fn run(dir: &Path, line: &str, content: &[u8]) -> Result<(), String> {
     ))
 }
 
-/// Unpacks an array, leaves a member out, and runs every line that is printed for the others.
+/// Unpacks an array, leaves a member out, and runs every command printed for the others.
 fn run_all(fixture: &Fixture, absent: Option<usize>, run_of: &mut Run) {
     let dir = tempdir().unwrap();
     let path = dir.path();
@@ -110,7 +110,7 @@ fn run_all(fixture: &Fixture, absent: Option<usize>, run_of: &mut Run) {
     assert_eq!(output.status.success(), !lines.is_empty(), "{}: {text}", fixture.name);
     assert_eq!(lines.is_empty(), text.contains("cannot be read ("), "{}: {text}", fixture.name);
     run_of.refused += usize::from(lines.is_empty());
-    // The kernel changed a block of member 1 behind the array's back.
+    // In this fixture a block of member 1 was changed without the kernel's RAID.
     let is_changed = fixture.scenario == "mismatch" && absent != Some(1);
     for line in lines {
         let result = run(path, line, &fixture.content());
@@ -130,7 +130,7 @@ fn run_all(fixture: &Fixture, absent: Option<usize>, run_of: &mut Run) {
     assert!(before == bytes(), "{}: a member was written", fixture.name);
 }
 
-/// Runs the lines of all fixtures of some levels: with all members, and without the first.
+/// Runs the commands of all fixtures of some levels: with all members, and without the first.
 fn run_levels(levels: &[u64]) -> Run {
     let mut run_of = Run::default();
     for name in Fixture::names() {
@@ -163,8 +163,8 @@ fn every_line_for_raid_6_works() {
     assert!(run_of.cat > 10, "{run_of:?}");
 }
 
-/// Planted faults: a line that leaves the journal out, one with too few members, and one that
-/// reads another array.
+/// Planted faults: a command without the journal, one with too few members, and one that reads
+/// another array.
 #[test]
 fn a_line_that_does_not_work_is_found() {
     let dir = tempdir().unwrap();

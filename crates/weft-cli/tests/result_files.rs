@@ -1,4 +1,4 @@
-//! Files that weft writes for its user: nothing else is overwritten, and they are written in time.
+//! Files that weft writes for its user: no other file is overwritten, and they are written in time.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn array(size: &str) -> TempDir {
     dir
 }
 
-/// `weft cat --map` once made 174 bytes of a member of 120 MiB, through a link as well.
+/// `weft cat --map` once truncated a member of 120 MiB to 174 bytes, also through a link.
 #[test]
 fn no_map_is_written_over_a_member_or_another_file() {
     let (dir, disk) = (array("8M"), block_device());
@@ -47,7 +47,7 @@ fn no_map_is_written_over_a_member_or_another_file() {
             assert!(out.out.is_empty(), "{words:?}: nothing is read first");
         }
     }
-    // No block device either, whether it can be opened or not.
+    // A block device is refused as well, accessible or not.
     match &disk {
         Some(disk) => {
             let out = exits(path, 3, &cat(disk.to_str().unwrap()));
@@ -56,7 +56,7 @@ fn no_map_is_written_over_a_member_or_another_file() {
         None => weft_testing::skip("found no block device in /dev: none was named as a map"),
     }
     assert!(contents(path) == before, "something was written");
-    // A map of its own is written, and with consent again.
+    // A new map is written, and overwritten with consent.
     exits(path, 0, &cat("map"));
     let map = std::fs::read(path.join("map")).unwrap();
     assert!(exits(path, 3, &cat("map")).err.contains("--force overwrites it"));
@@ -74,8 +74,8 @@ fn block_device() -> Option<std::path::PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// What was read so far is in the map of a command that is interrupted: here by a reader that
-/// stops, so that it is a part.
+/// The map of an interrupted command lists the data read so far. Here the reader of its output
+/// stops, so the map is partial.
 #[test]
 fn an_interrupted_cat_leaves_a_map_of_what_it_read() {
     let dir = array("64M");
@@ -107,7 +107,7 @@ fn an_interrupted_cat_leaves_a_map_of_what_it_read() {
     }
 }
 
-/// Bytes of a map that were read, and all.
+/// Number of bytes of a map that were read, and of all bytes.
 fn read_and_all(map: &Path) -> (u64, u64) {
     let text = std::fs::read_to_string(map).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);

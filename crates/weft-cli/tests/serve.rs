@@ -1,4 +1,4 @@
-//! A volume served, used and administered through the real binary.
+//! Tests of a volume served, used and administered through the real binary.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::tempdir;
 use weft_nbd::Op;
 
-/// Every word names its address.
+/// Data in which every word encodes its address.
 fn data(from: u64, len: u64) -> Vec<u8> {
     (from..from + len).step_by(8).flat_map(|at| (at + 1).to_le_bytes()).collect()
 }
@@ -55,7 +55,7 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert_eq!(exits(path, 0, &["explain", "vol", "1M"]).out, with_members);
     std::fs::rename(path.join("a.away"), path.join("a")).unwrap();
 
-    // Somebody else cannot have the members, and there is one volume of a name.
+    // Another process cannot get the members, and names of volumes are unique.
     let text = exits(path, 3, &["serve", "--name=other", "a", "b", "c"]).err;
     assert!(text.contains("held by another process"), "{text}");
 
@@ -76,7 +76,7 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(text.contains("degraded: 1 of 3 slots"), "{text}");
     let text = exits(path, 1, &["add", "vol", "d"]).err;
     assert!(text.contains("--member-size"), "{text}");
-    // Nothing is left of what was refused.
+    // A refused request leaves nothing behind.
     exits(path, 3, &["add", "vol", "d", "--member-size=1M"]);
     assert!(!path.join("d").exists());
 
@@ -137,7 +137,7 @@ fn bitmap_comes_and_goes(path: &Path, client: &mut Client, content: &[u8]) {
     }
 }
 
-/// A member has its own scheduler, until one is set for all.
+/// A member keeps its own scheduler until one is set for all.
 #[test]
 fn knobs_of_a_queue_are_set_for_one_member() {
     let dir = array();
@@ -156,7 +156,7 @@ fn knobs_of_a_queue_are_set_for_one_member() {
     assert_eq!(all["knobs"]["nr_requests"], "0");
     let differs = serde_json::json!({"nr_requests": "8", "scheduler": "mq-deadline"});
     assert_eq!(all["members"], serde_json::json!({ member.as_str(): differs }));
-    // What is no queue's, nobody's, or out of range.
+    // Knobs that are not of a queue, unknown members, and values out of range are refused.
     for (knob, member, expected) in [
         ("rmw_level=0", "b", "rmw_level: of the whole volume"),
         ("bitmap=none", "b", "bitmap: of the whole array"),
@@ -174,7 +174,7 @@ fn knobs_of_a_queue_are_set_for_one_member() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// Each member has one request at a time, and the rest waits; knobs change while clients write.
+/// Each member has one request in flight, and the rest wait; knobs change while clients write.
 #[test]
 fn members_behind_mq_deadline_hold_what_is_written() {
     let dir = array();
@@ -210,7 +210,7 @@ fn members_behind_mq_deadline_hold_what_is_written() {
     assert_eq!(json(path, &["check", "--json", "vol"])["mismatch_cnt"], 0);
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
-    // The knobs are the server's: from the members it is read without.
+    // Knobs belong to the server: reading from the members does not use them.
     let output = common::weft(path, &["cat", "a", "b", "c"]);
     assert!(output.status.success() && output.stdout == content, "what is on the members");
 }
@@ -235,12 +235,10 @@ fn a_flipped_byte_is_counted_and_repaired() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// What stands on one member alone is named, what two have wrong in one stripe is not, and programs
-/// see it too.
 /// Members of [`raid6`].
 const FIVE: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// A RAID 6 of five members that has 4 MiB.
+/// Creates a RAID 6 of five members with 4 MiB of data.
 fn raid6() -> (tempfile::TempDir, Served, Client) {
     let dir = tempdir().unwrap();
     let create = ["create", "--name=vol", "-l6", "-n5", "-c64K", "--member-size=8M"];
@@ -251,7 +249,7 @@ fn raid6() -> (tempfile::TempDir, Served, Client) {
     (dir, served, client)
 }
 
-/// Changes a byte of the data of a member.
+/// Changes a byte of a member's data.
 fn spoil(path: &Path, name: &str, at: u64) {
     let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
     let mut byte = [0];
@@ -260,6 +258,8 @@ fn spoil(path: &Path, name: &str, at: u64) {
     file.sync_all().unwrap();
 }
 
+/// A strip that is wrong on one member alone is located; a stripe with wrong strips on two members
+/// is not. The JSON has both.
 #[test]
 fn a_check_of_raid6_names_the_member_that_is_wrong() {
     let (dir, served, mut client) = raid6();
@@ -279,7 +279,7 @@ fn a_check_of_raid6_names_the_member_that_is_wrong() {
     }
     let text = exits(path, 0, &["status", "vol"]).err;
     assert!(text.contains("vol: note: check: ") && text.contains("wrong in 2 stripes"), "{text}");
-    // Written from the others, the strips are right again.
+    // After a rebuild from the others, the strips are right again.
     exits(path, 0, &["fail", "vol", "d"]);
     exits(path, 0, &["remove", "vol", "d"]);
     exits(path, 0, &["add", "vol", "d"]);
@@ -297,7 +297,7 @@ fn a_check_of_raid6_names_the_member_that_is_wrong() {
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
-    // A rebuild would be made from what is wrong elsewhere.
+    // A rebuild would use wrong strips of other members.
     assert!(!text.contains("to have it written from the others"), "{text}");
     let status = json(path, &["status", "--json", "vol"]);
     let mismatches = &status["servers"][0]["volumes"][0]["mismatches"];
@@ -306,7 +306,7 @@ fn a_check_of_raid6_names_the_member_that_is_wrong() {
     let named = |sector: u64| first.iter().find(|it| it["sector"] == sector).unwrap();
     assert_eq!((&named(384)["slot"], &named(384)["member_sector"]), (&1.into(), &2432.into()));
     assert_eq!(named(776).get("member"), None);
-    // The strip that is named is parity, and of the other stripe nothing is known: no consent.
+    // The named strip is parity, and the other stripe has no located strip: no consent is needed.
     exits(path, 0, &["repair", "vol"]);
     exits(path, 0, &["check", "vol"]);
     signal(&served, rustix::process::Signal::TERM);
@@ -317,7 +317,7 @@ fn a_check_of_raid6_names_the_member_that_is_wrong() {
 fn repair_of_raid6_writes_parity_and_does_not_agree_with_data_that_is_wrong() {
     let (dir, served, mut client) = raid6();
     let path = dir.path();
-    // P of the first full stripe is on e, its Q on a: they are written from the data.
+    // P of the first full stripe is on e, its Q on a: both are computed from the data.
     spoil(path, "e", 5000);
     spoil(path, "a", 9000);
     let text = exits(path, 0, &["repair", "vol"]).out;
@@ -331,7 +331,7 @@ fn repair_of_raid6_writes_parity_and_does_not_agree_with_data_that_is_wrong() {
     assert!(text.contains("d: its strip alone is wrong in 1 stripe"), "{text}");
     let text = exits(path, 2, &["repair", "--no-wait", "vol"]).err;
     assert!(text.contains("--trust data"), "{text}");
-    // Of the superblocks the time of the check may change.
+    // The time of the check in the superblocks may change.
     let data_of = |all: &[Vec<u8>]| all.iter().map(|it| it[1 << 20..].to_vec()).collect::<Vec<_>>();
     assert!(data_of(&members()) == data_of(&before), "a refused repair has written");
     exits(path, 0, &["repair", "--trust", "data", "vol"]);
@@ -351,7 +351,8 @@ fn repair_of_raid6_by_p_and_q_writes_the_strip_that_is_wrong() {
     assert!(text.contains("mismatch_cnt 16 sectors; the one strip that was wrong"), "{text}");
     exits(path, 0, &["check", "vol"]);
     assert!(client.read(0, 4 << 20) == whole, "a strip of data was written from the others");
-    // Each of two strips has a byte of its own wrong: nothing says which, and neither is written.
+    // Each of two strips has a wrong byte of its own: they cannot be located, and neither is
+    // written.
     spoil(path, "d", 5000);
     spoil(path, "c", 5001);
     let members = || FIVE.map(|name| std::fs::read(path.join(name)).unwrap()[1 << 20..].to_vec());
@@ -384,7 +385,7 @@ fn signals_end_in_good_order_and_tell_systemd() {
         let mut buffer = [0; 64];
         let count = notified.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..count], b"READY=1");
-        // The lines of the log: which backend, O_DIRECT or not.
+        // The log names the backend, and whether O_DIRECT is used.
         let text = std::fs::read_to_string(&log).unwrap();
         assert!(text.contains("io_uring") || text.contains("threads"), "{text}");
         assert!(text.contains("O_DIRECT") || text.contains("buffered"), "{text}");
@@ -449,7 +450,7 @@ fn read_only_takes_no_writes_and_changes_no_byte() {
     let dir = array();
     let path = dir.path();
     let before: Vec<_> = ["a", "b"].map(|name| std::fs::read(path.join(name)).unwrap()).into();
-    // Newly degraded, so that a volume for writing is refused.
+    // The array is newly degraded, so a volume for writing is refused.
     exits(path, 3, &["serve", "a", "b"]);
     let served = Served::start(path, &["--read-only", "a", "b"]);
     let mut client = Client::connect(&served.uri);
@@ -472,14 +473,14 @@ fn listeners_beyond_this_machine_are_refused() {
     assert_eq!(contents(path), before);
     let served = Served::start(path, &["--listen", "nbd://127.0.0.1:0/x", "a", "b", "c"]);
     assert!(served.uri.starts_with("nbd://127.0.0.1"), "{}", served.uri);
-    // What it is called here is not what clients call it.
+    // The name here differs from the export's name for clients.
     let text = exits(path, 0, &["status"]).out;
     assert!(text.contains("\nvol : active"), "{text}");
     signal(&served, rustix::process::Signal::TERM);
     assert_eq!(served.wait(), Some(0));
 }
 
-/// As systemd does it: descriptor 3 listens, and `LISTEN_PID` says for whom.
+/// As systemd does: descriptor 3 is the listener, and `LISTEN_PID` names the process.
 #[test]
 fn a_socket_that_is_passed_is_listened_on() {
     let dir = array();
@@ -501,7 +502,7 @@ fn a_socket_that_is_passed_is_listened_on() {
     let (code, out, error) = start(unix.try_clone().unwrap().into(), "$$");
     assert_eq!((code, out.contains("/passed")), (Some(0), true), "{out}{error}");
     assert!(socket.exists(), "whoever made it removes it");
-    // It is for another process.
+    // The socket is for another process.
     let (code, out, error) = start(unix.into(), "1");
     assert_eq!((code, out.contains("/passed")), (Some(0), false), "{out}{error}");
     let tcp = |address| std::net::TcpListener::bind(address).unwrap();
@@ -557,7 +558,7 @@ fn signals_in_twos_end_it_in_good_order() {
     let served = Served::start(path, &["a", "b", "c"]);
     Client::connect(&served.uri).write(0, &data(0, 1 << 20));
     for kind in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
-        // The first may have ended it.
+        // The process may have ended after the first.
         let _ = rustix::process::kill_process(served.pid(), kind);
         let _ = rustix::process::kill_process(served.pid(), kind);
     }
@@ -590,7 +591,7 @@ fn a_check_that_loses_the_last_parity_does_not_say_that_parity_agrees() {
         let status = json(path, &["status", "--json", "vol"]);
         status["servers"][0]["volumes"][0]["sync_action"] == "check"
     };
-    // One may have ended before it was looked at.
+    // The check may have ended before it was polled.
     let check = loop {
         let mut check = common::command(path, &["check", "vol"])
             .stdout(std::process::Stdio::piped())
@@ -602,7 +603,7 @@ fn a_check_that_loses_the_last_parity_does_not_say_that_parity_agrees() {
             break check;
         }
     };
-    // Its answer says what runs, and how to wait for it.
+    // The refusal names the running action, and how to wait for it.
     let text = exits(path, 1, &["check", "vol"]).err;
     assert!(text.contains("a check is running") && text.contains("weft wait"), "{text}");
     exits(path, 0, &["fail", "vol", "b"]);
@@ -620,7 +621,7 @@ fn of_several_members_to_add_those_before_a_refused_one_are_named() {
     let made = ["create", "-l6", "-n4", "-c64K", "--member-size=8M", "--name=vol"];
     exits(path, 0, &[&made[..], &["a", "b", "missing", "missing"]].concat());
     let served = Served::start(path, &["a", "b"]);
-    // Memory is gone when the volume stops, and the other members are not.
+    // Memory is lost when the volume stops, unlike the other members.
     let text = exits(path, 3, &["add", "vol", "ram:8M"]).err;
     assert!(text.contains("ram:8M: found memory, expected a file or a block device"), "{text}");
     std::fs::write(path.join("small"), [0; 1 << 20]).unwrap();
@@ -633,7 +634,7 @@ fn of_several_members_to_add_those_before_a_refused_one_are_named() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// Of several members to fail, all are failed or none, and a refusal says which may be.
+/// Either all named members are failed or none, and a refusal names the possible ones.
 #[test]
 fn members_are_failed_all_or_none() {
     let dir = tempdir().unwrap();
@@ -663,7 +664,7 @@ fn members_are_failed_all_or_none() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// With every number of members: the default is no multiple of their stripes.
+/// With every number of members: the default is not a multiple of their stripes.
 #[test]
 fn a_knob_takes_the_value_that_it_shows_and_sizes_have_units() {
     for (level, count) in [("-l5", 3), ("-l5", 4), ("-l5", 6), ("-l6", 5), ("-l6", 6)] {
@@ -718,8 +719,8 @@ fn a_volume_is_described_by_its_server_whatever_is_at_the_paths_now() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// A member that hangs held up whoever asked how its array is: the superblock was read to see
-/// whether it is write-mostly. A pipe without a writer hangs in the same way.
+/// Once, a hung member blocked every query of the array's state, because its superblock was read
+/// for the write-mostly flag. A pipe without a writer hangs in the same way.
 #[test]
 fn status_and_detail_open_no_member() {
     let dir = tempdir().unwrap();
@@ -743,7 +744,7 @@ fn status_and_detail_open_no_member() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// Clients took all descriptors, and no administrator was answered while they stayed.
+/// Once, clients used up all descriptors, and administrators got no response while they stayed.
 #[test]
 fn administrators_are_answered_however_many_clients_there_are() {
     let dir = array();

@@ -8,7 +8,7 @@ use common::client::Client;
 use common::{Served, array, exits, json};
 use serde_json::Value;
 
-/// The share of the clients of an export.
+/// Share of the clients of an export.
 fn share(path: &Path, export: &str) -> Value {
     let status = json(path, &["status", "--json", "vol"]);
     let shares = status["servers"][0]["volumes"][0]["shares"].as_array().unwrap().clone();
@@ -40,7 +40,7 @@ fn clients_get_their_weight_and_class_from_their_export_or_socket_and_status_sho
         Client::connect(&format!("nbd+unix:///{export}?socket={}", socket.display()))
     };
     let mut plain = connect("vol", &one);
-    // Of a chunk: data, old data and parity, new parity.
+    // Writes to a chunk move data, old data and parity, and new parity.
     plain.write(0, &[7; 4096]);
     plain.read(0, 4096);
     let of_plain = share(path, "vol");

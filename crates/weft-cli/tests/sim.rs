@@ -8,7 +8,7 @@ use common::{exits, json};
 use serde_json::Value;
 use tempfile::tempdir;
 
-/// Two kinds of direct writes, as patch 004 was measured with, but short.
+/// Two kinds of direct writes, as in the measurement of patch 004, but short.
 const DIRECT: &str = "\
 [global]
 direct=1
@@ -27,7 +27,7 @@ bs=1MB
 rw=write
 ";
 
-/// What statement 28 promises of each direction of each job that did something.
+/// Checks statement 28 for each direction of each job that transferred data. Returns their number.
 fn adds_up(sheet: &Value) -> usize {
     let mut directions = 0;
     for job in sheet["jobs"].as_array().unwrap() {
@@ -68,15 +68,15 @@ fn a_job_file_becomes_fios_json_and_a_seed_is_a_run() {
     assert_eq!(json(dir.path(), &words), sheet, "the same seed is the same run");
     let other = json(dir.path(), &[&words[..], &["--seed", "2"]].concat());
     assert_ne!(other["jobs"][0], sheet["jobs"][0]);
-    // For people.
+    // Output as text.
     let text = exits(dir.path(), 0, &words[..4]).out;
     for told in ["4K randwrite: (group 0): err=0, 200 ms", "write: IOPS=", "99.9 %", "raid5 of 4"] {
         assert!(text.contains(told), "{told} in {text}");
     }
 }
 
-/// Every level is simulated: what members write for each byte that clients write is the number of
-/// its copies; parity comes on top of one.
+/// Every level is simulated: members write as many bytes per byte of client data as the level has
+/// copies; parity comes on top of one.
 #[test]
 fn members_write_as_often_as_the_level_has_copies() {
     let dir = tempdir().unwrap();
@@ -92,7 +92,7 @@ fn members_write_as_often_as_the_level_has_copies() {
         let bytes = weft["client_bytes_written"].as_u64().unwrap();
         match copies {
             0 => assert!(written > bytes, "{level}: parity is written"),
-            // And superblocks.
+            // Superblocks are written as well.
             _ => assert!((copies * bytes..copies * bytes + 16384).contains(&written), "{level}"),
         }
     }
@@ -100,7 +100,7 @@ fn members_write_as_often_as_the_level_has_copies() {
     assert!(exits(dir.path(), 0, &swept).out.contains("best throughput"));
 }
 
-/// Options of `weft sim`, and what is said of them.
+/// Options of `weft sim`, with the expected error text.
 const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (
         &["numjob.fio"],
@@ -195,7 +195,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
     }
     let both = exits(dir.path(), 2, &["sim", "good.fio", "--csv", "--json"]);
     assert!(both.out.contains("cannot be used with"), "{both:?}");
-    // A file that cannot be read is no wrong command line.
+    // An unreadable file is not a usage error.
     for (name, told) in [
         ("none.fio", "none.fio: No such file"),
         (".", ".: Is a directory"),
@@ -206,7 +206,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
     }
 }
 
-/// Random blocks come once each, on the largest disks too.
+/// Each random block occurs once, also on the largest disks.
 #[test]
 fn a_plain_random_job_runs_on_disks_of_20_tb() {
     let dir = tempdir().unwrap();
@@ -219,7 +219,7 @@ fn a_plain_random_job_runs_on_disks_of_20_tb() {
     }
 }
 
-/// What was there stays, and nothing lies beside it.
+/// The old contents stay, and no file is left beside them.
 #[test]
 fn a_job_that_only_the_volume_bounds_is_told() {
     let dir = tempdir().unwrap();
@@ -256,7 +256,7 @@ fn models_are_listed() {
     assert!(text.contains("hdd-2007-7200            disk of 2007"), "{text}");
 }
 
-/// The same figures as in JSON, by columns that are named; a sweep has a column for each knob.
+/// The figures are those of the JSON, in named columns; a sweep has a column for each knob.
 #[test]
 fn csv_has_the_figures_of_json_in_named_columns() {
     let dir = tempdir().unwrap();
@@ -297,13 +297,14 @@ fn csv_has_the_figures_of_json_in_named_columns() {
         ("throughput_mb_s_low", &last["ci95"][0]),
         ("throughput_mb_s_high", &last["ci95"][1]),
     ] {
-        // serde_json reads the last digit of a number as fast as it can, not as exactly.
+        // serde_json parses the last digit of a number quickly, not exactly.
         let (found, expected) = (rows[7][column].parse::<f64>().unwrap(), value.as_f64().unwrap());
         assert!((found / expected - 1.0).abs() < 1e-12, "{column}: {found}, {expected}");
     }
 }
 
-/// A text of one's own is a drive, with its keys in the result; a change is one to a key of it.
+/// A user's own text describes a drive, and its keys are in the result; a change applies to one
+/// key.
 #[test]
 fn a_drive_of_ones_own_is_simulated_and_changed_key_by_key() {
     let dir = tempdir().unwrap();
@@ -325,10 +326,10 @@ fn a_drive_of_ones_own_is_simulated_and_changed_key_by_key() {
     assert_eq!(other["members"][0]["model"], "hdd-2007-7200 rpm=15000");
     let text = weft["drives"]["mine.toml"].as_str().unwrap();
     assert!(text.contains("rpm = 15000\n") && text.contains("heads = "), "{text}");
-    // What is printed is a text that is read, and the same drive.
+    // The printed text can be read again and gives the same drive.
     write(path.join("again.toml"), text).unwrap();
     assert_eq!(of(&["--device", "again.toml"]).0.to_bits(), mine.to_bits());
-    // A sweep takes keys too, and drives of both kinds.
+    // A sweep also accepts keys, and drives of both kinds.
     let words = ["sim", "j.fio", "--level", "0", "--device", "mine.toml"];
     let swept = exits(path, 0, &[&words[..], &["--sweep", "drive.rpm=5400,15000"]].concat()).out;
     assert!(swept.contains("drive.rpm") && swept.contains("best throughput: 15000"), "{swept}");
@@ -378,7 +379,7 @@ fn a_sweep_of_schedulers_says_what_share_each_job_got() {
     assert!(share(0, 2) > 0.6, "twice the weight: {sheet}");
 }
 
-/// The drive alone: what it reads and writes is what was asked of it.
+/// A drive alone reads and writes exactly the requested bytes.
 #[test]
 fn a_single_drive_is_simulated_as_it_is() {
     let dir = tempdir().unwrap();
@@ -425,7 +426,7 @@ fn a_sync_beside_a_job_and_a_trace_is_told_with_what_it_cost() {
     assert_eq!((&sync["action"], &sync["finished"]), (&"recover".into(), &false.into()));
     let rate = |of: &str| sync["jobs"][0][of]["bytes_per_second"].as_f64().unwrap();
     assert!(rate("with") < 0.95 * rate("without"), "{sync}");
-    // None is none.
+    // `none` runs no sync.
     assert!(json(dir.path(), &[&words[..], &["--json"]].concat())["weft"]["sync"].is_null());
     let sweep = [&words[..], &["--sweep", "sync=none,recover,check"]].concat();
     let text = exits(dir.path(), 0, &sweep).out;
@@ -456,7 +457,7 @@ fn sizes_of_a_write_back_cache_are_swept_and_their_runs_are_compared() {
     assert_eq!(files("16M"), ["run1.json", "run2.json"]);
     let compared = json(dir.path(), &["compare", "kept/off", "kept/16M", "--json"]);
     assert!(compared.to_string().contains("\"w\""), "{compared}");
-    // One setting has no folder of its own.
+    // A single setting has no folder of its own.
     let again = ["--write-back", "16M", "--results", "one"];
     exits(dir.path(), 0, &[&words[..], &again].concat());
     assert_eq!(common::names(&dir.path().join("one")), ["run1.json"]);

@@ -1,8 +1,7 @@
-//! Pages of the write-back cache that the members do not get, through the real binary: a stop
-//! fails and the volume goes on, or gives them up and says what is lost.
+//! Pages of the write-back cache that cannot be written to the members, through the real binary: a
+//! stop fails and the volume goes on, or it discards them and reports the loss.
 //!
-//! Members are files, and no byte of a file beyond a limit of the process can be written
-//! (`RLIMIT_FSIZE`).
+//! Members are files, and the process cannot write beyond a limit on their size (`RLIMIT_FSIZE`).
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
@@ -17,13 +16,13 @@ use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::{TempDir, tempdir};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of the disk that is served.
+/// Size of the served disk, in bytes.
 const SIZE: u64 = 8 * MIB;
-/// Where files end that the process may write.
+/// Limit on the size of files that the process writes.
 const LIMIT: u64 = 4 * MIB;
 
-/// A disk that is served with a write-back cache; 1 MiB before the limit and 64 KiB behind it wait
-/// to be written.
+/// Serves a disk with a write-back cache; 1 MiB before the limit and 64 KiB after it wait to be
+/// written.
 fn served() -> (TempDir, Served, Client) {
     let dir = tempdir().unwrap();
     std::fs::File::create(dir.path().join("disk")).unwrap().set_len(SIZE).unwrap();
@@ -43,13 +42,13 @@ fn disk(dir: &Path) -> Vec<u8> {
     std::fs::read(dir.join("disk")).unwrap()
 }
 
-/// Whether everything before the limit is written, and nothing behind it.
+/// Whether everything before the limit is written, and nothing after it.
 fn is_written_up_to_the_limit(disk: &[u8]) -> bool {
     let (before, behind) = disk.split_at(LIMIT as usize);
     before[..MIB as usize].iter().all(|byte| *byte == 1) && behind.iter().all(|byte| *byte == 0)
 }
 
-/// Waits until the log has a line with this text.
+/// Waits until the log contains a line with this text.
 fn wait_for(served: &Served, text: &str) {
     let start = Instant::now();
     while !std::fs::read_to_string(&served.log).unwrap().contains(text) {
@@ -67,7 +66,8 @@ fn a_stop_that_cannot_write_fails_and_the_volume_goes_on() {
         let what = "65536 bytes that clients wrote cannot be written";
         assert!(told.contains(what) && told.contains("65536 at byte 4198400"), "{told}");
         assert!(told.contains("--discard"), "what to do: {told}");
-        // What can be written is, and clients are served, with what cannot.
+        // Writable pages are written, and clients are served, including the pages that cannot be
+        // written.
         assert!(is_written_up_to_the_limit(&disk(path)));
         assert!(client.read(LIMIT + 4096, 65536) == [2; 65536]);
     }
@@ -98,7 +98,7 @@ fn a_second_signal_gives_up_what_the_first_could_not_write() {
     kill_process(served.pid(), Signal::TERM).unwrap();
     wait_for(&served, "not stopped: 65536 bytes that clients wrote cannot be written");
     assert!(client.read(LIMIT + 4096, 65536) == [2; 65536]);
-    // Signals that come together count as one.
+    // Signals that arrive together count as one.
     std::thread::sleep(Duration::from_millis(2100));
     let log = served.log.clone();
     kill_process(served.pid(), Signal::TERM).unwrap();
@@ -108,13 +108,14 @@ fn a_second_signal_gives_up_what_the_first_could_not_write() {
     assert!(is_written_up_to_the_limit(&disk(dir.path())));
 }
 
-/// A client that lives on would read old data from the next server, which must not come by itself.
+/// A surviving client would read old data from the next server, so that one must not start without
+/// consent.
 #[test]
 fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent() {
     let (dir, served, _client) = served();
     let path = dir.path();
     let (serve, cached) = (["serve", "--bare", "disk"], ["--write-back", "16M"]);
-    // While it runs it is refused as such.
+    // While the server runs, the refusal is that of a running volume.
     assert!(!exits(path, 3, &serve).err.contains("--accept-lost-writes"));
     kill_process(served.pid(), Signal::KILL).unwrap();
     assert_eq!(served.wait(), None);
@@ -123,7 +124,7 @@ fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent()
         assert!(told.contains("--accept-lost-writes") && told.contains("(process "), "{told}");
     }
     assert!(disk(path).iter().all(|byte| *byte == 0), "nothing was written by then");
-    // Consent is for once.
+    // Consent applies once.
     let consent = ["--bare", "disk", "--write-back", "16M", "--accept-lost-writes"];
     let served = Served::start(path, &consent);
     let mut client = Client::connect(&served.uri);
@@ -131,7 +132,7 @@ fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent()
     kill_process(served.pid(), Signal::KILL).unwrap();
     served.wait();
     assert!(exits(path, 3, &serve).err.contains("--accept-lost-writes"));
-    // What is flushed is not lost: no consent is needed.
+    // Flushed data is not lost: no consent is needed.
     let served = Served::start(path, &consent);
     let mut client = Client::connect(&served.uri);
     client.write(0, &[1; 4096]);
@@ -142,7 +143,7 @@ fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent()
     assert!(Client::connect(&served.uri).read(0, 4096) == [1; 4096]);
     kill_process(served.pid(), Signal::TERM).unwrap();
     assert_eq!(served.wait(), Some(0));
-    // An end in good order leaves no mark, nor does a server without a cache.
+    // An orderly end leaves no mark, nor does a server without a cache.
     let served = Served::start(path, &consent[..4]);
     let mut client = Client::connect(&served.uri);
     client.write(0, &[1; 4096]);

@@ -15,7 +15,7 @@ fn jobs(text: &str) -> Vec<Job> {
     parse_text("t.fio", text, &options).unwrap()
 }
 
-/// Runs a clone on a disk that takes 100 µs for a request and 1 µs to hand it over, one at a time.
+/// Runs a clone on a disk that takes 100 µs for a request and 1 µs to submit it, one at a time.
 fn run(job: &Job, clone: u32) -> JobResult {
     let mut result = JobResult::new(job);
     let mut now = 0;
@@ -55,7 +55,7 @@ fn told(results: &[JobResult]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Every key with the keys above it, a list as its first item.
+/// Every key with its parent keys; a list is represented by its first item.
 fn keys(value: &Value, above: &str, into: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -99,7 +99,7 @@ fn keys_stand_in_the_order_of_fio() {
         weft: Value::Null,
     };
     let text = serde_json::to_string(&document(&header, &results)).unwrap();
-    // Of each key of a job, which stands at most once before the next.
+    // Keys of a job, each of which occurs at most once before the next.
     let order = include_str!("fixture/fio_json_keys.txt").lines();
     let names =
         order.filter_map(|key| key.strip_prefix("/jobs[]/")).filter(|key| !key.contains('/'));

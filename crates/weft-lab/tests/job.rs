@@ -1,4 +1,4 @@
-//! Job files as people write them, and the requests of their jobs, next to fio's own.
+//! Job files in practice, and the requests of their jobs, compared with fio's own.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ fn job(lines: &str) -> Job {
     parse(&format!("[j]\n{lines}\n")).unwrap().remove(0)
 }
 
-/// The job of seed 004's mail, with the option that fio refuses replaced by the one that was meant.
+/// The job of seed 004's mail, with the option that fio refuses replaced by the intended one.
 const SEED_004: &str = "[global]\nioengine=libaio\ndirect=1\nnumjobs=2\niodepth=64\nfilename=/dev/md5\n\
     group_reporting\n\n[4KB randwrite]\nbs=4KB\nrw=randwrite\n\n[64KB write]\nstonewall\nbs=1MB\nrw=write\n";
 
@@ -221,7 +221,7 @@ fn ours(lines: &str) -> Tally {
     tally
 }
 
-/// The same of fio, from the log that it writes.
+/// The same counts for fio, from the log that it writes.
 fn fios(lines: &str) -> Option<Tally> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -238,7 +238,7 @@ fn fios(lines: &str) -> Option<Tally> {
         skip("fio is not installed");
         return None;
     };
-    // fio wants the option in the file when there is a file.
+    // fio requires the option in the file if there is a file.
     if !log.exists() {
         let lines = format!("{global}write_iolog={}\n[j]\n{lines}\n", log.display());
         std::fs::write(&file, lines).unwrap();
@@ -282,7 +282,7 @@ fn sequential_jobs_make_the_same_requests_as_fio() {
 
 #[test]
 fn random_jobs_make_as_many_requests_of_the_same_sizes_in_the_same_places_as_fio() {
-    // Lines, whether counts, bytes and places are exact, and how far shares may be apart.
+    // Lines, whether counts, bytes and offsets are exact, and the tolerance of shares.
     let table = [
         ("rw=randwrite\nbs=4k", true, 0.0),
         ("rw=randwrite\nbs=3k", true, 0.0),
@@ -363,7 +363,7 @@ fn clones_differ_and_a_seed_repeats() {
 
 #[test]
 fn a_generator_means_the_same_on_every_machine() {
-    // From a run of this test; platform mathematics would change it between machines.
+    // The sum is from a run of this test; platform mathematics would change it between machines.
     let job = job("rw=randrw\nbssplit=4k/60:64k/40\nrandom_distribution=zipf:1.1\nsize=1g");
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     for io in Generator::new(&job, 3, Bytes::mib(1024), 42).unwrap().take(10_000) {
@@ -405,7 +405,8 @@ proptest! {
         let _ = parse(&words.concat());
     }
 
-    /// Whatever the pattern, requests stay in their region, and their bytes are those asked for.
+    /// With any pattern, requests stay in their region, and their bytes add up to the requested
+    /// number.
     #[test]
     fn requests_stay_in_their_region_and_end(
         rw in proptest::sample::select(vec!["read", "write", "rw", "randread", "randwrite", "randrw", "trim",

@@ -1,11 +1,12 @@
-//! Property tests of traces: reading always ends, and read, written and read again is the same.
+//! Property tests of traces: reading always ends, and a trace that is written and read again is the
+//! same.
 
 use proptest::prelude::*;
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::{Devices, Flags, Format, Op, ReadOptions, Record, Trace};
 use weft_units::{Bytes, Span, Time};
 
-/// A few good lines of every format of text.
+/// A few valid lines of every text format.
 const SAMPLES: &[(Format, &str)] = &[
     (Format::Alibaba, "419,W,8792731648,16384,1577808144360767\n725,R,0,4096,1577808144360773\n"),
     (Format::Blkparse, include_str!("fixture/blkparse.txt")),
@@ -18,7 +19,7 @@ const SAMPLES: &[(Format, &str)] = &[
     (Format::Tencent, "1538323200,12910952,128,0,1063\n"),
 ];
 
-/// Reads to the end, under that format or the one found; counts records.
+/// Reads to the end, in this format or the detected one. Returns the number of records.
 fn drain(format: Option<Format>, bytes: Vec<u8>) -> u64 {
     let options = ReadOptions { format, ..ReadOptions::default() };
     let Ok(mut trace) = Trace::of_bytes("t", bytes, &options) else { return 0 };
@@ -30,7 +31,7 @@ fn drain(format: Option<Format>, bytes: Vec<u8>) -> u64 {
     read as u64
 }
 
-/// One change to some bytes.
+/// A change to some bytes.
 #[derive(Clone, Debug)]
 enum Edit {
     Cut(usize, usize),
@@ -76,7 +77,7 @@ fn edited(mut bytes: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// A record as a format of text writes it; `None` where the format has no such request.
+/// A record in a text format; `None` if the format has no such request.
 fn line(format: Format, index: usize, record: &Record) -> Option<String> {
     let (ns, pid) = (record.time.0, record.pid.unwrap_or(1));
     let (offset, length) = (record.offset.0, record.length.0);
@@ -149,7 +150,7 @@ fn record() -> impl Strategy<Value = Record> {
             time: Time(time),
             device: weft_lab::replay::DeviceIndex(device),
             op,
-            // A flush has no flush before it, and reads nothing ahead.
+            // A flush has no preflush and no readahead flag.
             flags: Flags { preflush: flags.preflush && op != Op::Flush, ..flags },
             offset: Bytes(if op == Op::Flush { 0 } else { sector * 512 }),
             length: Bytes(if op == Op::Flush { 0 } else { sectors * 512 }),
@@ -158,7 +159,7 @@ fn record() -> impl Strategy<Value = Record> {
         })
 }
 
-/// All records of some text, with the names of their devices.
+/// All records of a text, with the names of their devices.
 fn read(name: &str, bytes: Vec<u8>, format: Option<Format>) -> (Vec<Record>, Devices) {
     let options = ReadOptions { format, ..ReadOptions::default() };
     let mut trace = Trace::of_bytes(name, bytes, &options).unwrap();
@@ -174,7 +175,7 @@ fn written(version: Version, records: &[Record], devices: &Devices) -> Vec<u8> {
     log.finish(devices).unwrap()
 }
 
-/// Statement 29: what was read is the same after it was written as a log and read again, its times
+/// Statement 29: records are the same after writing them to a log and reading it again, with times
 /// to a microsecond.
 fn holds_experiments_29(records: &[Record], devices: &Devices) {
     let log = written(Version::Three, records, devices);
@@ -253,7 +254,7 @@ proptest! {
         for name in ["8,0", "/dev/md5", "usr_0"] {
             devices.intern(name).unwrap();
         }
-        // Devices are numbered as they appear.
+        // Devices are numbered in order of appearance.
         let mut seen: Vec<u32> = Vec::new();
         for record in &mut records {
             let at = seen.iter().position(|device| *device == record.device.0);
@@ -267,7 +268,7 @@ proptest! {
             let us = record.time.0 / 1000 - first;
             prop_assert_eq!(*again, Record { time: Time(us * 1000), ..*record });
         }
-        // Version 2 knows times to 100 µs, and what it wrote is what it reads.
+        // Version 2 has a resolution of 100 µs; it reads exactly what it wrote.
         let (again, _) = read("log", written(Version::Two, &records, &devices), None);
         let origin = again[0].time.0 / 1000;
         let (first, mut clock) = (records[0].time.0 / 1000, 0);

@@ -1,4 +1,4 @@
-//! Tests of traces: as other programs wrote them, damaged, and as they are replayed.
+//! Tests of traces: from other programs, damaged, and in replay.
 
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::shape::{Align, Changes, Fit, Options, Pace, Placement, Shaped};
@@ -13,7 +13,7 @@ fn fixture(name: &str) -> String {
     format!("{}/tests/fixture/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A trace of the fixtures, read with the plain options.
+/// A trace of the fixtures, read with default options.
 fn open(name: &str) -> Trace {
     Trace::open(&[fixture(name)], &ReadOptions::default()).unwrap()
 }
@@ -30,7 +30,7 @@ fn records(text: &str) -> Vec<Record> {
     read_all(&mut of_text(text))
 }
 
-/// `(time in ns, op, offset, length)`.
+/// The record as `(time in ns, op, offset, length)`.
 fn brief(record: &Record) -> (u64, Op, u64, u64) {
     (record.time.0, record.op, record.offset.0, record.length.0)
 }
@@ -90,7 +90,7 @@ fn logs_that_fio_wrote_are_read() {
     assert_eq!(all.iter().filter(|record| record.op == Op::Flush).count(), 2);
 }
 
-/// What `serve --record` writes when it cannot keep up, and what is left of it when it is killed.
+/// Logs of `serve --record` that lack requests, and those of a killed server.
 #[test]
 fn a_log_says_what_it_lacks() {
     let begin = "fio version 3 iolog\n0 x add\n0 x open\n0 x write 0 512\n5 x read 0 512 lost=7\n";
@@ -107,7 +107,7 @@ fn a_log_says_what_it_lacks() {
     let (records, killed) = counts(begin);
     assert_eq!((records, killed.cut_short), (2, 1));
     assert!(!killed.skipped.contains_key("unfinished last lines"));
-    // Without files that were opened, nothing says where a log should end.
+    // Without opened files, the end of a log is unknown.
     let (records, short) = counts("fio version 3 iolog\n0 x write 0 512\n1 x read 0 512");
     assert_eq!((records, short.cut_short), (2, 0));
     // A line was removed.
@@ -225,7 +225,7 @@ fn every_malformed_line_is_told_by_file_line_column_and_field() {
     let good2 = "fio version 2 iolog\n";
     let msr = "128166372003061629,hm,1,Read,383496192,32768,413\n";
     let blk = "  8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]\n";
-    // Before, the bad line, its column, its field, a part of what was found.
+    // Text before the bad line, the line, its column, its field, and a part of the error.
     let table: &[(&str, &str, usize, &str, &str)] = &[
         (good3, "x write 0 512", 1, "time in microseconds", "\"x\""),
         (good3, "1", 2, "file", "the end of the line"),
@@ -300,7 +300,7 @@ fn bytes_that_are_no_text_and_lines_without_end_are_errors() {
 #[test]
 fn malformed_blktrace_records_are_told_by_record_byte_and_field() {
     let good = std::fs::read(fixture("sda.blktrace.0")).unwrap();
-    // The first record is a note with 16 bytes behind it, so the second begins at byte 64; the
+    // The first record is a note with a payload of 16 bytes, so the second begins at byte 64; the
     // third, a queue event, at byte 120.
     let changes: [(usize, u8, &str, u64); 5] = [
         (120, 0x08, "version", 120),
@@ -362,7 +362,7 @@ fn several_files_are_one_stream_in_order_of_time() {
     assert_eq!((trace.counts().out_of_order, trace.counts().records), (1, 5));
 }
 
-/// What `options` make of one write at `offset` of `length`, from device 0 or 1.
+/// Result of `options` on a write of `length` at `offset`, from device 0 or 1.
 fn shaped(options: Options, offset: u64, length: u64, device: u32) -> (Vec<(u64, u64)>, Changes) {
     let text = format!("0,R,0,1,0\n1,R,0,1,0\n{device},W,{offset},{length},100\n");
     let mut shaped = Shaped::new(of_text(&text), options);
@@ -506,8 +506,8 @@ fn blkparse_prints_of_many_records_what_is_read_from_their_bytes() {
             let at = usize::try_from(cpu).unwrap();
             sequences[at] += 1;
             time += draw(3_000_000) + 1;
-            // Write, flush, sync, ahead, meta, FUA; reads and writes have data, empty ones a
-            // preflush.
+            // Write, flush, sync, ahead, meta, FUA; reads and writes have data, empty requests have
+            // a preflush.
             let (write, empty) = (draw(2) == 1, draw(8) == 0);
             let mut mask = (u64::from(write) << 1)
                 | u64::from(!write)
@@ -522,7 +522,7 @@ fn blkparse_prints_of_many_records_what_is_read_from_their_bytes() {
             if bytes == 0 {
                 mask = (1 << 1) | (1 << 2) | (mask & (1 << 3));
             }
-            // Queued or issued, each in its category.
+            // Queue and issue events, each in its category.
             let (event, category) = if draw(3) == 0 { (7, 1 << 6) } else { (1, 1 << 4) };
             let fields = [sequences[at], time, draw(1 << 40), bytes, event, mask | category];
             let pid = u32::try_from(draw(70_000)).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of report pages: complete, self-contained and safe, whatever they are made of.
+//! Tests of report pages: complete, self-contained and safe with any content.
 
 use proptest::prelude::*;
 use weft_lab::experiment::{Effort, Experiment, Outcome, Size};
@@ -8,8 +8,8 @@ use weft_lab::report::{
 };
 use weft_lab::statistics::{Estimate, Verdict};
 
-/// A page is XML as well, so a strict parser reads it. Nothing in it runs, is fetched, or is no
-/// number where one belongs. Returns the number of elements.
+/// Checks a page with a strict XML parser: it contains no scripts, no external resources, and no
+/// text in place of numbers. Returns the number of elements.
 fn check(page: &str) -> Result<usize, String> {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(page, options);
@@ -180,7 +180,7 @@ fn bars_are_as_long_as_their_values() {
     chart.groups[0].values[1] = Some(Value::exact(2.0));
     chart.groups[0].band = None;
     let page = page_of(Block::Bars(chart));
-    // The longest ends at 80 %.
+    // The longest bar ends at 80 %.
     assert!(page.contains("class=\"f0\" x=\"0\" width=\"40.00%\""));
     assert!(page.contains("class=\"f1\" x=\"0\" width=\"80.00%\""));
 }
@@ -294,7 +294,7 @@ fn a_sweep_shows_each_setting_and_each_percentile() {
     assert!(page.contains("14.5 15 15.5"), "single runs are told");
     // Single runs are points on the bar: one left of its end, one right of it.
     assert_eq!(page.matches("class=\"run\"").count(), 9 + 1, "and one in the legend");
-    // Nothing to divide by, nothing to show: a page all the same.
+    // An empty sweep has no ratio to show, but still gives a page.
     check(&Sweep::default().report().html()).unwrap();
 }
 
@@ -313,11 +313,11 @@ fn long_lines_have_no_points_and_few_numbers() {
     assert_eq!((rows(&short), short.matches("r=\"3.5\"").count()), (31, 31));
     assert!(rows(&long) <= 41 && long.matches("r=\"3.5\"").count() == 1);
     assert!(long.contains(", one in 23"));
-    // The mark is on the plot though no point reaches it.
+    // The mark is on the plot although no point reaches it.
     assert!(short.contains(">published</text>") && short.contains(">10</text>"));
 }
 
-/// One of every kind of row, in runs that take no time.
+/// Text with one row of every kind, in short runs.
 const TINY: &str = r#"
 patch = "t00"
 name = "tiny"
@@ -410,7 +410,7 @@ published = { baseline = 256.0, patched = 16.0 }
 band = [0.0625, 0.0625]
 "#;
 
-/// That a page has each figure with its verdict, and each reason.
+/// Checks that a page has each figure with its verdict, and each reason.
 fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
     let text: String = {
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
@@ -432,7 +432,7 @@ fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
     };
     for row in &found.rows {
         let begins = format!("{}|", row.row);
-        // Charts tell it as well, without a verdict.
+        // Charts contain the row as well, without a verdict.
         let is_judged = |line: &&str| line.contains(['✓', '≈', '✗', '↗', '?']);
         let mut lines = text.lines().filter(|line| line.starts_with(&begins));
         let line = lines.find(is_judged);
@@ -476,7 +476,7 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
         "Nothing is fitted",
         "Controls: is it the patch",
         "Beyond: weft's own",
-        // Why.
+        // Section on the mechanism.
         "Exactly: member KiB per write",
         "Read for each MiB written: dd",
         "99.9 % of prereads waited up to: dd",
@@ -487,17 +487,17 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
         "Did waiting pay off?",
         "Size of reads that reach the disks: fio-x0",
         "Size of writes that reach the disks: dd",
-        // Beside.
+        // Section on other measurements.
         "Throughput: fio-x0, fio-x2",
     ] {
         assert!(whole.contains(told), "{told}");
     }
-    // Each run of each figure that is drawn is told as a number.
+    // Each run of each drawn figure is printed as a number.
     let ratio = found.rows[0].patched.runs[1] / found.rows[0].baseline.runs[1];
     assert!(whole.contains(&weft_lab::report::number(ratio)), "{ratio}");
     assert_eq!(found.rows[3].verdict, Verdict::Agrees, "256 KiB and 16 KiB, exactly");
 
-    // A page that leaves out a figure, or tells another verdict of it, is found out.
+    // A page without a figure, or with another verdict, is detected.
     let mut less = found.clone();
     less.rows.remove(1);
     assert!(holds_all(&page(&less), &found).unwrap_err().contains("is not there"));
@@ -507,7 +507,7 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
     assert_ne!(verdict, Verdict::Agrees);
     let expected = format!("expected {}", verdict.word());
     assert!(holds_all(&page(&other), &found).unwrap_err().contains(&expected));
-    // The same runs make the same page.
+    // The same runs give the same page.
     assert_eq!(page(&found.clone()), whole);
 }
 
@@ -532,7 +532,7 @@ fn a_line_without_points_is_not_named_and_keeps_its_colour() {
     assert_eq!(["f0", "f1", "f2"].map(coloured), [true, false, true]);
 }
 
-/// How many points each line of a chart has, by the chart's title.
+/// Number of points of each line in a chart, by the chart's title.
 fn points_of(page: &str, title: &str) -> Vec<usize> {
     let charts = page.split("<title id=").skip(1);
     let chart = charts.filter(|chart| chart.contains(&format!(">{title}</title>"))).last();
@@ -551,7 +551,7 @@ fn a_page_of_001_draws_dirty_pages_pools_disks_and_waits_before_with_it_and_with
     };
     let whole = page(&found);
     check(&whole).unwrap();
-    // 9 s of samples, one in 100 ms; four parts of the waits; ten disks.
+    // 9 s of samples, one every 100 ms; four quantiles of the waits; ten disks.
     let charts = [
         ("Dirty pages", 90),
         ("Disks that have work", 90),

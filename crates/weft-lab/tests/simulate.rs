@@ -18,7 +18,7 @@ fn volume(model: &str) -> Volume {
         members: Volume::members(&[model.to_owned()], 4).unwrap(),
         chunk: Bytes::kib(64),
         member_size: Some(Bytes::mib(4096)),
-        // Never marked clean again, so that superblocks are no part of what is counted.
+        // The array never becomes clean again, so superblocks do not affect the counts.
         knobs: Knobs {
             safe_mode_delay: Span::ZERO,
             scheduler: SchedulerKind::MqDeadline,
@@ -73,7 +73,7 @@ fn counts_are_those_of_the_job() {
     let outcome =
         run("[w]\nrw=randwrite\ndirect=1\nioengine=libaio\niodepth=8\nsize=8m\nfsync=16\n");
     assert_eq!(writes(&outcome.results[0]), (2048, 8 << 20));
-    // After each sixteenth write but the last.
+    // A sync follows each sixteenth write except the last.
     assert_eq!(outcome.results[0].syncs.count(), 127);
     let mixed = run("[m]\nrw=randrw\nrwmixread=75\ndirect=1\nsize=16m\n");
     let (read, written) = (reads(&mixed.results[0]).0, writes(&mixed.results[0]).0);
@@ -117,7 +117,7 @@ fn rates_and_pauses_are_kept() {
     assert!((249..=251).contains(&of("rate=1000k\n")));
     assert!((399..=401).contains(&of("rate_iops=400\n")));
     assert!((340..=460).contains(&of("rate_iops=400\nrate_process=poisson\n")));
-    // Ten at a time and then 10 ms of nothing.
+    // Ten requests, and then a pause of 10 ms.
     let paused = of("thinktime=10ms\nthinktime_blocks=10\n");
     assert!((900..=1000).contains(&paused), "{paused}");
     assert!(of("") > 20_000, "without all that");
@@ -217,7 +217,7 @@ fn a_run_can_be_stopped_and_is_the_same_again() {
     assert_eq!(writes(&first.results[0]), writes(&run().results[0]));
 }
 
-/// One second of reads anywhere, with these faults.
+/// A second of random reads, with these faults.
 fn with_faults(level: Level, plan: &str, text: &str) -> Outcome {
     let mut volume = volume("ssd-sata-dc-2019");
     volume.level = Some(level);
@@ -230,7 +230,7 @@ const READS: &str =
 
 #[test]
 fn a_member_that_fails_is_computed_from_the_others_from_then_on() {
-    // Something is written first: a failure is recorded where the array is dirty.
+    // A write comes first: a failure is recorded if the array is dirty.
     let mixed = READS.replace("randread", "randrw");
     let sound = with_faults(Level::Raid5, "slow=0x1@0s", &mixed);
     assert_eq!((sound.stop, sound.recovered, &sound.events[..]), (Stop::Done, Bytes(0), &[][..]));
@@ -244,7 +244,7 @@ fn a_member_that_fails_is_computed_from_the_others_from_then_on() {
         failed.events
     );
     assert!(failed.recovered > Bytes(1 << 20), "{:?}", failed.recovered);
-    // The planted one too many.
+    // The planted second failure is one too many.
     let lost = with_faults(Level::Raid5, "fail=1@100ms,fail=2@150ms", &mixed);
     assert!(matches!(lost.stop, Stop::Failed(at) if at.0 > 150_000_000), "{:?}", lost.stop);
     assert!(lost.answered.1 > 0 && lost.results[0].error == 5);
@@ -257,7 +257,7 @@ fn blocks_that_cannot_be_read_are_computed_and_written_again() {
     let outcome = with_faults(Level::Raid5, "media=2/50", READS);
     assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0));
     assert!(outcome.unreadable > 10, "{}", outcome.unreadable);
-    // Each block fails twice: read past the cache, and then for the stripe.
+    // Each block fails twice: once in the read past the cache, and again for the stripe.
     let blocks = outcome.members[2].corrected / 8;
     assert!((outcome.unreadable / 3..=outcome.unreadable).contains(&blocks), "{outcome:?}");
     assert!(outcome.members[2].in_sync && outcome.recovered > Bytes(0));
@@ -315,7 +315,8 @@ fn a_write_back_cache_answers_from_memory_and_a_flush_waits_for_the_members() {
     let cache = flushed.write_back.unwrap();
     assert_eq!((cache.dirty, cache.written), (Bytes(0), Bytes::mib(8)));
     assert!(flushed.results[0].syncs.max() > Span::millis(100));
-    // Twice the cache: whoever waits for room waits for the members, and nobody passes the limit.
+    // Twice the cache: writes that wait for room wait for the members, and the limit is never
+    // exceeded.
     volume.write_back = Some(WriteBackConfig::of(Bytes::mib(4)));
     let small = run_on(&volume, text);
     let cache = small.write_back.unwrap();
@@ -323,7 +324,7 @@ fn a_write_back_cache_answers_from_memory_and_a_flush_waits_for_the_members() {
     assert!(slowest(&small) > Span::millis(1) && cache.written >= Bytes::mib(4), "{cache:?}");
 }
 
-/// A writer that outruns its drive is treated by the rules of the kernel that was named.
+/// A writer that is faster than its drive is throttled by the rules of the named kernel.
 #[test]
 fn the_page_cache_goes_by_the_kernel_that_is_named() {
     let text = "[j]\nrw=write\nbs=1m\nsize=256m\nioengine=sync\n";
@@ -338,8 +339,8 @@ fn the_page_cache_goes_by_the_kernel_that_is_named() {
     assert!(old != vanilla && vanilla != io_less, "{old:?} {vanilla:?} {io_less:?}");
 }
 
-/// A volume whose stripes are too large for its load is found out, whatever is wanted; one that is
-/// told to stay is not touched, and one that nothing is gained by stays.
+/// A volume with stripes too large for its load is detected for every goal; a fixed parameter is
+/// not changed, and a parameter without effect keeps its value.
 #[test]
 fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
     let job =
@@ -369,12 +370,12 @@ fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
     let wanted = Wanted { load: &load, volume: &wrong, goal: Goal::P99, runs: 2, fixed: &fixed };
     let error = advise(&wanted, &|_| true).unwrap_err().to_string();
     assert!(error.contains("found nothing to vary"), "{error}");
-    // Somebody wants it to stop.
+    // The callback stops the search.
     let wanted = Wanted { fixed: &[], ..wanted };
     assert!(advise(&wanted, &|_| false).unwrap().is_none());
 }
 
-/// A sync of members of 256 MiB beside 4 KiB writes that keep a pace.
+/// A sync of members of 256 MiB beside paced 4 KiB writes.
 fn synced(action: SyncAction, level: Level, seconds: u64) -> Outcome {
     let volume = Volume {
         level: Some(level),
@@ -402,7 +403,7 @@ fn a_sync_beside_a_load_passes_every_member_and_says_how_fast() {
             assert!(sync.finished && sync.completed == sync.total, "{what}");
             assert!(sync.total.bytes() > Bytes::mib(250), "{what}");
             assert!(sync.speed() > 40e6 && sync.took > Span::millis(200), "{what}");
-            // It came by every member: those that it compares it reads, the last it writes.
+            // The sync covered every member: it read those that it compares and wrote the last one.
             let read = Bytes(outcome.members[0].traffic.sectors_read * 512);
             let written = Bytes(outcome.members[3].traffic.sectors_written * 512);
             match action {

@@ -1,10 +1,11 @@
-//! Mutants by hand: changes that no operator of cargo-mutants makes, and the tests that find them.
+//! Mutants by hand: changes that no operator of cargo-mutants makes, and the tests that detect
+//! them.
 //!
-//! `xtask/mutants-hand.txt` has a paragraph for each: its name, its file, what breaks with it, the
-//! old lines behind `-`, the new ones behind `+`, and the test that has to fail, or the reason why
-//! none can. All of them are built at once, each behind a switch in its function, as
-//! [`super::together`] does with those of cargo-mutants. A test of this file holds that every old
-//! text is found exactly once, so that the list does not rot.
+//! `xtask/mutants-hand.txt` has a paragraph for each: its name, its file, the behaviour that it
+//! breaks, the old lines after `-`, the new ones after `+`, and the test that must fail, or the
+//! reason why no test can. All of them are built at once, each behind a switch in its function, as
+//! [`super::together`] does with those of cargo-mutants. A test of this file checks that every old
+//! text is found exactly once, so the list stays up to date.
 
 use super::Set;
 use super::together::{
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// One paragraph of the list.
+/// A paragraph of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Hand {
     name: String,
@@ -27,9 +28,9 @@ struct Hand {
     breaks: String,
     old: String,
     new: String,
-    /// Program and name of the test that has to fail.
+    /// Program and name of the test that must fail.
     found_by: Option<(String, String)>,
-    /// Why none fails.
+    /// Reason why no test fails.
     survives: Option<String>,
 }
 
@@ -76,8 +77,8 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     Ok(if problem.is_empty() { Ending::Passed } else { Ending::Failed(problem) })
 }
 
-/// The programs that the list names: `weft-engine` and `weft-sim` for the tests of a library, else
-/// the name of one of weft-sim's.
+/// Programs named in the list: `weft-engine` and `weft-sim` for the tests of a library, otherwise
+/// the name of a test program of weft-sim.
 fn programs_by_name(
     set: &Set,
     folder: &std::path::Path,
@@ -102,8 +103,8 @@ fn list() -> anyhow::Result<Vec<Hand>> {
     parse(&text).with_context(|| tree::shown(&path))
 }
 
-/// Paragraphs with lines `name:`, `file:`, `breaks:`, `-OLD`, `+NEW`, and `found by: PROGRAM TEST`
-/// or `survives: REASON`; `#` begins a comment.
+/// Parses paragraphs with lines `name:`, `file:`, `breaks:`, `-OLD`, `+NEW`, and `found by: PROGRAM
+/// TEST` or `survives: REASON`; `#` begins a comment.
 fn parse(text: &str) -> anyhow::Result<Vec<Hand>> {
     let mut list = Vec::new();
     for paragraph in text.split("\n\n") {
@@ -143,7 +144,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Hand>> {
     Ok(list)
 }
 
-/// The change, with the body of the function that it is in.
+/// The change, with the body of its function.
 fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     let source = std::fs::read_to_string(tree::root().join(&it.file))?;
     let changed = place(it, &source)?;
@@ -152,7 +153,7 @@ fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     Ok(Change { id, file, name, function, changed, replacement: it.new.clone() })
 }
 
-/// Where the old text is.
+/// Range of the old text in the source.
 fn place(it: &Hand, source: &str) -> anyhow::Result<Range<usize>> {
     let mut places = source.match_indices(&it.old);
     let (first, second) = (places.next(), places.next());
@@ -162,8 +163,8 @@ fn place(it: &Hand, source: &str) -> anyhow::Result<Range<usize>> {
     Ok(start..start + text.len())
 }
 
-/// The body, with its braces, of the function around a place: rustfmt closes it in the column in
-/// which it begins.
+/// Body of the function around a position, with its braces: rustfmt closes a function in the column
+/// of its first line.
 fn enclosing(source: &str, at: usize) -> Option<Range<usize>> {
     let starts = source[..at].match_indices("fn ").map(|(start, _)| start);
     let begins = |start: &usize| {

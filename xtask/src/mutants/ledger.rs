@@ -1,11 +1,11 @@
-//! Ledger of mutants: how much of each file was run, and what became of survivors.
+//! Ledger of mutants: the tried share of each file, and the state of survivors.
 //!
-//! `xtask/mutants-ledger.jsonl` has a line for each file of each run: how many changes the file has
-//! (`of`), how many were tried, what became of them, and which survived, as `mutants-survivors.txt`
-//! writes them. A run of the shard `again` tried survivors once more, after tests were added; its
-//! lines say which were `killed`. A survivor is *open* until it is killed or stands among those
-//! that make no difference. Shards of different commits may have tried the same change twice, so
-//! shares are of tries; and files of which nothing was tried yet have no line.
+//! `xtask/mutants-ledger.jsonl` has a line for each file of each run: the number of changes of the
+//! file (`of`), the number tried, their results, and the survivors, in the form of
+//! `mutants-survivors.txt`. A run of the shard `again` repeats survivors after tests were added;
+//! its lines list those that were `killed`. A survivor is *open* until it is killed or listed among
+//! those that make no difference. Shards of different commits may have tried the same change twice,
+//! so shares count tries; a file without any try has no line.
 
 use super::{Found, Mutant, Set, survivors};
 use crate::lines::{commit, count, date, text, texts};
@@ -32,7 +32,7 @@ struct Line {
     killed: Vec<String>,
 }
 
-/// All lines of one file.
+/// Sum of all lines of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sum {
     of: u64,
@@ -42,11 +42,11 @@ struct Sum {
     unviable: u64,
     missed: u64,
     killed: u64,
-    /// Those that were not killed and do not stand among those that make no difference.
+    /// Survivors that were not killed and are not listed as making no difference.
     open: Vec<String>,
 }
 
-/// The share of open survivors that is borne, in per cent of those tried.
+/// Largest tolerated share of open survivors, in percent of the tries.
 const OPEN_MAX: u64 = 3;
 
 /// Adds a run.
@@ -91,7 +91,7 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What survived, was not killed since and makes a difference.
+/// All open survivors.
 pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     let sums = sum(&ledger()?, &survivors()?);
     let mut open = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     Ok(open)
 }
 
-/// Of sets of so many shards the one whose last shard is the oldest, and the shard after that.
+/// Of the sets with shards, the one whose last run is the longest ago, with its next shard.
 pub(super) fn next(
     sets: impl Iterator<Item = (&'static str, u64)>,
 ) -> anyhow::Result<(&'static str, String)> {
@@ -128,7 +128,7 @@ fn next_of(
     next.min().map(|(_, set, shard)| (set, shard))
 }
 
-/// How much was run of each file, and of all.
+/// Tried share of each file, and of all.
 pub(super) fn summary() -> anyhow::Result<String> {
     let sums = sum(&ledger()?, &survivors()?);
     let mut all = Sum::default();
@@ -223,7 +223,8 @@ fn ledger() -> anyhow::Result<Vec<Line>> {
     parse(&std::fs::read_to_string(path()).with_context(|| tree::shown(&path()))?)
 }
 
-/// All lines; none counts twice, and what was killed had survived.
+/// Parses all lines, and checks that no line counts twice and that every killed mutant had
+/// survived.
 fn parse(text: &str) -> anyhow::Result<Vec<Line>> {
     let mut lines: Vec<Line> = Vec::new();
     for (text, number) in text.lines().zip(1..) {
@@ -252,7 +253,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// By file. `listed` are survivors that make no difference.
+/// Sums by file. `listed` are survivors that make no difference.
 fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for line in lines {
@@ -266,7 +267,7 @@ fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
         sum.unviable += line.unviable;
         sum.missed += line.missed.len() as u64;
         sum.open.extend(line.missed.iter().cloned());
-        // Shards of two commits may both have met one change.
+        // Shards of two commits may both contain the same change.
         let open = sum.open.len();
         sum.open.retain(|name| !line.killed.contains(name));
         sum.killed += (open - sum.open.len()) as u64;
@@ -280,7 +281,7 @@ fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
     sums
 }
 
-/// The shard that tries again what survived.
+/// Name of the shard that repeats survivors.
 pub(super) const AGAIN: &str = "again";
 
 #[cfg(test)]
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!((sum.of, sum.tried, sum.missed, sum.killed), (100, 17, 3, 1));
         assert_eq!(sum.open, ["c @ z"]);
         assert!(sum.text().starts_with("17 of 100 tried (17 %): 14 caught"), "{}", sum.text());
-        // Planted: the same shard twice, one killed that had not survived, a sum that is wrong.
+        // Planted errors: the same shard twice, a killed mutant that had not survived, a wrong sum.
         let error = |text: String| format!("{:#}", parse(&text).unwrap_err());
         assert!(error(text(&[one.clone(), one.clone()])).contains("stands there already"));
         assert!(error(text(&[two, again])).contains("had not survived"));

@@ -1,13 +1,13 @@
-//! Mutants: changes of the code, and which of them no test notices.
+//! Mutants: changes of the code, and those that no test detects.
 //!
-//! cargo-mutants changes one thing at a time, as the configuration of a *set* says, and runs tests.
-//! A change that all tests let pass is a *survivor*: a test is missing, or the change makes no
-//! difference. Survivors of the second kind are in `xtask/mutants-survivors.txt`, each with the
-//! reason; any other is a failure, and so is a line for which nothing survives any more.
+//! cargo-mutants changes one thing at a time, as configured for a *set*, and runs tests. A change
+//! that passes all tests is a *survivor*: a test is missing, or the change makes no difference.
+//! Survivors of the second kind are in `xtask/mutants-survivors.txt`, each with the reason; any
+//! other is a failure, and so is a line of that file without a survivor.
 //!
-//! Nothing here is part of `cargo xtask test`: all of it takes hours, of the set `stripes` days. So
-//! runs are mostly shards, and each is added to a ledger ([`ledger`]) that says how much of which
-//! file was run.
+//! Nothing here is part of `cargo xtask test`: a full run takes hours, that of the set `stripes`
+//! days. Runs are therefore mostly shards, and each is added to a ledger ([`ledger`]) that records
+//! the tried share of each file.
 
 mod hand;
 mod ledger;
@@ -26,12 +26,12 @@ struct Set {
     name: &'static str,
     package: &'static str,
     config: &'static str,
-    /// Shards of at most an hour, for those whose tests are in other crates; such a set is built
-    /// together, and is left out if no set is named.
+    /// Number of shards of at most an hour, for sets that tests of other crates cover; such a set
+    /// is built together, and is left out unless it is named.
     shards: Option<u64>,
 }
 
-/// All of them.
+/// All sets.
 const SETS: [Set; 5] = [
     Set::alone("weft-parity"),
     Set::alone("weft-engine"),
@@ -42,16 +42,16 @@ const SETS: [Set; 5] = [
 
 /// `cargo xtask mutants [SET…] [-- OPTION…]`; options are those of `cargo mutants`.
 ///
-/// `cargo xtask mutants record SET SHARD FOLDER` adds to the ledger what was run elsewhere, in a
-/// copy of the commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as
-/// in `--shard`, `all`, or `again` if what had survived was tried again.
+/// `cargo xtask mutants record SET SHARD FOLDER` adds a run from elsewhere to the ledger, made in a
+/// copy of the current commit; FOLDER contains `mutants.out`, SHARD is as in `--shard`, `all`, or
+/// `again` for a repetition of survivors.
 ///
 /// `cargo xtask mutants together SET SHARD` builds the changes of a shard of `stripes` or `copies`
 /// together ([`together`]).
 ///
 /// `cargo xtask mutants hand` tries the list of changes made by hand ([`hand`]).
 ///
-/// `cargo xtask mutants ledger` says how much was run.
+/// `cargo xtask mutants ledger` prints the tried shares.
 pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     match words {
@@ -98,7 +98,7 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The set that was not run last, and its shard after the one that was.
+/// The set whose last run is the longest ago, with its next shard.
 pub(crate) fn next_shard() -> anyhow::Result<(&'static str, String)> {
     ledger::next(SETS.iter().filter_map(|set| Some((set.name, set.shards?))))
 }
@@ -111,12 +111,12 @@ fn set_named(name: &str) -> anyhow::Result<&'static Set> {
 }
 
 impl Set {
-    /// A crate that its own tests judge.
+    /// A crate that is tested by its own tests.
     const fn alone(package: &'static str) -> Self {
         Self { name: package, package, config: ".cargo/mutants.toml", shards: None }
     }
 
-    /// Files of weft-engine that weft-sim's tests judge too.
+    /// Files of weft-engine that weft-sim's tests cover too.
     const fn together(name: &'static str, config: &'static str, shards: u64) -> Self {
         Self { name, package: "weft-engine", config, shards: Some(shards) }
     }
@@ -126,7 +126,7 @@ impl Set {
         cargo(&words)
     }
 
-    /// How many changes there are of each file.
+    /// Number of changes of each file.
     fn size(&self) -> anyhow::Result<BTreeMap<String, u64>> {
         let output = self.command().arg("--list").output().context("cargo mutants")?;
         anyhow::ensure!(output.status.success(), "cargo mutants --list: {}", output.status);
@@ -150,7 +150,7 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     let mut command = set.command();
     command.args(["--no-shuffle", "--sharding", "round-robin", "--output"]);
     let status = command.arg(&output).args(options).status().context("cargo mutants")?;
-    // 2: some survived; 3: some never ended. Both are judged here.
+    // Exit status 2 means survivors, 3 means timeouts. Both are judged here.
     anyhow::ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
     let found = Found::read(&output.join("mutants.out"))?;
     println!("{found}");
@@ -171,20 +171,20 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     })
 }
 
-/// Those that make no difference.
+/// Survivors that make no difference.
 fn survivors() -> anyhow::Result<Vec<Mutant>> {
     let path = tree::root().join("xtask/mutants-survivors.txt");
     let text = std::fs::read_to_string(&path).with_context(|| tree::shown(&path))?;
     parse(&text).with_context(|| tree::shown(&path))
 }
 
-/// One change, the same wherever in its file the code stands.
+/// One change, identified independently of its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mutant {
     file: String,
-    /// As cargo-mutants names it.
+    /// Name of the change by cargo-mutants.
     change: String,
-    /// The line in which it begins: one function may have several of the same name.
+    /// Line in which the change begins: one function may have several changes of the same name.
     code: String,
 }
 
@@ -251,7 +251,7 @@ impl fmt::Display for Found {
 }
 
 impl Mutant {
-    /// From `FILE:LINE:COLUMN: CHANGE` and the text of the file.
+    /// Parses `FILE:LINE:COLUMN: CHANGE` with the text of the file.
     fn of(file: &str, name: &str, source: &str) -> anyhow::Result<Self> {
         let parts = name.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
         let mut parts = parts.with_context(|| format!("{name}: names no place"))?.splitn(3, ':');
@@ -266,7 +266,7 @@ impl Mutant {
     }
 }
 
-/// Survivors that are not known, and known ones that are none, if there are any.
+/// Unknown survivors, and known survivors that did not survive; `None` if there are neither.
 fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
     let mut problem = String::new();
     if found.caught.is_empty() {
@@ -281,7 +281,7 @@ fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
             }
         }
     }
-    // Of a part of all mutants those lines are judged that it has.
+    // After a partial run, only lines with a tried change are judged.
     left.retain(|it| whole || found.tried().any(|tried| tried == it));
     left.sort();
     for line in left {
@@ -290,7 +290,7 @@ fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
     (!problem.is_empty()).then_some(problem)
 }
 
-/// Paragraphs of a line `why: REASON` and lines `FILE: CHANGE @ CODE`; `#` begins a comment.
+/// Parses paragraphs of a line `why: REASON` and lines `FILE: CHANGE @ CODE`; `#` begins a comment.
 fn parse(text: &str) -> anyhow::Result<Vec<Mutant>> {
     let mut known = Vec::new();
     let mut reasoned = false;
@@ -333,7 +333,7 @@ mod tests {
         let (one, other) = ("replace < with <= in less", "replace < with > in less");
         let known = [mutant(one)];
         assert_eq!(judge(&known, &found(&[one]), true), None);
-        // Planted: one that no line names, the same one twice, and a line too many.
+        // Planted: a survivor that no line names, the same one twice, and a line too many.
         for survivors in [vec![one, other], vec![one, one]] {
             let problem = judge(&known, &found(&survivors), true).unwrap();
             let named = survivors[1];

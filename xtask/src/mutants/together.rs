@@ -1,8 +1,8 @@
-//! Mutants built together: all changes of a shard in one build, one of them chosen when tests run.
+//! Mutants built together: all changes of a shard in one build, one of them selected at run time.
 //!
-//! cargo-mutants builds the crate and every program of tests once for each change, which takes more
-//! of the processor than the tests of what is caught early. Here a copy of the tree gets, in each
-//! function that is changed, all of its versions side by side:
+//! cargo-mutants builds the crate and every test program once for each change, which takes more CPU
+//! time than the tests of changes that are caught early. Here, in a copy of the tree, each changed
+//! function contains all of its versions side by side:
 //!
 //! ```text
 //! fn area(&self) -> u64 {
@@ -14,15 +14,15 @@
 //! }
 //! ```
 //!
-//! and the environment says which is run. What is changed, and where, is what `cargo mutants
-//! --list` says, so names in the ledger are the same. Versions that do not compile are found by the
-//! lines that rustc names, and taken out. Left to cargo-mutants are changes outside of functions,
-//! of functions that are `const` or hide their type (`impl Trait`), and of functions within others
-//! that are changed too.
+//! The environment selects the version that runs. The changes and their positions come from `cargo
+//! mutants --list`, so names in the ledger are the same. Versions that do not compile are found by
+//! the lines that rustc reports, and are removed. cargo-mutants must handle the rest: changes
+//! outside of functions, in functions that are `const` or hide their type (`impl Trait`), and in
+//! functions nested in other changed ones.
 //!
-//! The programs of tests that the configuration names run the fastest first, and the first test
-//! that fails ends the run: most changes are caught within half a second. A limit is of the
-//! processor's time, so that a busy machine does not end what would pass.
+//! The test programs of the configuration run fastest first, and the first failing test ends the
+//! run: most changes are caught within half a second. Limits are in CPU time, so a busy machine
+//! does not abort a passing run.
 
 use super::{Found, Mutant, Set, judge, ledger, survivors};
 use crate::lines::text;
@@ -40,29 +40,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The variable that names the change, by its place in the list.
+/// Environment variable with the number of the selected change.
 const VARIABLE: &str = "WEFT_CHOSEN_CHANGE";
 
-/// Builds without those that do not compile, at most.
+/// Most builds in the search for versions that do not compile.
 const BUILDS_MAX: usize = 12;
 
-/// Changes that are tried one after another are so far apart in the list.
+/// Distance in the list between changes that are tried one after another.
 const STRIDE: usize = 7;
 
-/// One change of a shard.
+/// A change of a shard.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    /// From 1: nothing is changed by 0.
+    /// Number of the change, from 1; 0 selects the unchanged code.
     pub(super) id: u32,
     pub(super) file: String,
     pub(super) name: String,
-    /// Of the file, in bytes.
+    /// Byte range in the file.
     pub(super) function: Range<usize>,
     pub(super) changed: Range<usize>,
     pub(super) replacement: String,
 }
 
-/// Runs a shard (`3/8`), or what survived of all (`again`), and adds it to the ledger.
+/// Runs a shard (`3/8`), or all survivors (`again`), and adds the run to the ledger.
 pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     let output = tree::root().join("target/mutants").join(set.name);
     let folder = output.join("together");
@@ -80,7 +80,7 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
         outcomes.add("unviable", change)?;
     }
     let suites = unchanged(programs(set, &folder)?)?;
-    // Of what ends early a part of each file was run.
+    // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
     for (count, change) in order.filter(|change| !unviable.contains(&change.id)).enumerate() {
         let before = time_of_children()?;
@@ -98,8 +98,8 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
 }
 
-/// Programs of tests, the fastest first, each with its limit in seconds. Without a change none
-/// fails.
+/// Test programs, fastest first, each with its limit in seconds. Checks that none fails without a
+/// change.
 fn unchanged(programs: Vec<Binary>) -> anyhow::Result<Vec<(Binary, u64)>> {
     let mut timed = Vec::new();
     for program in programs {
@@ -114,7 +114,7 @@ fn unchanged(programs: Vec<Binary>) -> anyhow::Result<Vec<(Binary, u64)>> {
     Ok(timed.into_iter().map(|(took, program)| (program, 10 + 5 * took.as_secs())).collect())
 }
 
-/// What `cargo mutants --list` says of a shard.
+/// Output of `cargo mutants --list` for a shard.
 fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let mut command = set.command();
     command.args(["--list", "--json", "--no-shuffle", "--sharding", "round-robin"]);
@@ -140,7 +140,7 @@ fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Changes of a list, and the names of those that are left out.
+/// Changes of a list, and the names of those left out.
 fn changes(
     list: &[Value],
     read: impl Fn(&Path) -> anyhow::Result<String>,
@@ -182,7 +182,8 @@ fn changes(
     Ok((taken, left_out))
 }
 
-/// A span of cargo-mutants: lines and columns from 1, columns of characters, the end excluded.
+/// Range of a span of cargo-mutants: lines and columns from 1, columns in characters, the end
+/// excluded.
 fn place(span: &Value, source: &str) -> Option<Range<usize>> {
     let at = |end: &str| {
         let from_0 = |field: &str| number(&span[end][field])?.checked_sub(1);
@@ -198,7 +199,7 @@ fn number(value: &Value) -> Option<usize> {
     usize::try_from(value.as_u64()?).ok()
 }
 
-/// Where the body of a function is, with its braces.
+/// Range of a function's body, with its braces.
 pub(super) fn body(function: &str) -> Option<Range<usize>> {
     let mut depth = 0;
     let mut start = 0;
@@ -217,7 +218,7 @@ pub(super) fn body(function: &str) -> Option<Range<usize>> {
     None
 }
 
-/// A file with all versions of its functions, and the lines, from 1, of each version.
+/// A file with all versions of its functions, and the lines of each version, from 1.
 fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize>, u32)>) {
     let mut functions: BTreeMap<usize, Vec<&Change>> = BTreeMap::new();
     for change in changes {
@@ -244,7 +245,7 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     (text, lines)
 }
 
-/// What the crate is given: which change is chosen.
+/// Code added to the crate, which returns the selected change.
 fn chooser() -> String {
     format!(
         "\n/// Which change is run.\npub fn chosen_change() -> u32 {{\n    \
@@ -255,8 +256,7 @@ fn chooser() -> String {
     )
 }
 
-/// Copies what git knows; files that are the same stay as they are, so that they are not built
-/// again.
+/// Copies the files that git tracks; equal files stay unchanged, so they are not rebuilt.
 pub(super) fn copy_tree(folder: &Path) -> anyhow::Result<()> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
     ensure!(output.status.success(), "git ls-files: {}", output.status);
@@ -277,7 +277,7 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Writes all versions into the copy, and says which do not compile.
+/// Writes all versions into the copy. Returns those that do not compile.
 pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
@@ -317,7 +317,7 @@ pub(super) fn take_out_what_does_not_compile(
     anyhow::bail!("after {BUILDS_MAX} builds there are still some that do not compile")
 }
 
-/// The changes in whose lines errors are.
+/// Changes with errors in their lines.
 fn blamed(
     messages: &str,
     lines: &BTreeMap<String, Vec<(Range<usize>, u32)>>,
@@ -345,8 +345,8 @@ fn blamed(
     Ok(blamed)
 }
 
-/// `cargo` in the copy. Lints say nothing of what is changed; what is computed while building may
-/// not end.
+/// `cargo` in the copy, with lints capped, because changed code may trigger them. Evaluation at
+/// compile time may not terminate.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";
@@ -355,7 +355,7 @@ fn cargo(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Builds the programs of tests that the configuration names, and those of the two libraries.
+/// Builds the test programs named in the configuration, and those of the two libraries.
 fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     let config = std::fs::read_to_string(tree::root().join(set.config))?;
     let names = suites(&config);
@@ -363,7 +363,7 @@ fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     programs_of(set, folder, &names)
 }
 
-/// Builds these programs of tests of weft-sim, and those of the two libraries.
+/// Builds these test programs of weft-sim, and those of the two libraries.
 pub(super) fn programs_of(
     set: &Set,
     folder: &Path,
@@ -387,7 +387,7 @@ fn suites(config: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Runs the tests of a program until one fails: how it ended, and which, if one did.
+/// Runs the tests of a program until one fails. Returns the outcome and the failed test, if any.
 fn test(
     program: &Binary,
     change: u32,
@@ -396,14 +396,14 @@ fn test(
     test_of(program, change, limit, None)
 }
 
-/// The same of one test, or of all.
+/// Runs one test, or all, as [`test`] does.
 pub(super) fn test_of(
     program: &Binary,
     change: u32,
     limit: u64,
     name: Option<&str>,
 ) -> anyhow::Result<Option<(&'static str, String)>> {
-    // Both limits, of the processor's time in seconds and of memory in KiB, end the process.
+    // Both limits, CPU time in seconds and memory in KiB, end the process.
     let limits = "ulimit -t $1; ulimit -v 8388608; shift; exec \"$@\"";
     let mut child = Command::new("sh")
         .args(["-c", limits, "sh", &limit.to_string()])
@@ -437,17 +437,17 @@ pub(super) fn test_of(
     })
 }
 
-/// The processor's time of all processes that were waited for.
+/// CPU time of all child processes that were waited for.
 fn time_of_children() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    // From the third, the state: cutime and cstime are the 16th and the 17th, in hundredths of a
-    // second.
+    // Counted from the third field, the state: cutime and cstime are the 16th and the 17th, in
+    // hundredths of a second.
     let times = fields.skip(13).take(2).map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
     Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
 }
 
-/// Files as those of cargo-mutants, written as results come.
+/// Files in the format of cargo-mutants, written as results arrive.
 struct Outcomes {
     folder: PathBuf,
 }
@@ -544,7 +544,7 @@ fn none() -> bool {
         assert!(blamed(&error("error", 9), &lines).unwrap_err().to_string().contains("what"));
     }
 
-    /// A test that fails is named, what does not end is told apart, and what passes is none.
+    /// A failing test is named, a timeout is distinguished, and a pass returns nothing.
     #[test]
     fn a_program_of_tests_runs_until_one_fails() {
         let folder = tree::root().join("target");
@@ -554,7 +554,7 @@ fn none() -> bool {
              echo 'test two ... FAILED'; exec sleep 1000;;\n\
              2) while :; do :; done;;\n3) exit 101;;\nesac\n"
         );
-        // Written by another process: a program that is open for writing cannot be run.
+        // Another process writes the file: a program that is open for writing cannot be executed.
         let write = "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"";
         let words = ["-c", write, "sh", &script];
         assert!(Command::new("sh").args(words).arg(&path).status().unwrap().success());

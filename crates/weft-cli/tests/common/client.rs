@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use weft_export::client::shake_hands;
 use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Goal, NbdAddress, NbdUri, Op};
 
-/// A client that does one thing at a time.
+/// A client with one request at a time.
 pub(crate) struct Client {
     stream: UnixStream,
     pub(crate) connection: ClientConnection,
@@ -28,7 +28,7 @@ impl Client {
         self.connection.export().size()
     }
 
-    /// One request; the data of a read, or the error.
+    /// Sends one request. Returns the data of a read, or the error.
     pub(crate) fn request(
         &mut self,
         op: Op,

@@ -33,7 +33,7 @@ pub(crate) fn command<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Command {
     command
 }
 
-/// Runs weft and expects an exit status; what it printed.
+/// Runs weft and expects an exit status. Returns the output.
 pub(crate) fn exits<S: AsRef<OsStr> + std::fmt::Debug>(
     dir: &Path,
     status: i32,
@@ -50,7 +50,7 @@ pub(crate) fn json<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, arguments: &[S
     serde_json::from_str(&exits(dir, 0, arguments).out).expect("one JSON value on standard output")
 }
 
-/// A RAID 5 of three members of 8 MiB named a, b and c, in a folder of its own.
+/// Creates a RAID 5 of three members of 8 MiB named a, b and c, in a folder of its own.
 pub(crate) fn array() -> TempDir {
     let dir = tempdir().unwrap();
     let words = ["create", "-l5", "-n3", "-c64K", "--member-size=8M", "--name=vol", "a", "b", "c"];
@@ -71,7 +71,7 @@ impl Text {
     }
 }
 
-/// Every file of a directory with its content.
+/// Every file of a directory, with its content.
 pub(crate) fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
@@ -82,14 +82,14 @@ pub(crate) fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
 }
 
-/// An array that the kernel wrote.
+/// A fixture: an array that the kernel wrote.
 pub(crate) struct Fixture {
     pub(crate) name: String,
     pub(crate) level: u64,
-    /// Images of members, spares and journal included.
+    /// Number of images of members, spares and journal included.
     pub(crate) images: usize,
     pub(crate) scenario: String,
-    /// Sectors `..half` were written again with another seed.
+    /// Sectors `..half` were rewritten with another seed.
     half: u64,
     sectors: u64,
     seed: u64,
@@ -102,7 +102,7 @@ fn fixtures() -> PathBuf {
 }
 
 impl Fixture {
-    /// All that there are, in order.
+    /// Names of all fixtures, in order.
     pub(crate) fn names() -> Vec<String> {
         let Value::Object(all) = Self::manifest() else { panic!("a manifest is an object") };
         let mut names: Vec<String> = all.keys().cloned().collect();
@@ -133,12 +133,12 @@ impl Fixture {
         }
     }
 
-    /// Members that may be missing.
+    /// Number of members that may be missing.
     pub(crate) fn parities(&self) -> usize {
         if self.level == 6 { 2 } else { 1 }
     }
 
-    /// Most members that the array can ever do without.
+    /// Largest number of members that the array can do without in any combination.
     pub(crate) fn survives_at_most(&self) -> usize {
         match self.level {
             0 => 0,
@@ -147,13 +147,13 @@ impl Fixture {
         }
     }
 
-    /// Whether the others know every byte without these members.
+    /// Whether the other members hold or determine every byte without these.
     pub(crate) fn tolerates(&self, lost: &[usize]) -> bool {
         let members = self.images;
         match (self.level, self.name.as_str()) {
             (0, _) => lost.is_empty(),
             (1, _) => lost.len() < members,
-            // Each chunk is on members that follow each other: where it begins is the rule.
+            // Each chunk is on consecutive members; the layout determines the first.
             (10, name) => (0..members).all(|chunk| {
                 let (first, copies) = match name.rsplit_once('-').map(|(_, layout)| layout) {
                     Some("f2" | "o2") => (chunk, 2),
@@ -166,7 +166,7 @@ impl Fixture {
         }
     }
 
-    /// What mdadm or the kernel said of it.
+    /// Output of mdadm or the kernel about the array.
     pub(crate) fn text(&self, file: &str) -> String {
         std::fs::read_to_string(fixtures().join(&self.name).join(file)).unwrap()
     }
@@ -189,8 +189,8 @@ impl Fixture {
             .collect()
     }
 
-    /// The content that the kernel read back: a word per sector, 64 times. Its sum is what the
-    /// kernel's had.
+    /// The content that the kernel read back: a word per sector, repeated 64 times. Its checksum
+    /// equals the kernel's.
     pub(crate) fn content(&self) -> Vec<u8> {
         let rewritten = matches!(self.scenario.as_str(), "stale1" | "stale2" | "failedmark");
         let content: Vec<u8> = (0..self.sectors)
@@ -207,7 +207,7 @@ impl Fixture {
     }
 }
 
-/// A `weft serve` of its own, killed when the test fails.
+/// A `weft serve` process, killed if the test fails.
 pub(crate) struct Served {
     child: Child,
     pub(crate) uri: String,
@@ -215,12 +215,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts it and waits for its one line.
+    /// Starts a server and waits for its `ready` line.
     pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
         Self::of(dir, command(dir, &[&["serve"], arguments].concat()))
     }
 
-    /// Starts a command that becomes `weft serve`, and waits for its one line.
+    /// Starts a command that becomes `weft serve`, and waits for its `ready` line.
     pub(crate) fn of(dir: &Path, mut command: Command) -> Self {
         let log = dir.join("serve.log");
         let mut child = command
@@ -240,7 +240,7 @@ impl Served {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Waits for its end; the exit status.
+    /// Waits for the end. Returns the exit status.
     pub(crate) fn wait(mut self) -> Option<i32> {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(60) {
@@ -260,7 +260,8 @@ impl Drop for Served {
     }
 }
 
-/// How a command ends that is told to end (SIGINT) once its folder has this many files.
+/// Runs a command and interrupts it (SIGINT) once its folder has this many files. Returns its exit
+/// status.
 pub(crate) fn interrupted(dir: &Path, words: &[&str], files: usize) -> Option<i32> {
     let mut child =
         command(dir, words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -269,7 +270,7 @@ pub(crate) fn interrupted(dir: &Path, words: &[&str], files: usize) -> Option<i3
         assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "{words:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // It knows that it has made them a moment later.
+    // The command registers the files a moment after it creates them.
     std::thread::sleep(Duration::from_millis(50));
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Writes a GPT, both copies, and its protective MBR. Partitions are (first, last) in sectors of
+/// Writes a GPT, both copies, with its protective MBR. Partitions are (first, last) in sectors of
 /// 512 bytes, from number 1.
 pub(crate) fn gpt(path: &Path, partitions: &[(u64, u64)]) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
