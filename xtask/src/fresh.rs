@@ -19,8 +19,8 @@ const FIRST: u64 = 1_000_000_000;
 /// Number of seeds reserved for a commit.
 const STRIDE: u64 = 1_000;
 
-/// Number of seeds of each profile; other kinds of work have a tenth as many. All of them take three
-/// minutes of two CPUs.
+/// Number of seeds of each profile; other kinds of work have a tenth as many. All of them together
+/// take three minutes of two CPUs.
 const EACH: u64 = 300;
 
 /// Runs `cargo xtask fresh`, which is also a part of `test`.

@@ -157,7 +157,7 @@ struct Least {
 
 impl Least {
     fn new(level: Level, members: usize) -> Self {
-        let len = usize::try_from(MEMBER_SIZE.bytes().0).expect("it is in memory");
+        let len = usize::try_from(MEMBER_SIZE.bytes().0).expect("a member fits into memory");
         let made = if level == Level::Raid6 { 2 } else { 1 };
         let filled = |count: usize| (0..count).map(|_| vec![1; len]).collect();
         let parity = Parity::detect();

@@ -305,7 +305,7 @@ fn sim_random_write(count: u64) -> Result<(), BenchError> {
             world.request(ClientId(1), op, range, Payload::Tags, flags);
             while world.unanswered() >= 64 {
                 world.settle();
-                assert!(world.round() || world.wake(), "nothing moves");
+                assert!(world.round() || world.wake(), "the simulation makes no progress");
                 world.forget_answers();
             }
         }

@@ -63,7 +63,7 @@ pub(crate) fn table() -> String {
     text.trim_end().to_owned()
 }
 
-/// The same table, with settings of `get` and `set` that are not knobs.
+/// The table of knobs, with settings of `get` and `set` that are not knobs.
 pub(crate) fn table_of_running() -> String {
     let BesideKnobs { name, unit, range, doc } = BITMAP;
     format!("{}\n\nBeside the knobs:\n  {name} ({unit}, {range})\n      {doc}", table())

@@ -382,7 +382,7 @@ fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
 
-/// A superblock without its features of newer releases, whose names are kept.
+/// A superblock reduced to this release; the names of newer features are kept.
 fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
     let minor = version.minor()?;
     let mut block = block.to_vec();

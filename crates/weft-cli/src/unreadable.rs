@@ -1,7 +1,7 @@
 //! `--unreadable DISK=MAP`: maps of GNU ddrescue by name, for disks without a map beside them.
 //!
 //! A map counts bytes of the disk, so DISK is a whole file or device; members may be parts of it.
-//! It is matched with the members by its path or, behind a link, by its device and inode.
+//! DISK is matched with the members by its path or, behind a link, by its device and inode.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -66,7 +66,7 @@ fn the_tables_of_the_mail_come_out_of_its_run_folders_to_the_digit() {
             mail.push(row);
         }
         let printed = as_in_the_mail(dir.path(), line);
-        let (table, rest) = printed.split_once("\n\n").expect("a table, then what it means");
+        let (table, rest) = printed.split_once("\n\n").expect("a table, then its remarks");
         assert_eq!(
             table.lines().map(words).collect::<Vec<_>>(),
             mail.iter().map(|row| words(row)).collect::<Vec<_>>()

@@ -211,7 +211,7 @@ fn run(page: &str) -> (Vec<Vec<String>>, Vec<String>) {
             outputs.push(if is_right { printed } else { output });
         }
     }
-    assert!(served.is_none(), "a page stops what it serves");
+    assert!(served.is_none(), "a page stops its servers");
     (outputs, wrong)
 }
 

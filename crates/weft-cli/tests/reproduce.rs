@@ -42,7 +42,7 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         let verdicts = ["agrees", "direction", "undecided", "differs"];
         assert!(verdicts.contains(&row["verdict"].as_str().unwrap()));
         let silent = row["reason"].as_str().unwrap().is_empty();
-        assert_eq!(silent, row["verdict"] == "agrees", "whoever disagrees says why: {row}");
+        assert_eq!(silent, row["verdict"] == "agrees", "a row that differs has a reason: {row}");
     }
     // The run is repeated, with a page.
     let page = dir.path().join("page.html");

@@ -96,7 +96,7 @@ fn an_interrupted_cat_leaves_a_map_of_what_it_read() {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not end");
+            assert!(start.elapsed() < Duration::from_secs(20), "the command does not end");
             std::thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(status.code(), Some(128 + signal.as_raw()));

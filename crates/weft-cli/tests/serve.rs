@@ -212,7 +212,7 @@ fn members_behind_mq_deadline_hold_what_is_written() {
     assert_eq!(served.wait(), Some(0));
     // Knobs belong to the server: reading from the members does not use them.
     let output = common::weft(path, &["cat", "a", "b", "c"]);
-    assert!(output.status.success() && output.stdout == content, "what is on the members");
+    assert!(output.status.success() && output.stdout == content, "content of the members");
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn repair_of_raid6_by_p_and_q_writes_the_strip_that_is_wrong() {
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!((&found["schema"], &found["mismatch_cnt"]), (&"weft.repair/2".into(), &8.into()));
     assert_eq!(found["mismatches"]["not_located"], 1, "{found}");
-    assert!(members() == before, "what no strip alone explains was written");
+    assert!(members() == before, "a stripe without a located strip was written");
     exits(path, 5, &["check", "vol"]);
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
@@ -501,7 +501,7 @@ fn a_socket_that_is_passed_is_listened_on() {
     let unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let (code, out, error) = start(unix.try_clone().unwrap().into(), "$$");
     assert_eq!((code, out.contains("/passed")), (Some(0), true), "{out}{error}");
-    assert!(socket.exists(), "whoever made it removes it");
+    assert!(socket.exists(), "its creator removes it");
     // The socket is for another process.
     let (code, out, error) = start(unix.into(), "1");
     assert_eq!((code, out.contains("/passed")), (Some(0), false), "{out}{error}");

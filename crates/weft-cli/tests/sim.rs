@@ -374,7 +374,7 @@ fn a_sweep_of_schedulers_says_what_share_each_job_got() {
     for setting in 0..3 {
         assert!((share(0, setting) + share(1, setting) - 1.0).abs() < 1e-9, "{sheet}");
     }
-    assert!((share(0, 0) - 0.5).abs() < 0.02, "nobody is preferred: {sheet}");
+    assert!((share(0, 0) - 0.5).abs() < 0.02, "no job is preferred: {sheet}");
     assert!((share(0, 1) - 0.5).abs() < 0.02, "mq-deadline has classes and no weights: {sheet}");
     assert!(share(0, 2) > 0.6, "twice the weight: {sheet}");
 }

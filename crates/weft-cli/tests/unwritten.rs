@@ -123,7 +123,7 @@ fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent()
         let told = exits(path, 3, &words).err;
         assert!(told.contains("--accept-lost-writes") && told.contains("(process "), "{told}");
     }
-    assert!(disk(path).iter().all(|byte| *byte == 0), "nothing was written by then");
+    assert!(disk(path).iter().all(|byte| *byte == 0), "a page was written too early");
     // Consent applies once.
     let consent = ["--bare", "disk", "--write-back", "16M", "--accept-lost-writes"];
     let served = Served::start(path, &consent);

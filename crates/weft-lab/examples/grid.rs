@@ -1,9 +1,9 @@
 //! Runner of the grid: `cargo xtask grid`.
 //!
-//! It prints the lines that lose, worst first, then the geometric means, and fails if something
-//! is beyond the bounds of `experiments/grid.toml` that the text does not list, or further beyond
-//! them than listed, or within them and listed. With `--chunks` it prints what other sizes of
-//! chunks would do, and fails for nothing.
+//! The example prints the lines that lose, worst first, then the geometric means. It fails if a
+//! line exceeds the bounds of `experiments/grid.toml` without being listed there, exceeds them by
+//! more than listed, or is listed and no longer exceeds them. With `--chunks` it prints the effect
+//! of other chunk sizes, and never fails.
 
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A row for each size of chunks, and what each loses and wins most.
+/// Prints a row for each chunk size, with its largest losses and gains.
 fn print_chunks(found: &Found) -> ExitCode {
     let chunks = found.chunks();
     let mut arrays: Vec<&str> = found.lines.iter().map(|line| line.array.as_str()).collect();
@@ -71,7 +71,7 @@ fn print_chunks(found: &Found) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Lines that are shown of each end.
+/// Number of lines that are shown from each end.
 const SHOWN: usize = 12;
 
 fn print(found: &Found, grid: &Grid, all: bool, whole: bool) -> ExitCode {

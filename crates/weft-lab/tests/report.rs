@@ -287,10 +287,7 @@ fn a_sweep_shows_each_setting_and_each_percentile() {
     let named = "<td data-label=\"stripe_size\">auto <small>best</small></td>";
     let value =
         "<td class=\"n\" data-label=\"MB/s\"><span>105 <small>[104, 106]</small></span></td>";
-    assert!(
-        page.contains(named) && page.contains(value),
-        "what is said of a cell stands beneath it"
-    );
+    assert!(page.contains(named) && page.contains(value), "a note of a cell is beneath it");
     assert!(page.contains("14.5 15 15.5"), "single runs are told");
     // Single runs are points on the bar: one left of its end, one right of it.
     assert_eq!(page.matches("class=\"run\"").count(), 9 + 1, "and one in the legend");

@@ -105,7 +105,7 @@ fn a_wall_keeps_jobs_apart_in_time() {
     assert_eq!(late.results[0].runtime, Span::millis(50), "the delay does not count");
     let ramped = run(&job("a", "ramp_time=30ms\n"));
     assert!((80.0..82.0).contains(&(ramped.elapsed.0 as f64 / 1e6)), "{:?}", ramped.elapsed);
-    assert_eq!(ramped.results[0].runtime, Span::millis(50), "nor does what comes before");
+    assert_eq!(ramped.results[0].runtime, Span::millis(50), "the ramp does not count");
 }
 
 #[test]
@@ -152,12 +152,12 @@ fn buffered_writes_return_before_the_members_have_them_and_syncs_do_not() {
     assert_eq!(
         plain.results[0].runtime,
         Span::ZERO,
-        "all of it fits into memory, and work costs nothing"
+        "the data fits into memory, and work has no cost"
     );
     assert_eq!(
         (plain.client.1, plain.dirty),
         (Bytes::mib(16), Bytes(0)),
-        "closed, it is written back"
+        "the close writes the data back"
     );
     let synced = result("end_fsync=1\n");
     assert_eq!(synced.results[0].syncs.count(), 1);
@@ -176,7 +176,7 @@ fn what_was_written_or_read_is_in_memory_and_reads_run_ahead() {
         "[w]\nrw=write\nbs=64k\nsize=16m\n[r]\nstonewall\nrw=read\nbs=4k\nsize=16m\n",
     );
     assert_eq!(reads(&again.results[1]), (4096, 16 << 20));
-    assert!(again.client.0 < Bytes::kib(256), "but for what is ahead: {:?}", again.client);
+    assert!(again.client.0 < Bytes::kib(256), "only readahead reads members: {:?}", again.client);
     let cold = run_on(&disk, "[r]\nrw=read\nbs=4k\nsize=16m\noffset=64m\n");
     assert!(
         (16..17).contains(&(cold.client.0.0 >> 20)),
@@ -235,7 +235,11 @@ fn a_member_that_fails_is_computed_from_the_others_from_then_on() {
     let sound = with_faults(Level::Raid5, "slow=0x1@0s", &mixed);
     assert_eq!((sound.stop, sound.recovered, &sound.events[..]), (Stop::Done, Bytes(0), &[][..]));
     let failed = with_faults(Level::Raid5, "fail=1@100ms", &mixed);
-    assert_eq!((failed.stop, failed.answered.1), (Stop::Done, 0), "nobody notices");
+    assert_eq!(
+        (failed.stop, failed.answered.1),
+        (Stop::Done, 0),
+        "the failure is hidden from clients"
+    );
     assert!(!failed.members[1].in_sync && failed.members[0].in_sync);
     let (at, what) = &failed.events[0];
     assert!(
@@ -309,7 +313,7 @@ fn a_write_back_cache_answers_from_memory_and_a_flush_waits_for_the_members() {
         dirty: Bytes::mib(8),
         written: Bytes(0),
     };
-    assert_eq!(cache, all, "half of the limit is not reached, and nobody waits 30 s");
+    assert_eq!(cache, all, "the dirty pages stay below half of the limit and younger than 30 s");
     assert_eq!(with.to_json(&volume)["write_back"]["dirty_bytes_max"], 8 << 20);
     let flushed = run_on(&volume, &format!("{text}end_fsync=1\n"));
     let cache = flushed.write_back.unwrap();

@@ -104,7 +104,7 @@ pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     Ok(open)
 }
 
-/// Of the sets with shards, the one whose last run is the longest ago, with its next shard.
+/// The set with the oldest last run, among those with shards, and its next shard.
 pub(super) fn next(
     sets: impl Iterator<Item = (&'static str, u64)>,
 ) -> anyhow::Result<(&'static str, String)> {

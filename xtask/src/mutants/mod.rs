@@ -98,7 +98,7 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The set whose last run is the longest ago, with its next shard.
+/// The set with the oldest last run, and its next shard.
 pub(crate) fn next_shard() -> anyhow::Result<(&'static str, String)> {
     ledger::next(SETS.iter().filter_map(|set| Some((set.name, set.shards?))))
 }

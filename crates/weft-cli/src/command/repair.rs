@@ -26,7 +26,7 @@ pub(crate) struct Repair {
 enum Trust {
     /// Data, also where P and Q agree on another content of a strip.
     Data,
-    /// What P, Q and all other strips agree on.
+    /// The content that P, Q and all other strips agree on.
     Syndrome,
 }
 

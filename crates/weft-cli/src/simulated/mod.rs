@@ -75,7 +75,7 @@ pub(crate) struct Simulated {
     /// Memory of the host: the page cache of buffered jobs
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit, default_value = "4G")]
     memory: Bytes,
-    /// Kernel whose rules the page cache follows
+    /// Kernel that defines the rules of the page cache
     #[arg(long, value_name = "NAME", value_parser = kernel, default_value = KERNEL)]
     kernel: String,
     /// Puts a write-back cache of this size in front of the volume, as weft serve --write-back
@@ -146,7 +146,7 @@ impl FromStr for WriteBackArg {
     }
 }
 
-/// Default kernel: the one whose page cache patch 001 was compared with.
+/// Default kernel: its page cache was the baseline of patch 001.
 const KERNEL: &str = "3.1";
 
 fn kernel(text: &str) -> Result<String, String> {

@@ -42,7 +42,7 @@ pub struct Fit {
     cases: String,
     /// Meaning of the parameter.
     pub about: String,
-    /// The row, as printed, whose baseline the parameter is fitted to.
+    /// The row, as printed, with the baseline that the parameter is fitted to.
     pub row: String,
     low: f64,
     high: f64,

@@ -222,7 +222,7 @@ impl Experiment {
         ])
     }
 
-    /// The same machine, except that each turn takes a little longer.
+    /// The machine with turns that take a little longer.
     pub(super) fn placebo(&self, testbed: &Testbed) -> Testbed {
         let mut testbed = testbed.clone();
         let turn = &mut testbed.parts.costs.turn;

@@ -31,7 +31,7 @@ pub enum Metric {
     WriteMax,
     /// Flushes sent to a member for each flush requested of the volume.
     FlushRounds,
-    /// Flush requests whose order the checker examined; a run fails if one was answered early.
+    /// Flush requests that the order checker examined; a run fails if one was answered early.
     FlushesChecked,
     /// KiB that members read for each MiB that the load wrote.
     Prereads,

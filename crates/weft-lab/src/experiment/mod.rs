@@ -84,7 +84,7 @@ pub struct Experiment {
     text: Text,
     /// The row that the controls are of, even if a filter removed it.
     control: PublishedRow,
-    /// The rows whose baselines were fitted, even if a filter removed them.
+    /// The rows with fitted baselines, even if a filter removed them.
     fitted: Vec<PublishedRow>,
     costs: CostTable,
     /// Lines of the drive's model that are added to the text's.
@@ -256,7 +256,7 @@ impl Experiment {
         &self.text.assumptions
     }
 
-    /// Keeps only rows whose workload and case, as printed, contain these words.
+    /// Keeps only rows with these words in their workload and case, as printed.
     #[must_use]
     pub fn only(mut self, words: &str) -> Self {
         for rows in [&mut self.text.row, &mut self.text.beside] {

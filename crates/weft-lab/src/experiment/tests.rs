@@ -349,7 +349,7 @@ fn a_fit_holds_within_the_scatter_of_what_is_found() {
     let of = |all: [f64; 3]| Calibrated::of(fit.clone(), all.map(found).to_vec()).unwrap();
     let value = fit.value;
     assert!(of([value - 10.0, value + 8.0, value + 5.0]).holds());
-    assert!(of([value; 3]).holds(), "nothing scatters, and it is the same");
+    assert!(of([value; 3]).holds(), "equal fits without scatter hold");
     assert!(!of([value + 10.0, value + 11.0, value + 12.0]).holds());
     assert!(!of([value - 10.0, value - 11.0, value - 12.0]).holds());
 }
@@ -500,7 +500,7 @@ fn a_row_of_two_cases_compares_their_ratios() {
     assert_eq!(more.reason(), "");
     let less = Measured::of(&row, &cases(1.1, 1.1)).unwrap();
     assert_eq!(less.verdict, Verdict::Differs);
-    assert_eq!(less.reason(), "not known", "whoever disagrees says why");
+    assert_eq!(less.reason(), "not known", "a row that differs has a reason");
     let apart = Measured::of(&row, &cases(1.6, 1.1)).unwrap();
     assert!(apart.ratio.value > 1.0 && apart.verdict == Verdict::Undecided);
     assert!(apart.reason().contains("not told apart"), "{}", apart.reason());

@@ -147,7 +147,7 @@ pub struct PublishedRow {
     /// Rule that joins the cases of a row into one figure.
     #[serde(default)]
     pub(super) joined: Joined,
-    /// Case by whose ratio the ratio of the row is divided.
+    /// Case with the ratio by which the ratio of the row is divided.
     #[serde(default)]
     pub against: Option<String>,
     /// Metric that is compared.

@@ -167,11 +167,7 @@ impl Series {
     ) {
         while !machine.is_over() {
             let at = Time(TICK.0 * (self.points.len() as u64 + 1)).min(until);
-            assert_ne!(
-                machine.run(at),
-                Ran::Stuck,
-                "somebody waits, and nothing is left to happen"
-            );
+            assert_ne!(machine.run(at), Ran::Stuck, "a process waits, but no event is left");
             self.points.push(Totals::of(machine, bytes(machine)));
             if at == until {
                 return;

@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(losses[0], []);
         assert_eq!(losses[1], [Loss::Rate(0.94)]);
         assert_eq!(losses[2], [Loss::P99(2.1)]);
-        assert_eq!(losses[3], [], "it does more meanwhile");
+        assert_eq!(losses[3], [], "a higher rate excuses the latency");
         assert_eq!(losses[4], [Loss::Wait(Span::millis(2001))]);
         assert_eq!(losses[5], [Loss::Rate(0.0)]);
     }

@@ -202,7 +202,7 @@ pub struct Submission {
     pub serialize_overlap: bool,
 }
 
-/// Engines of fio whose jobs weft accepts; weft's own engine replaces all of them.
+/// Engines of fio that weft accepts in jobs; weft's own engine replaces all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fio's names")]
 pub enum Engine {

@@ -64,7 +64,7 @@ struct Said {
 }
 
 impl Settings {
-    /// These options as defaults of another section.
+    /// A copy of the options as defaults of another section.
     pub(super) fn as_defaults(&self) -> Self {
         let said = self.said.iter().cloned();
         Self { said: said.map(|said| Said { own: false, ..said }).collect() }

@@ -234,7 +234,7 @@ fn ask(io: generate::Io, flags: Flags, rates: &mut Rates, asked: &Cell<u64>) -> 
 
 /// Flags of the job's writes.
 fn flags(job: &Job) -> Flags {
-    // `O_DSYNC` and `O_SYNC` are the same here: there is no file whose size changes.
+    // `O_DSYNC` and `O_SYNC` are equal here: no file changes its size.
     let fua = job.submission.sync != Sync::None;
     Flags { sync: true, fua, ..Flags::NONE }
 }

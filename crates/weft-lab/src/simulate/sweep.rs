@@ -243,9 +243,9 @@ pub fn sweep(
             });
             parts[at].store(1000, Ordering::Relaxed);
             match outcome {
-                Ok(outcome) => outcomes.lock().expect("nobody panics")[at] = Some(outcome),
+                Ok(outcome) => outcomes.lock().expect("no run panics")[at] = Some(outcome),
                 Err(why) => {
-                    error.lock().expect("nobody panics").get_or_insert((setting, why));
+                    error.lock().expect("no run panics").get_or_insert((setting, why));
                     stopped.store(true, Ordering::Relaxed);
                 }
             }
@@ -256,10 +256,10 @@ pub fn sweep(
             scope.spawn(worker);
         }
     });
-    if let Some(error) = error.into_inner().expect("nobody panics") {
+    if let Some(error) = error.into_inner().expect("no run panics") {
         return Err(Box::new(error));
     }
-    let outcomes = outcomes.into_inner().expect("nobody panics");
+    let outcomes = outcomes.into_inner().expect("no run panics");
     let done = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|of| of.stop == Stop::Done);
     if let Some(at) = outcomes.iter().position(|outcome| {
         outcome.as_ref().is_some_and(|of| matches!(of.stop, Stop::Failed(_) | Stop::Limit(_)))

@@ -34,7 +34,7 @@ pub struct Volume {
     pub costs: CostTable,
     /// Memory of the host, for the page cache of buffered jobs.
     pub memory: Bytes,
-    /// Kernel whose rules the page cache follows.
+    /// Kernel that defines the rules of the page cache.
     pub kernel: Kernel,
     /// CPUs of the host.
     pub cpus: u32,

@@ -154,7 +154,7 @@ impl Serve {
     }
 }
 
-/// How members are reached.
+/// Values of `--backend`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum BackendArg {
     /// By what is fast for each member: io_uring, or threads where it is refused; copies at once

@@ -1,4 +1,4 @@
-//! Refusal to serve a volume whose last server ended with writes in memory only.
+//! Refusal to serve a volume after its last server ended with writes in memory only.
 //!
 //! The mark is `NAME.unwritten` beside the control socket, because it concerns clients that know
 //! the volume by that name. The volume is refused with any options, also without a cache: such a

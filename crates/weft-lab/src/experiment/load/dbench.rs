@@ -143,7 +143,7 @@ fn journal_level() -> u8 {
 /// The engine answered a flush too early.
 fn flushes_checked(machine: &Machine) -> f64 {
     let found = machine.host.flush_order();
-    assert_eq!(found.early, 0, "a flush was answered before what it promised: {found:?}");
+    assert_eq!(found.early, 0, "a flush was answered before its writes were durable: {found:?}");
     found.answers as f64
 }
 

@@ -133,9 +133,9 @@ pub struct Part {
 }
 
 impl Part {
-    /// Part of a machine whose load has ended.
+    /// Part of a run that ended by itself.
     fn of(machine: &Machine, values: &[(Metric, f64)], seconds: f64, series: Series) -> Self {
-        assert_eq!(machine.host.answered().1, 0, "nothing fails on these disks");
+        assert_eq!(machine.host.answered().1, 0, "no request fails on these disks");
         let inside = Inside::of(machine);
         let values = values.iter().copied().chain(inside.metrics()).collect();
         Self { name: String::new(), values, seconds, settled: None, series, inside, pool: None }
