@@ -38,8 +38,8 @@ impl Selection {
 /// Options that accept what `weft` refuses to assemble by itself, because data may be lost by it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Consent {
-    /// Accept an array that is dirty and degraded: what is reconstructed of the stripes that were
-    /// being written when it stopped may be wrong
+    /// Accept an array that is dirty and degraded: data reconstructed from stripes that were being
+    /// written when it stopped may be wrong
     #[arg(long)]
     pub(crate) force_dirty: bool,
     /// Accept an array without its journal, for reading only: data may be old or wrong

@@ -55,7 +55,7 @@ fn expected(fixture: &Fixture, absent: &[usize]) -> Expected {
         "rebuild" if absent.iter().all(|member| [1, 4].contains(member)) => Content,
         "unclean" | "resync" if needed == 0 => Content,
         "unclean" | "resync" if needed <= fixture.parities() => Refused("--force-dirty"),
-        // Either the journal or one member may be missing, but not both.
+        // One member may be missing, but the journal may not.
         "journal" if absent.is_empty() || absent.len() == 1 && absent != [4] => Content,
         "journal" if absent.contains(&4) && absent.len() <= 2 => Refused("journal"),
         _ => Refused("need "),

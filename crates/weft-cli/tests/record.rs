@@ -131,7 +131,7 @@ fn nothing_but_a_log_is_overwritten_and_only_with_force() {
     std::fs::remove_file(path.join("text")).unwrap();
     assert!(common::contents(path) == before, "something was written");
 
-    // A log may be overwritten, and a server that does not start leaves the old one.
+    // --force overwrites a log, and a server that does not start leaves no new log.
     exits(path, 0, &["serve", "--exec=true", "--record=log", "a", "b", "c"]);
     let (records, said) = read(&path.join("log"));
     assert_eq!((records.len(), said.lost, said.cut_short), (0, 0, 0));

@@ -219,7 +219,6 @@ fn a_plain_random_job_runs_on_disks_of_20_tb() {
     }
 }
 
-/// The old contents stay, and no file is left beside them.
 #[test]
 fn a_job_that_only_the_volume_bounds_is_told() {
     let dir = tempdir().unwrap();
@@ -234,6 +233,7 @@ fn a_job_that_only_the_volume_bounds_is_told() {
     assert!(!told("bounded.fio").contains("no size="));
 }
 
+/// The old page stays, and no other file is left behind.
 #[test]
 fn an_interrupted_comparison_leaves_the_old_page() {
     let dir = tempdir().unwrap();

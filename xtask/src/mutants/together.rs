@@ -396,7 +396,7 @@ fn test(
     test_of(program, change, limit, None)
 }
 
-/// Runs one test, or all, as [`test`] does.
+/// Runs one test, or all, of a program. Returns the outcome and the failed test, if any.
 pub(super) fn test_of(
     program: &Binary,
     change: u32,

@@ -13,8 +13,8 @@ use crate::terminal::{print_json, stdout};
 
 /// Takes former members back into their slots
 ///
-/// No more is copied to them than the write-intent bitmap says that they miss. A member of which
-/// the bitmap cannot say that is refused (exit status 3); weft add copies all of it.
+/// Copies only what the members missed, according to the write-intent bitmap. A member for which
+/// the bitmap cannot tell is refused (exit status 3); weft add copies all of it.
 #[derive(Debug, Args)]
 pub(crate) struct ReAdd {
     /// Name or control socket of a running volume

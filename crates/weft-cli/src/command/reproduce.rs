@@ -59,7 +59,7 @@ pub(crate) struct Reproduce {
     /// Fewer and shorter runs, with the same limits and caches
     #[arg(long)]
     quick: bool,
-    /// As much as was published, which takes hours
+    /// Run as long as the published measurements, which takes hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Also run the controls, which show that only the patch makes the difference and that another

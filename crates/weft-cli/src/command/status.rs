@@ -256,7 +256,7 @@ fn shape_text(array: &ArrayStatus) -> String {
 /// Progress of a sync as `[===>......]  recovery = 12.3% (done/total)`; `None` if none runs.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
-        // A resync is due, but other work or an administrator holds it back.
+        // A resync is due, but it has not started or is frozen.
         "idle" | "frozen" if volume.resync_from.is_some() => {
             return Some("\tresync=PENDING".into());
         }

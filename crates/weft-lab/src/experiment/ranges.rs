@@ -3,8 +3,7 @@
 //! A text lists alternatives to its assumptions ([`Circumstance`]), each by itself: another table
 //! of CPU costs, other lines of the drive's model, knobs, or the time of dbench's operations. Rows
 //! with a magnitude are run under each of them and as committed; the smallest and the largest gain
-//! are the range of the row. The range is written into the text by hand and printed beside the
-//! figure.
+//! are the range of the row. The range is written into the text and printed beside the figure.
 
 use serde::Deserialize;
 

@@ -17,10 +17,10 @@ pub struct ReadOptions {
 /// Event of a request that is replayed as the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
-    /// The request was queued to the block layer: the workload of a device above.
+    /// The request entered the block layer: the workload above weft.
     #[default]
     Queue,
-    /// The request was issued to the driver: the workload of the device itself.
+    /// The request was issued to the device's driver: the workload of a bare member.
     Issue,
 }
 

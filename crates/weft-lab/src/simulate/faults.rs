@@ -1,8 +1,8 @@
 //! Faults of simulated loads (`--faults`): failing, slow and unreadable members.
 //!
 //! ```text
-//! fail=MEMBER@TIME          from then on nothing that the member is asked for succeeds
-//! slow=MEMBERxFACTOR@TIME   from then on everything takes it so many times as long
+//! fail=MEMBER@TIME          from then on every request to the member fails
+//! slow=MEMBERxFACTOR@TIME   from then on every request takes so many times as long
 //! media=MEMBER/N[@TIME]     from then on one in N of its reads finds a block that cannot be read until it is written
 //! ```
 //!

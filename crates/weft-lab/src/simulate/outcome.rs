@@ -66,7 +66,7 @@ pub struct WriteBackOutcome {
     /// Number of such bytes at the end.
     pub dirty: Bytes,
     /// Bytes that were written back. The rest of the data written by clients was overwritten
-    /// before, bypassed the cache, or is still dirty.
+    /// before, was written through, or is still dirty.
     pub written: Bytes,
 }
 

@@ -68,8 +68,8 @@ struct Common {
 /// Measures what work costs on this CPU, for simulations with --costs
 ///
 /// A row for each cost, in nanoseconds, or picoseconds a byte: the median over all rounds, and the
-/// quartiles beside it. Then a row for each load that was put through the engine: what the table
-/// says that it takes, as a part of what it took. Repeat it on an idle machine.
+/// quartiles beside it. Then a row for each load of the engine: the time that the table predicts,
+/// as a share of the measured time. Repeat it on an idle machine.
 #[derive(Debug, Args)]
 struct OfCosts {
     /// Write the table, for --costs FILE

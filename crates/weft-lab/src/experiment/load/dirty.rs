@@ -89,7 +89,7 @@ impl Cell {
     }
 }
 
-/// Names round memory up to a power of two. For the 8-CPU box, the mail gives 2942 MiB elsewhere.
+/// Names round memory up to a power of two. Elsewhere the 8-CPU box reported 2942 MiB.
 fn memory_of(cpus: u32, printed: Bytes) -> Bytes {
     if (cpus, printed) == (8, Bytes::mib(4096)) { Bytes::mib(2942) } else { printed }
 }
