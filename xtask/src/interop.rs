@@ -2,10 +2,10 @@
 //!
 //! A suite is a folder with an executable `run`. Its header has `# needs: PROGRAM…`, and may have
 //! `# minutes: N` (a limit; 5 by default) and `# timed: WHY` (only another timed suite may run
-//! beside it). The suite gets the binary in `$WEFT` and a folder of its own in `$WORK`, prints `ok
-//! - …` lines, and exits with 0, or with 77 if this machine cannot run it. The kernel lab is the
-//! suite `lab` with the program `test`: one long-running emulated machine, which runs beside other
-//! parts.
+//! beside it). The suite gets the binary in `$WEFT` and a folder of its own in `$WORK`. It prints
+//! lines that begin with `ok - ` and exits with 0, or with 77 if this machine cannot run it. The
+//! kernel lab is the suite `lab` with the program `test`: one long-running emulated machine, which
+//! runs beside other parts.
 
 use crate::part::{Ending, Job, Report, cargo, run};
 use crate::{costs, packages, tree};
