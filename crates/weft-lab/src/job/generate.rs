@@ -401,8 +401,8 @@ impl Map {
         }
     }
 
-    /// Picks a free block at random, and marks it and the free blocks that follow, up to `wanted` in
-    /// all, as used. Returns the block and their number.
+    /// Picks a free block at random, and marks it and the free blocks that follow, up to `wanted`
+    /// in all, as used. Returns the block and their number.
     fn take(&mut self, rng: &mut Rng, wanted: u64) -> (u64, u64) {
         if self.taken == self.count {
             *self = Self::new(self.count);
