@@ -127,15 +127,19 @@ fn run_binaries(binaries: &[Binary]) -> anyhow::Result<Ending> {
     });
     let failed = failed.into_inner().expect("no worker panics");
     println!("{count} tests run, {} failed", failed.len());
-    let mut times = times.into_inner().expect("no worker panics");
-    times.sort_unstable();
-    for (seconds, name) in times.iter().rev().take(SLOWEST).take_while(|(time, _)| *time >= SLOW) {
-        println!("  {seconds:3} s {name}");
-    }
+    print_slowest(times.into_inner().expect("no worker panics"));
     if failed.is_empty() {
         return Ok(Ending::Passed);
     }
     Ok(Ending::Failed(failed.join(", ")))
+}
+
+/// Names the tests that took longest.
+fn print_slowest(mut times: Vec<(u64, String)>) {
+    times.sort_unstable();
+    for (seconds, name) in times.iter().rev().take(SLOWEST).take_while(|(time, _)| *time >= SLOW) {
+        println!("  {seconds:3} s {name}");
+    }
 }
 
 /// Name of the crate that a program of tests is of.
