@@ -1,7 +1,7 @@
 //! The Linux block write path as a deterministic state machine without I/O.
 //!
-//! [`Engine`] has the contract. What goes in is in [`Input`], what comes out in [`Output`], and
-//! memory is named as `contract/frame.rs` says. Inside, floor by floor, from a request down:
+//! [`Engine`] states the contract. [`Input`] lists what goes in, [`Output`] what comes out, and
+//! `contract/frame.rs` says how memory is named. The modules, layer by layer from a request down:
 //!
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
@@ -10,13 +10,13 @@
 //!             parity/: stripes/ carries out what plan/ decides, cache/ says which stripe, priority
 //!             (◆ patch 000) and stripe_size (◆ patch 004) are policies
 //! array/      members and their metadata: clean and dirty, superblock updates, membership, resync;
-//!             flush/flush_batch.rs (◆ patch 002): which flush serves whom;
+//!             flush/flush_batch.rs (◆ patch 002): which requests share a flush;
 //!             outbox.rs: tokens, and what is outstanding
 //! sched/      the queue of each member: merging, scheduler, depth
 //! assemble/   metadata of all members to an array, or a refusal
-//! contract/   what drivers and the engine tell each other
+//! contract/   interface between drivers and the engine
 //! layout/     where array sectors lie
-//! write_back/ the floor above volumes, if it is on: frames of dirty pages, reads, flushes
+//! write_back/ the layer above volumes, if it is on: frames of dirty pages, reads, flushes
 //! page_cache/ dirty pages and their write-back (◆ patch 001): decisions alone
 //! ```
 //!
@@ -161,7 +161,7 @@ impl Engine {
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
         let frames_min = |it: &VolumeConfig| it.source.frames_min(&it.knobs);
-        // A volume without stripes has no part in their frames.
+        // A volume without stripes has no share of their frames.
         let sharers = config.volumes.iter().filter(|it| frames_min(it) > 0).count().max(1) as u32;
         let mut first = 1;
         let mut volumes = Vec::new();
@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// Records a fact.
-    // Inlined, so that a driver makes the input where it stays.
+    // Inlined, so that a driver builds the input in place.
     #[inline]
     pub fn handle(&mut self, now: Time, input: Input) {
         assert!(now >= self.out.now, "time does not run backwards");
@@ -213,10 +213,11 @@ impl Engine {
     /// outputs of all of them.
     ///
     /// The order is that of every driver: all inputs that are there, the turns, then all outputs.
-    /// With [`Turn::more`] the bound ended it: the outputs are to be carried out, and `run` is to
-    /// be called again whether or not there is a new input. A driver whose members go on while the
-    /// engine works takes the halves of a turn apart: [`decide`](Engine::decide), and when that
-    /// work is done [`unplug_queues`](Engine::unplug_queues).
+    /// If [`Turn::more`] is set, the bound ended the run: the outputs are to be carried out, and
+    /// `run` is to be called again whether or not there is a new input. A driver with members that
+    /// go on while the engine works calls the halves of a turn separately:
+    /// [`decide`](Engine::decide), and when that work is done
+    /// [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
         while all.more && all.work.turns < turns_max {
@@ -245,7 +246,7 @@ impl Engine {
         for input in inbox.drain(..) {
             self.take_in(input);
         }
-        // Given back for its allocation, as the list of credit below.
+        // Put back for its allocation, as the list of credit below.
         self.inbox = inbox;
         if self.write_back.is_some() {
             self.write_back_turn();
@@ -270,7 +271,7 @@ impl Engine {
     }
 
     /// The second half of a turn: queues what was decided, and appends what the queues of members
-    /// let go. With `end_plug` whoever brought it has no more.
+    /// dispatch. `end_plug`: no more requests of this plug follow.
     pub fn unplug_queues(&mut self, now: Time, end_plug: bool, outputs: &mut VecDeque<Output>) {
         self.unplug(now, end_plug);
         self.out.take_outputs(outputs);
@@ -288,8 +289,8 @@ impl Engine {
         }
     }
 
-    /// A member has ended a command whose `Done` comes later: its queue may go on. For drivers
-    /// whose members go on while the engine works; it follows of a `Done`, too.
+    /// Notes that a member has ended a command before its `Done` is delivered, so that its queue
+    /// may go on. For drivers with members that go on while the engine works; a `Done` implies it.
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;
@@ -300,7 +301,7 @@ impl Engine {
         }
     }
 
-    /// Appends what the queues of members let go, after [`ended`](Engine::ended) or at
+    /// Appends what the queues of members dispatch, after [`ended`](Engine::ended) or at
     /// [`queue_wake`](Engine::queue_wake).
     pub fn run_queues(&mut self, now: Time, outputs: &mut VecDeque<Output>) {
         assert!(now >= self.out.now, "time does not run backwards");
@@ -313,19 +314,19 @@ impl Engine {
         }
     }
 
-    /// Takes the list of a computation back, for its allocation, once the driver is done with it. A
-    /// driver need not.
+    /// Takes the list of a computation back, for its allocation, once the driver is done with it.
+    /// The call is optional.
     pub fn recycle(&mut self, ops: Vec<ComputeOp>) {
         self.out.recycle(ops);
     }
 
-    /// When to call `handle(Wake)` and `run` again though nothing else has happened.
+    /// Time to call `handle(Wake)` and `run` again if nothing else has happened.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()
     }
 
-    /// Of [`next_wake`](Engine::next_wake), when a turn has something to decide.
+    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has work to decide.
     #[must_use]
     pub fn turn_wake(&self) -> Option<Time> {
         let volumes = self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out));
@@ -333,8 +334,8 @@ impl Engine {
         volumes.chain(cache).min()
     }
 
-    /// Of [`next_wake`](Engine::next_wake), when the queue of a member may go on though the member
-    /// has ended nothing.
+    /// Part of [`next_wake`](Engine::next_wake): the time at which the queue of a member may go on
+    /// although the member has ended nothing.
     #[must_use]
     pub fn queue_wake(&self) -> Option<Time> {
         if !self.out.has_queued() {
@@ -343,7 +344,8 @@ impl Engine {
         self.volumes.iter().filter_map(|volume| volume.array.queue_wake(self.out.now)).min()
     }
 
-    /// Reasons of the decisions of each member's `bfq`; none of members with another scheduler.
+    /// Reasons for the decisions of each member's `bfq`; members with another scheduler are left
+    /// out.
     ///
     /// # Panics
     /// There is no such volume.
@@ -361,8 +363,8 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// Number of stripes of a volume's stripe cache in use: of a snapshot, what is asked for
-    /// often.
+    /// Number of stripes of a volume's stripe cache in use: the part of a snapshot that is asked
+    /// for often.
     ///
     /// # Panics
     /// There is no such volume.
@@ -371,8 +373,8 @@ impl Engine {
         self.volumes[volume.index()].raid().stripe_cache_active()
     }
 
-    /// Stripes of a volume's stripe cache by state. They are counted: for those who look now and
-    /// then.
+    /// Stripes of a volume's stripe cache by state. The call counts them one by one, for occasional
+    /// use.
     ///
     /// # Panics
     /// There is no such volume.
@@ -381,8 +383,8 @@ impl Engine {
         self.volumes[volume.index()].raid().stripes_in_use()
     }
 
-    /// Pages of the write-back cache that are dirty or being written, 0 without one: of a snapshot,
-    /// what is asked for often.
+    /// Pages of the write-back cache that are dirty or being written, 0 without one: the part of a
+    /// snapshot that is asked for often.
     #[must_use]
     pub fn write_back_pages(&self) -> u64 {
         self.write_back.as_ref().map_or(0, |cache| cache.pages())
@@ -402,7 +404,7 @@ impl Engine {
         }
     }
 
-    /// Plants a bug, so that a checker can show that it sees it.
+    /// Plants a bug, so that a checker can show that it detects it.
     #[cfg(feature = "mutants")]
     pub fn plant(&mut self, bug: mutant::Mutant) {
         self.out.planted = Some(bug);
@@ -419,7 +421,7 @@ impl Engine {
             Input::Client(mut request) => self.take_request(&mut request),
             Input::ClientGone(client) => self.client_gone(client),
             Input::Done { token, result } => {
-                // A token that is not out is a bug of the driver, not of whoever it serves.
+                // A token that is not outstanding is a bug of the driver, not of its client.
                 let taken = self.out.take(token);
                 let Some(outstanding) = &taken else {
                     panic!("{token:?} is done but was not outstanding")
@@ -466,7 +468,7 @@ impl Engine {
         }
     }
 
-    /// Sets a knob of the write-back cache: of its pool for all volumes, or of one's part in it.
+    /// Sets a knob of the write-back cache: of its pool for all volumes, or of one volume's part.
     fn set_of_cache(&mut self, volume: VolumeId, knob: Knob) -> Result<(), ReplyError> {
         if volume.index() >= self.volumes.len() {
             return Err(ReplyError::Invalid("no such volume"));
@@ -491,7 +493,7 @@ impl Engine {
         }
     }
 
-    /// Lets the write-back cache go on.
+    /// Runs a turn of the write-back cache.
     #[cold]
     fn write_back_turn(&mut self) {
         let Some(cache) = &mut self.write_back else { return };
@@ -539,9 +541,9 @@ impl Engine {
     }
 }
 
-/// Answer to a request that its client has no credit for. It takes none, and gives none back.
+/// Error of a request that exceeds its client's credit. It takes no credit and gives none back.
 pub const NO_CREDIT: &str = "the client has no credit left for it";
 
-/// Answer to who asks for a knob of a write-back cache that is not there.
+/// Error of a knob of the write-back cache when there is none.
 pub const NO_WRITE_BACK: &str =
     "found no write-back cache, which this knob is of; serve with --write-back SIZE";

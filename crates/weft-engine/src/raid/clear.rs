@@ -1,8 +1,8 @@
-//! Ranges that come to read as zeroes: zeroes and trims of levels without parity, step by step.
+//! Write-zeroes and trims of levels without parity, carried out in bounded steps.
 //!
-//! A range is discarded where members store nothing for what is discarded; else zeroes are written,
-//! which all are one frame. A step ends when every member has answered, so that a long range leaves
-//! others their turns, and takes no more memory than a short one.
+//! If the members store nothing for discarded sectors, the range is discarded. Otherwise zeroes are
+//! written, all from one shared frame. A step ends when every member has answered, so a long range
+//! leaves turns to other requests and takes no more memory than a short one.
 
 use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
@@ -20,11 +20,11 @@ use crate::contract::token::RequestId;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clears(Vec<Clear>);
 
-/// One of them.
+/// A request whose range is being cleared.
 #[derive(Clone, Copy, Debug)]
 struct Clear {
     io: ArrayIo,
-    /// The part that members were told of last.
+    /// Step in progress: the part of the range last sent to the members.
     step: ByteRange,
     discards: bool,
     /// Members that have not answered.
@@ -32,8 +32,8 @@ struct Clear {
     fault: Option<Fault>,
 }
 
-/// The part of a request's range that members are told to discard: all of it, where they store
-/// nothing for what is discarded.
+/// The part of a request's range to be discarded on the members: all of it if they store nothing
+/// for discarded sectors.
 pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteRange> {
     let wanted = match request.op {
         RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
@@ -44,7 +44,7 @@ pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteR
 }
 
 impl Clears {
-    /// Begins with a request, which is one sub-request until its range is cleared.
+    /// Begins to clear a request's range. The request counts as one sub-request until that is done.
     #[inline(never)]
     pub(super) fn begin(
         &mut self,
@@ -66,13 +66,13 @@ impl Clears {
         !self.0.is_empty() && self.place_of(request).is_some()
     }
 
-    /// The part of a request's range that members were told of last.
+    /// Step in progress of a request.
     pub(super) fn step_of(&self, request: RequestId) -> ByteRange {
-        let place = self.place_of(request).expect("it stays until every member has answered");
+        let place = self.place_of(request).expect("a clear stays until every member has answered");
         self.0[place].step
     }
 
-    /// A member has carried out its part of a step, or not.
+    /// A member has answered its part of a step.
     pub(super) fn done(
         &mut self,
         request: RequestId,
@@ -81,7 +81,7 @@ impl Clears {
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
-        let place = self.place_of(request).expect("it stays until every member has answered");
+        let place = self.place_of(request).expect("a clear stays until every member has answered");
         let clear = &mut self.0[place];
         assert!(clear.pending > 0, "a member answers once");
         clear.pending -= 1;
@@ -91,8 +91,8 @@ impl Clears {
         }
     }
 
-    /// As [`Clears::done`], of a member that nobody stands in for: an error of it is told, and it
-    /// may be found unable to discard.
+    /// A member of a level without redundancy has answered a discard. An I/O error shows that it
+    /// cannot discard; other results go to [`Clears::done`].
     pub(super) fn discard_told(
         &mut self,
         (request, position): (RequestId, Option<usize>),
@@ -109,7 +109,7 @@ impl Clears {
         self.done(request, result, targets, events, cx);
     }
 
-    /// A part of a request is done, of a member that nobody stands in for.
+    /// A part of a request of a level without redundancy is done.
     pub(super) fn part_told(
         &mut self,
         part: Who,
@@ -131,10 +131,10 @@ impl Clears {
         }
     }
 
-    /// A member cannot discard, after all: zeroes are stored, beginning with this step. A trim is
-    /// advice, and is over with it.
+    /// A member cannot discard after all. Zeroes are written from this step on; a trim, which is
+    /// advice, ends.
     fn cannot_discard(&mut self, request: RequestId) {
-        let place = self.place_of(request).expect("it stays until every member has answered");
+        let place = self.place_of(request).expect("a clear stays until every member has answered");
         let clear = &mut self.0[place];
         if !std::mem::take(&mut clear.discards) {
             return;
@@ -143,7 +143,7 @@ impl Clears {
             if clear.io.zeroes { 0 } else { clear.io.range.end().0 - clear.step.start.0 };
     }
 
-    /// The next step, or the end.
+    /// Begins the next step, or ends the request.
     fn go_on(
         &mut self,
         place: usize,
@@ -161,7 +161,7 @@ impl Clears {
             if clear.pending > 0 {
                 return;
             }
-            // Nobody is left who could have it.
+            // No member is left for this range.
             clear.fault = Some(Fault::Io);
         }
         let Clear { io, fault, .. } = self.0.swap_remove(place);
@@ -175,7 +175,7 @@ impl Clears {
 }
 
 impl Clear {
-    /// Tells members of their parts of the step.
+    /// Sends the step to its members.
     fn send(&mut self, targets: Targets, cx: &mut Cx<'_>) {
         if !self.discards {
             self.pending = targets.len() as u32;
@@ -198,8 +198,8 @@ impl Clear {
     }
 }
 
-/// The targets as runs of sectors of a member, at a position: chunks that follow each other on
-/// their member are one run, whatever lies between them in the array.
+/// Merges targets into runs of sectors per member position. Chunks that are adjacent on their
+/// member are one run, even if they are not adjacent in the array.
 fn runs(targets: Targets) -> SmallVec<[(usize, Sectors, Sectors); 4]> {
     let mut runs: SmallVec<[(usize, Sectors, Sectors); 4]> = SmallVec::new();
     for target in targets {
@@ -215,9 +215,9 @@ fn runs(targets: Targets) -> SmallVec<[(usize, Sectors, Sectors); 4]> {
     runs
 }
 
-/// Most zeroes written in a step: 256 times the frame of zeroes, for each copy.
+/// Largest step of zeroes: 256 times the frame of zeroes, for each copy.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
-/// Most that is discarded in a step. Should a member have to store zeroes, others have their turn
-/// in between.
+/// Largest step of a discard. If a member has to store zeroes for it, other requests have their
+/// turn between two steps.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;

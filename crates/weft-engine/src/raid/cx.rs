@@ -29,13 +29,13 @@ impl Cx<'_> {
         self.membership().is_planted(mutant)
     }
 
-    /// Reports something of a member.
+    /// Passes a report about a member to the array.
     pub(crate) fn report(&mut self, report: Report) {
         self.array.report(report, self.out);
     }
 
-    /// Sends a read or write of these parts to the member at a slot, which may be merged with
-    /// others. Whether there is one.
+    /// Stages a read or write of these parts for the member at a slot; it may be merged with other
+    /// requests. Returns whether the slot has a member.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,

@@ -1,4 +1,4 @@
-//! Requests of a volume on their way through a personality, and what comes back of them.
+//! Interface between a volume and its personality: requests, their answers, and events.
 
 use weft_units::{ByteRange, MemberIndex, Sectors, Slot};
 
@@ -23,7 +23,7 @@ pub(crate) struct ArrayIo {
     pub(crate) fua: bool,
     /// md's `REQ_SYNC`: the client waits for the answer.
     pub(crate) sync: bool,
-    /// The client asks a second time, for its first request stalled.
+    /// The client repeats a request that stalled.
     pub(crate) again: bool,
     pub(crate) stream: WriteStream,
     /// Another request waits for this one.
@@ -41,62 +41,63 @@ pub(crate) struct Answer {
     pub(crate) write: bool,
 }
 
-/// Outcome for a request, where a part that was answered is one of the request itself.
+/// Outcome of a member's answer for the client request that the part belongs to.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    /// The part belongs to the personality, whose events say what follows.
+    /// The part is the personality's own; its events report what follows.
     Nothing,
     /// One sub-request of the request is done.
     Done(RequestId),
-    /// One sub-request of the request failed, and nothing makes up for it.
+    /// One sub-request of the request failed, and no redundancy covers the failure.
     Failed(RequestId, ReplyError),
-    /// One sub-request is over, its client is told that the member stalled, and the request's
-    /// memory is pinned.
+    /// One sub-request ended because its member stalled: the client is told so, and the request's
+    /// memory stays pinned.
     GivenUp(RequestId),
-    /// The member failed without an answer to a write, which pins the request's memory. One
-    /// sub-request is over, as others have what it was to write.
+    /// A member failed without an answer to a write, which pins the request's memory. The
+    /// sub-request is over, because other members have the data.
     WriteGivenUp(RequestId),
-    /// The member did not give the data, or was not even asked for it: see
+    /// A member did not return the data, or, unless `asked`, no member was asked for it: see
     /// [`super::Personality::read_again`].
     ReadFailed { part: StraightPart, asked: bool },
 }
 
-/// Events that a personality tells its volume.
+/// Events that a personality reports to its volume.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A member had no space; parity may be wrong from this data sector of the members on.
+    /// A member had no space. Parity may be wrong from this data sector of the members on.
     NoSpace { slot: Slot, sector: Sectors },
-    /// The same of a discard; the array knows from where parity may be wrong.
+    /// A member had no space for a discard. The array already knows where parity may be wrong.
     NoSpaceForDiscard { slot: Slot, sector: Sectors },
-    /// A member write from the memory of a request was given up, and may go on using it.
+    /// A member write from the memory of a request was given up. The member may go on using that
+    /// memory.
     Pinned { request: RequestId },
-    /// A request that counted as [`SPLITTING`] is split, into so many sub-requests: the `whole`
-    /// request, or a sub-request of it that was read in vain before.
+    /// A request that counted as [`SPLITTING`] is split into `sub_requests`. `whole`: the request
+    /// itself, and not a sub-request whose first read failed.
     Split { request: RequestId, sub_requests: u32, whole: bool },
     /// Sub-requests of a request are done.
     SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
-    /// A resync is done with one of its units. `wrong` is the slot whose strip alone explains the
-    /// mismatch.
+    /// A sync has finished one of its units. `wrong` is the slot of the strip that alone explains
+    /// the mismatch.
     SyncDone { unit: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
     /// A write that was given up is done at last.
     Unpinned { request: RequestId },
-    /// A part of the personality's own wants this range of the array for itself, or for reading:
-    /// see [`super::Personality::locked`].
+    /// A part of the personality asks for this range of the array, exclusively if `writes` and else
+    /// for reading: see [`super::Personality::locked`].
     Lock { part: u32, range: ByteRange, writes: bool },
-    /// A write reached every member: there is space.
+    /// A write reached every member, which shows that they have space.
     Written,
 }
 
-/// State of a volume that a knob's new value may have to wait for.
+/// State of a volume that may keep a knob from being set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy {
     /// A resync, recovery, check or repair runs.
     pub(crate) syncs: bool,
-    /// Another knob waits already.
+    /// Another knob already waits to be set.
     pub(crate) quiesces: bool,
     /// A member does not answer.
     pub(crate) unanswered: bool,
 }
 
-/// Sub-requests that a request counts as pending while it is being split: more than it can have.
+/// Pending count of a request while it is being split: more sub-requests than it can have.
 pub(crate) const SPLITTING: u64 = 1 << 32;

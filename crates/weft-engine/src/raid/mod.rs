@@ -1,9 +1,10 @@
-//! RAID personalities: what the level of an array does with requests, behind one closed enum.
+//! RAID personalities: how each level carries out requests, behind one closed enum.
 //!
-//! A volume knows requests, their order and their answers, and no level. Its personality
-//! makes member requests and computations of them, through `Cx`, and answers by `Event`s. A
-//! level is a folder here and a variant of `Personality`. One without a stripe cache sends each
-//! request on as it comes: for what is about stripes that wait it has the answer at `cached!`.
+//! A volume handles requests, their order and their answers, and knows nothing of levels. Its
+//! personality turns requests into member requests and computations through `Cx`, and answers with
+//! `Event`s. A level is a folder here and a variant of `Personality`. A level without a stripe
+//! cache sends each request on as it arrives; `cached!` supplies its result for methods about
+//! stripes.
 //!
 //! ```text
 //! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members
@@ -64,7 +65,7 @@ macro_rules! each {
     };
 }
 
-/// One method of personalities that have a stripe cache, and what it comes to without one.
+/// One method of personalities that have a stripe cache, and its result for the others.
 macro_rules! cached {
     ($personality:expr, $raid:ident => $call:expr, $without:expr) => {
         match $personality {
@@ -92,7 +93,7 @@ impl Personality {
         }
     }
 
-    /// Why a command is refused, if there is nothing that it could change.
+    /// Error for a command that does not apply to the personality.
     pub(crate) fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
         match (self, verb) {
             (Self::Single(_), Verb::Set(knob)) if !knob.is_of_queues() => {
@@ -110,9 +111,9 @@ impl Personality {
 
     // Requests.
 
-    /// Where a read or write goes on as it is, if it is one request of one member, and nothing has
-    /// to be known, ordered or kept for it: the position of the member, and a sector of its data.
-    /// `is_written`: a write that overlaps it is not answered.
+    /// Member position and data sector to which a read or write passes unchanged. It must be one
+    /// request of one member, for which the volume keeps no state and no order. `is_written` tells
+    /// whether an unanswered write overlaps the range.
     #[inline]
     pub(crate) fn passes(
         &mut self,
@@ -130,13 +131,13 @@ impl Personality {
         }
     }
 
-    /// Whether another member may have what one did not give to a read that passed.
+    /// Whether another member may have the data of a passed read that failed.
     pub(crate) fn has_copies(&self) -> bool {
         matches!(self, Self::Mirror(_))
     }
 
-    /// The stream of a write that arrives. `before_answer`: it begins where a write ends that is
-    /// not answered.
+    /// The stream of an arriving write. `before_answer` tells whether the write begins where an
+    /// unanswered write ends.
     pub(crate) fn arrives(
         &mut self,
         range: ByteRange,
@@ -148,13 +149,13 @@ impl Personality {
         cached!(self, raid => raid.arrives(range, before_answer, knobs, now), none)
     }
 
-    /// The part of a request's range that members are told to discard; `None` for no part of it.
+    /// The part of a request's range that members are told to discard; `None` if there is none.
     pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
         cached!(self, raid => raid.to_discard(request, array), clear::to_discard(request, array))
     }
 
-    /// Sends a read to its members without waiting for a turn, if nothing has to be known for it
-    /// but where it lies. Its sub-requests.
+    /// Sends a read to its members without waiting for a turn, if only its location matters.
+    /// Returns its number of sub-requests.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         match self {
             Self::Mirror(raid) => Some(raid.read_straight(io, cx)),
@@ -164,28 +165,28 @@ impl Personality {
         }
     }
 
-    /// Takes a request whose turn has come. Sub-requests that are pending of it, or [`SPLITTING`]
-    /// more while it waits to be split: an [`Event::Split`] says when it is.
+    /// Takes a request whose turn has come. Returns its pending sub-requests, plus [`SPLITTING`]
+    /// while it waits to be split; an [`Event::Split`] reports when it is.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         each!(self, raid => raid.submit(io, cx))
     }
 
-    /// Does without a request that failed before its turn.
+    /// Drops a request that failed before its turn.
     pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
         cached!(self, raid => raid.skip(io, now), ());
     }
 
-    /// Reads another way what a member did not give ([`Told::ReadFailed`]), as a request that is
-    /// split once more.
+    /// Reads by another path what a member did not return ([`Told::ReadFailed`]). The request
+    /// counts as one that is split once more.
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         match self {
             Self::Mirror(raid) => raid.read_again(part, io),
             Self::Parity(raid) => raid.read_again(part, io, asked),
-            Self::Single(_) | Self::Striped(_) => unreachable!("nobody else has it"),
+            Self::Single(_) | Self::Striped(_) => unreachable!("no other member has the data"),
         }
     }
 
-    /// A request waits for a write that lies in this range: the write does not wait long for more.
+    /// Another request waits for this write: its stripes stop waiting long for more data.
     pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
         cached!(self, raid => raid.hurry(io, now), ());
     }
@@ -202,7 +203,7 @@ impl Personality {
 
     // Answers.
 
-    /// A member did not give a read that begins with this part.
+    /// A member read that begins with this part failed.
     #[cold]
     pub(crate) fn read_failed(
         &mut self,
@@ -224,7 +225,8 @@ impl Personality {
         each!(self, raid => raid.part_done(part, answer, cx))
     }
 
-    /// A part that was given up uses memory no more. The request whose memory that is.
+    /// A part that was given up no longer uses memory. Returns the request that the memory belongs
+    /// to.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match (self, part) {
             (Self::Parity(raid), part) => raid.part_freed(part),
@@ -253,7 +255,7 @@ impl Personality {
         }
     }
 
-    /// A member has discarded what it was told to for a request, or not.
+    /// A member has answered a discard of a request.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -264,7 +266,7 @@ impl Personality {
         each!(self, raid => raid.discard_done(request, position, result, cx));
     }
 
-    /// Events since they were last taken.
+    /// Events that the volume has not taken yet.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         each!(self, raid => raid.events())
@@ -272,7 +274,7 @@ impl Personality {
 
     // Reads that are given up.
 
-    /// Whether anybody gains by giving up a read of a member that does not answer.
+    /// Whether giving up a read of a member that does not answer gains anything.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
         match self {
             Self::Mirror(raid) => raid.gains_by_giving_up(part, array),
@@ -281,24 +283,24 @@ impl Personality {
         }
     }
 
-    /// Number of times that the same was given up before.
+    /// Number of earlier reads of the same stripe that were given up.
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         cached!(self, raid => raid.given_up(first), 0)
     }
 
-    /// The parts as they are told that their request was given up, should these be others.
+    /// Parts to report when the request of `parts` is given up; `None` if they are the same.
     pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
         cached!(self, raid => raid.parts_given_up(parts), None)
     }
 
     // Turns.
 
-    /// Begins a turn: those who waited are relieved before a resync takes what is free.
+    /// Begins a turn: requests that waited for stripes go before a resync takes the free ones.
     pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
         cached!(self, raid => raid.begin_turn(cx), ());
     }
 
-    /// Splits requests that wait; while the volume quiesces only those that were begun.
+    /// Splits waiting requests; while the volume quiesces, only those that were begun.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.split_waiting(cx),
@@ -307,12 +309,12 @@ impl Personality {
         }
     }
 
-    /// Ends requests of a broken array that would wait for ever.
+    /// Fails requests of a broken array that would wait for ever.
     pub(crate) fn end_vain_waits(&mut self, now: Time) {
         cached!(self, raid => raid.end_vain_waits(now), ());
     }
 
-    /// Decides for at most `stripes_max` stripes. How many it handled.
+    /// Decides for at most `stripes_max` stripes and returns how many it handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         cached!(self, raid => raid.turn(stripes_max, cx), 0)
     }
@@ -322,7 +324,7 @@ impl Personality {
         cached!(self, raid => raid.end_turn(sync, cx), ());
     }
 
-    /// Whether another turn has something to do already.
+    /// Whether another turn would find work now.
     pub(crate) fn has_work(
         &self,
         quiesces: bool,
@@ -337,20 +339,20 @@ impl Personality {
         }
     }
 
-    /// When something is due though nothing else happens.
+    /// Time of the next wake-up if nothing else happens.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
         cached!(self, raid => raid.next_wake(array, knobs), None)
     }
 
     // Resync.
 
-    /// Whether writes that it has taken wait while the failure of a member is not recorded.
+    /// Whether accepted writes wait while the failure of a member is not recorded.
     #[inline]
     pub(crate) fn holds_writes(&self) -> bool {
         cached!(self, _raid => true, false)
     }
 
-    /// Whether P and Q say which strip of a stripe is wrong.
+    /// Whether P and Q can locate the wrong strip of a stripe.
     pub(crate) fn locates(&self) -> bool {
         cached!(self, raid => raid.locates(), false)
     }
@@ -373,7 +375,7 @@ impl Personality {
         }
     }
 
-    /// Whether a resync would be given units.
+    /// Whether [`Personality::feed`] would give a resync units now.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         match self {
             Self::Mirror(raid) => raid.would_feed(sync),
@@ -382,19 +384,20 @@ impl Personality {
         }
     }
 
-    /// A range is locked that a part of the personality wanted ([`Event::Lock`]), as this request.
+    /// A range that a part of the personality asked for ([`Event::Lock`]) is locked as this
+    /// request.
     pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.locked(part, request, cx),
             Self::Parity(_) | Self::Single(_) | Self::Striped(_) => {
-                unreachable!("nothing of theirs locks a range")
+                unreachable!("only mirrors lock ranges")
             }
         }
     }
 
     // Space.
 
-    /// Whether members had no space for data that is nowhere else.
+    /// Whether members had no space for data that is stored nowhere else.
     pub(crate) fn has_deferred(&self) -> bool {
         match self {
             Self::Mirror(raid) => raid.has_deferred(),
@@ -403,7 +406,7 @@ impl Personality {
         }
     }
 
-    /// Writes again what members had no space for.
+    /// Writes again the data that members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.write_deferred(cx),
@@ -412,7 +415,7 @@ impl Personality {
         }
     }
 
-    /// Whether members had no space, and wrote nothing since that says whether they have some.
+    /// Whether members had no space, and no write since then has shown that they have some.
     #[inline]
     pub(crate) fn is_unproven(&self) -> bool {
         match self {
@@ -436,12 +439,12 @@ impl Personality {
         cached!(self, raid => raid.check(knob, knobs, busy), Ok(()))
     }
 
-    /// Sets such a knob. Nothing is in use.
+    /// Sets a knob that [`Personality::check`] accepted. Nothing is in use.
     pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
         cached!(self, raid => raid.apply(knob, array, knobs), ());
     }
 
-    /// Whether nothing is in use, and nothing waits that was begun.
+    /// Whether nothing is in use, and no request that was begun waits.
     pub(crate) fn is_quiet(&self) -> bool {
         cached!(self, raid => raid.is_quiet(), true)
     }

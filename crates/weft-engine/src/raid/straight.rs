@@ -1,4 +1,4 @@
-//! Straight requests: ranges of one member each, from the frames of a request or into them.
+//! Straight requests: ranges of one member each, read into or written from a request's frames.
 
 use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, Sectors};
@@ -21,8 +21,8 @@ pub(super) struct Target {
 /// Targets of a request, in order of the array; copies of one range follow each other.
 pub(super) type Targets = SmallVec<[Target; 4]>;
 
-/// Reads or writes a range of a request, with these parts as its memory. Others may be merged with
-/// it to a length of `max`.
+/// Reads or writes a range of a request, with these parts as its memory. Other requests may be
+/// merged with it up to `max` bytes.
 #[inline]
 pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes, cx: &mut Cx<'_>) {
     let kind = MergeKind { fua: io.fua && io.writes, stripes: false, attr: io.attr };

@@ -1,17 +1,18 @@
 //! Discards: full stripes that come to read as zeros without being stored.
 //!
-//! The part of a trim that is full stripes is discarded on every member, parity included, for the
-//! parity of zeros is zero: a run of full stripes at a time, and past the cache. The same goes for
-//! zeros that need not be stored; what they have left over at both ends is written like any other
-//! zeros. A trim leaves its ends alone: it is advice, and less than a full stripe cannot be
-//! discarded, for the parity of the rest. Meanwhile no other work may read these full stripes or
-//! write them. Clients wait for each other anyway ([`crate::volume::ranges`]); a resync, and what
-//! the cache does on its own account, are kept away here.
+//! The part of a trim that consists of full stripes is discarded on every member, parity included,
+//! because the parity of zeros is zero: one run of full stripes at a time, past the cache. Zeros
+//! that need not be stored are treated alike; what is left over at both ends is written like any
+//! other zeros. The ends of a trim are left alone: a trim is advice, and less than a full stripe
+//! cannot be discarded, because parity covers the rest. Meanwhile no other work may read or write
+//! these full stripes. Clients wait for each other anyway ([`crate::volume::ranges`]); resyncs, and
+//! work that the cache does on its own account, are kept away here.
 //!
-//! All or nothing: a member that does not discard while the others do makes the parity of what is
-//! written next to it wrong. So the array is marked dirty before, a member that fails is failed,
-//! and a driver that finds that a member cannot discard stores zeros in its stead
-//! ([`crate::MemberOp::Discard`]). Without space for that, parity is checked from there on.
+//! A discard is all or nothing: a member that keeps its data while the others discard theirs makes
+//! the parity of the next write to the stripe wrong. So the array is marked dirty first, a member
+//! that fails its discard is failed, and a driver that finds a member unable to discard stores
+//! zeros instead ([`crate::MemberOp::Discard`]). Without space for these zeros, parity is resynced
+//! from there on.
 //!
 //! Source   drivers/md/raid5.c, `make_discard_request`: whole stripes only, for the same reason. md
 //!          sends them stripe by stripe, through its cache
@@ -39,32 +40,32 @@ use crate::raid::{ArrayIo, Cx, Event};
 #[derive(Clone, Debug)]
 pub(super) struct Discard {
     request: RequestId,
-    /// All of it.
+    /// Full stripes to discard.
     full_stripes: Range<u64>,
-    /// The full stripes that members are discarding, or are told to discard next.
+    /// Full stripes that members are discarding, or will discard next.
     run: Range<u64>,
     /// Members that have not answered.
     in_flight: u32,
-    /// One that had no space.
+    /// Slot of a member that had no space.
     full: Option<Slot>,
     fua: bool,
     attr: Attr,
 }
 
 impl Discard {
-    /// Whether the stripes of a full stripe have to be left alone.
+    /// Whether a discard covers a full stripe, so that its stripes must be left alone.
     pub(super) fn any_has(discards: &[Self], full_stripe: u64) -> bool {
         discards.iter().any(|discard| discard.full_stripes.contains(&full_stripe))
     }
 
-    /// The full stripes after those that members are discarding.
+    /// The next run: full stripes after those that members are discarding.
     fn run_after(&self, geometry: &Geometry) -> Range<u64> {
         let most = (RUN_SECTORS / geometry.chunk().0).max(1);
         let start = self.run.end;
         start..self.full_stripes.end.min(start + most)
     }
 
-    /// Tells a member to discard the run.
+    /// Sends the run to a member.
     fn send(&self, position: usize, chunk: u64, cx: &mut Cx<'_>) {
         assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
         let volume = cx.array.volume;
@@ -78,13 +79,13 @@ impl Discard {
 }
 
 impl ParityRaid {
-    /// See [`crate::raid::Personality::to_discard`]: full stripes.
+    /// See [`crate::raid::Personality::to_discard`]: only full stripes.
     pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,
-            // Of zeros that a member has no space for, their stripe knows what belongs there. After
-            // a discard nobody would know what a missing member has.
+            // A stripe keeps the zeros that a member has no space for. After a discard nothing
+            // would tell what a missing member holds.
             RequestOp::WriteZeroes => request.flags.discard && array.membership.degraded() == 0,
         };
         if !wanted || !array.can_discard() {
@@ -96,7 +97,7 @@ impl ParityRaid {
         (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
     }
 
-    /// Begins to discard what of a request is to be.
+    /// Begins the discard of this part of a request.
     pub(super) fn begin_discard(&mut self, io: &ArrayIo, discarded: ByteRange) {
         let bytes = self.geometry.full_stripe_bytes();
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
@@ -106,7 +107,7 @@ impl ParityRaid {
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
     }
 
-    /// Tells members to discard the next runs of those that may go on.
+    /// Sends the next runs of all discards that may go on.
     pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         let mut place = 0;
         while place < self.discards.len() {
@@ -122,7 +123,7 @@ impl ParityRaid {
         }
     }
 
-    /// Whether a turn would tell members to discard something.
+    /// Whether a turn would send a run.
     pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: &Array) -> bool {
         self.discards.iter().any(|discard| self.may_go_on(discard, sync, array))
     }
@@ -159,7 +160,7 @@ impl ParityRaid {
         assert!(discard.in_flight > 0, "an array that is not broken has members");
     }
 
-    /// A member has discarded a run, or not.
+    /// A member has answered a run.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -168,11 +169,11 @@ impl ParityRaid {
         cx: &mut Cx<'_>,
     ) {
         let place = self.discards.iter().position(|discard| discard.request == request);
-        let place = place.expect("it stays until every member has answered");
+        let place = place.expect("a discard stays until every member has answered");
         let discard = &mut self.discards[place];
         match (result, position) {
             (Err(Fault::NoSpace), Some(position)) => {
-                // None if it failed meanwhile.
+                // `None` if the member failed meanwhile.
                 discard.full = discard.full.or(cx.array.members[position].slot);
             }
             (Err(_), Some(position)) => cx.array.lose(position, cx.out),
@@ -185,8 +186,8 @@ impl ParityRaid {
         }
         if let Some(slot) = discard.full {
             let sector = Sectors(discard.run.start * self.geometry.chunk().0);
-            // Parity may be wrong from here on: of a member that is being rebuilt as well, which
-            // may be past it.
+            // Parity may be wrong from here on, also on a member that is being rebuilt and has
+            // passed this sector.
             cx.array.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace));
             self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });
@@ -211,25 +212,25 @@ impl Stripes {
         full_stripes.start * stripes..full_stripes.end * stripes
     }
 
-    /// Whether nothing goes on in any of these stripes: no sync, no correction, no second attempt
-    /// at what a member had no space for.
+    /// Whether these stripes are at rest: no sync, no correction, and no second attempt at a
+    /// deferred write.
     pub(crate) fn are_quiet(&self, keys: &Range<u64>, sync: Option<&Resync>) -> bool {
         let is_quiet = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
             let untouched = !stripe.handle && !stripe.plugged && stripe.batch == Batch::None;
             stripe.in_flight == 0 && untouched && !stripe.has_work()
         };
-        // What a sync asked for may wait for a stripe as well.
+        // A sync may also wait for a stripe that it asked for.
         sync.is_none_or(|sync| !sync.waits_for(keys))
             && self.cache.stripes_of(keys).iter().all(is_quiet)
     }
 
-    /// Forgets what is known of these stripes, which are quiet.
+    /// Forgets everything known of these stripes, which are quiet.
     pub(crate) fn forget(&mut self, keys: &Range<u64>) {
         for id in self.cache.stripes_of(keys) {
             let stripe = self.cache.stripe_mut(id);
             if !stripe.deferred.is_empty() {
-                // Its member needs no space for nothing.
+                // The member needs no space for discarded data.
                 stripe.deferred = SlotSet::EMPTY;
                 self.forget_deferred(id);
             }
@@ -238,8 +239,8 @@ impl Stripes {
     }
 }
 
-/// Most that a member is told to discard at a time, in sectors: 64 MiB. Should it have to store
-/// zeros, others have their turn in between.
+/// Longest run of a discard on a member, in sectors: 64 MiB. If the member has to store zeros,
+/// other requests have their turn between two runs.
 const RUN_SECTORS: u64 = 64 << 11;
 
 #[cfg(test)]

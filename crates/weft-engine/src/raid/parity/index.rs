@@ -32,14 +32,14 @@ impl Index {
         None
     }
 
-    /// Enters a stripe that is not in it, under a number that is not in it.
+    /// Adds a stripe that is not in the index, under a number that is not in it.
     pub(crate) fn insert(&mut self, key: u64, stripe: StripeId) {
         debug_assert!(self.find(key).is_none(), "a number stands for one stripe");
         let bucket = self.bucket(key);
         self.stripes[stripe.index()] = (key, self.buckets[bucket].replace(stripe));
     }
 
-    /// Takes a number out, if it is in.
+    /// Removes a number, if it is in the index.
     pub(crate) fn remove(&mut self, key: u64) {
         let bucket = self.bucket(key);
         let mut before: Option<StripeId> = None;

@@ -1,8 +1,7 @@
 //! Lists of stripes, first come, first served, with each stripe on at most one.
 //!
-//! Each list is a ring through one table, closed by an entry of its own, so that a stripe that a
-//! new write promotes leaves the middle of its list in one step, and first and last are nothing
-//! special.
+//! Each list is a ring through one table, closed by an entry of its own. So a stripe that a new
+//! write promotes leaves the middle of its list in one step, and the ends need no special case.
 
 use weft_units::StripeId;
 
@@ -15,19 +14,19 @@ pub(crate) enum List {
     Handle,
     /// Stripes that were permitted to preread and may be bypassed.
     Hold,
-    /// Stripes that wait, each for as long as it pays ([`super::priority::Patience`]).
+    /// Stripes that wait, each until its own time ([`super::priority::Patience`]).
     Wait,
-    /// Stripes of one class without work, longest unused first.
+    /// Stripes of one class without work, least recently used first.
     Inactive(u8),
 }
 
 /// All lists of one cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
-    /// Of every stripe, then the one that closes each list.
+    /// Links of all stripes, followed by the closing link of each list.
     links: Vec<Link>,
     stripes: u32,
-    /// On [`List::Wait`].
+    /// Number of stripes on [`List::Wait`].
     waiting: u32,
 }
 
@@ -68,7 +67,7 @@ impl Lists {
         (first < self.stripes).then_some(StripeId(first))
     }
 
-    /// The stripe behind another one on its list.
+    /// The next stripe on the same list.
     pub(crate) fn next(&self, stripe: StripeId) -> Option<StripeId> {
         let next = self.links[stripe.index()].after;
         (next < self.stripes).then_some(StripeId(next))
@@ -79,7 +78,7 @@ impl Lists {
         self.waiting
     }
 
-    /// Number of stripes on a list: they are counted one by one, so this is for those who look on.
+    /// Number of stripes on a list, counted one by one: for occasional use.
     pub(crate) fn count(&self, list: List) -> u32 {
         let end = self.end(list);
         let mut at = self.links[end as usize].after;

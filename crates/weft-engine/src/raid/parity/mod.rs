@@ -53,12 +53,12 @@ pub(crate) struct ParityRaid {
     ready: VecDeque<SplitRequest>,
     /// Requests that found no stripe.
     starved: VecDeque<SplitRequest>,
-    /// Sub-requests of reads that go through the cache.
+    /// Parts of reads that go through the stripe cache.
     detours: VecDeque<Detour>,
-    /// The first of the starved ones was refused after detours had stripes: its turn is before
+    /// The first starved request was refused after detours had got stripes: its turn is before
     /// theirs.
     detours_wait: bool,
-    /// Stripes that are handled in this turn.
+    /// Stripes to handle in this turn.
     picked: Vec<StripeId>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct ParityRaid {
 pub(crate) struct StripeMemory {
     pub(crate) first: Frame,
     pub(crate) frames: u32,
-    /// Most stripes that are made of it, whatever the knobs say.
+    /// Largest number of stripes made of it, whatever the knobs say.
     pub(crate) stripes_max: Option<u32>,
 }
 
@@ -95,8 +95,8 @@ impl ParityRaid {
 
     // Answers.
 
-    /// See [`super::Personality::read_failed`]. A chunk-aligned read that failed: no stripe will
-    /// report its member.
+    /// See [`super::Personality::read_failed`]. No stripe reports the member of a chunk-aligned
+    /// read, so it is reported here.
     pub(crate) fn read_failed(
         &mut self,
         first: Who,
@@ -104,7 +104,7 @@ impl ParityRaid {
         fault: Fault,
         cx: &mut Cx<'_>,
     ) {
-        // Of its own reads a stripe reports errors.
+        // A stripe reports the errors of its own reads.
         match (first, fault, position) {
             (Who::Straight(_), Fault::Gone, Some(position)) => cx.array.lose(position, cx.out),
             (Who::Straight(_), _, Some(position)) => cx.array.members[position].read_errors += 1,
@@ -123,7 +123,7 @@ impl ParityRaid {
             Who::Straight(part) => {
                 return Told::ReadFailed { part, asked: answer.member.is_some() };
             }
-            Who::Copy(_) => unreachable!("there are no copies"),
+            Who::Copy(_) => unreachable!("a parity level has no copies"),
         }
         Told::Nothing
     }
@@ -133,8 +133,8 @@ impl ParityRaid {
         match part {
             Who::Straight(part) => return Some(part.request),
             Who::Stripe(part) => self.stripes.unpin(part),
-            Who::Stripes(_) => unreachable!("what is given up is told stripe by stripe"),
-            Who::Copy(_) => unreachable!("there are no copies"),
+            Who::Stripes(_) => unreachable!("a batch is given up stripe by stripe"),
+            Who::Copy(_) => unreachable!("a parity level has no copies"),
         }
         None
     }
@@ -165,7 +165,7 @@ impl ParityRaid {
         }
     }
 
-    /// Number of reads of the same stripe that were given up since it has been worked on.
+    /// Number of reads of the part's stripe that were given up since the stripe was last reused.
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         match first {
             Who::Stripe(part) => self.stripes.given_up(part.stripe),
@@ -173,7 +173,7 @@ impl ParityRaid {
         }
     }
 
-    /// A batch may end before the member answers: then its stripes are to be told, each on its own.
+    /// A batch may end before the member answers, so each of its stripes is told by itself.
     pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
         if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
             return None;
@@ -190,13 +190,13 @@ impl ParityRaid {
 
     // Turns.
 
-    /// Relieves those who wait for stripes, before a resync takes what is free.
+    /// Wakes requests that wait for stripes, before a resync takes the free ones.
     pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
         self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.array), cx.out.now);
     }
 
-    /// Handles at most `stripes_max` stripes, and those that are led by them, besides those of
-    /// requests that go on at once. How many. As md: nothing moves while a failure is not recorded.
+    /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
+    /// at arrival. Returns how many. As in md, nothing moves while a failure is not recorded.
     pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let may_move = cx.array.is_known();
         let mut handled = self.stripes.release_plug(cx, may_move);
@@ -211,7 +211,7 @@ impl ParityRaid {
         let Self { geometry, stripes, streams, picked, .. } = self;
         let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.out.now);
         stripes.activate(&settings, geometry, now, |lacks| streams.moved(&lacks, full_stripe, now));
-        // Members are to begin with the longest request that there is while the next one is made.
+        // Members are to start on the longest possible request while the next one is made.
         let most = (cx.knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
         let (mut picks, mut count) = (0, 0);
         while picks < stripes_max && count < most {
@@ -235,7 +235,7 @@ impl ParityRaid {
         handled
     }
 
-    /// Discards further, and plugs what was delayed in this turn.
+    /// Continues discards, and plugs the stripes that were delayed in this turn.
     pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         self.run_discards(sync, cx);
         let settings = self.priority(cx.knobs, cx.array);
@@ -248,7 +248,7 @@ impl ParityRaid {
         self.stripes.cache.policy().priority(knobs, wait_max(knobs, array))
     }
 
-    /// Whether another turn has something to do already.
+    /// Whether another turn would find work now.
     pub(crate) fn has_work(
         &self,
         quiesces: bool,
@@ -267,7 +267,7 @@ impl ParityRaid {
             || self.has_discards_to_run(sync, array)
     }
 
-    /// When delayed stripes are due though nothing else happens.
+    /// Time at which delayed stripes are due if nothing else happens.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
         let settings = self.priority(knobs, array);
         if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }
@@ -280,10 +280,10 @@ impl ParityRaid {
         self.geometry.level() == Level::Raid6
     }
 
-    /// A stripe.
+    /// Extent of a resync, in units of one stripe.
     pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {
         let unit = stripe_size::height(knobs, &self.geometry);
-        // Of each stripe all parity that is left is compared, whatever was rebuilt before.
+        // All parity that is left is compared in each stripe, whatever was rebuilt before.
         Pass { unit, size: array.member_size, settles: Settles::Yes, maps: false }
     }
 
@@ -302,7 +302,7 @@ impl ParityRaid {
         });
     }
 
-    /// Whether a resync would be given stripes.
+    /// Whether [`ParityRaid::feed`] would give a resync stripes now.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         let may = |key| {
             self.stripes.cache.is_free(key)
@@ -313,12 +313,12 @@ impl ParityRaid {
 
     // Space.
 
-    /// Whether members had no space for something that is only in stripes.
+    /// Whether members had no space for data that only stripes hold.
     pub(crate) fn has_deferred(&self) -> bool {
         self.stripes.has_deferred()
     }
 
-    /// Writes again what members had no space for.
+    /// Writes again the data that members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         self.stripes.write_deferred(cx);
     }
@@ -355,7 +355,7 @@ impl ParityRaid {
 }
 
 impl StripeMemory {
-    /// As many stripes as are wanted, or as many of them as fit.
+    /// Makes as many stripes as the knobs ask for, or as many as fit.
     fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
         let (chunk, height) = (geometry.chunk(), stripe_size::height(knobs, geometry));
         let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
@@ -367,8 +367,8 @@ impl StripeMemory {
     }
 }
 
-/// Longest wait of a stripe to be filled, by a rule that has no bound of its own, and of a
-/// request for a stripe.
+/// Longest wait of a stripe to be filled, under a rule without a bound of its own, and of a request
+/// for a stripe.
 #[inline]
 fn wait_max(knobs: &Knobs, array: &Array) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {

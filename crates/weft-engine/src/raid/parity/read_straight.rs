@@ -1,9 +1,9 @@
 //! Chunk-aligned reads: reads of a whole array straight from its members, past the stripe cache.
 //!
-//! Chunk by chunk, exactly what was asked for, rounded out to the members' logical blocks. What a
-//! member does not have is read through the cache ([`super::split`]), and with it what the request
-//! reads of the other chunks of that full stripe: to compute the missing one takes them anyway, and
-//! they would be read twice.
+//! A read goes chunk by chunk, for exactly the requested range, rounded out to the members' logical
+//! blocks. A chunk that its member cannot supply is read through the cache ([`super::split`]),
+//! together with what the request reads of the other chunks of that full stripe: to compute the
+//! missing one needs them anyway, and they would be read twice.
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
@@ -18,9 +18,11 @@ use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl ParityRaid {
-    /// Reads straight from the members; through the cache what a member does not have. What a
-    /// member had no space for is known to its stripe only. A read whose member stalled would be
-    /// given up once more if members need longer for it than `read_around`, and so on for ever.
+    /// Reads straight from the members, and through the cache what a member cannot supply. Returns
+    /// `None` if all of it must go through the cache: while a stripe has a deferred write, which
+    /// only the stripe holds, and when the client repeats a read that stalled. Straight from the
+    /// members that read could stall again, and so on for ever, if they need longer than
+    /// `read_around`.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
         (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
@@ -51,7 +53,7 @@ impl ParityRaid {
         sub_requests
     }
 
-    /// Position of the member that a range of one chunk is on, and the first data sector there, if
+    /// Position of the member that holds a range of one chunk, and the first data sector there, if
     /// it can be read.
     #[inline]
     fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(usize, Sectors)> {
@@ -62,8 +64,8 @@ impl ParityRaid {
         readable.contains(position.slot).then_some((place, position.sector))
     }
 
-    /// Whether every chunk of a request that ends at `end` can be read from its member, from the
-    /// beginning of a chunk on, up to the end of the full stripe of the chunk before.
+    /// Whether all chunks of a request that ends at `end` can be read from their members, from
+    /// `start`, where a chunk begins, to the end of the full stripe of the chunk before.
     #[inline]
     fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
         if cx.membership().is_whole_and_answers() {
@@ -88,9 +90,9 @@ fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
     ByteRange::new(start, end.min((start / size + 1) * size) - start)
 }
 
-/// Reads a range of a request that lies on one member, at a position, from a data sector on: the
-/// one of the range's first byte. A read is rounded out to the logical blocks of its member; in the
-/// frames there is room for that ([`crate::layout::align`]).
+/// Reads a range of a request that lies on one member, at a position; `sector` is the data sector
+/// of the first byte. The read is rounded out to the logical blocks of the member; the frames have
+/// room for that ([`crate::layout::align`]).
 #[inline]
 fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &mut Cx<'_>) {
     let block = u64::from(cx.array.members[position].info.logical_block);
@@ -109,8 +111,8 @@ fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &m
     cx.array.stage(position, &request, &[memory], Who::Straight(part), cx.out);
 }
 
-/// Data sectors of a member of which any may be read for a range that begins at this one: whatever
-/// the blocks of the member are, they lie within these frames.
+/// Data sectors of a member that a read of a range may touch; the range begins at `sector`.
+/// Whatever the member's logical blocks are, they lie within these frames.
 #[inline]
 fn frames_of(sector: Sectors, range: ByteRange) -> SectorRange {
     let first = sector.0 / FRAME_SECTORS * FRAME_SECTORS;

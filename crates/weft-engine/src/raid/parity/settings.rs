@@ -48,8 +48,8 @@ impl ParityRaid {
         };
         match knob {
             Knob::StripeCacheBytes(bytes) => {
-                // As at the start: a size counts as far as it holds whole stripes of `auto`, so
-                // that the size with which the volume was started is taken again.
+                // As at the start, a size counts only in whole stripes of `auto`, so that the size
+                // with which the volume was started is accepted again.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..*knobs };
                 let stripe_frames = stripe_size::stripe_frames(&auto, geometry);
                 let room = frames / stripe_frames;
@@ -72,7 +72,7 @@ impl ParityRaid {
         Ok(())
     }
 
-    /// Gives the cache the size that the knobs say now. No stripe is in use.
+    /// Resizes the cache to the knobs' values. No stripe is in use.
     pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;

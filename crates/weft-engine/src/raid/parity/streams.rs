@@ -2,28 +2,29 @@
 //!
 //! A write that goes on where another one ended belongs to a stream. A client that sends the next
 //! write before the last one is answered keeps a pipeline full: the rest of the stripe is on its
-//! way, and waiting for it costs less than reading what it will overwrite. A client that waits for
-//! each answer would only be kept waiting, so its stream does not count.
+//! way, and waiting for it costs less than reading data that it will overwrite. A client that waits
+//! for each answer gains nothing from the wait, so its stream does not count.
 //!
-//! The ends of 16 writes are remembered, in a CLOCK: a write that goes on at one of them moves the
-//! end, and an end that was moved since the hand last passed is kept, so that single writes between
-//! those of a stream do not hide it. A write that comes before an answer counts four times as much
-//! for its stream as one that comes after it counts against it.
+//! The ends of 16 writes are remembered in a CLOCK. A write that begins at one of them moves that
+//! end. An end that was moved since the hand last passed is kept, so that single writes between
+//! those of a stream do not displace it. A write that comes before an answer raises the score of
+//! its stream by four times as much as one that comes after it lowers it.
 //!
-//! Of each stream it is known as well how far its writes have reached their stripes, because a
-//! client may be far ahead of what has found stripes: what lies in front of that, and not too far
-//! in front of the end, the stream will bring.
+//! Each entry also records how far the writes of its stream have reached their stripes, because a
+//! client may be far ahead of the writes that have found stripes. The stream will bring the bytes
+//! between that point and a bounded distance beyond its end.
 //!
 //! A client that asks for a write at once (md's `sync` flag) may want only that one: a journal
-//! writes some blocks one behind the other and then waits. Therefore it is known how much of a
+//! writes some blocks in sequence and then waits. Therefore each entry records how much of its
 //! stream came without a pause.
 //!
-//! What a client can bring before it has an answer is bounded as well: by the most of the stream
-//! that was ever unanswered at a time, known with the first answer. Stripes whose rest lies further
-//! off are not kept waiting: the client waits for them.
+//! The number of bytes that a client sends before it has an answer is bounded too, by the largest
+//! number of bytes of the stream that was ever unanswered at a time, which is known from the first
+//! answer on. A stripe does not wait for bytes that lie further off, because the client waits for
+//! the stripe.
 //!
-//! Inputs   where a write lies, whether a write that is not answered yet ends where it begins, and
-//!          when writes reach their stripes
+//! Inputs   range of a write, whether an unanswered write ends where it begins, and when writes
+//!          reach their stripes
 //! Answer   whether its stripe may wait ([`super::super::raid::parity::priority`] says how long);
 //!          which bytes a stream will bring
 //! Source   weft's own. md gathers whatever does not carry `REQ_SYNC` (md-raid.md §8, rows 7 and 8)
@@ -37,51 +38,50 @@ use weft_units::{ByteRange, Bytes, Time};
 pub(crate) struct Streams {
     ends: [End; ENDS],
     hand: usize,
-    /// Streams there were.
+    /// Number of streams seen.
     count: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
-    /// Zero: none. No write ends there.
+    /// End of the stream's last write. Zero: the entry is unused, because no write ends there.
     at: u64,
     moved: bool,
     /// Confidence that the client does not wait for answers.
     score: u8,
     stream: u32,
-    /// Bytes that came without a pause: each write before the answer to the last.
+    /// Bytes that came without a pause: each write before the answer to the one before it.
     run: u64,
-    /// End of the stripes that its writes have reached. Between that and `at` writes wait for
-    /// stripes.
+    /// End of the data that has reached its stripes. Writes between that and `at` wait for stripes.
     attached: u64,
-    /// When a write came or reached its stripes.
+    /// Time at which a write last arrived or reached its stripes.
     seen: Time,
     /// Bytes that are not answered.
     in_flight: u64,
-    /// The most that there were, of late; zero while nothing was answered.
+    /// Recent maximum of `in_flight`; zero before the first answer.
     window: u64,
 }
 
-/// Names a stream.
+/// Identifier of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamId {
     place: u8,
-    /// Zero: none.
+    /// Zero: no stream.
     stream: u32,
 }
 
-/// The stream of a write, if anybody wants to know it.
+/// Stream of a write, if the settings use streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
     pub(crate) id: StreamId,
     /// More of the write's stripe is on its way.
     pub(crate) fills: bool,
-    /// The stream has brought as much as fills a full stripe without a pause.
+    /// The stream has brought a full stripe's worth of data without a pause.
     pub(crate) pours: bool,
 }
 
 impl Streams {
-    /// Remembers where a write ends. Its stream, and whether more of it is on its way.
+    /// Remembers the end of a write. Returns its stream, and whether more of it is on its way.
     pub(crate) fn arrive(
         &mut self,
         range: ByteRange,
@@ -132,9 +132,9 @@ impl Streams {
         }
     }
 
-    /// Whether a stream brings so many bytes from the start of a write on before the answer to
-    /// that, and more than just these: else the members would stand still until the last of them is
-    /// there.
+    /// Whether a stream brings this many bytes from the start of a write before the write is
+    /// answered, with a quarter to spare: otherwise the members would stand still until the last of
+    /// the bytes arrives.
     pub(crate) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
         let stream = &self.ends[usize::from(id.place)];
         stream.window == 0 || stream.window >= bytes + bytes / 4
@@ -146,7 +146,7 @@ impl Streams {
         Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })
     }
 
-    /// A write of a stream has reached its stripes, up to this byte.
+    /// Notes that a write of a stream has reached its stripes up to the byte `end`.
     pub(crate) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
         let stream = &mut self.ends[usize::from(id.place)];
         if id.stream != 0 && stream.stream == id.stream {
@@ -155,8 +155,8 @@ impl Streams {
         }
     }
 
-    /// When the stream was last seen that will bring these bytes: it flows, it has not passed them,
-    /// and they are no further than `reach` ahead.
+    /// Time at which the stream that will bring these bytes was last seen. It flows, it has not
+    /// passed the bytes, and they lie no further than `reach` ahead.
     pub(crate) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
         let brings = |stream: &&End| {
             let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;
@@ -170,7 +170,7 @@ impl Streams {
 const ENDS: usize = 16;
 const SCORE_MAX: u8 = 64;
 
-/// Writes of a stream in which a window that is not used any more fades by two thirds.
+/// Writes of a stream in which an unused window fades by two thirds.
 const WINDOW_FADES: u64 = 256;
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
         assert!(!streams.arrive(write(0, 4096), false, NOW).1);
         let mut seen = 0;
         for number in 1..100 {
-            // Single writes, none of which goes on.
+            // Single writes, none of which continues another.
             for other in 0..8 {
                 let start = (1 << 30) + (number * 8 + other) * 65_536;
                 assert!(!streams.arrive(write(start, 512), true, NOW).1);
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(streams.moved(&(block(2).start..block(17).end), reach, at(12)), Some(at(11)));
         assert_eq!(streams.moved(&(block(2).start..block(18).end), reach, at(12)), None, "far off");
         assert_eq!(streams.moved(&(block(1).start..block(3).end), reach, at(12)), None);
-        // Another stream takes its place; what it left behind does not move the new one.
+        // Other streams take the entry. Late notes of the old stream do not change theirs.
         for other in 0..40 {
             streams.arrive(ByteRange::new((1 << 30) + other * 8192, 512), true, at(20));
         }
@@ -253,7 +253,7 @@ mod tests {
         for _ in 1..20 {
             send(&mut streams);
         }
-        assert!(streams.reaches(first, 1 << 30), "nothing was answered: who knows");
+        assert!(streams.reaches(first, 1 << 30), "nothing was answered: no bound is known");
         streams.answered(first, Bytes(BLOCK));
         // 20 were in flight; some of them have to be on their way to members meanwhile.
         assert!(streams.reaches(first, 16 * BLOCK) && !streams.reaches(first, 17 * BLOCK));
@@ -262,12 +262,12 @@ mod tests {
             streams.answered(first, Bytes(BLOCK));
         }
         assert!(streams.reaches(first, 16 * BLOCK) && !streams.reaches(first, 17 * BLOCK));
-        // It goes deeper.
+        // The client sends more before an answer.
         for _ in 0..5 {
             send(&mut streams);
         }
         assert!(streams.reaches(first, 19 * BLOCK));
-        // From now on two at a time: that is not forgotten at once, but in the end.
+        // From now on two writes are in flight at a time: the old window fades slowly.
         for _ in 0..22 {
             streams.answered(first, Bytes(BLOCK));
         }

@@ -1,7 +1,7 @@
 //! One stripe of the stripe cache: a strip of `stripe_size` bytes on every slot.
 //!
-//! A stripe is worked on by one *operation* at a time. It is handled when none is in flight; then
-//! it takes its next step ([`super::plan`]) or rests.
+//! A stripe has at most one *operation* in flight. It is handled when none is; then it takes its
+//! next step ([`super::plan`]) or rests.
 //!
 //! ```text
 //! Idle ── read ──▶ Reading ──▶ Idle        CopyingOut, Recovering, Comparing likewise
@@ -30,7 +30,7 @@ pub(crate) struct SubRequest {
     pub(crate) slot: Slot,
     /// First byte within the strip.
     pub(crate) offset: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) len: u32,
     /// The client's memory; `None` writes zeros.
     pub(crate) memory: Option<Segment>,
@@ -46,9 +46,9 @@ pub(crate) enum Operation {
     Computing(Mode),
     /// Readers are served from valid strips.
     CopyingOut,
-    /// Nothing.
+    /// No operation.
     Idle,
-    /// P and Q disagree with the data, and tell whose strip is wrong.
+    /// P and Q disagree with the data, and the wrong strip is being located.
     Locating,
     /// Strips that a member had no space for are written again.
     WritingDeferred,
@@ -73,7 +73,7 @@ pub(crate) enum Operation {
 /// Progress of a sync with a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResyncState {
-    /// Wanted; begins at the next handling.
+    /// Requested; begins when the stripe is next handled.
     Requested,
     /// Every strip is being made valid.
     Filling,
@@ -81,37 +81,37 @@ pub(crate) enum ResyncState {
     Compared,
 }
 
-/// Stripes that are written as one because they lie side by side and are full.
+/// Role of a stripe in a batch: adjacent full stripes that are written as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Batch {
-    /// First of a batch, with the stripes that it leads, ascending.
+    /// Head of a batch, with its followers in ascending order.
     Head(Vec<StripeId>),
-    /// Led by that stripe.
+    /// Follower, with the head of its batch.
     Follower(StripeId),
-    /// On its own.
+    /// Not in a batch.
     #[default]
     None,
 }
 
-/// Slots of a stripe that sub-requests are for.
+/// Slots of a stripe that sub-requests touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     slots: SlotSet,
-    /// Of those, slots that one sub-request covers.
+    /// Slots that a single sub-request covers.
     covered: SlotSet,
-    /// One of them is to be durable.
+    /// One of the sub-requests must be durable.
     durable: bool,
 }
 
 impl Touched {
-    /// By these sub-requests of one stripe, whose strips have so many bytes.
+    /// Slots that these sub-requests of one stripe touch; a strip has `strip_bytes`.
     #[inline(always)]
     pub(crate) fn by(sub_requests: &[SubRequest], strip_bytes: u64) -> Self {
         let mut touched = Self::default();
         for SubRequest { slot, offset, len, memory, fua, .. } in sub_requests {
             let end = u64::from(*offset) + u64::from(*len);
-            assert!(end <= strip_bytes, "it lies within its strip");
-            assert!(memory.is_none_or(|memory| memory.len == *len), "its memory is as long");
+            assert!(end <= strip_bytes, "a sub-request lies within its strip");
+            assert!(memory.is_none_or(|memory| memory.len == *len), "memory has equal length");
             touched.slots.insert(*slot);
             if u64::from(*len) == strip_bytes {
                 touched.covered.insert(*slot);
@@ -131,7 +131,7 @@ impl Touched {
 }
 
 impl Batch {
-    /// Stripes that it leads.
+    /// Followers of a batch's head.
     pub(crate) fn followers(&self) -> &[StripeId] {
         match self {
             Self::Head(followers) => followers,
@@ -141,13 +141,14 @@ impl Batch {
 }
 
 impl SubRequest {
-    /// Its memory, if a strip can be written from it: whole, and placed as strips are.
+    /// The sub-request's memory, if a strip can be written from it: whole, and placed as strips
+    /// are.
     pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Segment> {
         self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
     }
 }
 
-/// Beginning of a wait. A later one has drained no less, so that the order of time is that of both.
+/// Start of a wait. A later start has drained no less, so ordering by time orders both fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Since {
     pub(crate) at: Time,
@@ -155,19 +156,19 @@ pub(crate) struct Since {
     pub(crate) drained: u64,
 }
 
-/// What the strips of one step of a stripe are read or written for.
+/// Purposes for which the strips of one step of a stripe are read or written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,
-    /// Slots of what somebody named.
+    /// Slots with the purpose `here`.
     at: SlotSet,
-    /// Slots of old content that is replaced.
+    /// Slots that are read for the old content that a write replaces.
     old: SlotSet,
     others: Purpose,
 }
 
 impl Purposes {
-    /// That of a strip.
+    /// Purpose of a strip.
     #[inline(always)]
     pub(crate) fn of(&self, slot: Slot) -> Purpose {
         if self.at.contains(slot) {
@@ -183,92 +184,92 @@ impl Purposes {
 /// An entry of the stripe cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Stripe {
-    /// Stripe number: member sector over stripe height.
+    /// Stripe number: member sector divided by stripe height.
     pub(crate) key: u64,
     /// Whether lookups find it.
     pub(crate) hashed: bool,
-    /// Class of its inactive list, for life.
+    /// Class of its inactive list, which never changes.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
-    /// Slots of data and of parity by it.
+    /// Data and parity slots, from the placement.
     pub(crate) data: SlotSet,
     pub(crate) parity: SlotSet,
-    /// Its memory: the strip of slot 0. That of the next slot is `stride` frames further, and
-    /// beside a strip is the one of the next stripe, so that stripes in order are runs of memory.
+    /// Memory of the strip of slot 0. The strip of the next slot is `stride` frames further. The
+    /// next stripe's strip of the same slot follows directly, so adjacent stripes are runs of
+    /// memory.
     pub(crate) frames: Frame,
     stride: u32,
-    /// Strips, parity included.
+    /// Strips per stripe, parity included.
     pub(crate) members: u16,
     reads: Vec<SubRequest>,
     readers: SlotSet,
     writes: Vec<SubRequest>,
     writers: Touched,
-    /// Served or drained by the operation in flight, to be answered at its end.
+    /// Sub-requests that the operation in flight serves or drained, to be answered at its end.
     taken: Vec<SubRequest>,
-    /// By those of them that were drained.
+    /// Slots that the drained ones among them touch.
     drained: Touched,
     pub(crate) uptodate: SlotSet,
-    /// Strips that could not be read, twice.
+    /// Strips that could not be read twice.
     pub(crate) read_error: SlotSet,
-    /// Strips of `read_error` that could not be read after they were written again, or for which
-    /// their member had no space.
+    /// Strips of `read_error` that could not be read after a rewrite, or had no space on their
+    /// member.
     pub(crate) uncorrectable: SlotSet,
-    /// Strips whose read failed once and is repeated alone.
+    /// Strips that failed to be read once and are read again alone.
     pub(crate) retried: SlotSet,
-    /// Number of reads of it that were given up as their member was slow. The next is waited for
-    /// twice as long.
+    /// Number of reads of the stripe that were given up because their member was slow. Each doubles
+    /// the time that the next one may take.
     pub(crate) given_up: u8,
-    /// Parity computed for the write in flight: of members that were there when it began.
+    /// Parity computed for the write in flight, on members that were present when it began.
     pub(crate) new_parity: SlotSet,
-    /// Slots whose member had no space for the strip. The stripe stays until they have it: only it
-    /// knows what belongs there, and the others may not add up to it.
+    /// Slots that lack their strip because the member had no space. The stripe stays in the cache
+    /// until they have it: it holds the only copy, and the other strips may not yield it.
     pub(crate) deferred: SlotSet,
-    /// Of the write in flight: slots that are written from the memory of their writer. What the
-    /// stripe has of them is old.
+    /// Slots that the write in flight takes from zero-copy pages. The stripe's own memory of them
+    /// is stale.
     pub(crate) zero_copy: SlotSet,
-    /// Of the write in flight: in the batch that it follows in, each of its strips lies in memory
-    /// right after that of the stripe before it.
+    /// The stripe follows in a batch, and each strip of its write in flight lies in memory directly
+    /// after the same strip of the stripe before it.
     pub(crate) goes_on: bool,
-    /// Of the operation in flight: slots whose member did not do it.
+    /// Slots on which the operation in flight failed.
     pub(crate) faults: SlotSet,
-    /// Slot for which a sync's write or a correction found no space on its member: the stripe is
-    /// not in sync.
+    /// Slot on which a write of a sync or a correction found no space: the stripe is not in sync.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
-    /// Member requests that were given up and may still use its memory.
+    /// Member requests that were given up and may still use the stripe's memory.
     pub(crate) pins: u32,
-    /// There may be something to do.
+    /// There may be work to do.
     pub(crate) handle: bool,
     pub(crate) delayed: bool,
     /// Permitted to preread; counted in the cache.
     pub(crate) preread: bool,
     pub(crate) io_started: bool,
-    /// May join or lead a batch: never handled, never read.
+    /// May lead or join a batch: it was never handled and never read.
     pub(crate) batch_ready: bool,
-    /// Counted in the cache.
+    /// A full-stripe write is in flight; counted in the cache.
     pub(crate) full_write: bool,
     pub(crate) batch: Batch,
     pub(crate) sync: Option<(SyncAction, ResyncState)>,
-    /// A sync found parity that disagreed and corrects it.
+    /// A sync found wrong parity and corrects it.
     pub(crate) mismatch: bool,
-    /// The strip that P and Q say is wrong, and that is written again.
+    /// Strip that P and Q located as wrong and that is written again.
     pub(crate) located: Option<Slot>,
     /// Waits to be released at the end of the turn's arrivals.
     pub(crate) plugged: bool,
-    /// On whose behalf, as far as one can say.
+    /// Attributes of its member requests: those of the strongest client.
     pub(crate) attr: Attr,
     /// Requests attached in this turn.
     pub(crate) arrivals: u32,
-    /// One of them goes on where another one ended.
+    /// One of these requests belongs to a stream that will fill the stripe.
     pub(crate) streams: bool,
-    /// Since when it lacks strips that it was not permitted to read.
+    /// Start of the wait for strips that it was not permitted to read.
     pub(crate) waits_since: Option<Since>,
-    /// A request waits for one that it has a sub-request of.
+    /// A request waits for another one that has a sub-request here.
     pub(crate) waited_for: bool,
-    /// Therefore it waits at most until then.
+    /// End of the wait to be filled, set because a request waits.
     pub(crate) due: Option<Time>,
-    /// Since when it is preread after it had waited.
+    /// Start of the preread that followed a wait.
     pub(crate) reads_since: Option<Time>,
 }
 
@@ -325,13 +326,13 @@ impl Stripe {
         }
     }
 
-    /// Makes it stand for another place. Everything that was known of the old one is forgotten.
+    /// Reuses the stripe for another key. Everything known of the old one is forgotten.
     pub(crate) fn reuse(&mut self, key: u64, placement: Placement) {
         assert_eq!(self.in_flight, 0, "nothing of a stripe that is reused is in flight");
         assert_eq!(self.pins, 0, "no member uses the memory of a stripe that is reused");
-        assert!(!self.has_work(), "nobody waits for a stripe that is reused");
-        assert!(self.deferred.is_empty(), "what only a stripe knows stays in it");
-        assert!(self.zero_copy.is_empty(), "the memory of writers went back to them");
+        assert!(!self.has_work(), "a stripe that is reused has no work");
+        assert!(self.deferred.is_empty(), "a stripe with a deferred write is not reused");
+        assert!(self.zero_copy.is_empty(), "a stripe that is reused has no zero-copy pages");
         self.key = key;
         self.hashed = true;
         self.placement = Some(placement);
@@ -363,7 +364,7 @@ impl Stripe {
         self.placement.as_ref().expect("a stripe that is handled stands for a place")
     }
 
-    /// A client wants something of these strips.
+    /// Attaches sub-requests of a client to these strips.
     #[inline]
     pub(crate) fn attach(&mut self, sub_requests: &[SubRequest], touched: Touched, write: bool) {
         if write {
@@ -375,7 +376,7 @@ impl Stripe {
         }
     }
 
-    /// A sub-request of it failed once, and is repeated.
+    /// Notes that reads of these slots failed once and are repeated.
     pub(crate) fn repeat(&mut self, touched: Touched) {
         self.retried = self.retried.or(touched.slots);
     }
@@ -390,9 +391,9 @@ impl Stripe {
         &self.writes
     }
 
-    /// Serves the readers of these strips: they are answered at the end of the operation.
+    /// Takes the readers of these strips; they are answered at the end of the operation.
     pub(crate) fn take_readers(&mut self, served: SlotSet) {
-        assert!(self.taken.is_empty(), "those taken before were answered");
+        assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         let taken = &mut self.taken;
         self.reads.retain(|sub_request| {
             let serve = served.contains(sub_request.slot);
@@ -404,10 +405,11 @@ impl Stripe {
         self.readers = self.readers.without(served);
     }
 
-    /// Takes in what all writers brought: they are answered at the end of the operation. These
-    /// parities are computed with it; these slots are written from the memory of their writers.
+    /// Drains all writers; they are answered at the end of the operation. Parity of the slots
+    /// `new_parity` is computed with it, and the slots `zero_copy` are written from zero-copy
+    /// pages.
     pub(crate) fn drain(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
-        assert!(self.taken.is_empty(), "those taken before were answered");
+        assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         self.handle = false;
         self.delayed = false;
         (self.waited_for, self.due) = (false, None);
@@ -424,15 +426,15 @@ impl Stripe {
         &self.taken
     }
 
-    /// The operation is over for them.
+    /// Ends the operation for the sub-requests that it served.
     pub(crate) fn answered(&mut self) {
         self.drained = Touched::default();
         self.taken.clear();
     }
 
-    /// Gives up every writer, and the readers of these strips.
+    /// Removes and returns all writers, and the readers of these strips.
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<SubRequest> {
-        assert!(self.taken.is_empty(), "those taken before were answered");
+        assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         let mut given_up = std::mem::take(&mut self.writes);
         self.writers = Touched::default();
         (self.waits_since, self.reads_since) = (None, None);
@@ -442,9 +444,9 @@ impl Stripe {
         given_up
     }
 
-    /// Moves everybody who is not being served out: readers, writers.
+    /// Removes and returns the readers and the writers that are not being served.
     pub(crate) fn move_out(&mut self) -> (Vec<SubRequest>, Vec<SubRequest>) {
-        assert!(self.taken.is_empty(), "those taken before were answered");
+        assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         (self.readers, self.writers) = (SlotSet::EMPTY, Touched::default());
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
@@ -459,7 +461,7 @@ impl Stripe {
         self.writers.slots
     }
 
-    /// Whether one of the writers wants it durable.
+    /// Whether one of the writers must be durable.
     pub(crate) fn writes_durably(&self) -> bool {
         self.writers.durable
     }
@@ -485,8 +487,7 @@ impl Stripe {
         whole
     }
 
-    /// The bytes of the volume that a writer has to bring to fill it: from the first that is
-    /// missing to the last.
+    /// Range of volume bytes that are missing to fill the stripe, from the first to the last.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
         let strip_bytes = height.bytes().0;
         let missing = self.data.without(self.overwrite(strip_bytes)).without(self.uptodate);
@@ -504,23 +505,24 @@ impl Stripe {
         lacks
     }
 
-    /// Strips that could not be read and whose content is known all the same.
+    /// Strips with a read error and known content.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Sub-request that is being written from a zero-copy page.
+    /// Sub-request from whose zero-copy page the strip of a slot is written.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
     }
 
-    // Not inlined where strips are gone through, most of which are the stripe's own.
+    // Not inlined: callers go through all strips, and most are in the stripe's own memory.
     #[inline(never)]
     fn written_to(&self, slot: Slot) -> Option<&SubRequest> {
         self.taken.iter().find(|sub_request| sub_request.slot == slot)
     }
 
-    /// Memory of a strip of the write in flight, and the request whose zero-copy page it is.
+    /// Memory of a strip of the write in flight, and the request that owns it if it is a zero-copy
+    /// page.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Segment, Option<RequestId>) {
         match self.zero_copy_from(slot) {
             Some(sub_request) => (
@@ -531,8 +533,8 @@ impl Stripe {
         }
     }
 
-    /// On whose behalf its member requests are, and for what, but for [`Stripe::purposes`].
-    /// `sync` is the class of a resync that no client waits for.
+    /// Attributes of its member requests, except for the purpose ([`Stripe::purposes`]). `sync` is
+    /// the class of a resync that no client waits for.
     #[inline(always)]
     pub(crate) fn member_attr(&self, sync: Class) -> Attr {
         let mut attr = self.attr;
@@ -542,7 +544,7 @@ impl Stripe {
         attr
     }
 
-    /// Whether its member requests are the array's own.
+    /// Whether its member requests are charged to the array itself.
     #[inline(always)]
     fn is_for_array(&self) -> bool {
         self.sync.is_some()
@@ -559,7 +561,7 @@ impl Stripe {
         }
     }
 
-    /// What each of these strips is read or written for, if what somebody named is for `here`.
+    /// Purposes of these strips, where strips that requests asked for have the purpose `here`.
     #[inline]
     pub(crate) fn purposes(&self, here: Purpose, strips: SlotSet, write: bool) -> Purposes {
         if !matches!(here, Purpose::User | Purpose::WriteBack) {
@@ -569,7 +571,8 @@ impl Stripe {
             let at = self.data;
             return Purposes { here, at, old: SlotSet::EMPTY, others: Purpose::Parity };
         }
-        // Only a read-modify-write has the old content of all that is written, and parity with it.
+        // Only a read-modify-write reads the old content of every written strip, and parity with
+        // it.
         let writers = self.to_write();
         let parity = writers.without(strips.or(self.uptodate)).is_empty();
         let old = match parity {
@@ -580,7 +583,7 @@ impl Stripe {
         Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
     }
 
-    /// Takes note of who wants something of it: of several at once, the strongest.
+    /// Charges the stripe to a client: to the strongest, if there are several.
     #[inline]
     pub(crate) fn charge(&mut self, attr: Attr) {
         if !self.has_clients() {
@@ -597,7 +600,7 @@ impl Stripe {
             let (Some(memory), Some(before)) = (mine.memory, other.memory) else { return false };
             mine.slot == other.slot && memory.slab_start() == before.slab_end()
         };
-        // Where one writer covers each strip, none begins within one.
+        // Each strip is covered by one writer, so no writer begins within a strip.
         self.frames.0 == before.frames.0 + frames
             && before.zero_copy == before.written()
             && self.to_write() == before.written()
@@ -611,12 +614,12 @@ impl Stripe {
         self.drained.slots
     }
 
-    /// Stripes that are written with it.
+    /// Number of stripes that are written with it.
     pub(crate) fn followers(&self) -> u64 {
         self.batch.followers().len() as u64
     }
 
-    /// Whether a client or a sync still wants something.
+    /// Whether a client or a sync has work for the stripe.
     pub(crate) fn has_work(&self) -> bool {
         self.sync.is_some() || self.has_clients()
     }
@@ -625,12 +628,12 @@ impl Stripe {
         !self.readers.or(self.to_write()).is_empty() || !self.taken.is_empty()
     }
 
-    /// Whether somebody who is being written wants it durable.
+    /// Whether one of the drained writers must be durable.
     pub(crate) fn written_durably(&self) -> bool {
         self.drained.durable
     }
 
-    /// Memory of a whole strip of so many frames.
+    /// Memory of a whole strip of `frames` frames.
     pub(crate) fn strip(&self, slot: Slot, frames: u32) -> Segment {
         Segment { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }

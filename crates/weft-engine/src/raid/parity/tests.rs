@@ -1,4 +1,4 @@
-//! Tests of who is charged for what a stripe reads and writes, and what for.
+//! Tests of the accounting of stripe I/O: which client is charged, and for which purpose.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl Rig {
         Self { engine, seen: Vec::new(), tag: 0 }
     }
 
-    /// A request of a client, which is not looked at yet.
+    /// Gives the engine a client request, without a turn.
     fn ask(&mut self, op: RequestOp, start: u64, len: u64, attr: Attr) {
         self.tag += 1;
         let Origin::Client(client, _) = attr.origin else { panic!("a client asks") };
@@ -132,7 +132,7 @@ fn of_several_clients_in_one_stripe_the_strongest_is_charged_whoever_came_last()
         let seen = rig.run();
         let heavy = Origin::Client(ClientId(2), Group::ROOT);
         assert!(seen.iter().all(|(_, _, of)| of.origin == heavy), "{order:?}: {seen:?}");
-        // Later it is the stripe of whoever comes then.
+        // Later the stripe is charged to the client that comes then.
         rig.ask(WRITE, 0, 4096, client(1, 100));
         let light = Origin::Client(ClientId(1), Group::ROOT);
         assert!(rig.run().iter().all(|(_, _, of)| of.origin == light), "{order:?}");
@@ -163,7 +163,7 @@ fn a_cache_s_writes_and_a_resync_are_told_apart_from_what_somebody_waits_for() {
     assert!(synced.iter().all(|of| (of.origin, of.purpose) == (Origin::Sync, Purpose::Resync)));
 }
 
-/// What members moved for a client, by purpose: read and written sectors.
+/// Sectors that members read and wrote for a client, by purpose.
 fn moved(rig: &Rig, number: u32) -> Vec<(Purpose, u64, u64)> {
     let snapshot = rig.engine.snapshot();
     let party = Party::Client(ClientId(number));
@@ -203,7 +203,7 @@ fn a_thousand_clients_one_after_the_other_are_all_counted() {
         rig.run();
         rig.engine.handle(Time(0), Input::ClientGone(ClientId(number)));
     }
-    // Of those that stay most have no account of their own.
+    // Most of the clients that stay have no account of their own.
     for number in 2001..=2100 {
         rig.ask(READ, 0, 4096, client(number, 0));
         rig.run();
@@ -216,7 +216,7 @@ fn a_thousand_clients_one_after_the_other_are_all_counted() {
     assert!(accounts.iter().any(|it| it.party == Party::Others && it.reads > 900));
 }
 
-/// Also when nobody else has asked for anything meanwhile.
+/// A client that comes back is present again, even if no other client was active meanwhile.
 #[test]
 fn a_client_that_comes_again_is_there() {
     let mut rig = Rig::new(|_| ());

@@ -8,14 +8,14 @@
 //!     └──────────────── nothing left to do ◀─────────────────────┴── in flight ◀─────┘
 //! ```
 //!
-//! Stripes without work are reused longest unused first, within one of eight classes, as md's eight
-//! hash locks have it. By weft's own rule delayed stripes wait on one more list before they are
-//! held (`cache/wait.rs`). Once a lookup found none, all misses wait until a quarter of the cache
-//! is free again; hits go on. Stripes that go by full stripes ([`super::stripe_size`]) are of one
-//! class, and a miss waits for as many stripes as its request needs of one chunk, or half of all:
-//! stripes that a member has no space for, or keeps by not answering, must not keep others from
-//! going on. A request that has waited for `preread_wait_max` no longer waits behind requests that
-//! find unused stripes: those wait instead.
+//! Inactive stripes are reused in LRU order within one of eight classes, as with md's eight hash
+//! locks. By weft's own rule delayed stripes wait on one more list before they are held
+//! (`cache/wait.rs`). Once a lookup has missed for want of a free stripe, all misses wait until a
+//! quarter of the cache is free again; hits go on. With a stripe size that goes by full stripes
+//! ([`super::stripe_size`]) there is one class, and a miss waits for as many stripes as its request
+//! needs of one chunk, or for half of all: stripes that a member has no space for, or keeps by not
+//! answering, must not block other requests. A request that has waited for `preread_wait_max` no
+//! longer waits behind requests that find inactive stripes: those wait instead.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -50,7 +50,7 @@ pub(crate) struct Cache {
     batches: bool,
     /// Stripes that are not inactive.
     active: u32,
-    /// A miss found too little; see the module comment.
+    /// A miss found too few free stripes; see the module comment.
     starved: Option<Starved>,
     /// Stripes on the inactive lists.
     inactive: u32,
@@ -63,15 +63,15 @@ pub(crate) struct Cache {
     priority: Priority,
     plug: Plug,
     waiting: Waiting,
-    /// Of those that wait to be filled.
+    /// Bounds of the stripes that wait to be filled.
     bounds: Bounds,
     /// Bytes that were drained into stripes.
     drained: u64,
-    /// So many bytes may be drained while a stripe waits.
+    /// Bytes that may be drained while a stripe waits.
     passed_max: u64,
-    /// Requests have found no stripe since then.
+    /// Time since which requests have found no stripe.
     starved_since: Option<Time>,
-    /// A request has waited for too long: stripes that are not in use are kept for it.
+    /// A request has waited for too long: inactive stripes are kept for it.
     reserved: bool,
     /// A stripe was put on the delayed list since stripes were last put behind the plug.
     newly_delayed: bool,
@@ -79,12 +79,12 @@ pub(crate) struct Cache {
     height: Sectors,
 }
 
-/// Wait of a miss.
+/// Condition that ends the wait of misses.
 #[derive(Clone, Copy, Debug)]
 enum Starved {
-    /// A stripe of this class, and a quarter of all stripes.
+    /// A stripe of this class, and a quarter of all stripes, are free.
     Class(u8),
-    /// So many stripes.
+    /// This many stripes are free.
     Stripes(u32),
 }
 
@@ -92,16 +92,16 @@ enum Starved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picked {
     Nothing,
-    /// One, or all of those beside it.
+    /// One stripe, or all of its adjacent stripes too.
     Run,
-    /// Some of those beside it: the others are to be read while these are written.
+    /// Some of the adjacent stripes: the others are to be read while these are written.
     Part,
 }
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// The stripe, in whatever state.
+    /// The stripe, in any state.
     Stripe(StripeId),
     /// No stripe is free now.
     Starved,
@@ -117,7 +117,7 @@ impl Cache {
         stripes_per_chunk: u64,
         knobs: &Knobs,
     ) -> Self {
-        // Fewer stripes than md allows are for tests, where classes would starve each other.
+        // Caches smaller than md allows are for tests; there classes would starve each other.
         let policy = StripeSizePolicy::of(knobs.stripe_size);
         let batches = plug_2008::has_batches_and_classes(knobs.stripe_cache_form);
         let classes_pay = stripes >= 2 * u32::from(CLASSES_MAX) && policy.runs.is_none() && batches;
@@ -182,12 +182,12 @@ impl Cache {
         (self.strip_bytes() / FRAME_BYTES) as u32
     }
 
-    /// Decisions that follow from the size of a stripe.
+    /// Rules that depend on the size of a stripe.
     pub(super) fn policy(&self) -> &'static StripeSizePolicy {
         self.policy
     }
 
-    /// Takes a stripe off the list of those that are ready, if it is on it.
+    /// Takes a stripe off the handle list. Returns whether it was there.
     pub(crate) fn take_ready(&mut self, id: StripeId) -> bool {
         let ready = self.lists.of(id) == Some(List::Handle);
         if ready {
@@ -196,13 +196,13 @@ impl Cache {
         ready
     }
 
-    /// A stripe has drained these strips, and passes those that wait.
+    /// Counts the strips that a stripe has drained ahead of the stripes that wait.
     #[inline]
     pub(super) fn count_drained(&mut self, strips: SlotSet) {
         self.drained += u64::from(strips.count()) * self.strip_bytes();
     }
 
-    /// The beginning of a wait.
+    /// Start of a wait that begins now.
     #[inline]
     pub(super) fn since(&self, now: Time) -> Since {
         Since { at: now, drained: self.drained }
@@ -213,12 +213,12 @@ impl Cache {
         self.batches
     }
 
-    /// All stripes.
+    /// Number of stripes.
     pub(crate) fn size(&self) -> u32 {
         self.stripes.len() as u32
     }
 
-    /// Stripes that are not inactive.
+    /// Number of stripes that are not inactive.
     pub(crate) fn active(&self) -> u32 {
         self.active
     }
@@ -234,15 +234,15 @@ impl Cache {
         }
     }
 
-    /// Looks a stripe up, or makes an unused one stand for it. It is on no list afterwards, unless
-    /// it is in flight or goes with a batch.
+    /// Looks a stripe up, or reuses an inactive one for the key. The stripe is on no list
+    /// afterwards; it may be in flight or belong to a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         let full_stripe = geometry.full_stripe_of(Sectors(key * self.height.0));
         self.acquire_some(key, 1, || geometry.placement(full_stripe))
     }
 
-    /// The same for the first of so many stripes of one chunk, where the placement may be known
-    /// already: a miss takes none if there are fewer.
+    /// As [`Cache::acquire`], for the first of `stripes` stripes of one chunk and with a placement
+    /// that may be known already. A miss takes none if there are fewer.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
@@ -288,18 +288,18 @@ impl Cache {
         Acquired::Stripe(id)
     }
 
-    /// Whether a stripe stands for this place and waits, delayed or held, for more of it to come.
+    /// Whether the stripe of this key waits, delayed or held, for more data.
     pub(crate) fn is_delayed(&self, key: u64) -> bool {
         let list = self.index.find(key).and_then(|id| self.lists.of(id));
         matches!(list, Some(List::Delayed | List::Hold | List::Wait))
     }
 
-    /// The stripe that stands for a place, wherever it is.
+    /// The stripe of a key, in any state.
     pub(crate) fn find(&self, key: u64) -> Option<StripeId> {
         self.index.find(key)
     }
 
-    /// The stripes that stand for one of these places.
+    /// The stripes of these keys.
     pub(crate) fn stripes_of(&self, keys: &Range<u64>) -> Vec<StripeId> {
         if keys.end - keys.start < self.stripes.len() as u64 {
             return keys.clone().filter_map(|key| self.index.find(key)).collect();
@@ -308,7 +308,7 @@ impl Cache {
         self.stripes.iter().zip(0..).filter(stands).map(|(_, id)| StripeId(id)).collect()
     }
 
-    /// Makes an inactive stripe stand for nothing.
+    /// Takes an inactive stripe out of lookups.
     pub(crate) fn forget(&mut self, id: StripeId) {
         let stripe = &mut self.stripes[id.index()];
         if std::mem::take(&mut stripe.hashed) {
@@ -316,7 +316,8 @@ impl Cache {
         }
     }
 
-    /// The same for those who need not wait: it does not make others wait either.
+    /// As [`Cache::acquire`], for work that need not wait: its miss does not make other misses
+    /// wait.
     pub(crate) fn acquire_free(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
     }
@@ -330,7 +331,7 @@ impl Cache {
         }
     }
 
-    /// Whether those who wait for a stripe may try again.
+    /// Whether requests that wait for a stripe may try again.
     pub(crate) fn is_relieved(&self) -> bool {
         match self.starved {
             None => true,
@@ -342,7 +343,8 @@ impl Cache {
         }
     }
 
-    /// Lets those who found no stripe try again, if enough stripes are free. Whether they may.
+    /// Lets requests that wait for a stripe try again once enough are free. Returns whether they
+    /// may.
     pub(crate) fn relieve(&mut self) -> bool {
         let relieved = self.is_relieved();
         if relieved {
@@ -352,8 +354,8 @@ impl Cache {
         relieved
     }
 
-    /// The same at the beginning of a turn. Those who have waited for too long need not see any
-    /// more how stripes that others find again are in use all the time.
+    /// As [`Cache::relieve`], at the beginning of a turn. Once requests have waited for `wait_max`,
+    /// inactive stripes are kept for them and lookups no longer reuse these.
     pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
         if self.relieve() {
             self.starved_since = None;
@@ -367,7 +369,7 @@ impl Cache {
         (key % u64::from(self.classes)) as u8
     }
 
-    /// Puts a stripe that nobody holds where it belongs.
+    /// Puts a stripe that is no longer held on the list where it belongs.
     pub(crate) fn release(&mut self, id: StripeId) {
         let stripe = self.stripe(id);
         if stripe.in_flight > 0 || stripe.plugged || matches!(stripe.batch, Batch::Follower(_)) {
@@ -377,7 +379,7 @@ impl Cache {
             return;
         }
         if !stripe.deferred.is_empty() && !stripe.handle {
-            // It stays where it is found, on no list.
+            // A stripe with a deferred write stays in the index and is on no list.
             return;
         }
         self.lists.remove(id);
@@ -399,8 +401,8 @@ impl Cache {
         self.lists.push(list, id);
     }
 
-    /// Takes a stripe out of lookups: its memory is pinned, another stripe will stand for its
-    /// place. It comes back through [`Cache::release`] once nothing pins it.
+    /// Takes a stripe with pinned memory out of lookups, so that another stripe can take its key.
+    /// It comes back through [`Cache::release`] once nothing pins it.
     pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);
@@ -419,7 +421,7 @@ impl Cache {
         }
     }
 
-    /// Takes the permission back: it is used up, or not needed.
+    /// Withdraws the permission to preread: it is used up, or not needed.
     pub(crate) fn forbid_preread(&mut self, id: StripeId) {
         if std::mem::replace(&mut self.stripe_mut(id).preread, false) {
             assert!(self.preread_active > 0, "a permission is counted");
@@ -427,8 +429,8 @@ impl Cache {
         }
     }
 
-    /// Moves a whole generation of delayed stripes to the hold list, when its time has come; before
-    /// patch 000 to the end of those that are ready.
+    /// Moves a whole generation of delayed stripes to the hold list once the plug opens; before
+    /// patch 000, to the end of the handle list.
     pub(crate) fn activate_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
@@ -447,8 +449,8 @@ impl Cache {
         }
     }
 
-    /// Stripes that were delayed in this turn wait from now on. Those that were delayed before it
-    /// do not put the plug of 2008 in again: once it is pulled they go as soon as they may.
+    /// Starts the wait of stripes that were delayed in this turn. Stripes that were delayed earlier
+    /// do not set the plug of 2008 again: once it is pulled they go as soon as they may.
     pub(crate) fn plug_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
         if self.lists.first(List::Delayed).is_some() {
@@ -456,14 +458,14 @@ impl Cache {
         }
     }
 
-    /// When delayed stripes are due though nothing else happens.
+    /// Time at which delayed stripes are due if nothing else happens.
     pub(crate) fn activation_wake(&self, settings: &PrioritySettings) -> Option<Time> {
         let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(settings.bound)];
         due.into_iter().flatten().min()
     }
 
-    /// The next stripes to handle: one, or the stripes beside it that wait on the same list,
-    /// ascending, if the stripe size picks runs.
+    /// Picks the next stripes to handle: one, or all adjacent stripes on the same list, ascending,
+    /// if the stripe size picks runs.
     pub(crate) fn pick(
         &mut self,
         settings: &PrioritySettings,
@@ -534,7 +536,7 @@ impl Cache {
     }
 
     fn pressure(&self, settings: &PrioritySettings) -> Pressure {
-        // Stripes that wait each for their own time do not wait for those before them.
+        // Stripes that each wait until a time of their own do not wait for earlier prereads.
         Pressure {
             reading: !settings.each_waits() && self.preread_active > 0,
             starved: self.starved.is_some(),
@@ -542,7 +544,7 @@ impl Cache {
         }
     }
 
-    /// Whether nothing at all is going on.
+    /// Whether no stripe is in use.
     pub(crate) fn is_quiet(&self) -> bool {
         self.active == 0
     }
@@ -624,7 +626,7 @@ mod tests {
             cache.plug_delayed(unplug, millis(0));
             let wake = |cache: &Cache| cache.activation_wake(unplug);
             assert_eq!(wake(&cache), Some(millis(3)));
-            // It is pulled while a stripe is being read, for nothing.
+            // The plug is pulled without effect, because a stripe is being read.
             cache.activate_delayed(unplug, millis(3));
             assert!(!cache.take_ready(waits));
             if another {
@@ -632,7 +634,7 @@ mod tests {
             }
             cache.plug_delayed(unplug, millis(3));
             assert_eq!(wake(&cache), another.then_some(millis(6)));
-            // As soon as that stripe is through, the next generation goes, unless the plug is in
+            // Once that stripe has been read, the next generation goes, unless the plug was set
             // again.
             cache.forbid_preread(reads);
             cache.activate_delayed(unplug, millis(4));

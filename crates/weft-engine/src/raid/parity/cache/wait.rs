@@ -1,34 +1,33 @@
 //! Waiting stripes: how long a delayed stripe waits for more writes, and the bound on any wait.
 //!
 //! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for, or
-//! while more is written than fills the stripe cache 64 times (`CACHES_PASSED_MAX`): then it is
-//! ready and may read. md has no such bounds (`preread_wait_max=none`).
+//! while more is written than fills the stripe cache 64 times (`CACHES_PASSED_MAX`). After that it
+//! is ready and may read. md has no such bounds (`preread_wait_max=none`).
 //!
-//! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]).
-//! When the first of these times comes, all waiting stripes are looked at again: a stream may have
-//! moved on meanwhile, or away. When one stripe becomes ready, so do all that no stream will fill:
-//! disks sort requests that they get together. Nothing waits while requests find no stripe and no
-//! full-stripe write will free one.
+//! Delayed stripes wait on a list of their own, each until its own time ([`Patience`]). At the
+//! first of these times all waiting stripes are checked again, because a stream may have moved on
+//! or gone away. When one stripe becomes ready, all stripes that no stream will fill become ready
+//! with it: disks sort requests that they get together. Nothing waits while requests find no stripe
+//! and no full-stripe write will free one.
 
 use weft_units::{Span, StripeId, Time};
 
 use super::{Cache, List, Patience, PrioritySettings, Since, Stripe};
 use crate::knobs::WAITS_WITHOUT_BOUND;
 
-/// Facts about the stripes that wait.
+/// State of the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
-    /// The first time that one of them may have come to, while disks are idle and while they are
-    /// not.
+    /// First time at which one of them may be due, while disks are idle and while they are not.
     next: Option<(Time, Time)>,
     /// Time at which the last full-stripe write ended.
     idle_since: Option<Time>,
-    /// Since the last of them came, those that no stream fills were sent off to make room.
+    /// Stripes that no stream fills were sent off to make room, and none has begun to wait since.
     made_room: bool,
 }
 
-/// Of the stripes that wait, whatever for: none of them waits since before that, in time and in
-/// bytes drained, and none is due before that.
+/// Lower bounds over all stripes that wait, for whatever reason: none has waited since before
+/// `since`, in time and in bytes drained, and none is due before `due`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     since: Option<Since>,
@@ -46,7 +45,7 @@ impl Bounds {
 const WAITS: [List; 3] = [List::Delayed, List::Wait, List::Hold];
 
 impl Cache {
-    /// A stripe is about to be on one of them.
+    /// Notes that a stripe is about to go on one of these lists.
     pub(super) fn begins_to_wait(&mut self, id: StripeId) {
         if !self.stripes_wait() {
             self.bounds = Bounds::default();
@@ -58,8 +57,8 @@ impl Cache {
         WAITS.into_iter().any(|list| self.lists.first(list).is_some())
     }
 
-    /// When a stripe may have waited for as long as it may. Weft's own rule knows `wait_max` for
-    /// each stripe.
+    /// Time at which a stripe first reaches its bound. Under weft's own rule `wait_max` is part of
+    /// each stripe's own time, and `bound` is unlimited.
     pub(super) fn overdue_at(&self, bound: Span) -> Option<Time> {
         let bounded = self.bounds.since.filter(|_| bound < WAITS_WITHOUT_BOUND);
         let at =
@@ -67,15 +66,14 @@ impl Cache {
         at.filter(|_| self.stripes_wait())
     }
 
-    /// Whether one has, as far as is known without looking.
+    /// Whether a stripe may have reached its bound, as far as `bounds` tells.
     #[inline]
     pub(super) fn is_overdue(&self, settings: &PrioritySettings, now: Time) -> bool {
         let Bounds { since, due } = self.bounds;
         self.is_too_long(since, due, settings, now) && self.stripes_wait()
     }
 
-    /// Whether a stripe has waited since then for as long as it may, in time or in bytes, or is
-    /// due.
+    /// Whether a wait since `since` has reached its bound in time or in bytes, or `due` has come.
     #[inline]
     fn is_too_long(
         &self,
@@ -92,7 +90,7 @@ impl Cache {
         since.is_some_and(is_long) || due.is_some_and(|due| due <= now)
     }
 
-    /// Stripes that have waited for as long as they may are ready, and may read.
+    /// Makes stripes that have reached their bound ready, and permits them to read.
     #[inline]
     pub(crate) fn end_overdue(&mut self, settings: &PrioritySettings, now: Time) {
         if self.is_overdue(settings, now) {
@@ -121,8 +119,8 @@ impl Cache {
         }
     }
 
-    /// A request waits for what a stripe has been given: if it waits to be filled, then not longer
-    /// than until that time.
+    /// A request waits for data of a stripe: if the stripe waits to be filled, it waits at most
+    /// until `due`.
     pub(crate) fn hurry(&mut self, id: StripeId, due: Time) {
         let waits = self.lists.of(id).is_some_and(|list| WAITS.contains(&list));
         let stripe = &mut self.stripes[id.index()];
@@ -133,7 +131,8 @@ impl Cache {
         }
     }
 
-    /// Delayed stripes begin to wait, and those that have waited long enough become held ones.
+    /// Lets delayed stripes begin their wait, and moves stripes that have waited long enough to the
+    /// hold list.
     pub(crate) fn activate_each(
         &mut self,
         settings: &PrioritySettings,
@@ -175,7 +174,7 @@ impl Cache {
         }
     }
 
-    /// A stripe waits from now on, or still.
+    /// Notes that a stripe begins or continues to wait.
     fn waits(&mut self, patience: Patience) {
         let idle_since = self.waiting.idle_since.unwrap_or(Time(0));
         let (idle, busy) = (patience.until(Some(idle_since)), patience.until(None));
@@ -187,35 +186,35 @@ impl Cache {
         (self.full_stripe_writes == 0).then(|| self.waiting.idle_since.unwrap_or(now))
     }
 
-    /// Whether stripes wait of which one may have waited long enough.
+    /// Whether one of the waiting stripes may have waited long enough.
     pub(super) fn has_waited(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Wait).is_none() {
             return false;
         }
-        // By another rule none of them waits here.
+        // Under another rule no stripe waits on this list.
         let is_time = self.waiting_wake().is_some_and(|at| at <= now);
         !settings.each_waits() || is_time || self.is_stuck() || self.is_crowded()
     }
 
-    /// When one of those that wait may have waited long enough.
+    /// Time at which one of the waiting stripes may have waited long enough.
     pub(super) fn waiting_wake(&self) -> Option<Time> {
         let (idle, busy) = self.waiting.next.filter(|_| self.lists.first(List::Wait).is_some())?;
         Some(if self.full_stripe_writes == 0 { idle } else { busy })
     }
 
-    /// Requests find no stripe, and none is on its way to be free.
+    /// Whether requests find no stripe and none is about to become free.
     fn is_stuck(&self) -> bool {
         let ready = self.lists.first(List::Handle).is_some();
         self.starved.is_some() && self.full_stripe_writes == 0 && !ready
     }
 
-    /// Requests find no stripe, and more than half of all wait.
+    /// Whether requests find no stripe while more than half of all stripes wait.
     fn is_crowded(&self) -> bool {
         let crowds = self.lists.waiting() > self.size() / 2;
         self.starved.is_some() && !self.waiting.made_room && crowds
     }
 
-    /// The rule has changed: stripes that wait are delayed ones again.
+    /// Puts waiting stripes back on the delayed list: the rule has changed.
     pub(super) fn wait_no_more(&mut self) {
         while let Some(id) = self.lists.pop(List::Wait) {
             self.lists.push(List::Delayed, id);

@@ -1,7 +1,7 @@
 //! Plan with the fewest reads (`plan_rule=least`).
 //!
-//! md reads by rules that look at one strip at a time. This plan names the strips that are wanted
-//! first, then takes the cheapest way to have them all:
+//! md's rules look at one strip at a time. This plan first names the strips that are wanted, then
+//! takes the cheapest way to have them all:
 //!
 //! - a lost strip of data is computed from the other data and as many parities as data is lost, not
 //!   from every strip there is (RAID 6 with one member missing: one read less);
@@ -19,12 +19,12 @@ use super::{Facts, Mode, StripeStep};
 use crate::knobs::RmwLevel;
 use crate::layout::slot_set::SlotSet;
 
-/// Way in which strips become valid.
+/// Reads and computations that make strips valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fetch {
-    /// Read from their members.
+    /// Strips to read from their members.
     reads: SlotSet,
-    /// Then computed.
+    /// Strips to compute after that.
     lost: SlotSet,
 }
 
@@ -55,12 +55,12 @@ impl Facts {
         if lost.is_empty() {
             return Fetch { reads, lost };
         }
-        // All data that cannot be read is unknown together; each takes one parity.
+        // All data that cannot be read is computed together; each lost strip takes one parity.
         let unknown = self.data().without(uptodate).without(self.insync);
         let mut sources = self.data().without(unknown);
         let mut lost = lost.or(unknown);
         let mut left = unknown.count();
-        // What is valid already is free; P is cheaper to compute with than Q.
+        // Valid parity is free; P is cheaper to compute with than Q.
         let candidates = [self.p].into_iter().chain(self.q);
         let valid = candidates.clone().filter(|slot| uptodate.contains(*slot));
         let readable =
@@ -73,7 +73,7 @@ impl Facts {
             left -= 1;
         }
         debug_assert_eq!(left, 0, "no more is lost than there is parity: {self:?}");
-        // One strip of data from Q: P is computed along with it, not read.
+        // A single data strip is computed from Q: P is computed along with it, not read.
         let from_q = unknown.count() == 1 && !sources.contains(self.p);
         if from_q && !uptodate.contains(self.p) {
             lost.insert(self.p);
@@ -82,15 +82,16 @@ impl Facts {
         Fetch { reads, lost }
     }
 
-    /// Mode in which parity is computed, and the strips that it takes.
+    /// Mode in which parity is computed, and the strips that it needs.
     fn write(&self, uptodate: SlotSet) -> (Mode, Fetch) {
         let parity = self.parity().and(self.writable);
         if parity.is_empty() {
             return (Mode::Reconstruct, Fetch::default());
         }
         let reconstruct = self.fetch(self.data().without(self.overwrite), uptodate);
-        // Ahead of the resync old parity may not fit the data. It must not stay so where it is what
-        // the next failure is survived by; where nothing is left to fail, the result is the same.
+        // Ahead of the resync old parity may not match the data. A mismatch must not remain while
+        // parity still covers another failure; where no further failure is survived, the result is
+        // the same.
         let redundant = || self.failed().count() < self.parity().count();
         let forced = self.rmw_level == RmwLevel::Never || (self.resync_pending && redundant());
         let old = self.to_write.or(parity).without(uptodate);
@@ -109,7 +110,7 @@ impl Facts {
 }
 
 impl Fetch {
-    /// First step, if there is anything to do.
+    /// First step, if there is work.
     fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
             return Some(StripeStep::Read { strips: self.reads, delay: false });
@@ -130,8 +131,8 @@ mod tests {
         Facts { rule: PlanRule::Least, ..facts }
     }
 
-    /// Follows a stripe to the end of what it has to do: how many strips it reads. Every step must
-    /// be one that can be carried out.
+    /// Follows a stripe until it has no work left, and returns the number of strips read. Every
+    /// step must be one that can be carried out.
     fn follow(mut facts: Facts) -> u32 {
         let mut reads = 0;
         for _ in 0..8 {
@@ -162,7 +163,7 @@ mod tests {
         panic!("no end after eight steps: {facts:?}");
     }
 
-    /// As `Stripes::recover` does it.
+    /// Asserts what `Stripes::recover` needs.
     fn check_recovery(facts: &Facts, lost: SlotSet) {
         assert!(lost.and(facts.uptodate).is_empty(), "{facts:?} {lost:?}");
         let data = lost.and(facts.data());
@@ -197,7 +198,7 @@ mod tests {
     }
 
     /// Every shape, failure within the level, set of readers and writers, permission and level: the
-    /// stripe gets there, and never reads more than by md's rule.
+    /// stripe reaches its end, and never reads more than under md's rule.
     #[test]
     fn least_gets_there_and_never_reads_more_than_md() {
         let (mut looked_at, mut fewer) = (0, 0);
@@ -243,7 +244,7 @@ mod tests {
         assert!(fewer > 1_000, "{fewer}");
     }
 
-    /// As md, which reads every strip then: `need_this_block`, "parity cannot be trusted".
+    /// md also reads every strip in this case: `need_this_block`, "parity cannot be trusted".
     #[test]
     fn ahead_of_the_resync_parity_is_computed_anew_while_another_member_may_fail() {
         let reads = |members, parities, lost: &[u16], resync_pending| {
@@ -254,7 +255,7 @@ mod tests {
         for (lost, rmw, rcw) in [(1, 3, 4), (4, 2, 3), (5, 2, 3)] {
             assert_eq!((reads(6, 2, &[lost], false), reads(6, 2, &[lost], true)), (rmw, rcw));
         }
-        // Nothing is left to fail.
+        // No further failure is survived.
         assert_eq!((reads(5, 1, &[1], false), reads(5, 1, &[1], true)), (2, 2));
         assert_eq!((reads(6, 2, &[1, 2], false), reads(6, 2, &[1, 2], true)), (3, 3));
     }

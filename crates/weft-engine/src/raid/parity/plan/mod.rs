@@ -1,6 +1,6 @@
 //! Plan of a stripe: the next step from the state of its strips.
 //!
-//! One pure function from what is known of a stripe's strips to its next step. The rules and their
+//! One pure function from the state of a stripe's strips to its next step. The rules and their
 //! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (strips
 //! that a reader, a partial write or a sync needs), then the *dirtying decision* between
 //! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
@@ -9,7 +9,7 @@
 //! `plan_rule=least` takes another way (`plan/least.rs`): the fewest reads that lead to the same
 //! result.
 //!
-//! A read may go along with a delay: a partial write reads its own strip at once and waits for the
+//! A read may come with a delay: a partial write reads its own strip at once and waits for the
 //! permission to read the others.
 //!
 //! Source   md-raid.md §2.2 to §2.6 (every entry of its tables was traced on Linux 6.12; the traces
@@ -49,9 +49,9 @@ pub struct Facts {
     pub preread: bool,
     /// Parity cannot be trusted here yet: resync has not passed.
     pub resync_pending: bool,
-    /// The knob.
+    /// Value of the knob `rmw_level`.
     pub rmw_level: RmwLevel,
-    /// The knob.
+    /// Value of the knob `plan_rule`.
     pub rule: PlanRule,
 }
 
@@ -69,7 +69,7 @@ pub enum StripeStep {
     Recover(SlotSet),
     /// Drain what is written and compute parity.
     Write(Mode),
-    /// Nothing that a plan could say: no reader or writer is left, or a sync has all it wants.
+    /// Nothing to plan: no reader or writer is left, or a sync has all its strips.
     Rest,
 }
 
@@ -105,7 +105,7 @@ impl Facts {
         self.all.without(self.insync)
     }
 
-    /// Decides.
+    /// Decides the next step.
     ///
     /// Shape    no more strips have failed than there is parity; see [`Facts::failed`]
     #[inline]
@@ -142,7 +142,7 @@ impl Facts {
         self.dirty(reads)
     }
 
-    /// Step that brings the strips which a reader, a partial write or a sync needs.
+    /// Step that makes the strips valid which a reader, a partial write or a sync needs.
     fn fill(&self, partial: SlotSet) -> Fill {
         let failed = self.failed();
         let missing = self.all.without(self.uptodate);
@@ -191,8 +191,8 @@ impl Facts {
         reconstruct && !lost.and(self.data()).without(self.overwrite).is_empty()
     }
 
-    /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the strips
-    /// that the fill reads anyway.
+    /// Chooses read-modify-write or reconstruct-write, or reads the strips that either lacks.
+    /// `reads` are the strips that the fill reads anyway.
     #[inline(always)]
     fn dirty(&self, reads: SlotSet) -> StripeStep {
         let cost = |wanted: SlotSet| {
@@ -229,7 +229,7 @@ impl Facts {
                 Mode::ReadModifyWrite
             });
         }
-        // Whatever it waits for, it can only come with the permission to preread.
+        // A stripe that reads nothing can only wait for the permission to preread.
         delay |= strips.is_empty();
         assert!(!(delay && self.preread), "a stripe with every permission has a next step");
         StripeStep::Read { strips, delay }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     /// A cold stripe of `members` strips, data first, then P and Q, as stripe 0 of a parity-last
-    /// layout. By md's rule.
+    /// layout, under md's rule.
     pub(super) fn cold(members: u16, parities: u16) -> Facts {
         let data = members - parities;
         Facts {
@@ -430,8 +430,8 @@ mod tests {
         assert_eq!(follow(facts), (vec![0, 4], RMW, vec![0, 4]));
     }
 
-    /// Ahead of the resync parity cannot be trusted: what was lost is computed from all there is,
-    /// now that it still can, and parity from all data. md: `need_this_block`, "parity cannot be
+    /// Ahead of the resync parity cannot be trusted: a lost strip is computed from all others while
+    /// that is possible, and parity from all data. md: `need_this_block`, "parity cannot be
     /// trusted".
     #[test]
     fn ahead_of_the_resync_a_degraded_stripe_is_read_as_a_whole() {
@@ -465,8 +465,8 @@ mod tests {
         assert_eq!(follow(facts), (vec![1, 2, 3], RCW, vec![0, 4]));
     }
 
-    /// Whatever has failed within the level and whatever is written: a write is reached, and no
-    /// strip is read twice (`follow` asserts both). md-raid.md §2.12, invariant 1.
+    /// For every failure within the level and every set of writers, a write is reached and no strip
+    /// is read twice (`follow` asserts both). md-raid.md §2.12, invariant 1.
     #[test]
     fn every_stripe_within_the_level_reaches_its_write() {
         let mut looked_at = 0;

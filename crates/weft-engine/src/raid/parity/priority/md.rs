@@ -1,10 +1,10 @@
 //! The kernel's rules of stripe priority: patch 000, and first come, first served before it.
 //!
-//! With patch 000 (since 2.6.26) delayed stripes become held ones, and a held stripe goes when
-//! nothing is ready and either no full-stripe write is in flight or it was bypassed more than
-//! `preread_bypass_threshold` times; with threshold 0 only the former. A stripe for which member
-//! I/O was submitted already bypasses nothing. When the head of the held list changes, the
-//! threshold is paid back from the count, and so it is when a held stripe goes.
+//! With patch 000 (since 2.6.26) delayed stripes become held ones. A held stripe goes when nothing
+//! is ready and either no full-stripe write is in flight or it was bypassed more than
+//! `preread_bypass_threshold` times; with threshold 0, only when none is in flight. A ready stripe
+//! with member I/O already submitted does not count as a bypass. The threshold is subtracted from
+//! the count when the head of the hold list changes, and when a held stripe goes.
 //!
 //! Before the patch no stripe is held: delayed stripes queue up behind those that are ready.
 //!
@@ -35,11 +35,11 @@ impl Priority {
             }
             (Some(ready), Some(held)) => {
                 if ready.io_started {
-                    // It holds a place already; the held stripe loses nothing by it.
+                    // The ready stripe holds a place already; the held stripe loses nothing by it.
                 } else if self.last_held == Some(held) {
                     self.bypass_count += 1;
                 } else {
-                    // The head has changed: a stripe was promoted off it by a new write.
+                    // The head has changed: a new write promoted the old one off the list.
                     self.last_held = Some(held);
                     self.bypass_count = self.bypass_count.saturating_sub(threshold);
                 }
@@ -59,7 +59,7 @@ impl Priority {
     }
 }
 
-/// Before the patch: a ready stripe, if there is one.
+/// Before the patch: a ready stripe first, if there is one.
 #[inline]
 pub(super) fn first_come(ready: Option<Ready>, held: Option<StripeId>) -> Pick {
     match (ready, held) {
@@ -136,8 +136,7 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// The same with something to pay back: a stripe that was promoted off the list takes its share
-    /// of it along.
+    /// As in statement 22, with a count to pay back: a promoted stripe takes its share of it along.
     #[test]
     fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
         for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {

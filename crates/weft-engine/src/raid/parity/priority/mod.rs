@@ -1,23 +1,23 @@
 //! Stripe priority: which stripe is handled next (◆ patch 000).
 //!
-//! Some stripes are ready to be written; others are held back because they still need a preread,
-//! and waiting gives them a chance to be filled by later writes, after which they need none. The
-//! kernel's rules ([`md`]) always take ready stripes first. How often a held stripe was bypassed
-//! decides only this: with nothing ready, may it go while full-stripe writes are in flight? Weft's
-//! own rule ([`stream`]) asks of each stripe what its waiting is worth.
+//! Some stripes are ready to be written. Others are held because they still need a preread; while
+//! they wait, later writes may fill them, and then no preread is needed. The kernel's rules
+//! ([`md`]) always take ready stripes first. The number of times that a held stripe was bypassed
+//! only decides whether it may go, with nothing ready, while full-stripe writes are in flight.
+//! Weft's own rule ([`stream`]) weighs for each stripe how long waiting pays.
 //!
-//! Before it is held a stripe is delayed. The moment in which delayed stripes become held ones is a
-//! choice of its own: in each turn, as today, or when a plug is pulled ([`plug_2008`], which has
-//! everything that was around the patch in 2008).
+//! A stripe is delayed before it is held. When delayed stripes become held ones is a separate
+//! choice: in each turn, as today, or when a plug is pulled ([`plug_2008`], which has everything
+//! that surrounded the patch in 2008).
 //!
-//! Whatever the rule, no stripe waits longer than `preread_wait_max`, or while 64 times what the
-//! stripe cache holds is written: then it is ready, in its turn (`cache/wait.rs`). md has no such
-//! bounds, and keeps a stripe waiting for as long as others are preread, or, with threshold 0, for
-//! as long as filled stripes are written.
+//! Under every rule a stripe waits no longer than `preread_wait_max`, and no longer than 64 times
+//! the content of the stripe cache is written. Then it is ready, in its turn (`cache/wait.rs`). md
+//! has no such bounds: it keeps a stripe waiting for as long as others are preread or, with
+//! threshold 0, for as long as filled stripes are written.
 //!
-//! Inputs   heads of the ready and held lists, full-stripe writes in flight; of weft's own: since
-//!          when a stripe lacks strips, when the stream was last seen that will bring them, how
-//!          long prereads take
+//! Inputs   heads of the ready and held lists, full-stripe writes in flight; for weft's own rule
+//!          also the start of a stripe's wait, the time at which the stream that will fill it was
+//!          last seen, and the duration of prereads
 //! Answer   [`Pick`], [`Patience`], [`Plug::opens`]
 //! Knobs    `priority`, `preread_bypass_threshold` (stripes, 0..=stripe_cache_size, default 1),
 //!          `activation`, `preread_wait_max` (seconds, default 1; md: none)
@@ -25,18 +25,17 @@
 //!          performance", 2008 (published: dd +33 %, tiobench +13 %, with threshold 0 +37 %)
 //! Compare  [`PriorityRule::Fifo`] is the behaviour before the change, `activation=at_unplug` and
 //!          `stripe_cache_form=2008` what was around both in 2008 (md-raid.md §1.10)
-//! Measured as exact sequences (statements 21 to 25 and 42). Weft's own on four simulated disks of
-//! 2007 against
-//!          threshold 0, with the plug of 2008 (experiments/000.md): dd the same; tiobench with 1
-//!          to 8 threads 0 % (±0.3), 99.9 % of prereads within 0.35 s and not 4.9 s. dd beside
-//!          eight writers of single blocks loses: -45 %, both together are done 25 % later (-28 %
-//!          and 7 % where a disk empties its cache for 14 ms at a time), because a held stripe goes
-//!          after 1.0 s and not after 9.4 s, when dd is done. Most of that is the disk, which with
-//!          a full cache of its own lets a read wait for up to 2 s and loses a turn with each
-//!          sub-request that it writes meanwhile; if it let none wait for more than 0.2 s, dd would
-//!          lose 15 % and both be done 5 % sooner (so emptied). Solid-state drives: dd and
-//!          tiobench the same or 1 % more, dd beside the writers -1 %, both done 12 % sooner,
-//!          within 23 ms and not 1.6 s
+//! Measured as exact sequences (statements 21 to 25 and 42). Weft's own rule on four simulated
+//!          disks of 2007 against threshold 0, with the plug of 2008 (experiments/000.md): dd the
+//!          same; tiobench with 1 to 8 threads 0 % (±0.3), 99.9 % of prereads within 0.35 s instead
+//!          of 4.9 s. dd beside eight writers of single blocks loses: -45 %, both together are done
+//!          25 % later (-28 % and 7 % where a disk empties its cache for 14 ms at a time), because
+//!          a held stripe goes after 1.0 s instead of 9.4 s, when dd is done. Most of that is the
+//!          disk, which with a full cache of its own lets a read wait for up to 2 s and loses a
+//!          turn with each sub-request that it writes meanwhile. If it let no read wait for more
+//!          than 0.2 s, dd would lose 15 % and both would be done 5 % sooner (with the cache emptied
+//!          for 14 ms at a time). Solid-state drives: dd and tiobench the same or 1 % more, dd
+//!          beside the writers -1 %, both done 12 % sooner, within 23 ms instead of 1.6 s
 
 mod md;
 pub(super) mod plug_2008;
@@ -49,25 +48,25 @@ pub(crate) use self::stream::{Patience, patience_for_others};
 use super::list::List;
 use crate::knobs::{Activation, Knobs, PriorityRule, WAITS_WITHOUT_BOUND};
 
-/// Settings of the policy, made from the knobs.
+/// Settings of stripe priority, made from the knobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrioritySettings {
     pub(crate) rule: PriorityRule,
-    /// Bypasses that a held stripe bears; zero: any number.
+    /// Number of times that a held stripe may be bypassed; zero: without limit.
     pub(crate) threshold: u32,
-    /// Longest wait of a stripe that has a time of its own.
+    /// Longest wait of a stripe under a rule with a time for each stripe.
     pub(crate) wait_max: Span,
-    /// Longest wait of a stripe by a rule that has no time for each.
+    /// Longest wait of a stripe under a rule without one.
     pub(crate) bound: Span,
-    /// Whether a stripe is passed by [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) at
-    /// most, by any rule.
+    /// Whether the bytes that pass a waiting stripe are bounded by
+    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX), under any rule.
     pub(crate) bounds_passed: bool,
-    /// The plug that holds delayed stripes back; `None`: they are held ones in the next turn.
+    /// The plug that holds delayed stripes back; `None`: they become held ones in the next turn.
     pub(crate) plug: Option<&'static PlugRule>,
 }
 
 impl PrioritySettings {
-    /// Settings as the knobs say. `bound` is the longest wait of a stripe.
+    /// Settings from the knobs. `bound` is the longest wait of a stripe.
     #[inline]
     pub(crate) fn new(knobs: &Knobs, bound: Span) -> Self {
         let settings = Self {
@@ -84,7 +83,7 @@ impl PrioritySettings {
         Self { bound: if settings.each_waits() { WAITS_WITHOUT_BOUND } else { bound }, ..settings }
     }
 
-    /// Whether each stripe waits for a time of its own, and not for the generation before it.
+    /// Whether each stripe waits until a time of its own, and not for the generation before it.
     #[inline]
     pub(crate) fn each_waits(&self) -> bool {
         self.rule == PriorityRule::Stream
@@ -106,18 +105,18 @@ pub(crate) struct Ready {
     pub(crate) io_started: bool,
 }
 
-/// The decision.
+/// Decision which stripe is handled next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
     /// The head of the held list.
     Held,
-    /// None yet: held stripes wait for full-stripe writes to finish.
+    /// No stripe yet: held stripes wait for full-stripe writes to finish.
     Nothing,
     /// The head of the ready list.
     Ready,
 }
 
-/// Number of times that the head of the hold list was bypassed.
+/// Bypass count of the head of the hold list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     bypass_count: u32,
@@ -144,7 +143,7 @@ impl Priority {
     }
 }
 
-/// Settings for tests: a rule as md has it, without a plug.
+/// Settings for tests: a rule with md's other settings, without a plug.
 #[cfg(test)]
 pub(super) fn rule(rule: PriorityRule, threshold: u32) -> PrioritySettings {
     let knobs = Knobs { priority: rule, preread_bypass_threshold: threshold, ..Knobs::md() };

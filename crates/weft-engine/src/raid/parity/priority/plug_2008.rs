@@ -1,15 +1,15 @@
 //! Surroundings of patch 000 in 2008: the plug, and how stripes came to their lists.
 //!
 //! In 2008 delayed stripes became held ones when the plug of the array's request queue was pulled:
-//! 3 ms after it was put in, or when no stripe was free. A stripe that is delayed puts it in, and
-//! the plug stays in whatever becomes of that stripe: so it is pulled on stripes that were delayed
-//! just now as well. Today there is no plug: delayed stripes become held ones in the next turn.
-//! Neither happens before the stripes of the last generation have their reads behind them.
+//! 3 ms after it was set, or when no stripe was free. A delayed stripe sets the plug, which stays
+//! set whatever becomes of that stripe; so it may be pulled on stripes that were delayed only just
+//! now. Today there is no plug: delayed stripes become held ones in the next turn. In both cases
+//! the stripes of the last generation must have finished their reads first.
 //!
-//! Three more things were otherwise (`stripe_cache_form=2008`): the stripes of a full stripe were
-//! written one by one, inactive stripes were one list, and before the patch whoever brought a
-//! request took the first step of its stripe. With the patch the stripe waits for its turn. Members
-//! with a scheduler had a plug of their own (`sched/member_queue.rs`).
+//! Three more things differed (`stripe_cache_form=2008`): the stripes of a full stripe were written
+//! one by one, inactive stripes were on one list, and before the patch a stripe's first step was
+//! taken by the context that brought a request for it. With the patch the stripe waits for its
+//! turn. Members with a scheduler had a plug of their own (`sched/member_queue.rs`).
 //!
 //! Source   md-raid.md §1.10
 
@@ -21,12 +21,12 @@ use crate::knobs::{CacheForm, Knobs, PriorityRule};
 /// Rule of a plug: how long delayed stripes stay behind it.
 #[derive(Debug)]
 pub(crate) struct PlugRule {
-    /// Time from putting it in to pulling it.
+    /// Time from setting the plug to pulling it.
     pub(crate) delay: Span,
-    /// Longest wait for stripes that are being read; `None`: without end, as md.
+    /// Longest wait for stripes that are being read; `None`: without limit, as in md.
     pub(crate) reads_max: Option<Span>,
-    /// Whether the plug is that of a queue, and not of the stripes behind it: it stays in when none
-    /// is left, and once pulled only a stripe that is delayed anew puts it in.
+    /// Whether the plug belongs to a queue and not to the stripes behind it: it stays set when no
+    /// stripe is left, and once pulled only a newly delayed stripe sets it again.
     pub(crate) of_queue: bool,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct PlugRule {
 pub(crate) static RULE: PlugRule =
     PlugRule { delay: Span::millis(3), reads_max: None, of_queue: true };
 
-/// Whether whoever brings a request takes the first step of its stripe, without asking for its
-/// place in the order.
+/// Whether a stripe takes its first step when a request for it arrives, ahead of its place in the
+/// order.
 pub(crate) fn is_handled_at_arrival(knobs: &Knobs) -> bool {
     knobs.stripe_cache_form == CacheForm::Of2008 && knobs.priority == PriorityRule::Fifo
 }
@@ -46,10 +46,10 @@ pub(crate) fn has_batches_and_classes(form: CacheForm) -> bool {
     form == CacheForm::Today
 }
 
-/// Facts that the plug decides by, read at one moment.
+/// Inputs of the plug's decision, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pressure {
-    /// Stripes of the last generation are not through with their reads.
+    /// Stripes of the last generation have not finished their reads.
     pub(crate) reading: bool,
     /// A request waits for a stripe.
     pub(crate) starved: bool,
@@ -57,11 +57,11 @@ pub(crate) struct Pressure {
     pub(crate) idle: bool,
 }
 
-/// State of the plug: since when delayed stripes wait.
+/// State of the plug: the time since which delayed stripes wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Plug {
     since: Option<Time>,
-    /// Before it was put back.
+    /// Time at which the plug was set before it was put back.
     first: Option<Time>,
     delay: Span,
 }
@@ -76,7 +76,7 @@ impl Plug {
     ) -> bool {
         let Pressure { reading, starved, idle } = pressure;
         let Some(rule) = settings.plug else {
-            // As the knob was before they may wait: nobody is to be woken for it.
+            // The knob may have changed while stripes waited: no wake-up is left for them.
             (self.since, self.first) = (None, None);
             return !reading;
         };
@@ -84,7 +84,7 @@ impl Plug {
             rule.reads_max.is_some_and(|max| self.first.is_some_and(|first| now >= first + max));
         let reading = reading && !read_long;
         match self.since {
-            // It was pulled while stripes were being read.
+            // The plug was pulled while stripes were being read.
             None if rule.of_queue => idle && !reading,
             None => {
                 self.wait(rule, now);
@@ -92,8 +92,8 @@ impl Plug {
             }
             Some(since) if !starved && now < since + self.delay => false,
             Some(_) => {
-                // Pulled too early it is put back, and waits as long again; before the patch it was
-                // not.
+                // A plug that was pulled too early is put back and waits as long again; before the
+                // patch it was not put back.
                 let back = reading && settings.rule != PriorityRule::Fifo;
                 self.since = back.then_some(now);
                 self.first = self.first.filter(|_| back);
@@ -102,7 +102,8 @@ impl Plug {
         }
     }
 
-    /// Stripes are delayed at the end of a turn; `newly`: some of them since its beginning.
+    /// Sets the plug for stripes that are delayed at the end of a turn. `newly`: some were delayed
+    /// in this turn.
     pub(crate) fn put_in(&mut self, rule: Option<&PlugRule>, newly: bool, now: Time) {
         if let Some(rule) = rule.filter(|rule| newly || !rule.of_queue) {
             self.wait(rule, now);
@@ -115,12 +116,12 @@ impl Plug {
         self.first.get_or_insert(now);
     }
 
-    /// Time at which [`Plug::opens`] may say otherwise though nothing else happens.
+    /// Time at which [`Plug::opens`] may change its answer if nothing else happens.
     pub(crate) fn due(&self) -> Option<Time> {
         self.since.map(|since| since + self.delay)
     }
 
-    /// No stripe is delayed.
+    /// Notes that no stripe is delayed.
     pub(crate) fn no_stripe_waits(&mut self, rule: Option<&PlugRule>, starved: bool, now: Time) {
         let stays = rule.is_some_and(|rule| rule.of_queue)
             && !starved
@@ -180,7 +181,7 @@ mod tests {
         plug.wait(&RULE, at(4000));
         plug.no_stripe_waits(unplug.plug, false, at(7000));
         assert_eq!(plug.due(), None, "pulled with nothing behind it");
-        // Weft's own waits for each stripe anew.
+        // Weft's own plug waits for each stripe anew.
         let soon = by(PriorityRule::Fifo, Some(&SOON));
         plug.wait(&SOON, at(8000));
         plug.no_stripe_waits(soon.plug, false, at(8100));

@@ -1,11 +1,12 @@
 //! Weft's own rule of stripe priority: each stripe waits for as long as it pays.
 //!
-//! With threshold 0 of patch 000 held stripes wait until no full-stripe write is in flight, beside
-//! a stream for as long as it lasts. Here they wait for the same, but a stripe that a stream will
-//! fill (`raid/parity/streams.rs`) up to `preread_wait_max`, and one that no stream will fill as
-//! long as 16 prereads take, which is measured: some 0.3 s on disks that turn, some ms on
-//! solid-state drives. And a stripe that a stream will fill does not go in a moment in which the
-//! pipeline is empty, which all other rules allow.
+//! With threshold 0 of patch 000 held stripes wait until no full-stripe write is in flight: beside
+//! a stream, for as long as it lasts. Under this rule they wait for the same event, but only for a
+//! bounded time. A stripe that a stream will fill (`raid/parity/streams.rs`) waits up to
+//! `preread_wait_max`. A stripe that no stream will fill waits as long as 16 prereads take, which
+//! is measured: some 0.3 s on rotating disks, some ms on solid-state drives. A stripe that a stream
+//! will fill also does not go in a moment in which the pipeline is empty, which all other rules
+//! allow.
 //!
 //! Delayed stripes wait on a list of their own (`cache/wait.rs`) until their time has come; then
 //! they are held, and go first.
@@ -16,8 +17,9 @@ use super::md::first_come;
 use super::{Pick, Priority, Ready};
 
 impl Priority {
-    /// Held stripes have waited for as long as it pays. They go together and first, so that disks
-    /// leave what they are at once for all of them; but not without end.
+    /// Picks a held stripe: held stripes have waited for as long as it pays. They go first and
+    /// together, so that disks leave their current position once for all of them, but not without
+    /// end.
     pub(super) fn pick_waited(&mut self, ready: Option<Ready>, held: Option<StripeId>) -> Pick {
         if held.is_some() && (ready.is_none() || self.bypass_count < HELD_TOGETHER) {
             self.bypass_count += 1;
@@ -30,34 +32,34 @@ impl Priority {
 
 /// Wait of a stripe by weft's own rule.
 ///
-/// While full-stripe writes are in flight a preread takes the arms of the disks away from them, so
-/// every stripe waits; while none are, only a stripe that a stream will fill does, for as long as
-/// reading would take: who waits that long and reads then has lost twice the time at most, whatever
-/// the stream does.
+/// While full-stripe writes are in flight a preread takes the disk arms away from them, so every
+/// stripe waits. While none is in flight, only a stripe that a stream will fill waits, for as long
+/// as a read would take. Waiting that long and then reading takes at most twice the time of the
+/// read, whatever the stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// A stream will fill it.
+    /// A stream will fill the stripe.
     Streams {
-        /// While no full-stripe write is in flight: as long after the stream was seen last, and
-        /// after the last of them ended.
+        /// Wait while no full-stripe write is in flight, after the stream was last seen and after
+        /// the last full-stripe write ended.
         idle: Span,
-        /// Time at which the stream was seen last.
+        /// Time at which the stream was last seen.
         moved: Time,
-        /// At any rate.
+        /// End of the wait in any case.
         until: Time,
     },
-    /// No stream is known that will: it waits for full-stripe writes only.
+    /// No known stream will fill the stripe: it waits for full-stripe writes only.
     Alone {
-        /// At any rate.
+        /// End of the wait in any case.
         until: Time,
     },
 }
 
 impl Patience {
-    /// Of a stripe that lacks strips since then. `moved` is when the stream was last seen that will
-    /// fill it, if there is one; `preread` is how long prereads take. While that is not known a
-    /// stripe waits for full-stripe writes as long as it may: by a short guess disks that turn read
-    /// in the midst of their first filled stripes.
+    /// Wait of a stripe that has lacked strips since `since`. `moved` is the time at which the
+    /// stream that will fill it was last seen, if there is one; `preread` is the duration of
+    /// prereads. While that is unknown, the stripe waits for full-stripe writes up to `wait_max`:
+    /// with a short guess, rotating disks would read in the middle of their first filled stripes.
     #[must_use]
     pub(crate) fn new(
         since: Time,
@@ -79,8 +81,8 @@ impl Patience {
         }
     }
 
-    /// End of the wait, if it is known now. `idle_since` is when the last full-stripe write ended,
-    /// with none in flight since.
+    /// End of the wait, if it is known now. `idle_since` is the time at which the last full-stripe
+    /// write ended, if none has been in flight since.
     #[must_use]
     pub(crate) fn until(&self, idle_since: Option<Time>) -> Time {
         match (*self, idle_since) {
@@ -93,24 +95,24 @@ impl Patience {
     }
 }
 
-/// Longest wait of a stripe to be filled, by whatever rule, when a request waits for what it has
-/// been given: who is to fill it may wait behind that one. As long as a few prereads take, which
-/// was measured or is guessed.
+/// Longest wait of a stripe to be filled, under any rule, when a request waits for data of the
+/// stripe: the client that would fill the stripe may itself wait behind that request. The wait is a
+/// few prereads long, as measured or guessed.
 #[must_use]
 pub(crate) fn patience_for_others(preread: Option<Span>) -> Span {
     let few = Span(preread.unwrap_or(IDLE_GUESS).0.saturating_mul(4));
     few.clamp(Span::millis(2), IDLE_MAX)
 }
 
-/// Held stripes that have waited and go before a ready one.
+/// Number of held stripes that go before a ready one.
 const HELD_TOGETHER: u32 = 64;
 
-/// Wait for full-stripe writes, in prereads, of a stripe that no stream will fill: it and
-/// those that go with it take a part of the disks' time from them, and none of it often.
+/// Wait for full-stripe writes, in prereads, of a stripe that no stream will fill. Such a stripe
+/// and those that go with it take disk time from the full-stripe writes, but not often.
 const ALONE_PREREADS: u64 = 16;
 
-/// Bounds of how long a stripe waits for a stream while disks are idle: what a solid-state drive
-/// takes to read under load, and what a disk takes that turns.
+/// Bounds of the wait for a stream while disks are idle: the read time of a solid-state drive under
+/// load, and that of a rotating disk.
 const IDLE_MIN: Span = Span(500_000);
 const IDLE_MAX: Span = Span::millis(20);
 const IDLE_GUESS: Span = Span::millis(1);
@@ -132,12 +134,12 @@ mod tests {
             Patience::new(since, moved, Some(Span(preread)), wait_max).until(idle_since)
         };
         const MS: u64 = 1_000_000;
-        // Nobody will fill it: 16 prereads, or until no filled stripe is written.
+        // No stream will fill it: 16 prereads, or until no full-stripe write is in flight.
         assert_eq!(until(None, 10 * MS, None), at(1_160_000));
         assert_eq!(until(None, 100 * MS, None), at(2_000_000), "but not longer than is allowed");
         assert_eq!(until(None, u64::MAX, None), at(2_000_000));
         assert_eq!(until(None, 10 * MS, Some(at(1_005_000))), at(1_005_000));
-        // A stream will: as long as is allowed, or a preread longer than anything moves.
+        // A stream will fill it: up to the bound, or one preread after anything last moved.
         let moved = Some(at(1_030_000));
         assert_eq!(until(moved, 10 * MS, None), at(2_000_000));
         assert_eq!(until(moved, 10 * MS, Some(at(1_005_000))), at(1_040_000));

@@ -1,7 +1,8 @@
 //! Order in which a long request is attached to stripes: pure arithmetic over its units.
 //!
-//! A unit is a strip's length of the volume. A request is cut into sub-requests of at most 256
-//! units; one that reaches into the next member's chunk begins there, so that member offsets go up.
+//! A unit is one strip's length of the volume. A request is cut into sub-requests of at most 256
+//! units. A sub-request that reaches into the next member's chunk begins there, so that member
+//! offsets go up.
 //!
 //! Source   md-raid.md §2.1 (md: `raid5_bio_lowest_chunk_sector`, `RAID5_MAX_REQ_STRIPES`)
 
@@ -10,37 +11,35 @@ use weft_units::{Bytes, Slot};
 
 use crate::layout::geometry::Geometry;
 
-/// Progress of a long request: the units of its present sub-request, of at most 256, that are
-/// done.
+/// Progress of a long request: which units of its present sub-request, of at most 256, are done.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Bytes of the volume that the present sub-request is made of.
+    /// Byte range of the volume that the present sub-request covers.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// The same in units, rounded out.
+    /// First unit of that range; the range is rounded out to units.
     pub(super) first: u64,
     end: u64,
-    /// Offset within the sub-request at which to go on.
+    /// Unit at which to go on.
     at: u64,
     done: SmallVec<[u64; 4]>,
     pub(super) left: u64,
 }
 
-/// Units of a request that lie in stripes of one full stripe that follow each other: of the same
-/// data chunks in each.
+/// Units of a request in consecutive stripes of one full stripe, on the same data chunks in each.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Unit at which the cursor was: one of the lowest stripe.
+    /// Unit at which the cursor was, in the lowest of the stripes.
     pub(super) first: u64,
     pub(super) stripes: u64,
-    /// Stripes that the request needs of this chunk.
+    /// Stripes of this chunk that the request needs.
     pub(super) wanted: u64,
-    /// The unit of each data chunk in the lowest stripe, if it is meant.
+    /// Unit of each data chunk in the lowest stripe; `None` if the run leaves the chunk out.
     units: SmallVec<[Option<u64>; 4]>,
 }
 
 impl Cursor {
-    /// The next sub-request of a request that goes on at the byte `from` and ends at `request_end`.
+    /// Cursor of the next sub-request of a request that goes on at the byte `from`.
     pub(super) fn new(geometry: &Geometry, from: u64, request_end: u64, unit: u64) -> Self {
         assert!(from < request_end, "something is left of the request");
         let first = from / unit;
@@ -50,7 +49,7 @@ impl Cursor {
         Self { from, to: end * unit, first, end, at, done, left }
     }
 
-    /// The next unit that is not attached, going up from where it began and around.
+    /// The next unit that is not attached, upwards from the first and around.
     fn next(&self) -> Option<u64> {
         let is_left = |unit: &u64| !self.is_done(*unit);
         (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
@@ -61,7 +60,7 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Units side by side that are not attached, from this one on, at most so many.
+    /// Number of adjacent units from this one on that are not attached, at most `most`.
     fn left_from(&self, unit: u64, most: u64) -> u64 {
         let (from, end) = (unit - self.first, unit - self.first + most);
         let mut bit = from;
@@ -75,19 +74,19 @@ impl Cursor {
         most
     }
 
-    /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit
-    /// upwards.
+    /// The run of stripes to attach next, from the next unit upwards. The request ends at the byte
+    /// `end`.
     pub(super) fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
         self.run_from(first, geometry, unit, end)
     }
 
-    /// The units from this one on that are not attached.
+    /// The units from `from` on that are not attached.
     pub(super) fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
         (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
     }
 
-    /// The same from one that is not attached.
+    /// As [`Cursor::run`], from a given unit that is not attached.
     pub(super) fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());
@@ -95,7 +94,7 @@ impl Cursor {
         let full_stripe = first / (units_per_chunk * data_members) * data_members;
         let wanted = (units_per_chunk - in_chunk).min(self.end - first);
         let mut stripes = self.left_from(first, wanted);
-        // Units that the request begins or ends within are runs of their own.
+        // A unit in which the request begins or ends is a run of its own.
         let begins_within = u64::from(self.from > self.first * unit);
         let ends_within = u64::from(end < self.end * unit);
         let edges =
@@ -104,13 +103,13 @@ impl Cursor {
         for chunk in full_stripe..full_stripe + data_members {
             let number = chunk * units_per_chunk + in_chunk;
             units.push((self.first..self.end).contains(&number).then_some(number));
-            let edge = edges.into_iter().find(|edge| *edge > number).expect("the last is far away");
+            let edge = edges.into_iter().find(|edge| *edge > number).expect("an edge lies above");
             stripes = stripes.min(edge - number);
         }
         UnitRun { first, stripes, wanted, units }
     }
 
-    /// Marks the units of so many stripes.
+    /// Marks the units of this many stripes as attached.
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             let (from, to) = (number - self.first, number - self.first + stripes);
@@ -131,19 +130,19 @@ impl Cursor {
 }
 
 impl UnitRun {
-    /// The data chunks that are meant, and the unit of each in the lowest stripe.
+    /// The data chunks of the run, and the unit of each in the lowest stripe.
     pub(super) fn strips(&self) -> impl Iterator<Item = (u16, u64)> {
         let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
         (0..).zip(&self.units).filter_map(meant)
     }
 }
 
-/// A word of which so many bits are set, or all.
+/// A word with this many low bits set, or all.
 fn bits_below(count: u64) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
-/// The unit that a request's sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
+/// Unit that a sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
 fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let units_per_chunk = geometry.chunk().bytes().0 / unit;
     let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;
@@ -171,8 +170,8 @@ mod tests {
 
     const UNIT: u64 = 4096;
 
-    /// Attaches a request of these bytes run by run, as many stripes of each as `grant` gives.
-    /// Its units in order of attaching.
+    /// Attaches a request of these bytes run by run, with as many stripes of each as `grant` gives.
+    /// Returns its units in order of attaching.
     fn attach(geometry: &Geometry, from: u64, end: u64, grant: impl Fn(u64) -> u64) -> Vec<u64> {
         let (mut units, mut at) = (Vec::new(), from);
         while at < end {

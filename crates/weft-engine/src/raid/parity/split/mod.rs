@@ -1,7 +1,7 @@
 //! Splitting of requests into stripes: which stripes a request touches, and in which order.
 //!
-//! Each request is attached to its stripes, each stripe once with all of its strips. A request that
-//! finds no free stripe waits, and holds none meanwhile.
+//! Each request is attached to its stripes, to each of them once and with all of its strips. A
+//! request that finds no free stripe waits, and holds none meanwhile.
 //!
 //! Source   md-raid.md §2.1, §2.8
 
@@ -32,23 +32,23 @@ pub(super) struct SplitRequest {
     io: ArrayIo,
     /// A sub-request of it failed: the rest need not be attached.
     failed: bool,
-    /// Sub-requests that were attached.
+    /// Number of sub-requests attached so far.
     sub_requests: u32,
-    /// Of a long one that is being attached.
+    /// Progress of a long request that is being attached.
     cursor: Option<Box<Cursor>>,
 }
 
-/// A sub-request of a read that goes through the cache: its member is missing, or did not give it.
+/// Part of a read that goes through the cache: its member is missing, or failed to read it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detour {
     part: StraightPart,
-    /// The member was asked.
+    /// The member was asked and failed.
     asked: bool,
-    /// Of its request.
+    /// Frames of its request.
     frames: Run,
     start: Bytes,
     attr: Attr,
-    /// Sub-requests that were attached.
+    /// Number of sub-requests attached so far.
     sub_requests: u32,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Detour {
 #[derive(Clone, Copy, Debug)]
 struct Attaching {
     writes: Writes,
-    /// The cache waits for its new size: only what was begun goes on.
+    /// The cache waits for its new size: only requests that were begun go on.
     frozen: bool,
     off_by_one: bool,
 }
@@ -64,9 +64,9 @@ struct Attaching {
 /// Outcome of an attempt to attach a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attached {
-    /// With all of it.
+    /// All of the request was attached.
     All,
-    /// With a sub-request of it: others have their turn.
+    /// One sub-request of it was attached: other requests have their turn.
     SubRequest,
     /// No stripe was free.
     Starved,
@@ -98,10 +98,11 @@ impl ParityRaid {
         self.streams.answered(stream.id, len);
     }
 
-    /// Takes a request whose turn has come: discards what of it members are told to, and attaches
-    /// the rest to stripes, at once or in a later turn. See [`crate::raid::Personality::submit`].
+    /// Takes a request whose turn has come: begins to discard the part that members discard, and
+    /// attaches the rest to stripes, at once or in a later turn. See
+    /// [`crate::raid::Personality::submit`].
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        assert!(io.range.len.0 > 0, "nothing is not submitted");
+        assert!(io.range.len.0 > 0, "a submitted request is not empty");
         let mut pending = 0;
         if let Some(discarded) = io.discarded {
             self.begin_discard(io, discarded);
@@ -119,7 +120,7 @@ impl ParityRaid {
         pending + SPLITTING
     }
 
-    /// Nothing of a request is to be attached any more.
+    /// Notes that no more of a request will be attached.
     #[inline]
     pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
         self.streams.attached(io.stream.id, io.range.end().0, now);
@@ -131,14 +132,14 @@ impl ParityRaid {
         self.ready.push_back(split);
     }
 
-    /// Reads a sub-request of a read through the cache; `asked`: its member did not give it.
+    /// Reads a part of a request through the cache. `asked`: its member was asked and failed.
     #[inline(never)]
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         let (frames, start, attr) = (io.frames, io.range.start, io.attr);
         self.detours.push_back(Detour { part, asked, frames, start, attr, sub_requests: 0 });
     }
 
-    /// Whether no stripe is in use, and nothing waits for one that was begun.
+    /// Whether no stripe is in use, and no request that was begun waits for one.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stripes.cache.is_quiet()
             && !self.stripes.has_displaced()
@@ -146,12 +147,12 @@ impl ParityRaid {
             && self.starved.is_empty()
     }
 
-    /// Whether something waits for a stripe, and may try.
+    /// Whether work waits for a stripe, and may try now.
     pub(super) fn can_attach(&self) -> bool {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
-    /// Whether there is anything to attach.
+    /// Whether any work waits to be attached.
     #[inline]
     fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || self.waits_for_stripes()
@@ -162,17 +163,15 @@ impl ParityRaid {
         !self.starved.is_empty() || !self.detours.is_empty() || self.stripes.has_displaced()
     }
 
-    /// Whether something waits for a stripe while every stripe that is in use holds a deferred
-    /// write.
+    /// Whether work waits for a stripe while every stripe in use holds a deferred write.
     pub(super) fn waits_in_vain(&self) -> bool {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
             && self.stripes.only_deferred()
     }
 
-    /// Ends what waits for stripes of a broken array when all stripes that are in use hold deferred
-    /// writes: nothing is written any more, so these stripes stay in use, for only they know what
-    /// belongs there.
+    /// Fails work that waits for stripes of a broken array when all stripes in use hold deferred
+    /// writes. Nothing is written any more, so these stripes stay in use: they hold the only copy.
     #[cold]
     pub(crate) fn end_vain_waits(&mut self, now: Time) {
         if !self.waits_in_vain() {
@@ -195,14 +194,14 @@ impl ParityRaid {
         self.stripes.end_displaced();
     }
 
-    /// A sub-request of a request failed.
+    /// Marks a request with a failed sub-request.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
             split.failed |= split.io.id == id;
         }
     }
 
-    /// A request waits for another: the stripes of that one do not wait long to be filled.
+    /// Another request waits for `io`: the stripes of `io` do not wait long to be filled.
     pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
             split.io.waited_for |= split.io.id == io.id;
@@ -213,15 +212,15 @@ impl ParityRaid {
         self.stripes.hurry(io.id, &keys, now);
     }
 
-    /// Attaches what waits for stripes, if anything does.
+    /// Attaches work that waits for stripes, if there is any.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
         if self.has_waiting() {
             self.attach_waiting(&attaching(cx, quiesces), cx.out.now);
         }
     }
 
-    /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order.
-    /// While the cache waits for its new size, only what was begun goes on.
+    /// Attaches work that waits for stripes: displaced work, then failed reads, then requests in
+    /// order. While the cache waits for its new size, only work that was begun goes on.
     #[inline(never)]
     fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
         let relieved = self.stripes.cache.relieve();
@@ -232,7 +231,7 @@ impl ParityRaid {
             if !self.detours_wait {
                 self.take_detours();
             }
-            // In order of arrival: those that waited go on before the new ones.
+            // In order of arrival: requests that waited go on before the new ones.
             while let Some(split) = self.starved.pop_back() {
                 self.ready.push_front(split);
             }
@@ -263,7 +262,7 @@ impl ParityRaid {
         }
         self.ready.extend(later);
         if relieved {
-            // One who needs many stripes would never find them between detours that need one each.
+            // A request for many stripes would never find them between detours that need one each.
             self.detours_wait = first_refused;
             if !first_refused {
                 self.take_detours();
@@ -299,8 +298,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is
-    /// attached: to one stripe, with one sub-request.
+    /// Attaches a request that lies within one unit, if no work waits for stripes. Returns whether
+    /// it was attached: to one stripe, as one sub-request.
     #[inline(always)]
     fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching) -> bool {
         let unit = self.stripes.cache.strip_bytes();
@@ -332,7 +331,7 @@ impl ParityRaid {
         Attached::All
     }
 
-    /// Attaches the rest of a longer one, stripe by stripe.
+    /// Attaches the rest of a request that spans several units, stripe by stripe.
     ///
     /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next
     ///          member's chunk begins there, so that member offsets go up
@@ -348,7 +347,7 @@ impl ParityRaid {
                     if from >= end {
                         return Attached::All;
                     }
-                    // A long one lets others go between its sub-requests.
+                    // A long request lets others go between its sub-requests.
                     let others = to.is_some() && !self.ready.is_empty();
                     if cx.frozen || others {
                         return Attached::SubRequest;
@@ -367,21 +366,22 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches of a request's present sub-request what belongs to stripes that wait for more: they
-    /// take no stripe from anybody, and what waits for a stripe must not keep them waiting.
+    /// Attaches the parts of a request's present sub-request that belong to stripes that wait for
+    /// more. These parts need no free stripe, and must not be delayed because the request waits for
+    /// one.
     fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching) {
         let mut after = 0;
         while let Some(run) = self.active_run(split, after, unit) {
             after = run.first + run.stripes;
             let attached = self.attach_run(split, &run, unit, cx);
-            assert!(attached, "these stripes are there");
+            assert!(attached, "stripes that wait are in the cache");
         }
     }
 
-    /// The next stripes, from this unit on, that wait for more and get some from a request's
+    /// The next stripes, from this unit on, that wait for more and get some of it from a request's
     /// present sub-request.
     fn active_run(&self, split: &SplitRequest, after: u64, unit: u64) -> Option<UnitRun> {
-        let cursor = split.cursor.as_ref().expect("it was made before");
+        let cursor = split.cursor.as_ref().expect("a long request has a cursor");
         let waits = |number: u64| {
             let sector = self.geometry.locate(Bytes(number * unit).sectors_floor()).sector;
             self.stripes.cache.is_delayed(sector.0 / self.stripes.cache.height().0)
@@ -393,8 +393,8 @@ impl ParityRaid {
         Some(run)
     }
 
-    /// Attaches a request to stripes of one full stripe that follow each other, each with its
-    /// strips of the same data chunks. Whether there were stripes for all.
+    /// Attaches a request to consecutive stripes of one full stripe, each with its strips of the
+    /// same data chunks. Returns whether there were stripes for all.
     fn attach_run(
         &mut self,
         split: &mut SplitRequest,
@@ -415,7 +415,7 @@ impl ParityRaid {
             } else {
                 placement.data_slot(data_index)
             };
-            let cursor = split.cursor.as_ref().expect("it was made before");
+            let cursor = split.cursor.as_ref().expect("a long request has a cursor");
             let start = cursor.from.max(number * unit);
             let end = split.io.range.end().0.min((number + 1) * unit);
             sub_requests.push(split.io.sub_request(slot, start, end, unit));
@@ -439,12 +439,11 @@ impl ParityRaid {
             stripes += 1;
         }
         split.sub_requests += sub_requests.len() as u32 * stripes as u32;
-        split.cursor.as_mut().expect("it was made before").take(run, stripes);
+        split.cursor.as_mut().expect("a long request has a cursor").take(run, stripes);
         stripes == run.stripes
     }
 
-    /// Reads through the cache what a member did not give. What is left of it if no stripe was
-    /// free.
+    /// Reads a detour through the cache. Returns the rest of it if no stripe was free.
     fn take_detour(&mut self, mut detour: Detour) -> Option<Detour> {
         let unit = self.stripes.cache.strip_bytes();
         let part = detour.part;
@@ -496,12 +495,12 @@ impl Attaching {
 }
 
 impl ArrayIo {
-    /// Way in which its sub-requests come to a stripe.
+    /// Properties with which its sub-requests arrive at a stripe.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
             write: self.writes,
-            // Who asks for it does not want to wait for what may never come.
+            // A client that waits for its write must not wait for data that may never come.
             sync: (self.sync && !self.stream.pours) || writes == Writes::Sync,
             streams: self.stream.fills,
             waited_for: self.waited_for,
@@ -510,7 +509,7 @@ impl ArrayIo {
         }
     }
 
-    /// The sub-request of a request between two bytes of one strip, as its stripe takes it.
+    /// Sub-request for the bytes from `start` to `end` of one strip.
     #[inline(always)]
     fn sub_request(&self, slot: Slot, start: u64, end: u64, unit: u64) -> SubRequest {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -535,7 +534,7 @@ fn attaching(cx: &Cx<'_>, frozen: bool) -> Attaching {
     }
 }
 
-/// Bytes from the start of a write to the end of the last one that fills its stripes.
+/// Bytes from the start of a write to the end of the write that fills its last stripes.
 fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     let (chunk, full_stripe) = (geometry.chunk().bytes().0, geometry.full_stripe_bytes());
     let last = range.end().0 - 1;
@@ -549,8 +548,8 @@ fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     begins + of_stripes - range.start.0
 }
 
-/// Range that a request attaches next when it goes on at a byte: the part that is discarded needs
-/// no stripes of the cache.
+/// Range that a request attaches next from the byte `from` on: the part that is discarded needs no
+/// stripes of the cache.
 fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {
         Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),

@@ -1,14 +1,14 @@
 //! Stripe size: the bytes of a stripe-cache entry on each member.
 //!
 //! A stripe is looked up, locked, read and written as a whole. Small stripes move little for a
-//! small write; large stripes cost fewer lookups and requests for a large one. md used the page
-//! size, 64 KiB on some machines, where a 4 KiB write then moves 256 KiB instead of 16; since 2020
-//! it is 4 KiB by default and configurable.
+//! small write; large stripes need fewer lookups and requests for a large one. md used the page
+//! size, which is 64 KiB on some machines, where a 4 KiB write then moves 256 KiB instead of 16;
+//! since 2020 the size is 4 KiB by default and configurable.
 //!
-//! [`fixed`] is md's side: every size from 4 KiB to 64 KiB, and each stripe on its own. [`auto`] is
-//! weft's own, for both ends at once: stripes of 4 KiB that are picked and merged by the full
-//! stripe. A size decides more than a height, and each such decision has a name in
-//! [`StripeSizePolicy`]: other files ask for the decision and not for the size.
+//! [`fixed`] follows md: every size from 4 KiB to 64 KiB, and each stripe on its own. [`auto`] is
+//! weft's own, for small and large requests alike: stripes of 4 KiB that are picked and merged by
+//! the full stripe. A size decides more than the height of a stripe. Each such decision is a field
+//! of [`StripeSizePolicy`], which other files ask instead of the size.
 //!
 //! Inputs   the configured size
 //! Answer   [`StripeSizePolicy`]; the height is in [`StripeSize`]
@@ -26,44 +26,44 @@ use super::priority::{PlugRule, PrioritySettings};
 use crate::knobs::{Knobs, StripeSize, Writes};
 use crate::layout::geometry::Geometry;
 
-/// Decisions that follow from the size of a stripe.
+/// Rules that depend on the size of a stripe.
 #[derive(Debug)]
 pub(crate) struct StripeSizePolicy {
     /// Stripes of one full stripe that are on the same list are picked together, ascending, and
-    /// their member requests merged. Inactive stripes are of one class then, not of eight. `None`:
+    /// their member requests merged. Inactive stripes then have one class instead of eight. `None`:
     /// each stripe is picked on its own.
     pub(super) runs: Option<&'static RunRule>,
     /// A request that finds fewer free stripes than its part of a full stripe needs waits for all
-    /// of them, or half the cache.
+    /// of them, or for half the cache.
     pub(super) waits_for_runs: bool,
-    /// A request that finds no free stripe still brings to delayed stripes what it has for them.
+    /// A request that finds no free stripe still brings delayed stripes what it has for them.
     pub(super) feeds_delayed: bool,
-    /// With `writes=auto` a write waits if its stream will bring the rest of its stripe, and not if
-    /// it came with company.
+    /// With `writes=auto` a write waits if its stream will bring the rest of its stripe, whether or
+    /// not it arrived alone.
     pub(super) gathers_streams: bool,
     /// A turn ends when it has made the longest request that members take.
     pub(super) turn_is_one_request: bool,
-    /// A filled stripe is written from the client's memory, as all strips are with `skip_copy`.
+    /// A filled stripe is written from zero-copy pages, as all strips are with `skip_copy`.
     pub(super) filled_zero_copy: bool,
-    /// Least `preread_bypass_threshold`, but for zero.
+    /// Lower bound of `preread_bypass_threshold`, except for zero.
     threshold_min: u32,
     /// Plug of delayed stripes with `activation=each_turn` and `writes=auto`.
     plug: Option<&'static PlugRule>,
 }
 
-/// How many stripes are picked together.
+/// Length of the runs of stripes that are picked together.
 #[derive(Debug)]
 pub(super) struct RunRule {
-    /// Stripes that are to be read: of those in use one of so many parts.
+    /// Runs of stripes to be read are at most the stripes in use divided by this.
     parts_of_active: u32,
-    /// And no fewer than these.
+    /// Lower bound of the run length, in stripes.
     least: u32,
 }
 
 impl RunRule {
-    /// Most stripes of a run; a turn ends where one was cut. Filled stripes are written at once:
-    /// the longest request is the best. Stripes that are read first go in short runs, so that
-    /// members read one while they write the one before it.
+    /// Largest number of stripes in a run; a turn ends where a run was cut. Filled stripes are
+    /// written in one run, because the longest request is the best. Stripes that are read first go
+    /// in short runs, so that members read one run while they write the one before it.
     #[inline]
     pub(super) fn stripes_max(&self, filled: bool, active: u32) -> usize {
         if filled { usize::MAX } else { (active / self.parts_of_active).max(self.least) as usize }
@@ -71,19 +71,19 @@ impl RunRule {
 }
 
 impl StripeSizePolicy {
-    /// The policy of a size.
+    /// Policy of a stripe size.
     pub(crate) fn of(size: StripeSize) -> &'static Self {
         if size == StripeSize::AUTO { &auto::POLICY } else { &fixed::POLICY }
     }
 
-    /// Whether a write goes on at once, with `writes=auto`: `alone` in its stripe in this turn, or
-    /// of a stream that will bring the rest.
+    /// Whether a write goes at once with `writes=auto`. `alone`: it is the only one in its stripe
+    /// in this turn; `streams`: its stream will bring the rest.
     #[inline]
     pub(super) fn goes_at_once(&self, alone: bool, streams: bool) -> bool {
         if self.gathers_streams { !streams } else { alone }
     }
 
-    /// Settings of stripe priority: what the knobs say, and what this size changes of it.
+    /// Settings of stripe priority from the knobs, adjusted to this size.
     #[inline]
     pub(super) fn priority(&self, knobs: &Knobs, bound: Span) -> PrioritySettings {
         let mut settings = PrioritySettings::new(knobs, bound);
@@ -97,7 +97,7 @@ impl StripeSizePolicy {
     }
 }
 
-/// Stripe height in sectors: the largest size not above the knob's that divides a chunk.
+/// Stripe height in sectors: the largest size up to the knob's that divides a chunk.
 pub(crate) fn height(knobs: &Knobs, geometry: &Geometry) -> Sectors {
     knobs.stripe_size.at_most(geometry.chunk().bytes()).sectors()
 }

@@ -1,7 +1,7 @@
-//! Answers: what follows for a stripe when a computation or a member request of it is done.
+//! Answers: next steps of a stripe when a computation or a member request of it completes.
 //!
-//! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
-//! Such a stripe is retired; what it had to do is moved to a fresh one.
+//! Memory of a member request that was given up is *pinned*: the member may still read or fill it.
+//! A stripe with pinned memory is retired, and its work moves to a fresh one.
 //!
 //! Source   md-raid.md §1.7, §2.6 to §2.10, §6.2
 
@@ -20,7 +20,7 @@ use crate::raid::{Answer, Cx, Event};
 impl Stripes {
     /// A computation of a stripe is done.
     pub(crate) fn computed(&mut self, id: StripeId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
-        // See `Input::Done`: a driver that cannot compute must not go on.
+        // See `Input::Done`: a driver that cannot compute must stop.
         assert!(value.is_ok(), "a computation has no way to fail");
         let stripe = self.cache.stripe_mut(id);
         assert_eq!(stripe.in_flight, 1, "a stripe computes one thing at a time");
@@ -62,7 +62,7 @@ impl Stripes {
         }
     }
 
-    /// A member request that was given up is done at last.
+    /// A member request that was given up has ended.
     pub(crate) fn unpin(&mut self, part: StripIo) {
         if let Some(request) = part.zero_copy_from {
             self.events.push(Event::Unpinned { request });
@@ -103,10 +103,10 @@ impl Stripes {
         self.one_done(head, cx);
     }
 
-    /// The same for a run of stripes of a batch.
+    /// A member request of a run of stripes of a batch is done, or was given up.
     pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
-        assert_eq!(operation, Operation::Writing, "batches are written, nothing else");
+        assert_eq!(operation, Operation::Writing, "a batch is only ever written");
         if answer.given_up {
             let parts: Vec<StripIo> = self.parts_of(run).collect();
             parts.into_iter().for_each(|part| self.pin(part));
@@ -120,7 +120,7 @@ impl Stripes {
         self.one_done(run.head, cx);
     }
 
-    /// The strips of a run, each for itself.
+    /// The strips of a run, one by one.
     pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
@@ -134,7 +134,7 @@ impl Stripes {
         })
     }
 
-    /// A member request that was given up may still use a strip.
+    /// Pins a strip that a given-up member request may still use.
     fn pin(&mut self, part: StripIo) {
         match part.zero_copy_from {
             Some(request) => self.events.push(Event::Pinned { request }),
@@ -142,7 +142,7 @@ impl Stripes {
         }
     }
 
-    /// A member request of the operation in flight is over.
+    /// Counts a member request of the operation in flight as done.
     #[inline(always)]
     fn one_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
@@ -153,7 +153,7 @@ impl Stripes {
         }
     }
 
-    /// All member requests of the operation in flight are over.
+    /// Ends the operation in flight: all of its member requests are done.
     #[inline(never)]
     fn all_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
@@ -185,7 +185,7 @@ impl Stripes {
         }
     }
 
-    /// A member did not do its part of the operation.
+    /// Handles the failure of a member to do its part of the operation.
     #[cold]
     fn part_failed(
         &mut self,
@@ -195,7 +195,7 @@ impl Stripes {
         answer: Answer,
         cx: &mut Cx<'_>,
     ) {
-        // A member that failed may answer late, when another has its slot: not that one's doing.
+        // A failed member may answer late, when another has its slot: the other one has not failed.
         let still_there = answer.member.is_some_and(|member| {
             !answer.given_up && cx.membership().member_at(part.slot) == Some(member)
         });
@@ -216,7 +216,7 @@ impl Stripes {
                 if still_there && rewrites && fault == Fault::NoSpace {
                     stripe.no_space = Some(part.slot);
                 }
-                // What cannot be read back, or has no space, is for the stripe to judge.
+                // The stripe itself handles a strip that cannot be read back or has no space.
                 let judged = matches!(operation, Operation::Rereading(_));
                 if still_there && !judged && fault != Fault::NoSpace {
                     cx.report(Report::Failed { slot: part.slot });
@@ -225,7 +225,7 @@ impl Stripes {
         }
     }
 
-    /// Handles a stripe again if somebody waits, or if a correction may be due.
+    /// Handles a stripe again if requests wait for it or a correction may be due.
     #[inline]
     pub(super) fn rest_or_continue(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
@@ -233,7 +233,7 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// Nothing of the stripe is in flight: to its list, or out of the way if its memory is pinned.
+    /// Puts a stripe with nothing in flight on its list, or sets it aside if its memory is pinned.
     pub(super) fn rest(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         if stripe.in_flight > 0 {
@@ -247,11 +247,11 @@ impl Stripes {
         self.cache.release(id);
     }
 
-    /// Does without a stripe whose memory is pinned. A stripe with a deferred write cannot be done
-    /// without: what belongs there is known to it only, and the others do not add up to it. It
-    /// waits for its memory or for space.
+    /// Sets aside a stripe with pinned memory. A stripe with a deferred write is not retired,
+    /// because it holds the only copy and the other strips do not yield it: it waits for its memory
+    /// or for space.
     pub(super) fn set_aside(&mut self, id: StripeId) {
-        assert!(self.cache.stripe(id).pins > 0, "only pinned memory is done without");
+        assert!(self.cache.stripe(id).pins > 0, "only a stripe with pinned memory is set aside");
         self.unbatch(id, |stripes, id| stripes.rest(id));
         let stripe = self.cache.stripe_mut(id);
         if stripe.deferred.is_empty() {
@@ -261,12 +261,12 @@ impl Stripes {
         }
     }
 
-    /// Retires a stripe whose memory is pinned, and keeps its work for another.
+    /// Retires a stripe with pinned memory, and keeps its work for another stripe.
     fn displace(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         assert_eq!(stripe.in_flight, 0, "work in flight is not moved");
-        assert!(stripe.batch == Batch::None, "its batch was taken apart");
-        assert!(stripe.deferred.is_empty(), "what only this stripe knows stays in it");
+        assert!(stripe.batch == Batch::None, "the batch was taken apart");
+        assert!(stripe.deferred.is_empty(), "a stripe with a deferred write stays");
         let (reads, writes) = stripe.move_out();
         let sync = stripe.sync.take().map(|(action, _)| action);
         let work = Displaced { key: stripe.key, reads, writes, sync, given_up: stripe.given_up };
@@ -277,7 +277,7 @@ impl Stripes {
         }
     }
 
-    /// Makes every stripe of a batch stand on its own, and does something with each follower.
+    /// Dissolves a batch, and calls `with` for each of its followers.
     pub(super) fn unbatch(&mut self, id: StripeId, mut with: impl FnMut(&mut Self, StripeId)) {
         if let Batch::Head(followers) = std::mem::take(&mut self.cache.stripe_mut(id).batch) {
             for follower in followers {
@@ -287,7 +287,7 @@ impl Stripes {
         }
     }
 
-    /// The stripes that go as one with this one: itself, and what it leads.
+    /// The stripes of a batch: this one and its followers.
     #[inline]
     pub(super) fn batch_of(&self, id: StripeId) -> SmallVec<[StripeId; 4]> {
         let mut stripes = smallvec![id];
@@ -295,7 +295,7 @@ impl Stripes {
         stripes
     }
 
-    /// The stripes that a stripe leads.
+    /// Followers of a stripe.
     #[inline]
     pub(super) fn followers_of(&self, id: StripeId) -> &[StripeId] {
         self.cache.stripe(id).batch.followers()

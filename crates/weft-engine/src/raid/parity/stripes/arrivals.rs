@@ -1,8 +1,8 @@
-//! Arrivals: sub-requests and resyncs come to stripes, and wait for the end of the turn.
+//! Arrivals: sub-requests and resyncs are attached to stripes, which wait for the end of the turn.
 //!
-//! Stripes of a turn's requests are *plugged*: they go to their lists together, so that what
-//! arrived for a stripe in one turn is seen together. Filled stripes of one chunk that lie side by
-//! side become one batch.
+//! Stripes that requests of a turn are attached to are *plugged*: they go to their lists together,
+//! so that everything that arrived for a stripe in one turn is seen together. Adjacent filled
+//! stripes of one chunk become one batch.
 //!
 //! Source   md-raid.md §2.1 to §2.3, §2.9
 
@@ -22,17 +22,17 @@ use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_oth
 use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
-/// Way in which sub-requests come to a stripe.
+/// Properties of sub-requests that arrive at a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,
-    /// Do not wait for more of the stripe.
+    /// Do not wait for more of the stripe (md's `REQ_SYNC`).
     pub(crate) sync: bool,
     /// More of the stripe is likely to follow.
     pub(crate) streams: bool,
-    /// A request waits for the one that they are of.
+    /// Another request waits for the one that the sub-requests belong to.
     pub(crate) waited_for: bool,
-    /// The member failed to read it once.
+    /// The member failed once to read the range.
     pub(crate) retried: bool,
     pub(crate) attr: Attr,
 }
@@ -59,11 +59,12 @@ impl Stripes {
     ) {
         let Arrival { write, sync, streams, waited_for, retried, attr } = arrival;
         let stripe = self.cache.stripe_mut(id);
-        assert!(!sub_requests.is_empty(), "a request is attached with something");
+        assert!(!sub_requests.is_empty(), "an attached request has sub-requests");
         stripe.charge(attr);
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
         stripe.attach(sub_requests, touched, write);
-        // What is being read now may be read together with what failed: that is no second time.
+        // A read in flight may have been merged with the failed one, so it does not count as
+        // repeated.
         if retried && stripe.in_flight == 0 {
             stripe.repeat(touched);
         }
@@ -83,7 +84,7 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Asks for a stripe to be synced. It was acquired.
+    /// Requests a sync of an acquired stripe.
     pub(crate) fn attach_sync(&mut self, id: StripeId, action: SyncAction) {
         let stripe = self.cache.stripe_mut(id);
         assert!(stripe.sync.is_none(), "a stripe is synced once at a time");
@@ -93,7 +94,7 @@ impl Stripes {
     }
 
     /// Ends the arrivals of a turn: stripes go to their lists, or take their first step as in 2008.
-    /// Returns the number that did.
+    /// Returns how many took a step.
     pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
@@ -108,13 +109,13 @@ impl Stripes {
             cx.out.work.attaches += arrivals;
             let alone = arrivals == 1;
             let at_once = match writes {
-                // A write that came alone has nothing to wait for that is known of.
+                // A write that arrived alone has no known data to wait for.
                 Writes::Auto => policy.goes_at_once(alone, streams),
                 Writes::Gather => false,
                 Writes::Sync => true,
             };
             if matches!(stripe.batch, Batch::Follower(_)) {
-                // It goes with the one that leads it.
+                // A follower goes with its head.
                 continue;
             }
             if at_once && !stripe.to_write().is_empty() {
@@ -126,12 +127,12 @@ impl Stripes {
                 handled += 1;
             }
         }
-        // For its allocation; nothing arrives while stripes are handled.
+        // Put back for its allocation; nothing arrives while stripes are handled.
         self.plug = plug;
         handled
     }
 
-    /// Gives displaced work fresh stripes, as far as there are any.
+    /// Moves displaced work to fresh stripes, as far as there are any.
     pub(crate) fn place_displaced(&mut self, geometry: &Geometry) {
         while let Some(work) = self.displaced.front() {
             let Acquired::Stripe(id) = self.cache.acquire(work.key, geometry) else { return };
@@ -153,7 +154,7 @@ impl Stripes {
         }
     }
 
-    /// Ends displaced work that will find no stripe.
+    /// Fails displaced work that will find no stripe.
     pub(crate) fn end_displaced(&mut self) {
         for Displaced { key, reads, writes, sync, given_up: _ } in
             std::mem::take(&mut self.displaced)
@@ -184,10 +185,11 @@ impl Stripes {
         }
     }
 
-    /// Appends a filled stripe to the batch of the stripe below it, if the two may go as one.
+    /// Appends a filled stripe to the batch of the stripe before it, if both may go as one.
     fn join_batch(&mut self, id: StripeId) {
         let key = self.cache.stripe(id).key;
-        // The first stripe of a chunk has another placement below it, or at least another chunk.
+        // The stripe before the first one of a chunk has another placement, or at least another
+        // chunk.
         let first = key & (self.stripes_per_chunk - 1) == 0;
         if !self.cache.batches() || first || !self.may_batch(id) {
             return;
@@ -221,15 +223,15 @@ impl Stripes {
         self.cache.forbid_preread(id);
     }
 
-    /// A filled stripe that was never handled and is not read.
+    /// Whether a stripe may be batched: it is filled, was never handled and is not read.
     #[inline(always)]
     fn may_batch(&self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
         stripe.batch_ready && stripe.sync.is_none() && stripe.is_filled(self.cache.strip_bytes())
     }
 
-    /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream
-    /// was last seen that will bring these bytes of the volume.
+    /// Moves delayed stripes that have waited long enough to the hold list. `moved` tells when the
+    /// stream that will bring these bytes of the volume was last seen.
     pub(crate) fn activate(
         &mut self,
         settings: &PrioritySettings,
@@ -250,8 +252,8 @@ impl Stripes {
         });
     }
 
-    /// A request waits for one whose sub-requests are in these stripes: they wait no longer than it
-    /// takes to fill stripes that are about to be filled.
+    /// Another request waits for `request`. Stripes with writes of `request` then wait at most as
+    /// long as it takes to fill a stripe that is about to be filled.
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);
         for id in self.cache.stripes_of(keys) {

@@ -1,9 +1,9 @@
 //! Correction of read errors: retry, reconstruct, rewrite, re-read.
 //!
 //! A strip that cannot be read is read once more, alone, so that its neighbours do not fail with
-//! it. Then it counts as lost in this stripe: readers are served from the others, and with nothing
-//! else to do the strip is written again and read back. A member that fails that, or has too many
-//! errors in a row, is failed.
+//! it. After that it counts as lost in this stripe: readers are served from the others, and when
+//! the stripe has no other work the strip is rewritten and read back. A member that fails this, or
+//! has too many errors in a row, is failed.
 //!
 //! Source   md-raid.md §2.10
 
@@ -17,12 +17,13 @@ use crate::raid::Cx;
 use crate::raid::parity::stripe::Operation;
 
 impl Stripes {
-    /// Writes a strip again that could not be read and was computed. Whether there was one.
+    /// Rewrites a strip that could not be read and was computed. Returns whether there was one.
     pub(super) fn correct(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         if cx.membership().read_only || cx.membership().broken {
             return false;
         }
-        // A member that is being rebuilt was not read here: the error is that of one before it.
+        // A member that is being rebuilt was not read here: the error is that of the member before
+        // it.
         let end = self.cache.stripe(id).sector(self.cache.height()) + self.cache.height();
         let bad = self.cache.stripe(id).correctable().and(cx.membership().in_sync(end));
         let Some(slot) = bad.ascending().next() else { return false };
@@ -36,7 +37,7 @@ impl Stripes {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "the member has answered");
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
         if failed {
-            // The member failed by it, or it has no space: then the strip stays lost for now.
+            // The member failed by this write, or has no space: the strip stays lost for now.
             let stripe = self.cache.stripe_mut(id);
             stripe.operation = Operation::Idle;
             stripe.uncorrectable.insert(slot);
@@ -59,8 +60,8 @@ impl Stripes {
         stripe.read_error.remove(slot);
         stripe.retried.remove(slot);
         if failed {
-            // What the read left in the strip's memory is nobody's, also where the member is gone
-            // by now.
+            // The failed read left undefined content in the strip's memory, even if the member is
+            // gone by now.
             stripe.uptodate.remove(slot);
         }
         let sector = stripe.sector(height);
@@ -69,8 +70,8 @@ impl Stripes {
             return;
         }
         if failed {
-            // It takes writes that it cannot read back: not a member to trust, if there is a
-            // choice.
+            // A member that accepts writes and cannot read them back is not to be trusted, if there
+            // is a choice.
             let stripe = self.cache.stripe_mut(id);
             stripe.read_error.insert(slot);
             stripe.uncorrectable.insert(slot);
@@ -81,10 +82,12 @@ impl Stripes {
         self.rest_or_continue(id);
     }
 
-    /// A strip could not be read: once more, alone; then it counts as lost in this stripe.
+    /// A strip could not be read: it is read once more, alone, and then counts as lost in this
+    /// stripe.
     pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(part.stripe);
-        // So is P of RAID 6, which md gives up at once, with all that was read together with it.
+        // P of RAID 6 is retried too; md gives it up at once, with everything read together with
+        // it.
         if stripe.retried.contains(part.slot) {
             stripe.read_error.insert(part.slot);
         } else {

@@ -1,11 +1,11 @@
 //! Stripe handling: the steps of a stripe carried out, from the arrival of a request to its answer.
 //!
-//! [`super::plan`] says the next step of a stripe, [`super::cache`] which stripe is next. This
-//! module carries the step out: member requests, computations, and what follows when they are done.
-//! Filled stripes of one chunk that lie side by side go as one batch, written member by member.
+//! [`super::plan`] decides the next step of a stripe, [`super::cache`] which stripe is next. This
+//! module carries the step out: member requests, computations, and what follows when they complete.
+//! Adjacent filled stripes of one chunk go as one batch, written member by member.
 //!
-//! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
-//! Such a stripe is retired; what it had to do is moved to a fresh one.
+//! Memory of a member request that was given up is *pinned*: the member may still read or fill it.
+//! A stripe with pinned memory is retired, and its work moves to a fresh one.
 //!
 //! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
 
@@ -50,12 +50,12 @@ pub(crate) struct Stripes {
     with_deferred: Vec<StripeId>,
     /// Work of retired stripes, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
-    /// Empty lists of the followers of a batch, for their allocations.
+    /// Empty follower lists, kept for their allocations.
     spare_followers: Vec<Vec<StripeId>>,
     pub(crate) waits: StripeWaits,
     /// Duration of a preread, once one was measured.
     preread: Option<Span>,
-    /// For the volume.
+    /// Events for the volume.
     pub(crate) events: Vec<Event>,
 }
 
@@ -77,12 +77,12 @@ impl Stripes {
         }
     }
 
-    /// Number of reads of a stripe that were given up since it has been worked on.
+    /// Number of reads of a stripe that were given up since it was last reused.
     pub(crate) fn given_up(&self, id: StripeId) -> u8 {
         self.cache.stripe(id).given_up
     }
 
-    /// Stripes of one chunk.
+    /// Number of stripes per chunk.
     pub(super) fn stripes_per_chunk(&self) -> u64 {
         self.stripes_per_chunk
     }
@@ -98,7 +98,7 @@ impl Stripes {
     pub(crate) fn handle(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         assert_eq!(stripe.in_flight, 0, "a stripe is handled one step at a time");
-        assert!(stripe.handle, "a stripe is picked because it has something to do");
+        assert!(stripe.handle, "a stripe that is picked may have work");
         stripe.handle = false;
         stripe.delayed = false;
         stripe.batch_ready = false;
@@ -113,7 +113,7 @@ impl Stripes {
             let requested =
                 matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
             if requested && cx.knobs.check_reads == CheckReads::Media {
-                // The media do not have what their member had no space for.
+                // The medium lacks the data that its member had no space for.
                 stripe.uptodate = stripe.uptodate.and(stripe.deferred);
             }
             if action == SyncAction::Recover {
@@ -147,8 +147,8 @@ impl Stripes {
                 }
                 self.read(id, strips, cx);
             }
-            // P of RAID 6 is computed where all else is here, but not to get around a read that
-            // failed.
+            // P of RAID 6 is computed once everything else is valid, but not to avoid repeating a
+            // failed read.
             StripeStep::Recover(lost) if !self.to_repeat(id, lost, facts).is_empty() => {
                 self.read(id, self.to_repeat(id, lost, facts), cx);
             }
@@ -166,20 +166,20 @@ impl Stripes {
         }
     }
 
-    /// Slots whose member is read in a stripe.
+    /// Slots that are read from their member in a stripe.
     #[inline]
     fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
         let (stripe, height) = (self.cache.stripe(id), self.cache.height());
         let around = match stripe.sync {
             Some((action, _)) if action != SyncAction::Recover => Around::Never,
-            // What a member has no space for is here, and the others add up to it.
+            // The stripe holds what the member has no space for, and the others match it.
             _ if !stripe.deferred.is_empty() => Around::Always,
             _ => Around::WhereChecked,
         };
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
 
-    /// Whether a stripe does without a strip whose member does not answer.
+    /// Whether a stripe reads around a strip on a member that does not answer.
     pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
@@ -208,8 +208,9 @@ impl Stripes {
         }
     }
 
-    /// Parity that is to be rebuilt may be here from before its member failed, in the middle of a
-    /// resync that had not looked at it. It is computed anew: its stripe is read as a whole anyway.
+    /// Parity that is to be rebuilt may have been cached before its member failed, in the middle of
+    /// a resync that had not checked it. It is computed anew; a recovery reads the whole stripe
+    /// anyway.
     fn forget_lost_parity(&mut self, id: StripeId, cx: &Cx<'_>) {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
@@ -217,7 +218,7 @@ impl Stripes {
             stripe.uptodate.without(facts.parity().and(facts.failed()).without(stripe.deferred));
     }
 
-    /// Serves readers of valid strips. Whether there were any.
+    /// Serves readers of valid strips. Returns whether there were any.
     fn copy_out(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         let stripe = self.cache.stripe_mut(id);
         let served = stripe.to_read().and(stripe.uptodate);
@@ -239,7 +240,7 @@ impl Stripes {
         true
     }
 
-    /// Too many strips cannot be had: what needs them fails, the rest is read.
+    /// Too many strips are lost: requests that need them fail, the rest is read.
     fn fail_stripe(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);
@@ -254,8 +255,8 @@ impl Stripes {
         if self.cache.stripe(id).sync.is_some() {
             self.sync_finished(id, false, None, false);
         }
-        // No request is left that wants these strips: the next one reads them again, from a member
-        // that may be well. A strip that was written and could not be read back stays lost.
+        // No request for these strips is left. The next one reads them again, because the member
+        // may have recovered. A strip that was written and could not be read back stays lost.
         let stripe = self.cache.stripe_mut(id);
         let again = lost.without(stripe.uncorrectable).without(stripe.deferred);
         stripe.read_error = stripe.read_error.without(again);
@@ -268,7 +269,7 @@ impl Stripes {
         }
     }
 
-    /// Strips whose read failed once, of members that may be read.
+    /// Strips that failed to be read once, on members that may be read.
     fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
@@ -292,12 +293,12 @@ impl Stripes {
         self.compute_lost(id, lost, Operation::Recovering(lost), cx);
     }
 
-    /// Computes strips from all others.
+    /// Computes lost strips from all others.
     fn compute_lost(&mut self, id: StripeId, lost: SlotSet, operation: Operation, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(id);
         let placement = stripe.placement();
         let data = stripe.data;
-        assert!(lost.and(stripe.uptodate).is_empty(), "what is computed is not here");
+        assert!(lost.and(stripe.uptodate).is_empty(), "a strip that is computed is not valid yet");
         assert!(lost.count() <= placement.parity().count(), "parity suffices for what is lost");
         let lost_data = lost.and(data);
         let lost_p = lost.contains(placement.p);

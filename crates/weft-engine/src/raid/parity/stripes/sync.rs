@@ -19,8 +19,8 @@ use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::{Cx, Event};
 
 impl Stripes {
-    /// Whether something is in flight for the sync of this stripe. What is in flight when a sync is
-    /// asked for is a client's, and its member may not answer.
+    /// Whether an operation of this stripe's sync is in flight. An operation that is in flight when
+    /// the sync is requested is a client's, and its member may not answer.
     pub(crate) fn syncs_stripe(&self, key: u64) -> bool {
         let stripe = self.cache.find(key).map(|id| self.cache.stripe(id));
         stripe.is_some_and(|stripe| {
@@ -28,13 +28,13 @@ impl Stripes {
         })
     }
 
-    /// Every strip is valid: stored parity is compared, where it says anything.
+    /// Compares stored parity, as far as the comparison can tell anything. Every strip is valid.
     pub(super) fn sync_compare(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert!(facts.all.without(facts.uptodate).is_empty(), "every strip is valid");
         let failed = facts.failed();
-        // With as many strips computed as there is parity, parity agrees by construction; a strip
-        // that was computed from P agrees with P. But a strip may be here from before its member
-        // failed, and parity that was not checked since a crash may disagree with it.
+        // With as many strips computed as there are parities, parity agrees by construction; a
+        // strip that was computed from P agrees with P. But a strip may have been cached before its
+        // member failed, and parity that was not checked since a crash may disagree with it.
         let unchecked = facts.resync_pending;
         let lost_data = !failed.and(facts.data()).is_empty();
         let p = !failed.contains(facts.p) && (unchecked || !lost_data);
@@ -49,12 +49,12 @@ impl Stripes {
             p: p.then(|| self.whole(id, facts.p)),
             q: q.map(|q| self.whole(id, q)),
         };
-        // A strip that was computed agrees with what it was computed from, and hides who is wrong.
+        // A computed strip agrees with its sources, which hides the wrong one.
         let operation = Operation::Comparing { whole: failed.is_empty() };
         self.compute(id, operation, vec![op], cx);
     }
 
-    /// Parity was compared: what disagrees is computed again, unless nothing may be changed.
+    /// Parity was compared: strips that disagree are computed again, unless the action only checks.
     pub(super) fn sync_compared(
         &mut self,
         id: StripeId,
@@ -70,7 +70,7 @@ impl Stripes {
         let locates = matches!(action, SyncAction::Check | SyncAction::Correct);
         let placement = *stripe.placement();
         if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
-            // md's check of one parity spends the cached copy of it, but not the only one.
+            // md's check of a single parity consumes the cached copy; the only copy is kept.
             stripe.uptodate.remove(placement.p);
         }
         if differs == Differs::default() || locates {
@@ -103,8 +103,8 @@ impl Stripes {
         self.compute(id, Operation::Regenerating(strips), vec![op], cx);
     }
 
-    /// P and Q have told which strip is wrong, if one is. It is counted, and computed from the
-    /// others where it is to be corrected.
+    /// P and Q have located the wrong strip, if there is one. It is counted, and computed from the
+    /// others if it is to be corrected.
     pub(super) fn sync_located(&mut self, id: StripeId, located: Located, cx: &mut Cx<'_>) {
         let placement = self.cache.stripe(id).placement();
         let wrong = match located {
@@ -126,7 +126,8 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// Writes what a sync corrects: strips that disagreed, and those of members being rebuilt.
+    /// Writes the strips that a sync corrects: those that disagreed, and those of members being
+    /// rebuilt.
     pub(super) fn sync_correct(&mut self, id: StripeId, mut strips: SlotSet, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
@@ -139,11 +140,11 @@ impl Stripes {
             let wanted: SlotSet =
                 cx.membership().present().ascending().filter(rebuilding).collect();
             strips = strips.or(wanted.and(stripe.uptodate));
-            // What could not be read was another member's.
+            // Read errors of these strips were those of the member before.
             stripe.read_error = stripe.read_error.without(strips);
             stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }
-        assert!(strips.without(stripe.uptodate).is_empty(), "what a sync writes is valid");
+        assert!(strips.without(stripe.uptodate).is_empty(), "a sync writes only valid strips");
         let slots = strips.and(cx.membership().present());
         let max = cx.knobs.max_sectors;
         if recovers {

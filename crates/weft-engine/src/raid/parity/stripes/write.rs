@@ -23,7 +23,7 @@ use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl Stripes {
-    /// Takes in what is written and computes parity: of one stripe, or of a batch.
+    /// Drains the writers of a stripe, or of a batch, and computes parity.
     pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Cx<'_>) {
         let mut ops = cx.out.ops();
         self.drain_stripe(id, mode, &mut ops, cx);
@@ -54,8 +54,8 @@ impl Stripes {
         self.compute(id, Operation::Computing(mode), ops, cx);
     }
 
-    /// Makes a computation longer by a stripe, if the stripe goes on in memory where the last one
-    /// of it ended.
+    /// Extends the last computation by a stripe, if the memory of the stripe follows directly on
+    /// that of the stripe before it.
     fn goes_on(&self, id: StripeId, before: StripeId, ops: &mut [ComputeOp]) -> bool {
         let (stripe, before) = (self.cache.stripe(id), self.cache.stripe(before));
         let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
@@ -85,7 +85,7 @@ impl Stripes {
         let full = written == stripe.data;
         let skip_copy = cx.knobs.skip_copy || (self.cache.policy().filled_zero_copy && full);
         let mut zero_copy = SlotSet::EMPTY;
-        // Two for each sub-request, or one and the parity; zeros may take more.
+        // Two operations per sub-request, or one and the parity; zeros may take more.
         ops.reserve(2 * stripe.writes().len());
         for sub_request in stripe.writes() {
             let zero_copy_from = sub_request.whole_strip(strip_bytes).filter(|_| skip_copy);
@@ -121,7 +121,7 @@ impl Stripes {
         self.cache.count_drained(written);
         let stripe = self.cache.stripe_mut(id);
         stripe.drain(stripe.parity.and(present), zero_copy);
-        // Without a member to write parity to there is none to compute, and nothing was read for
+        // Without a present parity member there is no parity to compute, and nothing was read for
         // it.
         if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
             let data = self.sources(id, self.cache.stripe(id).data, cx);
@@ -130,9 +130,9 @@ impl Stripes {
         }
     }
 
-    /// Parity is computed: data and parity go to the members.
+    /// Sends data and parity to the members. Parity is computed.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
-        assert!(cx.array.is_dirty(), "the members say dirty before anything is written");
+        assert!(cx.array.is_dirty(), "the array is marked dirty before data is written");
         if self.followers_of(id).is_empty() {
             self.begin_writing(id);
             let stripe = self.cache.stripe(id);
@@ -153,7 +153,7 @@ impl Stripes {
         }
     }
 
-    /// New data and its parity are in the stripe.
+    /// Marks new data and its parity as valid in the stripe.
     fn begin_writing(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         stripe.uptodate =
@@ -185,8 +185,8 @@ impl Stripes {
         }
     }
 
-    /// Sends the strips of one slot, as many as fit into one request. How many. `alike`: all are
-    /// of one client and class.
+    /// Sends as many strips of one slot as fit into one request, and returns their number. `alike`:
+    /// all have one client and class.
     fn stage_run(
         &mut self,
         head: StripeId,
@@ -237,7 +237,7 @@ impl Stripes {
         count
     }
 
-    /// Every member has answered: the writers are answered.
+    /// Answers the writers. Every member has answered.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "every member has answered");
         let defers = |id: &StripeId| !self.cache.stripe(*id).deferred.is_empty();
@@ -269,7 +269,7 @@ impl Stripes {
         for id in std::iter::once(&id).chain(&followers) {
             self.stripe_written(*id, &result);
         }
-        // In order, so that stripes that were used together are used together again, side by side.
+        // In order, so that stripes that were used together are reused together, side by side.
         self.rest_or_continue(id);
         if followers.is_empty() {
             return;
@@ -291,7 +291,7 @@ impl Stripes {
         self.answer_writers(id, result);
     }
 
-    /// Ends the operation of a stripe for those whose data it took in, or whom it served.
+    /// Ends the operation of a stripe and answers the sub-requests that it drained or served.
     #[inline(always)]
     pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
         let Self { cache, events, .. } = self;
@@ -315,8 +315,8 @@ impl Stripes {
 }
 
 impl Stripes {
-    /// Copies what members had no space for from the memory of writers that are about to be
-    /// answered. Whether there was any.
+    /// Copies strips that members had no space for from zero-copy pages, before the writers are
+    /// answered. Returns whether there were any.
     fn save_zero_copy(&mut self, id: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) -> bool {
         if cx.is_planted(Mutant::ZeroCopyNotSaved) {
             return false;
@@ -338,7 +338,7 @@ impl Stripes {
         true
     }
 
-    /// The strips that members had no space for are in the stripes.
+    /// Marks the copied strips as valid in their stripes.
     pub(super) fn saved(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
@@ -349,12 +349,12 @@ impl Stripes {
         self.written(id, cx);
     }
 
-    /// Remembers a stripe that a member had no space for, forgets one that it has by now. Whether
-    /// it has not.
+    /// Registers a stripe that a member had no space for, or forgets one that the member has stored
+    /// by now. Returns whether the stripe is still deferred.
     #[inline]
     fn defer(&mut self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
-        assert!(stripe.hashed, "a deferred write is found by its place");
+        assert!(stripe.hashed, "a stripe with a deferred write is hashed");
         if stripe.deferred.is_empty() && self.with_deferred.is_empty() {
             return false;
         }
@@ -379,14 +379,14 @@ impl Stripes {
         true
     }
 
-    /// Writes again what members had no space for, stripe by stripe.
+    /// Writes again the strips that members had no space for, stripe by stripe.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         for id in self.with_deferred.clone() {
             let stripe = self.cache.stripe_mut(id);
             if stripe.in_flight > 0 || stripe.plugged || stripe.handle {
                 continue;
             }
-            // A member that failed meanwhile is rebuilt, or not; either way from the others.
+            // A member that failed meanwhile is rebuilt, if at all, from the others.
             let deferred = stripe.deferred.and(cx.membership().present());
             stripe.deferred = deferred;
             assert!(stripe.operation == Operation::Idle, "a deferred write waits at rest");
@@ -403,7 +403,7 @@ impl Stripes {
         !self.with_deferred.is_empty()
     }
 
-    /// Whether every stripe that is in use is at rest, but for a deferred write.
+    /// Whether every stripe in use is at rest, apart from its deferred write.
     pub(crate) fn only_deferred(&self) -> bool {
         let rests = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
@@ -413,7 +413,7 @@ impl Stripes {
             && self.with_deferred.iter().all(rests)
     }
 
-    /// A stripe has nothing any more that its member could miss.
+    /// Forgets a stripe that has no deferred write any more.
     pub(crate) fn forget_deferred(&mut self, id: StripeId) {
         self.with_deferred.retain(|other| *other != id);
         self.rest(id);
@@ -436,7 +436,7 @@ impl Stripes {
 }
 
 impl SubRequest {
-    /// Zeros instead of its memory: parts of at most one frame, with offsets within the strip.
+    /// Zeros in place of the memory: parts of at most one frame, with offsets within the strip.
     fn zeros(&self) -> impl Iterator<Item = (Segment, u32)> {
         let frame = FRAME_BYTES as u32;
         (0..self.len.div_ceil(frame)).map(move |nth| {
