@@ -16,11 +16,11 @@ use crate::contract::input::{ClientRequest, Fault, RequestOp};
 use crate::contract::output::MemberOp;
 use crate::contract::token::RequestId;
 
-/// Requests whose ranges are being cleared.
+/// Write-zeroes and trims under way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clears(Vec<Clear>);
 
-/// A request whose range is being cleared.
+/// One write-zeroes or trim under way.
 #[derive(Clone, Copy, Debug)]
 struct Clear {
     io: ArrayIo,

@@ -72,7 +72,7 @@ pub(crate) enum Event {
     /// memory.
     Pinned { request: RequestId },
     /// A request that counted as [`SPLITTING`] is split into `sub_requests`. `whole`: the request
-    /// itself, and not a sub-request whose first read failed.
+    /// itself, and not one of its sub-requests that failed to be read.
     Split { request: RequestId, sub_requests: u32, whole: bool },
     /// Sub-requests of a request are done.
     SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },

@@ -165,7 +165,7 @@ impl Personality {
         }
     }
 
-    /// Takes a request whose turn has come. Returns its pending sub-requests, plus [`SPLITTING`]
+    /// Takes a request at its turn. Returns its pending sub-requests, plus [`SPLITTING`]
     /// while it waits to be split; an [`Event::Split`] reports when it is.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         each!(self, raid => raid.submit(io, cx))

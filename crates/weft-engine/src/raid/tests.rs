@@ -1,4 +1,4 @@
-//! Tests of levels without parity: the members that a request goes to, and the ends of errors.
+//! Tests of levels without parity: which members a request goes to, and how errors end.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) const CHUNK: u64 = 64 << 10;
 
-/// An array with chunks of 64 KiB on members of 4 MiB and more, which is read only.
+/// A read-only array with chunks of 64 KiB on members of 4 MiB and more.
 fn assembly(
     level: Level,
     layout: Option<u32>,
@@ -58,7 +58,7 @@ pub(super) fn assembled(
     assemble(&candidates, options).unwrap()
 }
 
-/// The same, to be written.
+/// A rig with such an array, which is writable.
 fn writable(level: Level, layout: Option<u32>, members: u8) -> Rig {
     let all_of_it = |set: &mut Vec<Candidate>| {
         set.iter_mut().for_each(|candidate| candidate.member.discards = true);
@@ -73,14 +73,14 @@ type Read = (u16, u64, u64);
 /// what is written, if anything is.
 type Change = (u16, u64, u64, Option<u32>);
 
-/// An engine of one array, and what it has said.
+/// An engine of one array, and its outputs.
 struct Rig {
     engine: Engine,
     now: Time,
     tag: u64,
     asked: VecDeque<(Token, Read)>,
     changes: VecDeque<(Token, Change)>,
-    /// Superblocks that members have not answered; they do at once unless they are `slow`.
+    /// Superblocks that members have not answered; they answer at once unless `slow`.
     superblocks: VecDeque<Token>,
     slow: bool,
     released: u32,
@@ -105,12 +105,12 @@ impl Rig {
         }
     }
 
-    /// Reads a range. Its tag.
+    /// Reads a range. Returns the tag.
     fn read(&mut self, start: u64, len: u64, again: bool) -> u64 {
         self.ask(RequestOp::Read, start, len, Flags { again, ..Flags::NONE })
     }
 
-    /// Writes a range. Its tag.
+    /// Writes a range. Returns the tag.
     fn write(&mut self, start: u64, len: u64) -> u64 {
         self.ask(RequestOp::Write, start, len, Flags::NONE)
     }
@@ -179,7 +179,7 @@ impl Rig {
         }
     }
 
-    /// The changes that members were asked for, which all but some of them make now.
+    /// Answers the changes that members were asked for, with a result by member, and returns them.
     fn change(&mut self, result: impl Fn(u16) -> Result<(), Fault>) -> Vec<Change> {
         let changes: Vec<_> = self.changes.drain(..).collect();
         for (token, (member, ..)) in &changes {
@@ -193,7 +193,7 @@ impl Rig {
         self.engine.snapshot().volumes[0].members.iter().map(|member| member.state).collect()
     }
 
-    /// The reads that members were asked for since the last time, which they answer now.
+    /// Answers the reads that members were asked for since the last time, and returns them.
     fn answer(&mut self, result: Result<(), Fault>) -> Vec<Read> {
         let asked: Vec<_> = self.asked.drain(..).collect();
         for (token, _) in &asked {
@@ -205,7 +205,7 @@ impl Rig {
 
 #[test]
 fn chunks_of_raid0_are_read_where_they_lie_and_an_error_is_told() {
-    // The data of the first member are 3 MiB, those of each other 1 MiB more.
+    // The first member has 3 MiB of data, each other one 1 MiB more.
     let mut rig = Rig::new(assembly(Level::Raid0, Some(2), 3, |_| ()));
     rig.read(CHUNK - 512, CHUNK + 1024, false);
     let chunk = CHUNK / 512;
@@ -215,7 +215,7 @@ fn chunks_of_raid0_are_read_where_they_lie_and_an_error_is_told() {
     rig.read(9 << 20, 2 * CHUNK, false);
     assert_eq!(rig.answer(Ok(())), [(1, 6144, CHUNK), (2, 6144, CHUNK)]);
     assert_eq!(rig.replies, [(1, Ok(())), (2, Ok(()))]);
-    // Nobody else has it, and the member stays in use.
+    // No other member has the data, and the member stays in use.
     rig.read(0, 4096, false);
     rig.answer(Err(Fault::Io));
     rig.read(0, 4096, false);
@@ -277,7 +277,7 @@ fn a_read_is_asked_of_another_copy_when_its_member_stalls() {
     let mut rig = Rig::new(assembly(Level::Raid1, None, 2, |_| ()));
     let tag = rig.read(0, 4096, false);
     while rig.given_up.is_empty() {
-        rig.now = rig.engine.next_wake().expect("somebody looks after the member");
+        rig.now = rig.engine.next_wake().expect("a wake-up is due for the member");
         rig.handle(Input::Wake);
     }
     assert_eq!(rig.replies, [(tag, Err(ReplyError::Stalled))]);
@@ -290,8 +290,8 @@ fn a_read_is_asked_of_another_copy_when_its_member_stalls() {
     assert_eq!(rig.engine.snapshot().frames_held, 0);
 }
 
-/// Where copies may differ two reads would not agree, and where the other copy is bad nobody else
-/// has it: a read waits for its member.
+/// A read waits for its member where copies may differ, because reads of two copies would disagree,
+/// and where the other copy is bad, because no other member has the data.
 #[test]
 fn a_read_waits_for_its_member_where_no_other_copy_may_stand_in() {
     let chunk = Bytes(CHUNK).sectors_floor();
@@ -362,7 +362,7 @@ fn a_write_of_raid0_goes_to_the_members_of_its_chunks_and_an_error_is_told() {
         (2, 0, 4096, Some(frame + 17)),
     ];
     assert_eq!(rig.change(ok), whole);
-    // One that lies on one member passes; nobody says dirty, as nothing has to agree.
+    // A request that lies on one member passes; nothing is marked dirty, as nothing has to agree.
     let frame = Rig::frame(rig.write(9 << 20, 4096));
     assert_eq!(rig.engine.snapshot().volumes[0].requests_active, 1);
     assert_eq!(rig.change(ok), [(1, 6144, 4096, Some(frame))]);
@@ -414,7 +414,7 @@ fn a_member_that_fails_to_write_its_copy_fails_and_the_answer_waits_until_others
     rig.slow = false;
     rig.handle(Input::Wake);
     assert_eq!(rig.replies, [(1, Ok(()))]);
-    // The last member stays, and its errors are told.
+    // The last member stays, and its errors are reported.
     rig.write(0, 4096);
     assert_eq!(rig.change(|_| Err(Fault::Io)).len(), 1);
     rig.write(0, 4096);
@@ -425,7 +425,7 @@ fn a_member_that_fails_to_write_its_copy_fails_and_the_answer_waits_until_others
 
 #[test]
 fn an_error_of_a_copy_that_no_other_has_is_told_whatever_other_mirrors_have() {
-    // Members 0 and 1 hold the same, and 2 and 3.
+    // Members 0 and 1 hold the same data, and so do 2 and 3.
     let mut rig = writable(Level::Raid10, None, 4);
     rig.write(0, 2 * CHUNK);
     rig.change(|member| if member == 0 || member == 2 { Err(Fault::Io) } else { Ok(()) });
@@ -479,7 +479,7 @@ fn trims_discard_runs_of_each_member_and_zeroes_are_stored_where_that_fails() {
     rig.ask(RequestOp::WriteZeroes, 0, four, holes);
     assert_eq!(rig.change(|_| Ok(())), [0, 1, 2, 3].map(|member| (member, 0, 2 * CHUNK, None)));
     assert_eq!(rig.replies, [(1, Ok(()))]);
-    // A member that cannot discard: zeroes are stored, a trim is over.
+    // A member that cannot discard: zeroes are stored, and a trim ends.
     for (op, is_stored) in [(RequestOp::WriteZeroes, true), (RequestOp::Trim, false)] {
         let mut rig = writable(Level::Raid0, Some(2), 3);
         rig.ask(op, 0, CHUNK, holes);

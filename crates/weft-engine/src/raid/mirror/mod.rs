@@ -1,12 +1,12 @@
 //! Mirror: RAID 1 and RAID 10, where each chunk is on several members.
 //!
-//! A write goes to every copy. A member that fails to write its copy fails, and the write is
-//! answered once the others say so; if the array cannot do without it, the client is told of the
-//! error and the member stays in use, as by md.
+//! A write goes to every copy. A member that fails to write its copy is failed, and the write is
+//! answered once the superblocks of the others record that. If the array cannot do without the
+//! member, the client gets the error and the member stays in use, as in md.
 //!
-//! A read goes to one copy (`read_balance`), and to another one if its member fails to read it,
-//! has bad blocks there or does not answer. Where copies may differ, since the array was not
-//! stopped, reads take the first copy that can be read, and wait for it: two of them agree.
+//! A read goes to one copy (`read_balance`), and to another one if the member fails to read it, has
+//! bad blocks there or does not answer. Where copies may differ because the array was not stopped,
+//! reads take the first copy that can be read, and wait for it, so that two reads agree.
 //!
 //! Source   md-raid.md §5.4 and §5.5
 
@@ -33,16 +33,16 @@ use crate::layout::mirrors::{Copy, Mirrors};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
-/// An array of copies.
+/// Personality of RAID 1 and RAID 10.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirror {
     places: Mirrors,
-    /// Reads that another copy is to give.
+    /// Reads that are repeated on another copy.
     again: VecDeque<(ArrayIo, StraightPart)>,
-    /// Members that did not give what they were asked for, by what that was.
+    /// Members that failed to read a part, by that part.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
-    /// Members that had no space for a copy a moment ago, and wrote none since. Later they
+    /// Members that had no space for a copy a moment ago, and have written none since. Later they
     /// are [`Copier::unproven`].
     lack_space: SlotSet,
     copier: Copier,
@@ -87,7 +87,7 @@ impl Mirror {
             start = range.end();
         }
         if cx.membership().broken {
-            // Some of it has no copy left.
+            // Some of the range has no copy left.
             let (request, result) = (io.id, Err(ReplyError::Io));
             self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             sub_requests += 1;
@@ -100,7 +100,7 @@ impl Mirror {
         sub_requests
     }
 
-    /// A member has written its copy of a range, or not.
+    /// A member has answered the write of its copy of a range.
     #[inline]
     fn copy_written(
         &mut self,
@@ -115,7 +115,7 @@ impl Mirror {
         self.copy_differs(position, range, result, cx)
     }
 
-    /// The same where a copy was not written, or some member lacks space.
+    /// Like [`Mirror::copy_written`], if the copy was not written or some member lacks space.
     #[cold]
     fn copy_differs(
         &mut self,
@@ -124,12 +124,12 @@ impl Mirror {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
-        // Of a member that has failed meanwhile nobody needs to know.
+        // A member that failed in the meantime needs no error report.
         let slot = position.and_then(|position| cx.array.members[position].slot);
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
             if self.lack_space.contains(slot) || self.copier.unproven.contains(slot) {
-                // A later lack of it is another one.
+                // A later lack of space is a new one.
                 cx.array.members[position].full_since = None;
                 self.found_space(slot);
             }
@@ -139,7 +139,7 @@ impl Mirror {
         if fault == Fault::NoSpace && !spare {
             let sector = range.start.sectors_floor();
             self.lack_space.insert(slot);
-            // At once: a read that waited for this write goes out before the event is heard.
+            // At once: a read that waited for this write goes out before the volume sees the event.
             if cx.membership().present().contains(slot) {
                 self.falls_behind(slot, cx.array);
                 cx.array.resync_for_space(sector, false);
@@ -155,8 +155,8 @@ impl Mirror {
         if !is_needed {
             return Ok(());
         }
-        // The error is the client's. What a member has that is being rebuilt is of no account, and
-        // may differ now from the copy that counts.
+        // The error goes to the client. A copy on a member that is being rebuilt does not count,
+        // and may now differ from the copy that counts: that member fails.
         for copy in self.places.copies(range.start.sectors_floor()) {
             if cx.membership().is_rebuilding(copy.slot)
                 && let Some(position) = cx.array.position_at(copy.slot)
@@ -197,7 +197,7 @@ impl Mirror {
         }
     }
 
-    /// A member that had no space has written a copy: it has some.
+    /// A member that had no space has written a copy, which shows that it has some.
     fn found_space(&mut self, slot: Slot) {
         self.lack_space.remove(slot);
         self.copier.unproven.remove(slot);
@@ -254,8 +254,8 @@ impl Mirror {
         !self.lack_space.is_empty()
     }
 
-    /// See [`super::Personality::write_deferred`]: a resync writes what is missing, and finds out
-    /// whether there is space, as any write does. Until then it is not known of a member.
+    /// See [`super::Personality::write_deferred`]: a resync writes the missing copies and, like any
+    /// write, finds out whether there is space. Until then a member is unproven.
     pub(crate) fn write_deferred(&mut self, cx: &Cx<'_>) {
         if cx.is_planted(Mutant::LackForgotten) {
             self.lack_space = SlotSet::EMPTY;
@@ -265,7 +265,7 @@ impl Mirror {
         self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
         self.lack_space = SlotSet::EMPTY;
         if self.copier.unproven.is_empty() {
-            // Those that lacked space have failed.
+            // The members that lacked space have failed.
             self.events.push(Event::Written);
         }
     }
@@ -277,8 +277,8 @@ impl Mirror {
 
     // Reads.
 
-    /// See [`super::Personality::passes`]: a read of one chunk whose copies agree, while every
-    /// member can be read. Reads that follow each other do not pass, and are merged.
+    /// See [`super::Personality::passes`]: a read of one chunk with equal copies, while every
+    /// member can be read. Reads that follow each other do not pass, so that they are merged.
     #[inline]
     pub(crate) fn passes(&mut self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
         let start = range.start.sectors_floor();
@@ -321,9 +321,9 @@ impl Mirror {
         sub_requests
     }
 
-    /// The part of a range up to the end of what a member has that is being rebuilt. Where copies
-    /// may differ two reads agree by taking the first one, and a read that goes beyond that end
-    /// would take another.
+    /// The part of a range up to the recovery offset of a member that is being rebuilt. Where
+    /// copies may differ, two reads agree because both take the first copy; a read beyond that
+    /// offset would take another.
     #[cold]
     fn up_to_rebuilt(&self, range: ByteRange, array: &Array) -> ByteRange {
         if self.around(range, array) == Around::Always {
@@ -338,8 +338,8 @@ impl Mirror {
         ByteRange { len, ..range }
     }
 
-    /// Reads a copy of members that were not asked, merged with others to a length of `max`.
-    /// Whether there is one.
+    /// Reads a copy from a member that was not asked yet, merged with others up to `max` bytes.
+    /// Returns whether there is one.
     fn read_copy(
         &mut self,
         io: &ArrayIo,
@@ -353,8 +353,8 @@ impl Mirror {
             let copies = self.readable(range, asked, Around::Always, cx.array);
             chosen = self.balance.choose(copies);
         }
-        // Where copies may differ two reads agree. Elsewhere a member that does not answer is
-        // waited for if no other one has the data.
+        // Where copies may differ, this makes two reads agree. Elsewhere the read waits for a
+        // member that does not answer if no other one has the data.
         let chosen = chosen.or_else(|| self.first(range, asked, cx.array));
         let Some(Readable { position, slot, sector, .. }) = chosen else { return false };
         self.balance.on_read(slot, sector + range.len.sectors_floor());
@@ -363,8 +363,8 @@ impl Mirror {
         true
     }
 
-    /// The copies that can be read of members that were not asked, in md's order. Those of members
-    /// that do not answer only where no others may stand in for them.
+    /// Copies that can be read from members that were not asked yet, in md's order. Members that do
+    /// not answer are included only where no other copy may stand in for theirs.
     #[inline]
     fn readable<'a>(
         &'a self,
@@ -384,8 +384,8 @@ impl Mirror {
         self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
     }
 
-    /// The first copy that can be read, whether or not its member answers, those last that miss
-    /// what others have.
+    /// The first copy that can be read, whether or not its member answers; members that lack data
+    /// come last.
     fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
         let copies = self.readable(range, asked, Around::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
@@ -394,8 +394,8 @@ impl Mirror {
         copies.min_by_key(|copy| self.copier.behind.contains(copy.slot))
     }
 
-    /// Whether other copies stand in for a member that does not answer: where they may differ, two
-    /// reads would. A resync goes by sectors of the array.
+    /// Whether other copies stand in for a member that does not answer. Where copies may differ
+    /// they do not, because two reads would disagree. A resync goes by sectors of the array.
     fn around(&self, range: ByteRange, array: &Array) -> Around {
         let from = array.membership.resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
@@ -404,7 +404,7 @@ impl Mirror {
 
     /// See [`super::Personality::gains_by_giving_up`].
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
-        // A resync is about what the member holds.
+        // A resync needs what the member itself holds.
         let Who::Straight(part) = part else { return false };
         let range = range_of(*part);
         match self.around(range, array) {
@@ -422,7 +422,7 @@ impl Mirror {
         self.again.push_back((*io, part));
     }
 
-    /// See [`super::Personality::split_waiting`]: other copies are read.
+    /// See [`super::Personality::split_waiting`]: reads other copies.
     pub(crate) fn split_waiting(&mut self, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
             let sub_requests = self.read_rest(&io, part, cx);
@@ -432,9 +432,9 @@ impl Mirror {
         self.copier.begin_waiting(&self.places, cx.array, &mut self.events);
     }
 
-    /// Reads what a member did not give, from the next copy. Where copies may differ only what the
-    /// first one does not have is another's; and where no member has all of it there may be one for
-    /// each part of it. Sub-requests of it.
+    /// Reads a part that a member failed to read from the next copy. Where copies may differ,
+    /// another copy supplies only what the first one lacks; where no member has all of the part,
+    /// each section may come from another member. Returns the number of sub-requests.
     fn read_rest(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
         let asked = self.asked.iter().find(|(of, _)| *of == part);
         let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
@@ -446,7 +446,7 @@ impl Mirror {
         if splits && !agree {
             return self.read_in_parts(io, part, unit, cx);
         }
-        // Alone, or neighbours would fail with it once more.
+        // Alone, because neighbours would fail with it once more.
         if self.read_copy(io, range, asked, range.len, cx) {
             return 1;
         }
@@ -459,7 +459,7 @@ impl Mirror {
         0
     }
 
-    /// Reads a part anew, as several that end at a multiple of a unit.
+    /// Reads a part again, in sections that end at a multiple of `unit`.
     fn read_in_parts(
         &mut self,
         io: &ArrayIo,
@@ -486,9 +486,8 @@ impl Mirror {
         sub_requests
     }
 
-    /// A copy was read that other members failed to read: theirs are corrected.
-    /// Whole blocks of 4 KiB, as a drive may have them; where copies may differ, nothing that was
-    /// not asked for.
+    /// A copy was read that other members failed to read: corrects theirs. The range is extended to
+    /// whole blocks of 4 KiB, as a drive may have them, except where copies may differ.
     fn read_elsewhere(&mut self, part: StraightPart, array: &Array) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
@@ -510,7 +509,7 @@ impl Mirror {
         }
     }
 
-    /// Whether another turn has something to do already.
+    /// Whether another turn would find work now.
     pub(crate) fn has_work(&self) -> bool {
         !self.again.is_empty() || self.copier.has_waiting()
     }
@@ -537,7 +536,7 @@ impl Mirror {
         self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
     }
 
-    /// A member has read or written a copy that is made equal to others, or not.
+    /// A member has answered a read or write of a copy that is being made equal to others.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
             let position = answer.member.and_then(|member| cx.array.position_of(member));
@@ -550,7 +549,7 @@ impl Mirror {
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
 
-    /// A member request that was given up uses the memory of a copy no more.
+    /// A member request that was given up no longer uses the memory of a copy.
     pub(crate) fn copy_freed(&mut self, io: CopyIo) {
         self.copier.freed(io);
     }
@@ -573,7 +572,7 @@ impl Mirror {
                 self.copy_done(part, answer, cx);
                 return Told::Nothing;
             }
-            Who::Stripe(_) | Who::Stripes(_) => unreachable!("there are no stripes"),
+            Who::Stripe(_) | Who::Stripes(_) => unreachable!("a mirror has no stripes"),
         };
         if answer.write {
             return self.part_written(part, answer, cx);
@@ -588,7 +587,7 @@ impl Mirror {
             return Told::Done(part.request);
         }
         let position = answer.member.and_then(|member| cx.array.position_of(member));
-        // One that failed meanwhile is at no slot, and is not asked again.
+        // A member that failed meanwhile has no slot, and is not asked again.
         if let Some(slot) = position.and_then(|position| cx.array.members[position].slot) {
             match self.asked.iter_mut().find(|(of, _)| *of == part) {
                 Some((_, slots)) => slots.insert(slot),
@@ -636,8 +635,8 @@ fn copies_written<'a>(
     places.copies_of(sector).map(move_last)
 }
 
-/// The last copy of a sector, if it lies elsewhere than the first, on the next member; the others
-/// as they are.
+/// For the mutant: the last copy of a sector moves to the next member, if it lies elsewhere than
+/// the first; other copies stay.
 #[cold]
 fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     let copies = places.copies(sector);
@@ -653,7 +652,7 @@ fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
     ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
-/// Parts as which one is read that no member has as a whole.
+/// Number of sections in which a part is read that no member has as a whole.
 const SPLIT_INTO: u64 = 8;
 
 /// Read errors in a row after which a member fails, if the array can do without it.

@@ -1,16 +1,16 @@
 //! Read balance: the copy of a mirror that a read goes to.
 //!
 //! On RAID 1 reads that follow each other stay on their member, which reads ahead for them. Other
-//! reads go to the member with the fewest requests outstanding; of disks that turn, none of which
-//! is idle, to the one whose head is nearest. RAID 10 has no streams: flash before disks that turn,
-//! fewest requests first; of disks an idle one, with far copies the outermost place. A write-mostly
-//! member is read where no other has the data.
+//! reads go to the member with the fewest outstanding requests or, among rotating disks none of
+//! which is idle, to the one with the nearest head. RAID 10 has no streams. It prefers flash to
+//! rotating disks, by fewest requests; among disks it takes an idle one, and with far copies the
+//! one with the outermost place. A write-mostly member is read only where no other has the data.
 //!
 //! Inputs   the copies that can be read, in md's order; where each member's last read ended
-//! Answer   one of them; `None` of none
+//! Answer   one of the copies; `None` if there is none
 //! Source   md-raid.md §5.4 and §5.5 (md: `read_balance` of `raid1.c` and `raid10.c`)
-//! Otherwise than md: a stream stays however long it is, for the optimal I/O size of a member after
-//!          which md moves on is not known here; a write does not move a head; a write-mostly
+//! Unlike md: a stream stays however long it is, because the optimal I/O size of a member, after
+//!          which md moves on, is not known here; a write does not move a head; a write-mostly
 //!          member that has the whole range goes before another one that has bad blocks in it
 //! Compare  where copies may differ the first one is read, without a choice
 
@@ -28,9 +28,9 @@ pub(super) struct Readable {
     pub(super) slot: Slot,
     /// First data sector.
     pub(super) sector: Sectors,
-    /// Requests that its member has not answered.
+    /// Outstanding requests of its member.
     pub(super) pending: u32,
-    /// Its member is a disk that turns.
+    /// Its member is a rotating disk.
     pub(super) rotational: bool,
     pub(super) write_mostly: bool,
 }
@@ -53,7 +53,7 @@ impl Readable {
 #[derive(Clone, Debug)]
 pub(super) struct ReadBalance {
     rule: Rule,
-    /// By slot.
+    /// End of the last read, by slot.
     heads: Vec<Sectors>,
 }
 
@@ -72,7 +72,7 @@ impl ReadBalance {
         Self { rule, heads: vec![Sectors::ZERO; places.members().into()] }
     }
 
-    /// Chooses one of the copies; of those that are equal the first.
+    /// Chooses one of the copies; among equal ones the first.
     #[inline]
     pub(super) fn choose(&self, copies: impl Iterator<Item = Readable>) -> Option<Readable> {
         let mut has_flash = false;
@@ -110,7 +110,7 @@ impl ReadBalance {
         self.heads[slot.index()] == sector
     }
 
-    /// A read of the member at a slot ends at this data sector.
+    /// Notes that a read of the member at a slot ends at this data sector.
     #[inline]
     pub(super) fn on_read(&mut self, slot: Slot, end: Sectors) {
         self.heads[slot.index()] = end;
@@ -121,7 +121,7 @@ impl ReadBalance {
 mod tests {
     use super::*;
 
-    /// Copies on slots in order: sector, requests outstanding, and whether the disk turns.
+    /// Copies on slots in order: sector, outstanding requests, and whether the disk rotates.
     fn copies(of: &[(u64, u32, bool)]) -> Vec<Readable> {
         let copy = |((sector, pending, rotational), slot): (&(u64, u32, bool), u16)| Readable {
             position: slot.into(),
@@ -138,7 +138,7 @@ mod tests {
         ReadBalance { rule, heads: vec![Sectors::ZERO; 2] }
     }
 
-    /// Slot of the copy chosen, of which 4 KiB are read.
+    /// Reads 4 KiB of the chosen copy and returns its slot.
     fn chosen(balance: &mut ReadBalance, of: &[(u64, u32, bool)]) -> u16 {
         let copy = balance.choose(copies(of).into_iter()).expect("there are copies");
         balance.on_read(copy.slot, copy.sector + Sectors(8));
@@ -148,21 +148,21 @@ mod tests {
     #[test]
     fn statement_34_streams_stay_and_others_go_to_the_least_busy_or_nearest() {
         let mut raid1 = balance(Rule::Raid1);
-        // Idle flash: the first; four at once alternate (both as Linux 6.12).
+        // Idle flash: the first copy; four reads at once alternate (both as Linux 6.12).
         assert_eq!(chosen(&mut raid1, &[(800, 0, false), (800, 0, false)]), 0);
         for (nth, first, second) in [(0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 2, 1)] {
             let at = 8_000 + u64::from(first + second) * 1_000;
             assert_eq!(chosen(&mut raid1, &[(at, first, false), (at, second, false)]), nth);
         }
-        // What follows stays on its member though that is busier.
+        // A read that follows another stays on its member, though that one is busier.
         let at = raid1.heads[1].0;
         assert_eq!(chosen(&mut raid1, &[(at, 0, false), (at, 9, false)]), 1);
-        // Disks that turn: an idle one, or the nearest of those that are busy.
+        // Rotating disks: an idle one, or the nearest of those that are busy.
         raid1.heads = vec![Sectors(100), Sectors(5_000)];
         assert_eq!(chosen(&mut raid1, &[(4_000, 0, true), (4_000, 3, true)]), 0);
         raid1.heads = vec![Sectors(100), Sectors(5_000)];
         assert_eq!(chosen(&mut raid1, &[(4_000, 1, true), (4_000, 3, true)]), 1);
-        // One that does not turn among them: the least busy.
+        // With a member that does not rotate among them: the least busy.
         raid1.heads = vec![Sectors(100), Sectors(5_000)];
         assert_eq!(chosen(&mut raid1, &[(4_000, 1, true), (4_000, 3, false)]), 0);
     }
@@ -177,7 +177,7 @@ mod tests {
         let mut far = balance(Rule::Raid10 { near: false, far: true });
         assert_eq!(chosen(&mut far, &[(100, 9, true), (60, 0, true)]), 1);
         assert_eq!(chosen(&mut far, &[(60, 9, true), (100, 0, true)]), 0);
-        // Flash before disks, whatever waits at it.
+        // Flash before disks, however many requests wait there.
         assert_eq!(chosen(&mut far, &[(60, 0, true), (100, 9, false)]), 1);
         assert_eq!(chosen(&mut far, &[(60, 4, false), (100, 3, false)]), 1);
     }

@@ -1,17 +1,17 @@
 //! Resync, recovery, check and repair of mirrors, and correction of read errors: copies made equal.
 //!
-//! A unit of 64 KiB at a time, or of a smaller chunk. Its range is locked against clients, not the
-//! whole array; then
+//! A step covers one unit of 64 KiB, or a smaller chunk. Only its range is locked against clients,
+//! not the whole array; then
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
 //! ```
 //!
 //! A recovery, and a resync of RAID 1, read the first copy and write the others. The first copy is
-//! the one that clients read where copies may differ, also that of a member which was rebuilt so
-//! far: another source would change what was read. A check, a repair
-//! and a resync of RAID 10 read every copy and compare them with the first, which is the one that
-//! clients read until then. A check writes nothing but what could not be read.
+//! the one that clients read where copies may differ, even if its member is only rebuilt so far:
+//! another source would change what was read. A check, a repair and a resync of RAID 10 read every
+//! copy and compare it with the first, which clients read until then. A check writes only copies
+//! that could not be read.
 //!
 //! Source   md-raid.md §6.3 (md: `raid1_sync_request`, `raid10_sync_request`, `fix_read_error`)
 
@@ -41,22 +41,22 @@ pub(super) struct Copier {
     first: Frame,
     /// Frames of one copy of a unit.
     unit_frames: u32,
-    /// Copies of a chunk.
+    /// Number of copies of a chunk.
     copies: u32,
-    /// By place: memory for every copy of a unit.
+    /// Parts under way, by place. Each place has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
     /// Units of the resync that have parts under way.
     units: Vec<Unit>,
     /// Parts of the last unit that wait for memory.
     rest: VecDeque<(Task, ByteRange)>,
-    /// Members that had no space for a copy, of which it is to be found out whether they have some:
-    /// a resync writes their copies also where these do not differ.
+    /// Members that had no space for a copy and may have some by now. To find out, a resync writes
+    /// their copies even if these do not differ.
     pub(super) unproven: SlotSet,
-    /// Members that missed something for want of space since all copies agreed, but for one that
-    /// others have it from.
+    /// Members that missed a write for want of space since all copies agreed. At least one other
+    /// member has what they missed.
     pub(super) behind: SlotSet,
-    /// Ranges of the array that members failed to read, for want of memory.
+    /// Ranges of the array that members failed to read and that wait for memory.
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
 
@@ -70,15 +70,15 @@ struct Unit {
     ok: bool,
 }
 
-/// A range whose copies are being made equal.
+/// A range with copies that are being made equal.
 #[derive(Clone, Debug)]
 struct Part {
     task: Task,
     range: ByteRange,
-    /// End of what is locked: beyond the range, if that is a section of it.
+    /// End of the locked range, which is beyond `range` if that is a section of it.
     end: Bytes,
     copies: Copies,
-    /// Its lock, once it has it.
+    /// Request that holds the lock, once the range is locked.
     request: Option<RequestId>,
     step: Step,
     /// Members that have not answered, or comparisons that are not done.
@@ -87,25 +87,25 @@ struct Part {
     pins: u32,
     /// Slots that were read.
     read: SlotSet,
-    /// Slots whose member was given up: it may still use the memory of its copy.
+    /// Slots with a request that was given up: the member may still use the memory of its copy.
     given_up: SlotSet,
     /// Slots that could not be read.
     unreadable: SlotSet,
     differ: SlotSet,
-    /// Slots that are written now.
+    /// Slots that are being written.
     written: SlotSet,
-    /// Slots that did not take what was written, or do not read it back.
+    /// Slots that failed to be written or to be read back.
     failed: SlotSet,
-    /// The array has lost a copy that it needs.
+    /// Cleared when the array has lost a copy that it needs.
     ok: bool,
 }
 
 /// Purpose of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Of the unit of a resync of this number; a recovery writes to these slots.
+    /// Sync of the unit `key`; a recovery writes to the slots `rebuilding`.
     Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
-    /// The member at a slot failed to read it.
+    /// Correction of a range that the member at a slot failed to read.
     Correct(Slot),
 }
 
@@ -117,7 +117,7 @@ enum Step {
     Comparing,
     Writing,
     ReadingBack,
-    /// Nothing but memory that is pinned.
+    /// Only pinned memory is left.
     Over,
 }
 
@@ -155,19 +155,19 @@ impl Copier {
         sync.feed(window, |key, sync| self.begin_unit(key, sync, places, array, events));
     }
 
-    /// Whether a resync would be given units.
+    /// Whether [`Copier::feed`] would give a resync units now.
     pub(super) fn would_feed(&self, sync: &Resync) -> bool {
-        // A unit that a bitmap leaves out is done at once, beside units that are under way: there
-        // may be room for the next one without any answer of a member.
+        // A unit that a bitmap leaves out is done at once, beside units that are under way, so
+        // there may be room for the next one without any answer of a member.
         sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| false)
     }
 
-    /// Whether a unit could begin. Its parts need not do so together: there may be less memory.
+    /// Whether a unit could begin. Its parts may begin one after another, if there is less memory.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.rest.is_empty()
     }
 
-    /// Whether there was memory for a unit.
+    /// Begins a unit. Returns whether there was memory for it.
     fn begin_unit(
         &mut self,
         key: u64,
@@ -222,7 +222,7 @@ impl Copier {
         }
     }
 
-    /// Begins a part: its range is locked first.
+    /// Begins a part by asking for the lock of its range.
     fn lock(&mut self, task: Task, range: ByteRange, places: &Mirrors, events: &mut Vec<Event>) {
         let place = self.free.pop().expect("there is memory for it");
         let writes = !matches!(task, Task::Sync { action: SyncAction::Check, .. });
@@ -267,7 +267,7 @@ impl Copier {
 
     // Steps.
 
-    /// Reads what is not read: one copy, or all.
+    /// Reads the copies still to be read: one, or all.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
@@ -281,13 +281,13 @@ impl Copier {
             }
         }
         match part.task {
-            // The member itself first: it may have been a passing trouble.
+            // The member itself comes first, because the trouble may have passed.
             Task::Correct(slot) => {
                 sources.sort_by_key(|other| *other != slot);
                 sources.truncate(1);
             }
             Task::Sync { action, .. } if reads_one(action, level) => sources.truncate(1),
-            // As md, the last copy first.
+            // In md's order, the last copy first.
             Task::Sync { .. } => sources.reverse(),
         }
         if sources.is_empty() {
@@ -304,7 +304,7 @@ impl Copier {
     fn stage(&mut self, place: u32, slot: Slot, write: bool, cx: &mut Cx<'_>) {
         let memory = self.memory(place, if write { self.source(place) } else { slot });
         let part = self.part(place);
-        let copy = part.copies.iter().find(|copy| copy.slot == slot).expect("it has a copy");
+        let copy = part.copies.iter().find(|copy| copy.slot == slot).expect("the slot has a copy");
         let request = MemberRequest {
             write,
             sector: copy.sector,
@@ -322,7 +322,7 @@ impl Copier {
         }
     }
 
-    /// A member has read or written a copy, or not.
+    /// A member has answered a read or write of a copy.
     pub(super) fn answered(
         &mut self,
         io: CopyIo,
@@ -343,7 +343,7 @@ impl Copier {
             (Step::Writing | Step::ReadingBack, Err(_)) => part.failed.insert(slot),
             (Step::Writing | Step::ReadingBack, Ok(())) => {}
             (Step::Comparing | Step::Locking | Step::Over, _) => {
-                unreachable!("no member has anything to do")
+                unreachable!("no member request is outstanding")
             }
         }
         if part.pending == 0 {
@@ -351,7 +351,7 @@ impl Copier {
         }
     }
 
-    /// A copy was written in vain, and its member is still needed: nothing makes up for it.
+    /// The write of a copy failed on a member that the array still needs.
     pub(super) fn write_failed(&mut self, place: u32) {
         self.part(place).ok = false;
     }
@@ -389,7 +389,7 @@ impl Copier {
             Step::Reading => {
                 let only = part.copies.iter().filter(|copy| part.read.contains(copy.slot)).count();
                 match part.task {
-                    // It can be read after all.
+                    // The member can read the range after all.
                     Task::Correct(slot) if part.read.contains(slot) => {
                         self.finish(place, level, events, cx);
                     }
@@ -426,7 +426,7 @@ impl Copier {
         }
     }
 
-    /// Writes the copies that are to be as the first is.
+    /// Writes the copies that have to equal the first.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();
@@ -440,16 +440,16 @@ impl Copier {
             Task::Sync { action, .. } if reads_one(action, level) => of_copies,
             Task::Sync { .. } => part.unreadable.or(part.differ),
         };
-        // Where a member was given up there may be another one: that is rebuilt.
+        // A slot with a request that was given up may have a new member, which is rebuilt.
         let mut wanted = wanted.without(SlotSet::only(source));
         if let Task::Sync { action: SyncAction::Resync, .. } = part.task {
-            // Also the copy that counts, which is written with what it holds.
+            // Includes the copy that counts, which is written with what it holds.
             wanted = wanted.or(unproven.and(of_copies));
         }
         let wanted = wanted.without(part.given_up).and(present);
         part.step = Step::Writing;
         part.written = wanted;
-        // Nothing more is written to a broken array: what was to be is not.
+        // Nothing more is written to a broken array.
         part.ok &= !cx.membership().broken;
         if cx.membership().read_only || !part.ok {
             part.written = SlotSet::EMPTY;
@@ -468,7 +468,7 @@ impl Copier {
         }
     }
 
-    /// Reads back what could not be read before it was written.
+    /// Reads back copies that could not be read before they were written.
     fn read_back(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         part.step = Step::ReadingBack;
@@ -482,11 +482,11 @@ impl Copier {
         }
     }
 
-    /// A part is over, or a section of it: then the next one follows. After the last its lock is
-    /// given back, and its memory unless that is pinned.
+    /// Ends a part, or a section of it, after which the next one follows. After the last one the
+    /// lock is released, and the memory unless it is pinned.
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
-        let part = self.parts[place as usize].as_mut().expect("it is under way");
-        assert_eq!(part.pending, 0, "everybody has answered");
+        let part = self.parts[place as usize].as_mut().expect("a part is under way");
+        assert_eq!(part.pending, 0, "every member has answered");
         let corrected = part.step == Step::ReadingBack;
         part.step = Step::Over;
         let sectors = part.range.len.sectors_floor();
@@ -503,21 +503,21 @@ impl Copier {
         let is_whole = part.range.end() >= part.end;
         let more = !is_whole && !cx.membership().broken;
         part.ok &= is_whole || more;
-        // A member that was given up may still read the memory that the next section would go to.
+        // A member that was given up may still read the memory that the next section would use.
         let goes_on = more && part.pins == 0;
         let rest = ByteRange { start: part.range.end(), len: part.end - part.range.end() };
         if let Some(request) = part.request.filter(|_| !goes_on) {
             events.push(Event::SubRequestsDone { request, sub_requests: 1, result: Ok(()) });
         }
-        // One copy that differs from several that agree is the wrong one.
+        // A single copy that differs from several equal ones is the wrong one.
         let several = part.read.without(part.differ).count() > 1;
         let alone = part.differ.ascending().next().filter(|_| part.differ.count() == 1);
-        // Where a unit has the same sectors on every member, as they are told.
+        // Only where a unit has the same sectors on every member, because these are reported.
         let sector = part.range.start.sectors_floor();
         let told = part.copies.iter().all(|copy| copy.sector == sector);
         let (wrong, ok) = (alone.filter(|_| several && told), part.ok);
         let (range, differ) = (part.range, part.differ);
-        // No member has all of it: block by block there may be one for each.
+        // No member has all of the range, but each may have some of its blocks.
         let slots = match part.task {
             _ if ok || range.len <= Bytes(FRAME_BYTES) => SlotSet::EMPTY,
             Task::Sync { action: SyncAction::Recover, .. } => SlotSet::EMPTY,
@@ -554,7 +554,7 @@ impl Copier {
         }
     }
 
-    /// A member request that was given up uses the memory of a part no more.
+    /// A member request that was given up no longer uses the memory of a part.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");
@@ -572,8 +572,8 @@ impl Copier {
 
     // Correction of read errors.
 
-    /// The member at a slot failed to read this range of the array, which others have: it is
-    /// corrected in parts of so many bytes at most.
+    /// Corrects a range of the array that the member at a slot failed to read and others have, in
+    /// parts of at most `most` bytes.
     pub(super) fn correct(&mut self, slot: Slot, range: ByteRange, most: u64) {
         let (mut start, end) = (range.start.0, range.end().0);
         while start < end && self.to_correct.len() < CORRECTIONS_MAX {
@@ -583,12 +583,12 @@ impl Copier {
         }
     }
 
-    /// Most bytes of a part.
+    /// Largest part, in bytes.
     pub(super) fn part_bytes(&self) -> u64 {
         u64::from(self.unit_frames) * FRAME_BYTES
     }
 
-    /// Begins what waits for memory, as far as there is some.
+    /// Begins parts that wait for memory, as far as there is some.
     pub(super) fn begin_waiting(
         &mut self,
         places: &Mirrors,
@@ -608,7 +608,7 @@ impl Copier {
         }
     }
 
-    /// Whether a part could begin that waits for memory.
+    /// Whether a part that waits for memory could begin.
     pub(super) fn has_waiting(&self) -> bool {
         !self.free.is_empty() && (!self.to_correct.is_empty() || !self.rest.is_empty())
     }
@@ -616,33 +616,33 @@ impl Copier {
     // Memory.
 
     fn part(&mut self, place: u32) -> &mut Part {
-        self.parts[place as usize].as_mut().expect("it is under way")
+        self.parts[place as usize].as_mut().expect("a part is under way")
     }
 
-    /// The slot whose copy counts: the first that was read.
+    /// Slot of the copy that counts: the first that was read.
     fn source(&self, place: u32) -> Slot {
-        let part = self.parts[place as usize].as_ref().expect("it is under way");
+        let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let mut read = part.copies.iter().filter(|copy| part.read.contains(copy.slot));
         read.next().expect("a copy was read").slot
     }
 
     /// Memory of a slot's copy.
     fn memory(&self, place: u32, slot: Slot) -> Segment {
-        let part = self.parts[place as usize].as_ref().expect("it is under way");
+        let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let nth = part.copies.iter().position(|copy| copy.slot == slot).expect("it has a copy");
         let frames = (place * self.copies + nth as u32) * self.unit_frames;
         Run::new(self.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
     }
 
-    /// The range of the array that a part is about, and the slot's copy of it.
+    /// Range of the array that the part of a copy covers.
     pub(super) fn range_of(&self, io: CopyIo) -> ByteRange {
-        self.parts[io.place as usize].as_ref().expect("it is under way").range
+        self.parts[io.place as usize].as_ref().expect("a part is under way").range
     }
 }
 
 impl Part {
-    /// Whether it is too long for what was read: where copies may differ, only what the first one
-    /// lacks is another's, as for clients, who may have read the rest.
+    /// Whether the part is too long for what was read. Where copies may differ, another copy
+    /// supplies only what the first one lacks, as for clients, who may have read the rest.
     fn is_to_be_divided(&self, array: &Array) -> bool {
         let from = array.membership.resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
@@ -651,7 +651,7 @@ impl Part {
             && before.any(|copy| self.unreadable.contains(copy.slot))
     }
 
-    /// Begins anew with a section of it.
+    /// Starts again with a section of the part.
     fn take_section(&mut self, start: Bytes, len: Bytes) {
         let on = start.sectors_floor() - self.range.start.sectors_floor();
         self.copies.iter_mut().for_each(|copy| copy.sector += on);
@@ -666,14 +666,14 @@ impl Part {
     }
 }
 
-/// Whether an action takes the first copy for right, and reads no other.
+/// Whether an action trusts the first copy and reads no other.
 ///
 /// Source   md's RAID 10 compares in a resync, its RAID 1 does not
 fn reads_one(action: SyncAction, level: Level) -> bool {
     action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
 }
 
-/// The range of a part, as far as the array goes and requests can reach it.
+/// Range of a part, limited to the array and to what requests can reach.
 fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
     let unit = array.request_unit.0;
     let end = (start + len).min(array.size).bytes().0 / unit * unit;
@@ -684,7 +684,7 @@ fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
 /// See [`crate::raid::Personality::resync_pass`].
 pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass {
     let recovers = action == SyncAction::Recover;
-    // Where two members in sync have the same data their copies may differ.
+    // Where two members in sync have the same data, their copies may differ.
     let settles = recovers && !array.membership.has_redundancy();
     Pass {
         unit: places.resync_unit(),
@@ -694,5 +694,5 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass 
     }
 }
 
-/// Corrections that wait. What comes on top is corrected when it is read again.
+/// Largest number of corrections that wait. Others follow when their range is read again.
 const CORRECTIONS_MAX: usize = 64;

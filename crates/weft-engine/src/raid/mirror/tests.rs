@@ -18,7 +18,7 @@ use crate::{
 
 const DATA_OFFSET: u64 = 2048;
 
-/// An engine of one array whose sectors are a byte each, on members that answer at once.
+/// An engine of one array with sectors of a byte each, on members that answer at once.
 struct Machine {
     engine: Engine,
     now: Time,
@@ -29,15 +29,16 @@ struct Machine {
     frames: BTreeMap<u32, [u8; 8]>,
     /// Sectors that cannot be read until they are written.
     bad: BTreeSet<(u16, u64)>,
-    /// Members that do not store what is written to such a sector.
+    /// Members do not store what is written to a sector of `bad`.
     stubborn: bool,
-    /// A member that never answers reads of a resync or a correction, and what these are read to.
+    /// A member that never answers reads of a resync or a correction, and the memory of these
+    /// reads.
     stuck: Option<(MemberIndex, Vec<Segment>)>,
-    /// A member whose reads of a resync are not answered yet, and these.
+    /// A member with unanswered reads of a resync, and these reads.
     slow: Option<(MemberIndex, Vec<(Token, MemberOp)>)>,
-    /// How reads of members fail, and writes.
+    /// Faults of member requests, by member and whether they write.
     fails: BTreeMap<(u16, bool), Fault>,
-    /// Writes of members that are not answered yet, if they are held.
+    /// Member writes that are not answered yet, if they are held.
     held: Option<Vec<Token>>,
     /// Member requests, in order: member, first sector, sectors, and whether it was a write.
     log: Vec<(u16, u64, u64, bool)>,
@@ -48,7 +49,7 @@ struct Machine {
 
 impl Machine {
     fn new(assembly: Assembly) -> Self {
-        // Time stands still here: a resync that goes on in pauses only would not end.
+        // Time stands still here: a resync that goes on only in pauses would not end.
         Self::with_knobs(assembly, Knobs { sync_pace: SyncPace::Md, ..Knobs::default() })
     }
 
@@ -88,13 +89,13 @@ impl Machine {
         self.run();
     }
 
-    /// Runs the engine until it has nothing more to do by itself.
+    /// Runs the engine until it has no more work by itself.
     fn run(&mut self) {
         let ended = (0..1000).any(|_| !self.engine.run(self.now, 64, &mut self.outputs).more);
         assert!(ended, "turns that never end");
     }
 
-    /// Carries out what the engine wants until it wants nothing more.
+    /// Carries out the outputs of the engine until there are no more.
     fn settle(&mut self) {
         self.run();
         while let Some(output) = self.outputs.pop_front() {
@@ -204,7 +205,7 @@ impl Machine {
         at.into_iter().map(|(frame, nth)| self.frames[&frame][nth]).collect()
     }
 
-    /// Members that 4 KiB are read of at each of these sectors, all asked for at once.
+    /// Reads 4 KiB at each of these sectors, all at once, and returns the members that are read.
     fn read_at_once(&mut self, starts: &[u64]) -> Vec<u16> {
         self.log.clear();
         for start in starts {
@@ -235,7 +236,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Answers the reads of the member that was slow.
+    /// Answers the reads of the slow member.
     fn answer_reads(&mut self) {
         let (member, reads) = self.slow.take().expect("a member is slow");
         assert!(!reads.is_empty(), "nothing was read of {member:?}");
@@ -250,7 +251,7 @@ impl Machine {
         self.volume().members.iter().map(|it| it.state).collect()
     }
 
-    /// So many seconds pass, one by one.
+    /// Lets this many seconds pass, one by one.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now.0 += 1_000_000_000;
@@ -267,7 +268,7 @@ impl Machine {
         self.engine.snapshot().volumes.remove(0)
     }
 
-    /// Sectors of member writes since the last time, by member.
+    /// Sectors written to members since the last time, by member.
     fn written(&mut self) -> BTreeMap<u16, u64> {
         let mut written = BTreeMap::new();
         for (member, _, sectors, write) in self.log.drain(..) {
@@ -294,13 +295,13 @@ fn array(level: Level, layout: Option<u32>, members: u8) -> Assembly {
     assembled(level, layout, members, |_| (), &Options::default())
 }
 
-/// Sectors that members of these arrays have: 3 MiB.
+/// Sectors of each member of these arrays: 3 MiB.
 const SIZE: u64 = 6144;
 
 #[test]
 fn statement_34_reads_are_balanced_and_agree_where_copies_may_differ() {
-    // As Linux 6.12: a write to each member; one read at a time and those that follow each other
-    // of the first one, four at once in turn.
+    // As Linux 6.12: a write goes to each member; single reads and reads that follow each other go
+    // to the first one, four reads at once alternate.
     let mut clean = Machine::new(array(Level::Raid1, None, 2));
     clean.ask(RequestOp::Write, 0, 8, 5);
     assert_eq!(clean.written(), BTreeMap::from([(0, 8), (1, 8)]));
@@ -310,7 +311,7 @@ fn statement_34_reads_are_balanced_and_agree_where_copies_may_differ() {
     let apart = [1600, 2400, 3200, 4800];
     assert_eq!(clean.read_at_once(&apart), [0, 1, 0, 1]);
     assert_eq!(clean.read_at_once(&[4808]), [1], "the member that read what comes before");
-    // Before a resync the first one, however many.
+    // Before a resync all reads go to the first one, however many.
     let mut unclean = array(Level::Raid1, None, 2);
     unclean.resync_from = Some(Sectors::ZERO);
     let mut unclean = Machine::new(unclean);
@@ -321,7 +322,7 @@ fn statement_34_reads_are_balanced_and_agree_where_copies_may_differ() {
 
 #[test]
 fn statement_38_raid10_reads_are_balanced_within_the_copies_of_a_chunk() {
-    // As Linux 6.12, of idle members: the first copy.
+    // As Linux 6.12 with idle members: the first copy.
     for (layout, expected) in [(0x102, [0, 2, 0, 2]), (0x201, [0, 1, 2, 3])] {
         let mut machine = Machine::new(array(Level::Raid10, Some(layout), 4));
         for (chunk, member) in (0..).zip(expected) {
@@ -330,7 +331,7 @@ fn statement_38_raid10_reads_are_balanced_within_the_copies_of_a_chunk() {
             let sector = chunk / if layout == 0x102 { 2 } else { 4 } * CHUNK_SECTORS;
             assert_eq!(machine.log, [(member, sector, 8, false)], "{layout:#x}");
         }
-        // Several at once, all in the first chunk: both of its members.
+        // Several reads at once, all in the first chunk, go to both of its members.
         machine.log.clear();
         for start in [8, 24, 40, 56] {
             let request = machine.request(RequestOp::Read, start, 8);
@@ -501,7 +502,7 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
             if *at == Sectors(DATA_OFFSET + 8) && *sectors == Sectors(8))
     };
     assert!(machine.notices.iter().any(corrected), "{:?}", machine.notices);
-    // A member that does not store what it is told to is no member to trust.
+    // A member that does not store what is written to it is not to be trusted.
     machine.stubborn = true;
     machine.bad.insert((1, 100));
     machine.bad.insert((0, 200));
@@ -515,7 +516,7 @@ fn a_check_corrects_what_cannot_be_read_and_errors_here_and_there_cost_nothing()
     let mut machine = Machine::new(array(Level::Raid10, None, 4));
     machine.ask(RequestOp::Write, 0, 512, 5);
     machine.bad.extend([(0, 3), (1, 90), (2, 17), (3, 18)]);
-    // Nobody has all of the first unit; the members of the second mirror lack the same block.
+    // No member has all of the first unit; the members of the second mirror lack the same block.
     machine.command(Verb::SyncAction(SyncAction::Check));
     assert_eq!(machine.bad, BTreeSet::from([(2, 17), (3, 18)]));
     for start in [0, 88] {
@@ -583,9 +584,9 @@ fn a_read_that_no_member_can_give_as_a_whole_is_pieced_together() {
     machine.bad.extend([(0, 9), (0, 300), (1, 100), (1, 500)]);
     let expected: Vec<u8> = (0_u64..512).map(|sector| (sector / 8) as u8).collect();
     assert_eq!(machine.ask(RequestOp::Read, 0, 512, 0xff), expected);
-    assert_eq!(machine.bad, BTreeSet::from([(1, 100), (1, 500)]), "what nobody had to read");
+    assert_eq!(machine.bad, BTreeSet::from([(1, 100), (1, 500)]), "unread sectors stay bad");
     machine.bad.clear();
-    // Of two that lack the same block the client is told, and both stay.
+    // When both lack the same block, the client gets the error, and both stay.
     machine.bad.extend([(0, 9), (1, 10)]);
     machine.ask(RequestOp::Read, 0, 512, 0xff);
     assert_eq!(machine.replies[&machine.tag], Err(ReplyError::Io));
@@ -607,7 +608,7 @@ fn where_copies_may_differ_only_what_the_first_lacks_is_another_ones() {
     let differ: Vec<usize> = (0..128).filter(|nth| read[*nth] != first_copy[at + nth]).collect();
     assert_eq!(differ, [77]);
     assert_eq!(read[77], 0xdd);
-    // And so it stays: the copy that was given is the one of both.
+    // The copies stay equal to the one that was read.
     assert_eq!(machine.ask(RequestOp::Read, first, 128, 0), read);
     assert!(machine.bad.is_empty());
 }
@@ -641,7 +642,7 @@ fn a_resync_takes_from_another_copy_only_what_the_first_lacks() {
     }
 }
 
-/// A blank disk joins the array.
+/// Adds a blank disk to the array.
 fn add(machine: &mut Machine) {
     let index = machine.members.len() as u16;
     machine.members.push(vec![0xee; 20_000]);
@@ -668,12 +669,11 @@ fn a_member_that_is_given_up_keeps_its_memory_and_its_successor_is_rebuilt() {
     assert_eq!(states, [MemberState::Faulty, MemberState::InSync, MemberState::InSync]);
     let corrects = |notice: &Notice| matches!(notice, Notice::ReadErrorCorrected { .. });
     assert!(!machine.notices.iter().any(corrects), "nothing is known of what it holds");
-    // The correction was of the member that is gone: its successor is written by the rebuild alone.
+    // The correction was for the member that is gone: only the rebuild writes its successor.
     assert_eq!(machine.written().get(&2), Some(&SIZE));
 }
 
-/// An array whose member 1 was replaced by one that is being rebuilt: member 0 has not answered
-/// yet.
+/// An array with member 1 replaced by one that is being rebuilt; member 0 has not answered yet.
 fn being_rebuilt(level: Level, members: u8) -> Machine {
     let mut machine = Machine::new(array(level, None, members));
     machine.scatter();
@@ -734,8 +734,8 @@ fn two_members_are_rebuilt_with_the_memory_of_one_unit() {
     }
 }
 
-/// No bit is cleared while a write is out that began before there was a bitmap, or that knows one
-/// that is being taken away.
+/// No bit is cleared while a write is outstanding that began before there was a bitmap, or that
+/// holds a bit of a bitmap that is being removed.
 #[test]
 fn writes_that_outlast_a_change_of_the_bitmap() {
     let mut machine = Machine::with_knobs(
@@ -755,7 +755,7 @@ fn writes_that_outlast_a_change_of_the_bitmap() {
     machine.pass(20);
     assert_eq!(machine.bits(), Some(0));
 
-    // One that has its bit outlasts the bitmap; the next one is on a bitmap of its own.
+    // A write with a bit outlasts the bitmap; the next write is on the next bitmap.
     machine.held = Some(Vec::new());
     machine.ask(RequestOp::Write, 500, 8, 2);
     assert_eq!(machine.bits(), Some(1));

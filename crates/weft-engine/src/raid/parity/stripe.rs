@@ -473,7 +473,7 @@ impl Stripe {
             && (self.writers.covered == self.data || self.overwrite(strip_bytes) == self.data)
     }
 
-    /// Slots whose writers cover the strip. Writers never overlap each other.
+    /// Slots with writers that cover the strip. Writers never overlap each other.
     pub(crate) fn overwrite(&self, strip_bytes: u64) -> SlotSet {
         let mut whole = self.writers.covered;
         for slot in self.writers.slots.without(whole).ascending() {
@@ -510,7 +510,7 @@ impl Stripe {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Sub-request from whose zero-copy page the strip of a slot is written.
+    /// Sub-request that supplies the zero-copy page for the strip of a slot.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
     }
@@ -609,7 +609,7 @@ impl Stripe {
             && self.writes.iter().zip(&before.taken).all(goes_on)
     }
 
-    /// Slots whose data is on its way to the members.
+    /// Slots with data on its way to the members.
     pub(crate) fn written(&self) -> SlotSet {
         self.drained.slots
     }

@@ -1,9 +1,9 @@
 //! Single: one member as it is, without metadata (`--bare`).
 //!
-//! Nothing is cached or merged. Reads and writes go on as they are, and their order is left to
-//! clients, as by the device itself ([`super::Personality::passes`]). Here are the requests that
-//! take more: zeroes and trims, and a write that waits for a flush, or for room in the queue of the
-//! member. An error of the member is told to the client, and the member stays in use.
+//! Nothing is cached or merged. Reads and writes pass unchanged, and clients keep their order, as
+//! on the device itself ([`super::Personality::passes`]). This module handles the requests that
+//! need more: zeroes and trims, and writes that wait for a flush or for room in the queue of the
+//! member. An error of the member is reported to the client, and the member stays in use.
 
 use weft_units::ByteRange;
 
@@ -28,7 +28,7 @@ impl Single {
         if io.zeroes || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);
         } else {
-            // Neighbours are not merged: one error is one client's.
+            // Neighbours are not merged, so that an error concerns one client.
             let memory = straight::memory(io, io.range);
             straight::send(io, &target(io.range), &[memory], io.range.len, cx);
         }
@@ -59,7 +59,7 @@ impl Single {
     }
 }
 
-/// The one member, for a range.
+/// The one member as the target of a range.
 fn target(range: ByteRange) -> Target {
     Target { position: 0, sector: range.start.sectors_floor(), range }
 }

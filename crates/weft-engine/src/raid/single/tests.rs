@@ -1,4 +1,4 @@
-//! Tests of a single member: what it is asked for, what clients are told, and a model of its bytes.
+//! Tests of a single member: its requests, the replies to clients, and a model of its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -18,14 +18,14 @@ use crate::{
 const CLIENT: ClientId = ClientId(7);
 const SIZE: u64 = 16 << 20;
 
-/// An engine of one member, and what it has said.
+/// An engine of one member, and its outputs.
 struct Rig {
     config: Config,
     engine: Engine,
     now: Time,
     tag: u64,
     frame: u32,
-    /// What the member is asked for and has not answered.
+    /// Member requests that are not answered.
     asked: VecDeque<(Token, MemberOp)>,
     replies: BTreeMap<u64, Result<(), ReplyError>>,
     released: Vec<Run>,
@@ -57,7 +57,7 @@ impl Rig {
         }
     }
 
-    /// Asks for something, with frames of its own. Its tag, and its frames.
+    /// Sends a request with frames of its own. Returns its tag and its frames.
     fn ask(&mut self, op: RequestOp, start: u64, len: u64, flags: Flags) -> (u64, Run) {
         self.tag += 1;
         let range = ByteRange::new(start, len);
@@ -100,9 +100,9 @@ impl Rig {
         }
     }
 
-    /// The member answers what it was asked for first.
+    /// The member answers its oldest request.
     fn done(&mut self, result: Result<(), Fault>) -> MemberOp {
-        let (token, op) = self.asked.pop_front().expect("it was asked for something");
+        let (token, op) = self.asked.pop_front().expect("a request is outstanding");
         let result = result.map(|()| Value::Nothing);
         self.engine.handle(self.now, Input::Done { token, result });
         self.run();
@@ -128,7 +128,7 @@ fn each_request_is_one_of_the_member_and_is_there_at_once() {
     let at = Sectors(9);
     let (read, into) = rig.ask(RequestOp::Read, 4608, 9216, Flags::NONE);
     let (write, from) = rig.ask(RequestOp::Write, 4608, 512, Flags::NONE);
-    // A neighbour, which is not merged: one error would be that of both.
+    // A neighbour is not merged, because one error would be that of both.
     let (next, after) = rig.ask(RequestOp::Write, 5120, 512, fua());
     let (trim, _) = rig.ask(RequestOp::Trim, 4608, 1024, Flags::NONE);
     let (zeroes, _) = rig.ask(RequestOp::WriteZeroes, 8192, 1024, holes());
@@ -225,7 +225,7 @@ fn requests_that_make_no_sense_are_refused_before_the_member_is_asked() {
     let tag = rig.command(Verb::Set(Knob::Scheduler(SchedulerKind::MqDeadline)));
     assert_eq!(rig.reply(tag), Some(Ok(())));
     assert!(rig.asked.is_empty() && sealed.asked.is_empty());
-    // A trim that the member cannot do anything with is advice that is not taken.
+    // A trim that the member cannot carry out is ignored, because it is advice.
     let (tag, _) = rig.ask(RequestOp::Trim, 0, 4096, Flags::NONE);
     assert_eq!(rig.reply(tag), Some(Ok(())));
     assert!(rig.asked.is_empty());
@@ -272,7 +272,7 @@ fn member_that_cannot_have_holes_after_all_stores_zeroes_from_then_on() {
     let (zeroes, _) = rig.ask(RequestOp::WriteZeroes, 0, 4096, holes());
     assert_eq!(zeroes_of(&rig.done(Ok(()))), (0, 4096, false));
     assert_eq!(rig.reply(zeroes), Some(Ok(())));
-    // Another error says nothing of holes.
+    // Another error does not show that the member cannot discard.
     for (fault, error) in [(Fault::Gone, ReplyError::Io), (Fault::NoSpace, ReplyError::NoSpace)] {
         let mut rig = Rig::new(|member| member.discards = true);
         for _ in 0..2 {
@@ -301,7 +301,7 @@ fn write_with_preflush_waits_for_a_flush_and_ends_with_its_error() {
 }
 
 /// A member that takes one command at a time: requests wait in its queue, with `none` and with the
-/// others, which merge those that wait.
+/// other schedulers, which merge the waiting ones.
 #[test]
 fn requests_that_wait_in_the_queue_of_the_member_are_all_answered() {
     for scheduler in SchedulerKind::ALL {
@@ -410,14 +410,14 @@ fn member_that_does_not_answer_is_spoken_of_and_waited_for() {
     assert_eq!(rig.reply(tag), Some(Ok(())));
 }
 
-/// A member with a cache that a power cut loses any part of. A sector holds the frame that it was
-/// written from; 0 before anything was.
+/// A member with a cache of which a power cut loses any part. A sector holds the frame that it was
+/// written from, or 0 before it was written.
 struct Model {
     durable: Vec<u32>,
     cached: BTreeMap<u64, u32>,
-    /// It says that it has flushed, and has not.
+    /// Flushes are answered and not carried out.
     lies: bool,
-    /// What frames were read into.
+    /// Values that were read into frames.
     frames: BTreeMap<(u32, u32), u32>,
 }
 
@@ -468,7 +468,7 @@ impl Model {
         }
     }
 
-    /// A power cut: of what is cached, any part is written.
+    /// A power cut: any part of the cache is written.
     fn cut(&mut self, rng: &mut Rng) {
         for (sector, value) in std::mem::take(&mut self.cached) {
             if rng.below(2) == 0 {
@@ -478,18 +478,18 @@ impl Model {
     }
 }
 
-/// Random requests, several at a time but for the same sectors one after the other, with flushes,
-/// FUA and power cuts.
+/// Random requests, several at a time but in order for the same sectors, with flushes, FUA and
+/// power cuts.
 struct Play {
     rng: Rng,
     model: Model,
-    /// What each sector may hold after a cut: the last value that is durable, and those after it.
+    /// Values that each sector may hold after a cut: the last durable one, and later ones.
     may: Vec<Vec<u32>>,
     /// Sectors that were compared.
     compared: u64,
 }
 
-/// A request of which the answer is still to be looked at.
+/// A request with an answer that is still to be checked.
 struct Asked {
     tag: u64,
     op: RequestOp,
@@ -498,7 +498,7 @@ struct Asked {
     fua: bool,
 }
 
-/// Sectors that requests are for.
+/// Number of sectors that requests cover.
 const SECTORS: u64 = SIZE / SECTOR_BYTES / 256;
 
 impl Play {
@@ -509,7 +509,7 @@ impl Play {
         Self { rng: Rng::new(seed), model, may: vec![vec![0]; SECTORS as usize], compared: 0 }
     }
 
-    /// Sectors that were compared, or what was wrong.
+    /// Runs the play. Returns the number of sectors that were compared, or the mismatch.
     fn run(mut self) -> Result<u64, String> {
         let mut frame = 1;
         for _ in 0..6 {
@@ -559,7 +559,7 @@ impl Play {
         all
     }
 
-    /// The member does all that it was asked for, in any order.
+    /// The member carries out all its requests, in any order.
     fn answer(&mut self, rig: &mut Rig) {
         while !rig.asked.is_empty() {
             let turns = self.rng.below(rig.asked.len() as u64) as usize;
@@ -569,7 +569,7 @@ impl Play {
         }
     }
 
-    /// What was read is what was written last; what was written may be there after a cut.
+    /// Checks an answer: a read returns the last write, and a write may be there after a cut.
     fn look(&mut self, asked: &Asked) -> Result<(), String> {
         let Asked { op, places, frames, fua, .. } = asked;
         for place in places.clone() {

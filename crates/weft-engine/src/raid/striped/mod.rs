@@ -1,7 +1,7 @@
 //! Striped: RAID 0 and linear, where each sector is on one member.
 //!
-//! An error of a member is told to the client, as by md: nobody else has the data, and the member
-//! stays in use. A read or write that lies on one member passes, and its order is left to clients.
+//! An error of a member is reported to the client, as in md: no other member has the data, and the
+//! member stays in use. A read or write that lies on one member passes, and clients keep its order.
 
 use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, Sectors};
@@ -17,7 +17,7 @@ use crate::contract::token::RequestId;
 use crate::layout::striped::Striped as Places;
 use crate::mutant::Mutant;
 
-/// An array of which each sector is on one member.
+/// Personality of RAID 0 and linear.
 #[derive(Clone, Debug)]
 pub(crate) struct Striped {
     places: Places,
@@ -46,7 +46,7 @@ impl Striped {
         }
         let runs = runs(&targets(&self.places, io.range, cx.array), io);
         for (run, memory) in &runs {
-            // Nothing of another request is merged with it: one error is one client's.
+            // Other requests are not merged with it, so that an error concerns one client.
             straight::send(io, run, memory, run.range.len, cx);
         }
         runs.len() as u64
@@ -78,7 +78,7 @@ impl Striped {
     }
 }
 
-/// Targets of one request, of which those that follow each other on a member are one, with the
+/// Targets of one request, with those that follow each other on a member joined to a run, and the
 /// memory of each. The range of a run begins where that of its first target does and is as long as
 /// all of them.
 fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {

@@ -108,7 +108,7 @@ pub(crate) enum Acquired {
 }
 
 impl Cache {
-    /// A cache of `stripes` stripes whose memory begins at `frames`.
+    /// A cache of `stripes` stripes, with memory from `frames` on.
     pub(crate) fn new(
         stripes: u32,
         frames: Frame,
@@ -241,8 +241,8 @@ impl Cache {
         self.acquire_some(key, 1, || geometry.placement(full_stripe))
     }
 
-    /// As [`Cache::acquire`], for the first of `stripes` stripes of one chunk and with a placement
-    /// that may be known already. A miss takes none if there are fewer.
+    /// Like [`Cache::acquire`], for the first of `stripes` stripes of one chunk and with a
+    /// placement that may be known already. A miss takes none if there are fewer.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
@@ -316,7 +316,7 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::acquire`], for work that need not wait: its miss does not make other misses
+    /// Like [`Cache::acquire`], for work that need not wait: its miss does not make other misses
     /// wait.
     pub(crate) fn acquire_free(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
@@ -354,8 +354,8 @@ impl Cache {
         relieved
     }
 
-    /// As [`Cache::relieve`], at the beginning of a turn. Once requests have waited for `wait_max`,
-    /// inactive stripes are kept for them and lookups no longer reuse these.
+    /// Like [`Cache::relieve`], at the beginning of a turn. Once requests have waited for
+    /// `wait_max`, inactive stripes are kept for them and lookups no longer reuse these.
     pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
         if self.relieve() {
             self.starved_since = None;
@@ -402,7 +402,7 @@ impl Cache {
     }
 
     /// Takes a stripe with pinned memory out of lookups, so that another stripe can take its key.
-    /// It comes back through [`Cache::release`] once nothing pins it.
+    /// The stripe comes back through [`Cache::release`] once nothing pins it.
     pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);

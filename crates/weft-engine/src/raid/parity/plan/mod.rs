@@ -31,7 +31,7 @@ pub struct Facts {
     pub p: Slot,
     /// Slot of Q.
     pub q: Option<Slot>,
-    /// Strips whose cached content is valid.
+    /// Strips with valid cached content.
     pub uptodate: SlotSet,
     /// Strips that can be read from their member.
     pub insync: SlotSet,

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// As in statement 22, with a count to pay back: a promoted stripe takes its share of it along.
+    /// Like statement 22, with a count to pay back: a promoted stripe takes its share of it along.
     #[test]
     fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
         for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {

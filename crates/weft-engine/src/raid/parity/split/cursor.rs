@@ -86,7 +86,7 @@ impl Cursor {
         (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
     }
 
-    /// As [`Cursor::run`], from a given unit that is not attached.
+    /// Like [`Cursor::run`], from a given unit that is not attached.
     pub(super) fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());

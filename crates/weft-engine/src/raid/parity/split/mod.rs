@@ -98,7 +98,7 @@ impl ParityRaid {
         self.streams.answered(stream.id, len);
     }
 
-    /// Takes a request whose turn has come: begins to discard the part that members discard, and
+    /// Takes a request at its turn: begins to discard the part that members discard, and
     /// attaches the rest to stripes, at once or in a later turn. See
     /// [`crate::raid::Personality::submit`].
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
