@@ -1,8 +1,8 @@
 //! Issuer of a request or command to a volume: where its answer and its frames go.
 //!
-//! A client's are outputs. Those of the write-back cache are events, which it takes once a turn
-//! ([`Outbox::take_returned`]); its requests never appear among the outputs. A part of a resync is
-//! told at once that it has its range, and is answered by nothing.
+//! Answers and frames of a client's request are outputs. Those of the write-back cache are events,
+//! which it takes once a turn ([`Outbox::take_returned`]); its requests never appear among the
+//! outputs. A part of a resync is notified as soon as it has its range, and gets no answer.
 
 use weft_units::ClientId;
 
@@ -19,7 +19,7 @@ pub(crate) enum Issuer {
         client: ClientId,
         tag: Tag,
     },
-    /// A part of a resync, or a correction, which has the range to itself meanwhile.
+    /// A part of a resync, or a correction, which holds the lock of its range meanwhile.
     Resync {
         part: u32,
     },
@@ -29,24 +29,23 @@ pub(crate) enum Issuer {
     },
 }
 
-/// Something that a volume gives back to an operation of the write-back cache.
+/// Item that a volume gives back to an operation of the write-back cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Returned {
-    /// The answer to what it asked for.
+    /// The answer to a request of the operation.
     Answer(u32, Result<(), ReplyError>),
-    /// Frames that no member uses any more. Those of a read that went well come back with its
-    /// answer.
+    /// Frames that no member uses any more. Frames of a successful read come back with its answer.
     Frames(u32, Run),
 }
 
 impl Issuer {
-    /// Whether it is this client.
+    /// Whether the issuer is this client.
     pub(crate) fn is(self, client: ClientId) -> bool {
         matches!(self, Self::Client { client: other, .. } if other == client)
     }
 
-    /// Whether its frames are a client's, by its own request: of the write-back cache's requests
-    /// that is for the cache to say.
+    /// Whether the frames are a client's, by its own request. For requests of the write-back cache,
+    /// the cache knows that.
     pub(crate) const fn is_client(self) -> bool {
         matches!(self, Self::Client { .. })
     }
@@ -62,7 +61,7 @@ impl Outbox {
         }
     }
 
-    /// Gives the frames of a request back.
+    /// Gives back the frames of a request.
     #[inline]
     pub(crate) fn release(&mut self, issuer: Issuer, frames: Run) {
         match issuer {
@@ -77,13 +76,13 @@ impl Outbox {
         self.returned.push(Returned::Answer(op, result));
     }
 
-    /// Gives frames back to it.
+    /// Gives frames back to an operation of the write-back cache.
     #[cold]
     pub(crate) fn return_frames(&mut self, op: u32, frames: Run) {
         self.returned.push(Returned::Frames(op, frames));
     }
 
-    /// What volumes have given back to the write-back cache since it asked last.
+    /// Takes all items that volumes have given back to the write-back cache since the last call.
     pub(crate) fn take_returned(&mut self) -> Vec<Returned> {
         std::mem::take(&mut self.returned)
     }

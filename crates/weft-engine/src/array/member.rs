@@ -1,4 +1,4 @@
-//! Member of an array: its state, its counters, whether it answers.
+//! Member of an array: its state, its counters, and whether it answers.
 //!
 //! ```text
 //! Spare ──slot──▶ Rebuilding ──recovered──▶ InSync
@@ -18,8 +18,8 @@ use crate::contract::snapshot::{MemberSnapshot, Party};
 use crate::knobs::Knobs;
 use crate::sched::member_queue::MemberQueue;
 
-/// The last attempt to write the superblock of a member in an update: a second one follows the
-/// first that fails.
+/// Attempt to write the superblock of a member in an update. A second one follows a first that
+/// fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
@@ -32,55 +32,56 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) info: MemberInfo,
-    /// Superblock as it was when the member came; the template of those written. `None` for a
+    /// Superblock that the member had when it joined; the template of those written. `None` for a
     /// member without metadata.
     superblock: Option<Superblock>,
-    /// It is read where no other member has the data.
+    /// Read only where no other member has the data.
     pub(crate) write_mostly: bool,
     /// First sector of its data.
     data_offset: Sectors,
     /// Sectors of its data that the array uses.
     pub(crate) data_size: Sectors,
-    /// Its place in the table of roles. 0.90 gives it another on the member when it takes a slot.
+    /// Place in the table of roles. With version 0.90 the member gets another one when it takes a
+    /// slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
     pub(crate) state: MemberState,
     /// A request has been outstanding for longer than `read_around`.
     pub(crate) stalled: bool,
-    /// When the oldest read that it was sent shortly before it stalled is to be given up.
+    /// Time at which the oldest read that was sent shortly before the stall is to be given up.
     pub(crate) gives_up_at: Option<Time>,
-    /// Sectors of its data that hold nothing. Only members of arrays that are read-only have any.
+    /// Sectors of its data that hold nothing. Only members of read-only arrays have any.
     pub(crate) bad: BadBlocks,
     /// A notice has said that the member has not answered for a long time.
     pub(crate) warned: bool,
-    /// Since when it has had no space for blocks, and for its superblock.
+    /// Time since which it has had no space for strips, and for its superblock.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
-    /// To write its superblock in this update.
+    /// Attempt to write its superblock in the running update.
     pub(crate) attempt: Attempt,
-    /// It may hold another superblock where its own will be: it came after the start, and was not
-    /// written to since.
+    /// The place of its superblock may hold another one: the member joined after the start, and its
+    /// superblock was not written since.
     pub(crate) superblock_is_old: bool,
     /// First sector of its bitmap, if the array has one and there is room for it.
     pub(crate) bitmap_start: Option<Sectors>,
-    /// All of its bitmap is to be written: it is another than the array has, or may be.
+    /// All of its bitmap is to be written, because it may differ from the array's.
     pub(crate) lacks_bitmap: bool,
-    /// While it is being rebuilt: it was a member before, and lacks only what the bitmap names.
+    /// The member that is being rebuilt was a member before, and lacks only what the bitmap names.
     pub(crate) follows_bitmap: bool,
     /// Read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
     pub(crate) served: Served,
-    /// Its writes that a flush is for.
+    /// Its writes that need a flush.
     pub(crate) unflushed: Unflushed,
     /// Requests that are not answered, whether they wait in its queue or were sent.
     pub(crate) in_flight: u32,
     pub(crate) queue: MemberQueue<Owner>,
-    /// Knobs of its queue, where they are not the volume's. Those that are none of queues mean
-    /// nothing here.
+    /// Knobs of its queue, where they differ from the volume's. Knobs of other things mean nothing
+    /// here.
     pub(crate) knobs: Option<Box<Knobs>>,
-    /// Whether what it has outstanding is to be looked at again: it failed, or was sent something
-    /// after that, or it stalls and the others may now know what it was asked for.
+    /// Whether its outstanding requests are to be reviewed: it failed, or was sent a request after
+    /// that, or it is stalled and the others may now have the data.
     pub(crate) to_give_up: bool,
 }
 
@@ -132,7 +133,7 @@ impl Member {
         }
     }
 
-    /// Its superblock. Only members of an array are asked for theirs.
+    /// Its superblock, which every member of an array has.
     pub(crate) fn superblock(&self) -> &Superblock {
         self.superblock.as_ref().expect("members of an array have superblocks")
     }
@@ -142,12 +143,12 @@ impl Member {
         self.superblock.as_ref()
     }
 
-    /// The same as [`Member::superblock`], to be changed.
+    /// Mutable access to [`Member::superblock`].
     pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
         self.superblock.as_mut().expect("members of an array have superblocks")
     }
 
-    /// Its bitmap, where its superblock says, is to be written.
+    /// Marks its bitmap as to be written, at the place that its superblock gives.
     pub(crate) fn needs_bitmap(&mut self) {
         let room = self.superblock().bitmap_room(self.info.size);
         self.bitmap_start = room.ok().flatten().map(|room| room.start);
@@ -158,18 +159,18 @@ impl Member {
         self.state == MemberState::Faulty
     }
 
-    /// Whether its superblock is to be written once more.
+    /// Whether its superblock is to be written a second time.
     pub(crate) fn is_to_try_again(&self) -> bool {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
 
-    /// Whether it is a spare, and says so itself.
+    /// Whether it is a spare, and its superblock says so.
     pub(crate) fn may_take_slot(&self) -> bool {
         self.state == MemberState::Spare && !self.superblock_is_old
     }
 
-    /// Whether what it holds where its superblock goes is to be wiped first: a cut can tear the
-    /// superblock into blocks.
+    /// Whether the place of its superblock is to be wiped first: a crash can tear the superblock
+    /// into blocks.
     pub(crate) fn is_to_wipe(&self) -> bool {
         let tears = || {
             let block = self.info.logical_block;
@@ -178,12 +179,12 @@ impl Member {
         self.superblock_is_old && !self.is_faulty() && tears()
     }
 
-    /// Time since when it has had no space.
+    /// Time since which it has had no space.
     pub(crate) fn is_full_since(&self) -> Option<Time> {
         [self.full_since, self.superblock_full_since].into_iter().flatten().min()
     }
 
-    /// A read or write was sent to it.
+    /// Counts a read or write that was sent to it.
     #[inline]
     pub(crate) fn sent(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.out();
@@ -195,13 +196,13 @@ impl Member {
         self.moved(attr, write, length);
     }
 
-    /// A read or write moves so much, on its own or at the end of another one.
+    /// Counts sectors of a read or write, sent on its own or merged into another one.
     #[inline]
     pub(crate) fn moved(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.served.add(attr, write, length);
     }
 
-    /// So many requests have become a part of another one in its queue.
+    /// Counts requests that were merged into another one in its queue.
     pub(crate) fn merged(&mut self, write: bool, requests: u64) {
         if write {
             self.counters.writes -= requests;
@@ -210,7 +211,7 @@ impl Member {
         }
     }
 
-    /// A flush was sent to it.
+    /// Counts a flush that was sent to it.
     pub(crate) fn sent_flush(&mut self) {
         self.out();
         self.counters.flushes += 1;
@@ -232,7 +233,7 @@ impl Member {
         MemberSnapshot {
             member: self.info.index,
             label: self.info.label.clone(),
-            // A place in an array is what metadata says.
+            // Only metadata gives a member a place in an array.
             slot: self.slot.filter(|_| self.superblock.is_some()),
             dev_number: self.number,
             state: self.state,

@@ -13,7 +13,7 @@ use crate::mutant::{self, Mutant};
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) read_only: bool,
-    /// Too few members are left; there are no more writes.
+    /// Too few members are left; writes have stopped.
     pub(crate) broken: bool,
     /// Parity may be wrong from here; `None` when it is right everywhere.
     pub(crate) resync_from: Option<Sectors>,
@@ -21,15 +21,15 @@ pub(crate) struct Membership {
     in_sync: SlotSet,
     /// Members that take writes.
     present: SlotSet,
-    /// Of those in sync, the ones with blocks that hold nothing.
+    /// Members with bad blocks, which hold no data.
     with_bad: SlotSet,
-    /// Of those in sync, the ones that do not answer.
+    /// Members that do not answer.
     stalled: SlotSet,
     seats: Vec<Seat>,
     tolerance: Tolerance,
-    /// With all of its members the array could do without one. If not, no member is failed: its
-    /// errors are told to clients, as md's RAID 0 does; and as nothing has to agree after a crash,
-    /// members need not say dirty.
+    /// With all of its members the array could do without one. Otherwise no member is failed: its
+    /// errors are reported to clients, as md's RAID 0 does, and members need not be marked dirty,
+    /// because nothing has to agree after a crash.
     pub(crate) is_redundant: bool,
     planted: Option<Mutant>,
 }
@@ -38,35 +38,34 @@ pub(crate) struct Membership {
 #[derive(Clone, Debug, Default)]
 struct Seat {
     member: Option<MemberIndex>,
-    /// Of a member that is being rebuilt.
+    /// Recovery offset of a member that is being rebuilt.
     recovery_offset: Option<Sectors>,
     bad: BadBlocks,
 }
 
-/// Whether the others stand in for a member that does not answer, and only takes long to say what
-/// is right.
+/// Whether other members stand in for one that does not answer and would return correct data late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
-    /// The stripe knows that its data and parity agree.
+    /// The stripe is known to have data and parity that agree.
     Always,
-    /// Parity is compared: what is computed agrees with what it was computed from.
+    /// Parity is compared, and a computed strip always agrees with its sources.
     Never,
-    /// Where parity was checked since a crash: from wrong parity wrong data would be computed.
+    /// Only where parity was checked since a crash, because wrong parity would yield wrong data.
     WhereChecked,
 }
 
 /// Findings of a personality about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// A strip is about to be written again that could not be read.
+    /// A strip that could not be read is about to be written again.
     Correcting { slot: Slot },
     /// A strip was written again, and read back.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
-    /// The member takes writes that it cannot read back: it is failed if the others suffice.
+    /// The member takes writes that it cannot read back. It is failed if the others suffice.
     Suspect { slot: Slot },
-    /// The member did not do what it was told to: it has failed, whatever follows from that.
+    /// The member failed a request that it must not fail: it is failed, whatever follows from that.
     Failed { slot: Slot },
-    /// A read failed; of more than so many in a row it is failed, if there is a choice.
+    /// A read failed. After more than `most` in a row the member is failed, if the others suffice.
     ReadFailed { slot: Slot, most: u32 },
 }
 
@@ -84,7 +83,7 @@ impl Report {
 }
 
 impl Membership {
-    /// Nobody, yet.
+    /// A membership without members.
     pub(crate) fn new(
         slots: usize,
         tolerance: Tolerance,
@@ -116,7 +115,7 @@ impl Membership {
         mutant::is(self.planted, mutant)
     }
 
-    /// Takes over what members are now.
+    /// Takes over the states of the members.
     pub(crate) fn recount(&mut self, members: &[Member]) {
         let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
             let of_slots = members.iter().filter(|member| wanted(member));
@@ -138,7 +137,7 @@ impl Membership {
         }
     }
 
-    /// Takes over how far members are rebuilt.
+    /// Takes over the recovery offsets of the members.
     pub(crate) fn rebuilt(&mut self, members: &[Member]) {
         for member in members {
             if let Some(slot) = member.slot {
@@ -147,7 +146,7 @@ impl Membership {
         }
     }
 
-    /// Slots that can be read in a stripe whose last sector is before `end`.
+    /// Slots that can be read in a stripe with its last sector before `end`.
     pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
         let mut set = self.in_sync;
         for slot in self.present.without(self.in_sync).ascending() {
@@ -162,7 +161,7 @@ impl Membership {
     }
 
     /// Slots that can be read in a stripe of these sectors: without members that have bad blocks
-    /// there, and without those that do not answer, if the others suffice and may stand in for
+    /// there, and without members that do not answer, if the others suffice and may stand in for
     /// them.
     #[inline]
     pub(crate) fn readable(&self, stripe: SectorRange, around: Around) -> SlotSet {
@@ -192,7 +191,7 @@ impl Membership {
         if self.tolerance.suffices(answering) { answering } else { in_sync }
     }
 
-    /// Slots whose member takes writes.
+    /// Slots with a member that takes writes.
     #[inline]
     pub(crate) fn present(&self) -> SlotSet {
         self.present
@@ -204,7 +203,7 @@ impl Membership {
         self.in_sync == SlotSet::first(self.seats.len() as u16)
     }
 
-    /// The same, and every member can be read everywhere, and answers.
+    /// Whether every slot has a member that can be read everywhere and answers.
     #[inline]
     pub(crate) fn is_whole_and_answers(&self) -> bool {
         self.stalled.is_empty() && self.with_bad.is_empty() && self.is_whole()
@@ -215,12 +214,12 @@ impl Membership {
         self.seats.len() - self.in_sync.count() as usize
     }
 
-    /// Whether the members know more than the data: there is something to compare it with.
+    /// Whether the members in sync hold redundancy with which the data can be compared.
     pub(crate) fn has_redundancy(&self) -> bool {
         self.tolerance.has_redundancy(self.in_sync)
     }
 
-    /// Whether every byte is known from the members at these slots.
+    /// Whether the members at these slots determine every byte.
     pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         self.tolerance.suffices(slots)
     }
@@ -237,7 +236,7 @@ impl Membership {
         self.present.contains(slot) && !self.in_sync.contains(slot)
     }
 
-    /// The end of what the member at a slot has, if it is being rebuilt.
+    /// Recovery offset of the member at a slot, if it is being rebuilt.
     pub(crate) fn recovery_offset(&self, slot: Slot) -> Option<Sectors> {
         self.seats[slot.index()].recovery_offset
     }
@@ -260,7 +259,7 @@ impl Membership {
         left != self.in_sync && !self.tolerance.suffices(left)
     }
 
-    /// Whether the members suffice without a slot's, and without those that do not answer.
+    /// Whether the members suffice without the one at a slot, and without those that do not answer.
     pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
         let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
         self.tolerance.suffices(others)

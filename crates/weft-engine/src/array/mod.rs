@@ -50,7 +50,7 @@ use crate::mutant::Mutant;
 use crate::sched::member_queue::QueueSettings;
 use crate::sched::request::MemberRequest;
 
-/// One array: its members, what their superblocks say, and what is outstanding of it.
+/// One array: its members, the state that superblocks record, and updates under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) volume: VolumeId,
@@ -58,7 +58,7 @@ pub(crate) struct Array {
     pub(crate) size: Sectors,
     /// Data sectors used of each member.
     pub(crate) member_size: Sectors,
-    /// Unit of requests, a power of two: their first byte and their length are whole ones.
+    /// Unit of requests, a power of two: the first byte and the length of a request are multiples.
     pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
@@ -70,25 +70,26 @@ pub(crate) struct Array {
     positions: Vec<Option<usize>>,
     /// Role of each member number, as superblocks have it.
     roles: Vec<Role>,
-    /// Where its sectors lie; a bare member has no layout.
+    /// Placement of its sectors; a bare member has no layout.
     layout: Option<Layout>,
     /// The write-intent bitmap that members have.
     bitmap: Option<Box<IntentBitmap>>,
-    /// What the next superblock update changes about it.
+    /// Change of the bitmap that the next superblock update makes.
     bitmap_change: Option<BitmapChange>,
     events: u64,
     epoch_secs: u64,
     intent: WriteIntent,
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
-    /// Client requests whose round of flushes is over, and its result.
+    /// Client requests with a finished round of flushes, and its result.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
-    /// Of the last flush round. An array that can do without the member that errs fails it instead.
+    /// Result of the last flush round. An array that can do without a member that errs fails the
+    /// member instead.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
-    /// Flushes for corrections that were asked for.
+    /// Number of flushes that were requested for corrections.
     corrections_flushes: u64,
-    /// `resync_from` says nothing but that members had no space, with redundancy left.
+    /// `resync_from` is set only because members had no space, with redundancy left.
     resyncs_for_space: bool,
     /// First sector of the array of which a member that is needed could not write its copy.
     unwritten_from: Option<Sectors>,
@@ -97,7 +98,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// The members of a volume, at rest.
+    /// The array of a volume, at rest.
     pub(crate) fn new(volume: VolumeId, source: &VolumeSource, epoch_secs: u64, now: Time) -> Self {
         match source {
             VolumeSource::Array(assembly) => Self::assembled(volume, assembly, epoch_secs, now),
@@ -107,7 +108,7 @@ impl Array {
         }
     }
 
-    /// One member as it is.
+    /// One member without metadata.
     fn single(volume: VolumeId, member: &MemberInfo, read_only: bool, now: Time) -> Self {
         let (size, slot) = (member.size, Some(Slot(0)));
         let tolerance = Tolerance::AnyOf { data_members: 1 };
@@ -149,7 +150,7 @@ impl Array {
             .iter()
             .max_by_key(|member| member.superblock().events())
             .expect("an array that was assembled has members");
-        // A reserved number in the table is nobody's.
+        // A reserved number in the table belongs to no member.
         let role_of = |number| freshest.superblock().role(number).unwrap_or(Role::Spare);
         let numbers = freshest.superblock().role_count() as u32;
         let mut roles: Vec<Role> = (0..numbers).map(role_of).collect();
@@ -162,7 +163,7 @@ impl Array {
         if !assembly.read_only {
             agree_about_bitmap(&mut members, assembly);
         }
-        // Who has a role but is not here has failed, as far as the members that are here know.
+        // A number with a role but without a member has failed, as far as the present members know.
         for (role, number) in roles.iter_mut().zip(0u32..) {
             let here =
                 members.iter().any(|member| member.slot.is_some() && member.number == number);
@@ -178,7 +179,7 @@ impl Array {
         } else {
             CleanState::Clean
         };
-        // Of parity a part of a block is read, and written with the rest.
+        // With parity, a write of part of a block reads the block and writes it as a whole.
         let blocks = members.iter().map(|member| member.info.logical_block);
         let block = blocks.max().filter(|_| layout.parity().is_none());
         let intent = WriteIntent::new(clean_state, now);
@@ -196,7 +197,8 @@ impl Array {
         };
         array.recount();
         array.index_members();
-        // A crash now must find what was found: recorded before the first write.
+        // After a crash the next start must find the array dirty too: recorded before the first
+        // write.
         if says_dirty && !array.membership.read_only {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
@@ -219,7 +221,7 @@ impl Array {
         Some(Box::new(IntentBitmap::new(&bitmap, layout, needed, least, now)))
     }
 
-    /// Members of which nothing is outstanding, before it is known how they belong together.
+    /// An array of members with nothing outstanding, before it is known how they belong together.
     fn of_members(
         volume: VolumeId,
         members: Vec<Member>,
@@ -267,7 +269,7 @@ impl Array {
         self.membership.is_planted(mutant)
     }
 
-    // Who can be read and written.
+    // Members that can be read and written.
 
     /// The member at a slot, unless it is faulty.
     pub(crate) fn at(&self, slot: Slot) -> Option<&Member> {
@@ -283,7 +285,7 @@ impl Array {
         self.positions.get(index.index()).copied().flatten()
     }
 
-    /// After members came or went.
+    /// Rebuilds the index of members, after members came or went.
     fn index_members(&mut self) {
         self.positions.fill(None);
         for (position, member) in self.members.iter().enumerate() {
@@ -296,7 +298,7 @@ impl Array {
         }
     }
 
-    /// Whether what a member holds can be had from the others.
+    /// Whether the other members can supply what a member holds.
     pub(crate) fn can_read_around(&self, position: usize) -> bool {
         let slot = self.members[position].slot;
         slot.is_some_and(|slot| self.membership.can_read_around(slot))
@@ -321,7 +323,7 @@ impl Array {
         }
     }
 
-    /// Holds slots and members to each other: a slot's member says that it has the slot.
+    /// Asserts that slots and members agree: the member of a slot has that slot.
     fn check_slots(&self) {
         for (position, slot) in self.slots.iter().zip(0u16..) {
             let Some(position) = position else { continue };
@@ -341,7 +343,7 @@ impl Array {
         self.failures_recorded() || self.membership.broken
     }
 
-    /// Whether discards pay: every member stores nothing for what is discarded.
+    /// Whether discards pay: every member stores nothing for discarded sectors.
     pub(crate) fn can_discard(&self) -> bool {
         let slots = self.membership.present();
         slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
@@ -349,11 +351,11 @@ impl Array {
 
     // Membership.
 
-    /// A member did not flush, or not write what is the array's own, or was declared failed. The
-    /// last copy of something stays, as by md (`MD_BROKEN`): it may answer reads. But the array is
-    /// broken, and takes no more writes until it is assembled anew. So no flush is acknowledged
-    /// after one that failed: what the failed one was to make durable may be lost, and a later one
-    /// would not say so. Nothing of it is recorded.
+    /// Fails a member that did not flush, or did not write the array's own data, or was declared
+    /// failed. The last copy of data stays in use, as in md (`MD_BROKEN`), because it may answer
+    /// reads; but the array is broken, and takes no more writes until it is assembled again. So no
+    /// flush is acknowledged after one that failed: data that the failed flush covered may be lost,
+    /// and a later flush would not report that. None of this is recorded.
     pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
         if !self.members[position].is_faulty() && self.breaks(position) {
             self.declare_broken(out);
@@ -362,7 +364,8 @@ impl Array {
         }
     }
 
-    /// The same for what a request ended with: a member that is gone has nothing to be read.
+    /// Like [`Array::fail`], after a fault of a request: a member that is gone cannot be read
+    /// either.
     pub(crate) fn fail_for(&mut self, position: usize, fault: Fault, out: &mut Outbox) {
         if fault == Fault::Gone {
             self.lose(position, out);
@@ -378,9 +381,9 @@ impl Array {
         self.updates.records_failures = NEVER;
     }
 
-    /// A member is of no use any more: it is gone, or holds another part of a stripe than the
-    /// others. If too few are left the array is broken, and the others are not told: they stay as
-    /// they were.
+    /// Takes a member out of use: it is gone, or its part of a stripe no longer matches the others.
+    /// If too few are left the array is broken, and the superblocks of the others stay as they
+    /// were.
     pub(crate) fn lose(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         if member.is_faulty() {
@@ -415,9 +418,10 @@ impl Array {
         if let Some(role) = self.roles.get_mut(number) {
             *role = Role::Faulty;
         }
-        // Before the superblock update that records the failure: the array may be stopped after it.
+        // Before the superblock update that records the failure, because the array may be stopped
+        // after it.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
-            // Of a discard others may have had no space either.
+            // Other members may have had no space for a discard either.
             let left_agree = if self.lacked_space_for_discard {
                 !self.membership.has_redundancy()
             } else {
@@ -443,7 +447,7 @@ impl Array {
         self.membership.breaks_without(slots)
     }
 
-    /// Stripes report something of a member.
+    /// Handles a report about a member.
     pub(crate) fn report(&mut self, report: Report, out: &mut Outbox) {
         let Some(position) = self.position_at(report.slot()) else { return };
         match report {
@@ -472,7 +476,7 @@ impl Array {
 
     // Requests to members.
 
-    /// Sends a request of the array's own.
+    /// Sends a metadata write or a flush of the array's own.
     fn submit(&mut self, position: usize, op: MemberOp, owner: Owner, out: &mut Outbox) {
         let may_write = !self.membership.read_only || self.is_planted(Mutant::WriteWhileReadOnly);
         let member = &mut self.members[position];
@@ -493,13 +497,13 @@ impl Array {
         }
     }
 
-    /// Whether a request to a member goes out as it is, and waits in no queue.
+    /// Whether a request to a member goes out at once, without waiting in a queue.
     #[inline]
     pub(crate) fn passes(&self, position: usize) -> bool {
         self.members[position].queue.passes()
     }
 
-    /// Sends a client's read or write on to a member as it is.
+    /// Passes a client's read or write to a member unchanged.
     #[inline]
     pub(crate) fn pass(
         &mut self,
@@ -523,7 +527,7 @@ impl Array {
         };
         let (start, len) = (range.start, range.len.0 as u32);
         let passed = PassedRequest { issuer, frames, start, len, attr, gone: false };
-        assert!(member.queue.passes(), "it waits in no queue");
+        assert!(member.queue.passes(), "a passed request waits in no queue");
         let (to, owner) = (Some(member.info.index), Owner::Passed(passed));
         let outstanding = Outstanding::new(self.volume, to, write, owner, out.now);
         let fua = write && request.flags.fua;
@@ -548,8 +552,8 @@ impl Array {
         out.stage(self.volume, member, request, parts, who);
     }
 
-    /// Sets the queues of the members, also of those that came since.
-    /// `in_flight` says how many requests take room at a member.
+    /// Sets the queues of the members, including new ones. `in_flight` returns the number of
+    /// requests that take room at a member.
     pub(crate) fn set_queues(
         &mut self,
         knobs: &Knobs,
@@ -568,8 +572,8 @@ impl Array {
         }
     }
 
-    /// Queues what was staged for the members, and sends what their queues let go. Whoever brought
-    /// it is done if `end_plug`.
+    /// Queues the requests that were staged for the members, and sends what their queues dispatch.
+    /// `end_plug`: no more requests of this plug follow.
     pub(crate) fn unplug_queues(&mut self, end_plug: bool, out: &mut Outbox) {
         let starves = self.is_planted(Mutant::QueueStarves);
         for member in &mut self.members {
@@ -584,19 +588,19 @@ impl Array {
         }
     }
 
-    /// Sends what the queues of the members let go.
+    /// Sends what the queues of the members dispatch.
     pub(crate) fn run_queues(&mut self, out: &mut Outbox) {
         self.members.iter_mut().for_each(|member| out.dispatch(self.volume, member));
     }
 
-    /// Lets a resync's requests that wait behind others in the queues of members have their turn.
+    /// Moves waiting requests of a resync out of the idle class, so that they have their turn.
     pub(crate) fn promote_syncs(&mut self, out: &mut Outbox) {
         for member in self.members.iter_mut().filter(|member| !member.queue.passes()) {
             out.promote_syncs(member);
         }
     }
 
-    /// When there may be something to send though no member ends anything.
+    /// Time at which a queue may dispatch a request although no member ends one.
     pub(crate) fn queue_wake(&self, now: Time) -> Option<Time> {
         if self.is_planted(Mutant::IdleTimerNotSet) {
             return None;
@@ -604,7 +608,7 @@ impl Array {
         self.members.iter().filter_map(|member| member.queue.next_wake(now)).min()
     }
 
-    /// Bytes that a request takes with it; see [`Outbox::room`].
+    /// Bytes that a request may have; see [`Outbox::room`].
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];
@@ -612,9 +616,9 @@ impl Array {
     }
 }
 
-/// Makes all superblocks name the bitmap, or none: a crash may have come between those that a
-/// change of that was written to and the others. What a member has of it may differ from what the
-/// others have, and is not asked.
+/// Makes all superblocks name the bitmap, or none: a crash may have interrupted a change of it
+/// between two superblocks. The bitmap of a member may differ from that of the others, and is not
+/// read.
 fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
     let offset = assembly.bitmap_offset();
     for member in members {
@@ -623,7 +627,7 @@ fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
         }
         if offset.is_some() {
             member.needs_bitmap();
-            // A spare is given it with a slot.
+            // A spare gets the bitmap with a slot.
             member.lacks_bitmap = member.slot.is_some();
         }
     }

@@ -24,9 +24,10 @@ use crate::sched::request::{MemberRequest, MergeKind};
 /// Receiver of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Strips of stripes, or sub-requests past the cache: one, and those merged with it.
+    /// Parts of a member request, of stripes or past the cache: the first, and those merged with
+    /// it.
     Parts(Who, Chain),
-    /// A client's read or write that went on as it was.
+    /// A client's read or write that was passed unchanged.
     Passed(PassedRequest),
     /// Discard of a request.
     Discard(RequestId),
@@ -34,18 +35,18 @@ pub(crate) enum Owner {
     Flush(FlightId),
     /// The running superblock update.
     Superblock,
-    /// The running round of the bitmap; all of its pages, or those of the round.
+    /// The running round of the bitmap: of `all` its pages, or of those of the round.
     Bitmap { all: bool },
     /// A computation of a personality.
     Compute(JobId),
 }
 
-/// Purpose of a computation: a number that its personality understands.
+/// Number of a computation, which its personality understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
 /// A chain through a table, by its ends: the parts after the first one of a member request, or the
-/// requests of a member.
+/// outstanding requests of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     first: u32,
@@ -57,16 +58,16 @@ pub(crate) struct Chain {
 pub(crate) struct StripIo {
     pub(crate) stripe: StripeId,
     pub(crate) slot: Slot,
-    /// The request whose memory it is; else it is the stripe's.
+    /// The request that owns the memory; `None` if the stripe does.
     pub(crate) zero_copy_from: Option<RequestId>,
 }
 
-/// Strips of one slot: of stripes of a batch that follow each other.
+/// Strips of one slot, of adjacent stripes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StripRun {
     pub(crate) head: StripeId,
     pub(crate) slot: Slot,
-    /// Place in the batch of the first stripe, counted from the head, and number of stripes.
+    /// Place of the first stripe in the batch, counted from the head, and number of stripes.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
@@ -88,7 +89,7 @@ pub(crate) enum Who {
     Stripes(StripRun),
 }
 
-/// A sub-request that goes past any cache, from the memory of its request or into it.
+/// A sub-request past any cache, between a member and the memory of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StraightPart {
     pub(crate) request: RequestId,
@@ -97,7 +98,7 @@ pub(crate) struct StraightPart {
     pub(crate) len: u32,
 }
 
-/// A client's read or write of which no more is to be known until its member has answered.
+/// A client's read or write that needs no attention until its member has answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassedRequest {
     pub(crate) issuer: Issuer,
@@ -106,7 +107,7 @@ pub(crate) struct PassedRequest {
     pub(crate) start: Bytes,
     pub(crate) len: u32,
     pub(crate) attr: Attr,
-    /// The client is there no more.
+    /// The client is gone.
     pub(crate) gone: bool,
 }
 
@@ -122,19 +123,19 @@ pub(crate) struct Outstanding {
     /// Time of its dispatch.
     pub(crate) issued: Time,
     pub(crate) owner: Owner,
-    /// Requests that became this one in the queue of the member.
+    /// Number of requests that were merged into this one in the queue of the member.
     pub(crate) requests: u32,
-    /// Whether it takes room at the member: until the member has ended it, which the queue may be
-    /// told of before its `Done`.
+    /// Whether it takes room at the member. It does until the member has ended it, which the queue
+    /// may learn before its `Done`.
     pub(crate) at_member: bool,
-    /// The scheduler's name for it, if it came from one.
+    /// Receipt of the scheduler, if the request came from one.
     pub(crate) scheduled: Option<Receipt>,
-    /// Its owner was told already that it failed. It only pins memory until it is done.
+    /// Its owner was already told that it failed. The request only pins memory until it is done.
     pub(crate) detached: bool,
 }
 
 impl Outstanding {
-    /// A request that was dispatched at that time, on its own.
+    /// A single request that was dispatched at `issued`.
     pub(crate) fn new(
         volume: VolumeId,
         member: Option<MemberIndex>,
@@ -153,38 +154,38 @@ impl Outstanding {
     }
 }
 
-/// Outputs, and the tokens that were given out with them.
+/// Outputs, and the tokens that were issued with them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) now: Time,
     pub(crate) planted: Option<Mutant>,
     pub(crate) work: Work,
-    /// Credit to be given back, of requests that were answered.
+    /// Credit to be given back for answered requests.
     pub(crate) credit: Vec<(ClientId, u64)>,
     /// Answers and frames for the write-back cache.
     pub(super) returned: Vec<Returned>,
     outputs: VecDeque<Output>,
     /// Requests that wait in the queues of members.
     queued: usize,
-    /// Counts turns, for merging.
+    /// Number of the turn, for merging.
     turn: u64,
     tokens: Vec<Entry>,
     /// Outstanding requests of each member, in order of issue.
     of_members: Vec<Chain>,
     free: Vec<u32>,
     sequence: u64,
-    /// Empty lists of computations.
+    /// Empty lists of operations, kept for their allocations.
     spare_ops: Vec<Vec<ComputeOp>>,
-    /// Parts that were merged, and the next of each chain.
+    /// Merged parts, and the next part of each chain.
     merged: Vec<(Who, u32)>,
     merged_free: Vec<u32>,
 }
 
-// Nothing in it is on the heap, so that entries are written and read in place.
+// Entries own nothing on the heap, so that they are written and read in place.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     token: Token,
-    /// The requests of its member before and after it.
+    /// Requests of the same member before and after it.
     before: u32,
     after: u32,
     outstanding: Option<Outstanding>,
@@ -199,7 +200,7 @@ impl Outbox {
         Self { now, turn: 1, ..Self::default() }
     }
 
-    /// Appends all outputs to those which a driver has not carried out, if it has any.
+    /// Appends all outputs to those that the driver has not carried out yet.
     pub(crate) fn take_outputs(&mut self, outputs: &mut VecDeque<Output>) {
         if outputs.is_empty() {
             std::mem::swap(&mut self.outputs, outputs);
@@ -210,8 +211,8 @@ impl Outbox {
 
     /// Sends a read or write of these parts to a member, or appends it to the last one of its
     /// direction.
-    // Inlined down to the entry of its token, which is then made where it stays: a stripe sends
-    // four of them.
+    // Inlined down to the entry of its token, which is then built in place: a stripe sends four
+    // requests.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -251,7 +252,8 @@ impl Outbox {
         member.sent(&request.kind.attr, write, bytes.sectors_floor());
     }
 
-    /// Appends a durable write to one that is not: a planted bug. Whether there was one.
+    /// Appends a durable write to one that is not, for a planted bug. Returns whether there was
+    /// one.
     #[cold]
     fn is_merged_across_flush(
         &mut self,
@@ -272,7 +274,7 @@ impl Outbox {
         true
     }
 
-    /// As [`Outbox::stage`], for a member in whose queue requests wait.
+    /// Like [`Outbox::stage`], for a member with requests waiting in its queue.
     #[inline(never)]
     fn stage_queued(
         &mut self,
@@ -287,7 +289,7 @@ impl Outbox {
         let next = queue.next_place();
         if let Some(place) = queue.last[usize::from(write)].merge(turn, at, request, next) {
             let Owner::Parts(_, chain) = queue.append(place, parts) else {
-                unreachable!("it was staged for parts")
+                unreachable!("a merged request has parts")
             };
             link(&mut self.merged, &mut self.merged_free, chain, who);
             self.work.merges += 1;
@@ -312,7 +314,7 @@ impl Outbox {
         self.queued > 0
     }
 
-    /// Sends what the queue of a member lets go.
+    /// Sends what the queue of a member dispatches.
     pub(crate) fn dispatch(&mut self, volume: VolumeId, member: &mut Member) {
         while let Some(command) = member.queue.dispatch(self.now) {
             let QueueCommand { op, attr, owners, takes_room, scheduled } = command;
@@ -323,7 +325,7 @@ impl Outbox {
             for other in owners {
                 self.join(&mut owner, other);
             }
-            assert!(self.queued >= requests as usize, "what is dispatched was queued");
+            assert!(self.queued >= requests as usize, "a dispatched request was queued");
             self.queued -= requests as usize;
             member.merged(writes(&op), u64::from(requests - 1));
             let outstanding = Outstanding {
@@ -337,7 +339,7 @@ impl Outbox {
             let again = mutant::is(self.planted, Mutant::DispatchedTwice).then(|| op.clone());
             self.outputs.push_back(Output::Submit { token, member: to, op, attr });
             if let Some(op) = again.filter(|_| scheduled.is_some()) {
-                // Nobody is told of the second time.
+                // The second request has no owner to report to.
                 let out = Outstanding::new(volume, Some(to), writes(&op), owner, self.now);
                 let out = Outstanding { requests: 0, at_member: false, detached: true, ..out };
                 let token = self.issue(out);
@@ -346,7 +348,7 @@ impl Outbox {
         }
     }
 
-    /// Makes those of another owner a part of it.
+    /// Adds the parts of another owner to this one.
     fn join(&mut self, owner: &mut Owner, other: Owner) {
         let (Owner::Parts(_, chain), Owner::Parts(who, rest)) = (owner, other) else {
             unreachable!("only requests of parts are merged")
@@ -358,15 +360,15 @@ impl Outbox {
         }
     }
 
-    /// Takes everything out of the queue of a member.
+    /// Takes all requests out of the queue of a member.
     pub(crate) fn take_waiting(&mut self, member: &mut Member) -> Vec<Waiting<Owner>> {
         let waiting = member.queue.take_waiting();
-        assert!(self.queued >= waiting.len(), "what waits was queued");
+        assert!(self.queued >= waiting.len(), "a waiting request was queued");
         self.queued -= waiting.len();
         waiting
     }
 
-    /// Queues the requests of a resync in the idle class anew, in no class.
+    /// Queues the requests of a resync in the idle class again, in no class.
     pub(crate) fn promote_syncs(&mut self, member: &mut Member) {
         let idle =
             |it: &Waiting<Owner>| it.attr.origin == Origin::Sync && it.attr.class == Class::Idle;
@@ -381,14 +383,14 @@ impl Outbox {
         }
     }
 
-    /// Puts a request back that was taken out.
+    /// Puts back a request that was taken out.
     pub(crate) fn put_back(&mut self, member: &mut Member, request: Waiting<Owner>) {
         self.queued += 1;
         member.queue.put_back(request);
     }
 
-    /// The member has ended a request, whose `Done` is yet to come. The scheduler's name for it,
-    /// if the queue of the member counted it.
+    /// Notes that the member has ended a request before its `Done`. Returns the receipt of the
+    /// scheduler, if the queue of the member counted the request.
     pub(crate) fn ended(&mut self, token: Token) -> Option<(&Outstanding, Option<Receipt>)> {
         let outstanding = self.outstanding_mut(token)?;
         if !std::mem::take(&mut outstanding.at_member) {
@@ -398,7 +400,7 @@ impl Outbox {
         Some((outstanding, scheduled))
     }
 
-    /// Number of requests that take room at a member; they are no scheduler's from now on.
+    /// Number of requests that take room at a member. From now on they have no scheduler.
     pub(crate) fn unschedule(&mut self, member: MemberIndex) -> u32 {
         let mut count = 0;
         for token in self.tokens_of(member) {
@@ -425,16 +427,16 @@ impl Outbox {
         self.chain(token, who);
     }
 
-    /// Adds a part to those that are to be told of a `Done`.
+    /// Adds a part to those that are told of a `Done`.
     fn chain(&mut self, token: Token, who: Who) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
-            unreachable!("it was sent for parts")
+            unreachable!("a merged request has parts")
         };
         link(&mut self.merged, &mut self.merged_free, chain, who);
     }
 
-    /// The next part of a chain, which gets shorter by it.
+    /// Takes the next part off a chain.
     #[inline]
     pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<Who> {
         if chain.first == END {
@@ -447,7 +449,7 @@ impl Outbox {
         Some(who)
     }
 
-    /// The parts of a chain, which stays.
+    /// The parts of a chain, which is kept.
     pub(crate) fn parts(&self, first: Who, chain: Chain) -> Vec<Who> {
         let mut parts = vec![first];
         let mut place = chain.first;
@@ -459,11 +461,11 @@ impl Outbox {
         parts
     }
 
-    /// Tells others of a `Done` than those who asked.
+    /// Replaces the parts that are told of a `Done`.
     pub(crate) fn replace_parts(&mut self, token: Token, parts: &[Who]) {
         let [first, rest @ ..] = parts else { unreachable!("a member request has parts") };
         let Some(outstanding) = self.outstanding_mut(token) else {
-            unreachable!("it is outstanding")
+            unreachable!("a token with parts is outstanding")
         };
         let owner = std::mem::replace(&mut outstanding.owner, Owner::Parts(*first, Chain::NONE));
         if let Owner::Parts(_, mut chain) = owner {
@@ -472,13 +474,13 @@ impl Outbox {
         rest.iter().for_each(|part| self.chain(token, *part));
     }
 
-    /// Bytes that the next request takes with it: at the end of the last one of its member and
-    /// direction, if it fits there, or on its own.
+    /// Bytes that the next request may have: the room behind the last one of its member and
+    /// direction, if it fits there, or the room of a request of its own.
     pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
         last.room(self.turn, at, request)
     }
 
-    /// Requests that were sent so far are not appended to any more.
+    /// Ends merging with requests that were sent so far.
     pub(crate) fn seal(&mut self) {
         self.turn += 1;
     }
@@ -502,7 +504,7 @@ impl Outbox {
         self.send(member, op, attr, Outstanding { fua, ..outstanding });
     }
 
-    /// Sends a request to a member in whose queue none waits.
+    /// Sends a request to a member without waiting requests in its queue.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -529,7 +531,7 @@ impl Outbox {
         self.spare_ops.pop().unwrap_or_default()
     }
 
-    /// Takes one back.
+    /// Takes a list back for reuse.
     pub(crate) fn recycle(&mut self, mut ops: Vec<ComputeOp>) {
         if self.spare_ops.len() < SPARE_OPS_MAX && ops.capacity() <= SPARE_OPS_LONG {
             ops.clear();
@@ -537,9 +539,9 @@ impl Outbox {
         }
     }
 
-    /// Gives up an outstanding token, whose owner is told by whoever gives it up.
+    /// Aborts an outstanding member request. The caller reports the abort to the request's owner.
     pub(crate) fn abort(&mut self, token: Token) {
-        let outstanding = self.outstanding_mut(token).expect("it is outstanding");
+        let outstanding = self.outstanding_mut(token).expect("an aborted token is outstanding");
         let before = std::mem::replace(&mut outstanding.detached, true);
         assert!(!before, "a member request is given up once");
         self.outputs.push_back(Output::Abort(token));
@@ -553,7 +555,7 @@ impl Outbox {
         self.credit.push((client, bytes));
     }
 
-    /// The same, told to the client in one with what it gets back in this turn already.
+    /// Gives back credit, in one sum with what the client already gets back in this turn.
     #[inline]
     pub(crate) fn add_credit(&mut self, client: ClientId, bytes: u64) {
         match self.credit.iter_mut().find(|(to, _)| *to == client) {
@@ -562,7 +564,7 @@ impl Outbox {
         }
     }
 
-    /// Requests that went on to members as they were.
+    /// Outstanding requests that were passed unchanged.
     pub(crate) fn passed(&mut self) -> impl Iterator<Item = &mut PassedRequest> {
         self.tokens.iter_mut().filter_map(|entry| match &mut entry.outstanding {
             Some(Outstanding { owner: Owner::Passed(request), .. }) => Some(request),
@@ -570,7 +572,7 @@ impl Outbox {
         })
     }
 
-    /// Frames that they use.
+    /// Number of client frames that passed requests use.
     pub(crate) fn frames_passed(&self) -> u32 {
         let outstanding = self.tokens.iter().filter_map(|entry| entry.outstanding.as_ref());
         let frames = outstanding.map(|outstanding| match &outstanding.owner {
@@ -580,9 +582,9 @@ impl Outbox {
         frames.sum()
     }
 
-    /// Nobody is there any more to be told that something failed.
+    /// Drops error replies to a client that is gone.
     pub(crate) fn forget_refusals(&mut self, gone: ClientId) {
-        // What was sent in this turn may move.
+        // Requests that were sent in this turn may move.
         self.seal();
         self.outputs.retain(|output| {
             !matches!(output, Output::Reply { client, result: Err(_), .. } if *client == gone)
@@ -597,7 +599,7 @@ impl Outbox {
         self.outputs.push_back(Output::Notice(notice));
     }
 
-    /// Forgets a token that is done. `None` if it was never given out, or is done already.
+    /// Takes the record of a token that is done. `None` if it was never issued, or is done already.
     #[inline]
     pub(crate) fn take(&mut self, token: Token) -> Option<Outstanding> {
         let place = token_place(token);
@@ -616,11 +618,12 @@ impl Outbox {
             }
         }
         self.free.push(place as u32);
-        // At the end, so that it is copied at once: it goes to the stack.
+        // At the end, so that the record is copied once: it goes to the stack.
         self.tokens[place].outstanding.take()
     }
 
-    /// Since when the oldest request of a member has been out. What waits in its queue is not.
+    /// Time at which a member's oldest outstanding request was sent. Requests in its queue do not
+    /// count.
     #[inline]
     pub(crate) fn oldest(&self, member: MemberIndex) -> Option<Time> {
         let first = self.of_members.get(member.index())?.first;
@@ -636,7 +639,7 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member is writing for stripes that wait for it, or is to.
+    /// Whether a member is writing for stripes that wait for it, or will be.
     pub(crate) fn is_writing_stripes(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
@@ -646,13 +649,13 @@ impl Outbox {
         out || member.queue.waiting().any(waits)
     }
 
-    /// Looks at a token, if it is outstanding.
+    /// The record of a token, if it is outstanding.
     pub(crate) fn outstanding_mut(&mut self, token: Token) -> Option<&mut Outstanding> {
         let entry = self.tokens.get_mut(token_place(token))?;
         if entry.token == token { entry.outstanding.as_mut() } else { None }
     }
 
-    /// Number of tokens that are out.
+    /// Number of outstanding tokens.
     pub(crate) fn outstanding(&self) -> usize {
         self.tokens.len() - self.free.len()
     }
@@ -702,7 +705,7 @@ impl Outbox {
 /// millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
 
-/// Lists of computations that are kept, and how long one may be: that of one stripe, as a rule.
+/// Number of operation lists that are kept, and longest one: usually that of one stripe.
 const SPARE_OPS_MAX: usize = 64;
 const SPARE_OPS_LONG: usize = 16;
 
@@ -729,7 +732,7 @@ fn writes(op: &MemberOp) -> bool {
     }
 }
 
-/// Whether a write is durable by itself. What the array itself writes is, and is not counted on.
+/// Whether a write is durable by itself. Writes of metadata are too, but nothing relies on that.
 fn is_fua(op: &MemberOp) -> bool {
     match op {
         MemberOp::Discard { fua, .. } | MemberOp::Write { fua, .. } => *fua,
@@ -748,7 +751,7 @@ fn op_of(at: Sectors, request: &MemberRequest, parts: &[Segment]) -> MemberOp {
     }
 }
 
-/// The list of a request; of one part as a rule.
+/// List of the parts of a request, usually one.
 #[inline]
 fn parts_of(parts: &[Segment]) -> Segments {
     match parts {

@@ -1,15 +1,15 @@
 //! Resync, recovery, check and repair: the pass over all stripes.
 //!
-//! All four are one loop: ask for stripes in order, up to a window of 64
-//! that are not done, as long as the cache has room for them. Clients need stripes as well, so a
-//! sync never waits for one: it takes what is free.
+//! All four are one loop: ask for stripes in order, up to a window of 64 that are not done, as long
+//! as the cache has room for them. Clients need stripes as well, so a sync never waits for a
+//! stripe: it takes free ones.
 //!
-//! With a write-intent bitmap, a resync and the recovery of a member that was part of the array
-//! before ask for the stripes of dirty chunks alone: those that are dirty when it begins, for what
-//! is written later goes to every member.
+//! With a write-intent bitmap, a resync and the recovery of a former member cover the stripes of
+//! dirty chunks alone: those that are dirty when the sync begins, because later writes go to every
+//! member.
 //!
-//! A resync or recovery that is stopped leaves how far it came, so that the next one goes on there;
-//! a check or repair begins anew.
+//! A resync or recovery that is stopped records how far it came, so that the next one goes on
+//! there; a check or repair starts again.
 //!
 //! Source   md-raid.md §6.1, §6.2
 
@@ -29,16 +29,16 @@ use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
-/// Extent of a sync, as the personality of the array has it.
+/// Extent of a sync, as defined by the personality of the array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// Sectors that it takes at a time.
+    /// Sectors of a unit.
     pub(crate) unit: Sectors,
-    /// Sectors that it goes over: of each member, or of the array.
+    /// Sectors that the sync covers: of each member, or of the array.
     pub(crate) size: Sectors,
-    /// Whether nothing is left that could disagree when it has gone over all of them.
+    /// Whether nothing can disagree after the sync has covered all of them.
     pub(crate) settles: Settles,
-    /// It goes over sectors of members, while bits of a bitmap stand for sectors of the array.
+    /// The sync covers sectors of members, while bits of a bitmap stand for sectors of the array.
     pub(crate) maps: bool,
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Pass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settles {
     No,
-    /// If no member that it rebuilds was rebuilt in part before: what such a member holds is read,
-    /// by clients as well, and neither written nor compared.
+    /// Only if no member that it rebuilds was rebuilt in part before. Clients and the sync read
+    /// such a part, but the sync neither writes nor compares it.
     UnlessPartlyRebuilt,
     Yes,
 }
@@ -56,20 +56,20 @@ pub(crate) enum Settles {
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
     pub(crate) action: SyncAction,
-    /// On the whole array, if it changes parity.
+    /// Lease on the whole array, if the sync changes parity.
     pub(crate) lease: Option<Lease>,
-    /// Slots being rebuilt when it began, for a recovery.
+    /// Slots that were being rebuilt when a recovery began.
     slots: SlotSet,
-    /// One of them held data when it began that may be read.
+    /// One of them held data that may be read when the sync began.
     partly_rebuilt: bool,
     /// First sector of the pass.
     from: Sectors,
     /// The next stripe to ask for.
     next: u64,
     end: u64,
-    /// The stripes to ask for, if not all: ranges in order, from the one that `next` is in.
+    /// The stripes to ask for, if not all: ranges in order, from the one that contains `next`.
     only: Option<VecDeque<Range<u64>>>,
-    /// The sectors of the array that it is about, if not all and its units are not the array's.
+    /// The sectors of the array to cover, if not all and if units are sectors of members.
     only_array: Option<Vec<SectorRange>>,
     window: BTreeSet<u64>,
     pass: Pass,
@@ -83,7 +83,7 @@ pub(crate) struct Resync {
 }
 
 impl Resync {
-    /// Begins at a data sector of the members.
+    /// A sync that begins at a data sector of the members.
     pub(crate) fn new(
         action: SyncAction,
         from: Sectors,
@@ -95,7 +95,7 @@ impl Resync {
         let unit = pass.unit;
         let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         assert!(!matches!(action, SyncAction::Frozen | SyncAction::Idle), "a sync does something");
-        assert!(unit > Sectors::ZERO, "a sync goes on");
+        assert!(unit > Sectors::ZERO, "a unit is not empty");
         let only = match action {
             SyncAction::Recover => array.to_recover(),
             SyncAction::Resync => array.to_resync(),
@@ -129,13 +129,13 @@ impl Resync {
         sync
     }
 
-    /// Whether it is about any of these sectors of the array.
+    /// Whether the sync covers any of these sectors of the array.
     pub(crate) fn is_about(&self, sectors: SectorRange) -> bool {
         let meets = |of: &SectorRange| of.start < sectors.end() && sectors.start < of.end();
         self.only_array.as_ref().is_none_or(|ranges| ranges.iter().any(meets))
     }
 
-    /// Goes on to the next stripe that is to be asked for.
+    /// Moves on to the next stripe to ask for.
     fn skip(&mut self) {
         let Some(only) = &mut self.only else { return };
         while only.front().is_some_and(|range| range.end <= self.next) {
@@ -145,8 +145,8 @@ impl Resync {
         self.next = next.min(self.end).max(self.next);
     }
 
-    /// Asks for stripes while the window has room. `ask` says whether a stripe could be asked for:
-    /// those who wait for others, and a cache without room, have it wait.
+    /// Asks for stripes while the window has room. `ask` returns whether a stripe could be asked
+    /// for. If not, the sync waits: requests wait for stripes, or the cache has no room.
     pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
@@ -160,8 +160,8 @@ impl Resync {
         }
     }
 
-    /// Whether it would go on by itself, with nothing in flight for any stripe that it asked for
-    /// (`syncs`), if it may ask for the stripe that is next.
+    /// Whether the sync could go on without another event: nothing is in flight for a stripe that
+    /// it asked for (`syncs`), and it may ask for the next stripe.
     pub(crate) fn has_work(
         &self,
         cache_stripes: u32,
@@ -177,12 +177,12 @@ impl Resync {
             && !self.window.iter().any(|key| syncs(*key))
     }
 
-    /// Whether all that it asked for is done.
+    /// Whether everything that it asked for is done.
     pub(crate) fn has_all(&self) -> bool {
         self.window.is_empty()
     }
 
-    /// When its pace lets it go on, if it is that which keeps it.
+    /// Time at which its pace lets it go on, if only the pace holds it back.
     pub(crate) fn wake(&self) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
         if goes_on { self.pace.wake(self.has_all()) } else { None }
@@ -193,7 +193,7 @@ impl Resync {
         self.only.is_none() && self.only_array.is_none()
     }
 
-    /// Whether it asked for one of these stripes, and it is not done.
+    /// Whether one of these stripes was asked for and is not done.
     pub(crate) fn waits_for(&self, keys: &Range<u64>) -> bool {
         self.window.range(keys.clone()).next().is_some()
     }
@@ -205,16 +205,16 @@ impl Resync {
         if mismatch {
             self.mismatch_cnt += self.pass.unit.0;
         }
-        // A member is whole or it is not; but a stripe that cannot be read does not keep the parity
-        // of the others from being checked (md goes on as well).
+        // A member is recovered as a whole or not at all. But a stripe that cannot be read does not
+        // keep the parity of the others from being checked (md goes on as well).
         if !ok && self.action == SyncAction::Recover {
             self.failed = true;
             self.rewind(key);
         }
     }
 
-    /// A check found that data and parity disagree in a stripe, because of this strip alone if one
-    /// is given.
+    /// A check found that data and parity disagree in a stripe. `wrong` is the strip that alone
+    /// explains the mismatch, if one does.
     pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
         let sector = self.sector_of(key);
         self.mismatches.add(Mismatch { sector, wrong });
@@ -225,7 +225,7 @@ impl Resync {
         Sectors(key * self.pass.unit.0)
     }
 
-    /// Ends early, as if it had not passed this data sector: there is more to do from there.
+    /// Ends early, as if it had not passed this data sector: the next sync goes on from there.
     pub(crate) fn rewind_to(&mut self, sector: Sectors) {
         self.rewind(sector.0 / self.pass.unit.0);
     }
@@ -246,7 +246,7 @@ impl Resync {
         Sectors(first * self.pass.unit.0).min(self.pass.size)
     }
 
-    /// Data sectors that it will have passed at the end.
+    /// Data sectors that the sync will have passed at its end.
     pub(crate) fn total(&self) -> Sectors {
         self.pass.size
     }
@@ -261,7 +261,7 @@ impl Resync {
         self.failed
     }
 
-    /// Tells the array how far it is.
+    /// Records its progress in the array.
     pub(crate) fn checkpoint(&self, array: &mut Array) {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
@@ -274,7 +274,8 @@ impl Resync {
         }
     }
 
-    /// Whether it is over; then the array and the world are told.
+    /// Ends the sync if it is over: records the result in the array and sends a notice. Returns
+    /// whether it is over.
     pub(crate) fn finish(&self, array: &mut Array, volume: VolumeId, out: &mut Outbox) -> bool {
         if !self.window.is_empty() || !(self.stopping || self.next >= self.end) {
             return false;
@@ -291,7 +292,7 @@ impl Resync {
                 };
                 let all = self.from == Sectors::ZERO && self.is_of_all() && settles;
                 if complete && array.membership.degraded() == 0 && all {
-                    // All was read and written as a whole, by this one alone.
+                    // This recovery alone has read and written everything.
                     array.membership.resync_from = None;
                 }
             }
@@ -336,7 +337,7 @@ impl Array {
         least.map(|least| (slots, least))
     }
 
-    /// Whether a member being rebuilt holds something that may be read.
+    /// Whether a member that is being rebuilt holds data that may be read.
     fn is_partly_rebuilt(&self) -> bool {
         let holds = |state: MemberState| match state {
             MemberState::Rebuilding { recovery_offset } => recovery_offset > Sectors::ZERO,
@@ -345,7 +346,7 @@ impl Array {
         self.members.iter().any(|member| member.slot.is_some() && holds(member.state))
     }
 
-    /// Moves the recovery offset of the members being rebuilt; `end` makes them whole.
+    /// Moves the recovery offset of the members being rebuilt; `end` puts them in sync.
     pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
         for member in &mut self.members {
             let Some(slot) = member.slot else { continue };
@@ -369,7 +370,7 @@ impl Array {
     }
 }
 
-/// Units of ranges of data sectors, in order; each once.
+/// Units that cover ranges of data sectors, in order; each once.
 fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     let mut units: VecDeque<Range<u64>> = VecDeque::new();
     for range in ranges {
@@ -382,7 +383,7 @@ fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     units
 }
 
-/// Stripes that may be asked for and not done.
+/// Largest number of stripes that are asked for and not done.
 fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }

@@ -4,7 +4,7 @@ use weft_units::Sectors;
 
 use crate::contract::input::{Account, Attr, Purpose};
 
-/// Counters of a member: a row for each account, which has a place for each purpose and direction.
+/// Counters of a member: a row for each account, with a place for each purpose and direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Served(Vec<Row>);
 
@@ -13,7 +13,7 @@ type Row = [u64; 16];
 const _: () = assert!(Purpose::ALL.len() * 2 <= std::mem::size_of::<Row>() / 8);
 
 impl Served {
-    /// So much is moved, on whose behalf `attr` says.
+    /// Counts sectors that were moved for the account of `attr`.
     #[inline(always)]
     pub(crate) fn add(&mut self, attr: &Attr, write: bool, length: Sectors) {
         let place = place(attr.purpose, write);
@@ -40,18 +40,18 @@ impl Served {
         self.0.get(usize::from(account.0)).map_or(0, |row| row.iter().sum())
     }
 
-    /// Sectors read, or written, for whomever.
+    /// Sectors read, or written, for all accounts.
     pub(crate) fn moved(&self, write: bool) -> u64 {
         let side = |row: &Row| row.iter().skip(usize::from(write)).step_by(2).sum::<u64>();
         self.0.iter().map(side).sum()
     }
 
-    /// Accounts that there are rows for.
+    /// Accounts that have a row.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = Account> {
         (0..self.0.len() as u8).map(Account)
     }
 
-    /// Counts what one account has with another from now on.
+    /// Moves the counts of one account to another.
     pub(crate) fn merge(&mut self, from: Account, to: Account) {
         let Some(moved) = self.0.get_mut(usize::from(from.0)).map(std::mem::take) else { return };
         for (sum, more) in self.0[usize::from(to.0)].iter_mut().zip(moved) {

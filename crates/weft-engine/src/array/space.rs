@@ -1,7 +1,7 @@
 //! Members without space: what they miss, how long they are waited for, and when they fail.
 //!
-//! A member file on a full file system has no space for strips, or for its superblock. What it
-//! misses stays in stripes and is written again later; where that is not possible parity is
+//! A member file on a full file system has no space for strips, or for its superblock. Data that it
+//! misses stays in stripes and is written again later; where that is not possible, parity is
 //! resynced (`Array::resync_for_space`). A member is failed after `no_space_wait`, if the others
 //! suffice.
 //!
@@ -16,7 +16,7 @@ use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;
 
 impl Array {
-    /// A member had no space for strips. Whether that is known of it.
+    /// Records that a member had no space for strips. Returns whether that was known.
     pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) -> bool {
         let Some(position) = self.position_at(slot) else { return false };
         let full_since = &mut self.members[position].full_since;
@@ -25,8 +25,8 @@ impl Array {
         known
     }
 
-    /// Parity may be wrong from here on, for a member had no space for what was written, or
-    /// discarded.
+    /// Records that parity may be wrong from here on, because a member had no space for a write or
+    /// a discard.
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
         assert!(!self.membership.read_only, "only writes need space");
         self.lacked_space_for_discard |= discarded;
@@ -42,7 +42,7 @@ impl Array {
         self.resyncs_for_space
     }
 
-    /// Members have what they had no space for, or are given up.
+    /// Members have what they had no space for, or were given up.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {
             member.full_since = None;
@@ -57,9 +57,9 @@ impl Array {
         }
     }
 
-    /// Nobody misses anything for want of space any more: what only a member missed that was given
-    /// up is no disagreement among those that are left, if these agree for it. Whether a resync was
-    /// to be and is not.
+    /// Cancels a resync for want of space, because no member misses data for this reason any more.
+    /// Data that only a failed member missed is no disagreement among the members that are left, if
+    /// they agree without it. Returns whether a resync was cancelled.
     pub(super) fn take_back_resync_for_space(&mut self, left_agree: bool) -> bool {
         self.lacked_space_for_discard = false;
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
@@ -82,8 +82,8 @@ impl Array {
         self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
     }
 
-    /// Whether members without space may be given up, of those that are in sync: the others
-    /// suffice, who do not share their space with one that is full.
+    /// Whether members in sync may be given up for want of space: the members suffice that have
+    /// space and do not share it with a full one.
     fn can_do_without_full(&self) -> bool {
         let full = |member: &Member| member.is_full_since().is_some();
         let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);
@@ -95,7 +95,7 @@ impl Array {
         self.membership.suffices(with_space.collect())
     }
 
-    /// Fails the members that have had no space for so long, if the others suffice.
+    /// Fails the members that have had no space for `wait`, if the others suffice.
     pub(crate) fn give_up_full(&mut self, wait: Span, out: &mut Outbox) {
         let now = out.now;
         let is_due = |member: &Member| {
@@ -109,14 +109,14 @@ impl Array {
             if is_due(member) && (suffices || member.state != MemberState::InSync) {
                 self.fail(position, out);
                 if self.update_waits_for_space() {
-                    // It may have been for this one only.
+                    // The update may have waited for this member only.
                     self.updates.not_before = None;
                 }
             }
         }
     }
 
-    /// Whether a superblock update waits for space and for nothing else, however long that takes.
+    /// Whether a superblock update waits for space, and no member will be given up for it.
     pub(crate) fn is_stuck(&self, wait: Span) -> bool {
         let may_give_up = |member: &Member| {
             member.superblock_full_since.is_some()

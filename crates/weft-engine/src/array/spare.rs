@@ -1,7 +1,8 @@
 //! Spares: members that are added, take an empty slot, and are removed; members that come back.
 //!
-//! A former member that comes back has all that was written until it left. Where the write-intent
-//! bitmap says what was written since, it takes its slot at once, and no more than that is copied.
+//! A former member that comes back has all data that was written until it left. If the write-intent
+//! bitmap records what was written since, the member takes its slot at once, and only that data is
+//! copied.
 //!
 //! Source   md-raid.md §6.3, md-ondisk.md §1.4 (md: `add_new_disk`, `remove_and_add_spares`)
 
@@ -16,7 +17,7 @@ use crate::contract::member::{MemberInfo, MemberState};
 use crate::mutant::Mutant;
 
 impl Array {
-    /// Forgets a member that failed, or a spare.
+    /// Removes a failed member, or a spare.
     pub(crate) fn remove(&mut self, position: usize) -> Result<(), ReplyError> {
         let member = &self.members[position];
         match member.state {
@@ -46,7 +47,7 @@ impl Array {
         Ok(())
     }
 
-    /// Takes in a new member as a spare.
+    /// Adds a new member as a spare.
     pub(crate) fn add(
         &mut self,
         info: MemberInfo,
@@ -94,7 +95,7 @@ impl Array {
         Ok(())
     }
 
-    /// Whether a member may be taken in at all.
+    /// Checks whether a member may join at all.
     fn may_join(&self, info: &MemberInfo) -> Result<(), ReplyError> {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -105,9 +106,9 @@ impl Array {
         self.bitmap_stays()
     }
 
-    /// A number for a member that is taken in: its former one if it is free, else as md the first
+    /// A number for a member that joins: its former one if it is free, else, as in md, the first
     /// one past those of the slots. So a member that was removed and comes back is not mistaken for
-    /// the one that took its place.
+    /// its successor.
     fn free_number(
         &self,
         former: Option<u32>,
@@ -121,15 +122,15 @@ impl Array {
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))
     }
 
-    /// Whether a member with such logical blocks can take every request that clients make.
+    /// Whether a member with such logical blocks can serve every request of clients.
     fn serves_blocks(&self, block: Bytes) -> bool {
         self.request_unit <= Bytes(1) || block <= self.request_unit
     }
 
-    /// Takes a former member back into its slot, to be given what the bitmap names.
+    /// Takes a former member back into its slot, to be given the data that the bitmap names.
     ///
     /// # Errors
-    /// The bitmap does not say all that it misses, or it is no former member.
+    /// The bitmap does not record everything that it misses, or it is no former member.
     ///
     /// Source   md-ondisk.md §3.5 (md: `super_1_validate` of a member for a running array)
     pub(crate) fn re_add(
@@ -165,7 +166,7 @@ impl Array {
         Ok(())
     }
 
-    /// The slot that a former member comes back to, or why it does not.
+    /// The slot to which a former member returns, or the reason why it does not.
     fn slot_to_re_add(&self, info: &MemberInfo, superblock: &Superblock) -> Result<Slot, String> {
         let Some(bitmap) = &self.bitmap else {
             return Err("the array has no bitmap, which would say what it misses".to_owned());
@@ -205,7 +206,7 @@ impl Array {
                 "events: found {found}, expected at least {since}: bits were cleared since it left"
             ));
         }
-        // Whoever was used on its own since calls every member here failed.
+        // A member that was used on its own since has recorded every member here as failed.
         let knows = |member: &Member| {
             member.slot.is_some_and(|slot| superblock.role(member.number) == Ok(Role::Active(slot)))
         };
@@ -228,7 +229,7 @@ impl Array {
         Ok(slot)
     }
 
-    /// Gives each empty slot a spare, if there is one. Whether it did.
+    /// Gives each empty slot a spare, as far as there are any. Returns whether one was filled.
     pub(crate) fn fill_slots(&mut self) -> bool {
         let sealed = self.membership.read_only || self.membership.broken;
         assert!(!sealed, "the slots of an array that takes no writes stay as they are");
@@ -268,14 +269,14 @@ impl Array {
         filled
     }
 
-    /// Whether a slot is empty and a spare is there.
+    /// Whether a slot is empty and a spare may take it.
     ///
-    /// The failure is recorded first, in an update of its own, as md does it (`md_check_recovery`
-    /// writes superblocks before `remove_and_add_spares`): a superblock of version 0.90 has one
-    /// number for a slot, and a member that failed is known by being behind by more than the one
-    /// update that a cut may tear. And a spare is written as one before it takes a slot: until then
-    /// its superblock may say that it has the data of another slot, which a restart or `re-add`
-    /// would believe while this one's is written to it.
+    /// The failure is recorded first, in an update of its own, as in md (`md_check_recovery` writes
+    /// superblocks before `remove_and_add_spares`): a superblock of version 0.90 has one number for
+    /// a slot, and a failed member is recognized by being behind by more than the one update that a
+    /// crash may tear. A spare is also written as one before it takes a slot: until then its
+    /// superblock may claim the data of another slot, which a restart or `re-add` would believe
+    /// while the data of this slot is being written to it.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.failures_recorded()
             && self.slots.contains(&None)
@@ -283,7 +284,7 @@ impl Array {
     }
 }
 
-/// The superblock of a new spare, after that of a member.
+/// The superblock of a new spare, derived from that of a member.
 fn spare_superblock(
     template: &Superblock,
     info: &MemberInfo,

@@ -10,20 +10,20 @@
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
 //! With a write-intent bitmap its header goes first, with the update count of the superblocks that
-//! follow: whoever finds the header behind a superblock knows that the bits are of another time.
+//! follow: a header that is behind a superblock shows that the bits are of another time.
 //!
-//! A superblock that is not written is written once more before its member falls: a passing error
-//! must not cost a member, and two of them in one update not the array. (What a flush lost is lost
-//! all the same: a driver says so again.) After that a member without which the array would be
-//! broken is read as before, and nothing more is written ([`Array::fail`]). One that finds no space
-//! is written again every second, until there is some or the member is given up
-//! (`Array::give_up_full`).
+//! A superblock that fails to be written is written once more before its member is failed: a
+//! passing error must not cost a member, and two of them in one update must not cost the array.
+//! (Data that a failed flush lost stays lost: a driver reports that again.) If the second attempt
+//! fails on a member without which the array would be broken, the member is read as before, and
+//! nothing more is written ([`Array::fail`]). A superblock that finds no space is written again
+//! every second, until there is some or the member is given up (`Array::give_up_full`).
 //!
-//! A member that just came may hold a superblock of when it was a member before. Where superblocks
-//! are larger than a block of the member, that one is wiped first: a cut can leave the new first
-//! block in front of the old end of the table of roles, and the sum of both is right where two
-//! roles are swapped, as after a spare took the slot of the member that comes back. Then the member
-//! was believed in its old slot. (md has the same.)
+//! A member that just joined may hold a superblock from an earlier membership. Where superblocks
+//! are larger than a block of the member, the old one is wiped first. Otherwise a crash can leave
+//! the new first block in front of the old end of the table of roles, and the checksum of both is
+//! right where two roles are swapped, as after a spare took the slot of the member that comes back.
+//! The member would then be believed in its old slot. (md has the same flaw.)
 //!
 //! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!
@@ -46,10 +46,10 @@ use crate::contract::token::RequestId;
 use crate::knobs::FlushRule;
 use crate::mutant::Mutant;
 
-/// Strips that were corrected after a read error. That takes no dirty state, for it changes nothing
-/// that a crash could leave half done; but the members are flushed before a superblock says clean.
-/// So it is with strips that a member had no space for, once they are written and no resync is to
-/// come.
+/// State of strips that were corrected after a read error. A correction needs no dirty state,
+/// because it changes nothing that a crash could leave half done; but the members are flushed
+/// before a superblock records clean. The same holds for strips that a member had no space for,
+/// once they are written and no resync is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrections {
     Durable,
@@ -62,9 +62,9 @@ pub(super) enum Corrections {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// The superblock update that is about to say clean, by the number of the attempt.
+    /// The superblock update that is about to record clean, by the number of the attempt.
     Clean(u64),
-    /// Any superblock update that says clean, after strips were corrected, by number.
+    /// Any superblock update that records clean after strips were corrected, by number.
     Corrections(u64),
     /// Bits of the bitmap that are about to be cleared, by the number of the run.
     Bitmap(u64),
@@ -77,30 +77,31 @@ pub(super) struct SuperblockUpdates {
     started: u64,
     pub(super) done: u64,
     pub(super) outstanding: u32,
-    /// A member had no space for its superblock: the update is repeated then.
+    /// Earliest time of the next attempt, because a member had no space for its superblock.
     pub(super) not_before: Option<Time>,
-    /// The writes outstanding bring members that lag by one up to the others, before an update
-    /// would make it two: then a crash in its middle could not tell them from stale ones.
+    /// The outstanding writes bring members that lag by one up to the others, before an update
+    /// would make it two: a crash in the middle of that could not tell them from stale ones.
     catching_up: bool,
-    /// The writes outstanding are of members that just took a slot, before any other says so: then
-    /// no crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md
-    /// takes the role of a member that lags by one from the others.)
+    /// The outstanding writes go to members that just took a slot, before any other superblock
+    /// records that. So no crash finds a member in a slot while its own superblock does not record
+    /// the rebuild. (md takes the role of a member that lags by one from the others.)
     introducing: bool,
-    /// The writes outstanding wipe what members that just came hold where their superblocks go.
+    /// The outstanding writes wipe the place of the superblock on members that just joined.
     wiping: bool,
-    /// The superblocks written last say that writes may be in flight.
+    /// The superblocks written last record that writes may be in flight.
     said_in_use: bool,
-    /// A superblock update is under way, and nothing of it is outstanding: what it writes next says
-    /// clean and waits until the members are flushed, as strips were corrected since it began.
+    /// A superblock update is under way with nothing outstanding. The superblocks written next
+    /// record clean, and wait until the members are flushed, because strips were corrected since it
+    /// began.
     pub(super) held: bool,
-    /// The same before the first of its superblocks: the bitmap's header is written.
+    /// Like `held`, but no superblock of the update was written yet, only the bitmap's header.
     begins: bool,
     /// The first superblock update that records every failure so far.
     pub(super) records_failures: u64,
 }
 
 impl Array {
-    /// Wants a superblock update that starts after now, and says which.
+    /// Requests a superblock update that starts after now, and returns its number.
     pub(crate) fn want_update(&mut self) -> u64 {
         if self.updates.wanted == self.updates.started {
             self.updates.wanted += 1;
@@ -113,12 +114,12 @@ impl Array {
         self.updates.done >= number
     }
 
-    /// The last superblock update that was wanted.
+    /// Number of the last superblock update that was requested.
     pub(crate) fn last_update(&self) -> u64 {
         self.updates.wanted
     }
 
-    /// Whether nothing of the coordinator's is in flight or waits.
+    /// Whether no superblock update, flush or bitmap round is in flight or waits.
     pub(crate) fn is_quiet(&self) -> bool {
         self.updates.outstanding == 0
             && self.flushes.is_idle()
@@ -128,8 +129,8 @@ impl Array {
                 || self.membership.broken)
     }
 
-    /// Whether everything that failed is recorded on the others. Of a broken array it never is: the
-    /// member that broke it may have failed in the very update that was to record another's
+    /// Whether every failure is recorded on the other members. In a broken array they never are:
+    /// the member that broke it may have failed in the very update that was to record another
     /// failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
@@ -137,14 +138,14 @@ impl Array {
             || self.is_planted(Mutant::MissedWriteNotRecorded)
     }
 
-    /// Starts the flush rounds and superblock updates that are wanted.
+    /// Starts the flush rounds and superblock updates that are due.
     pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) {
         let mut due = self.takes_update(out.now);
         let goes_on = self.updates.held && self.may_write_superblocks();
         let waits = due && self.waits_for_corrections()
             || goes_on && self.corrections != Corrections::Durable;
         if self.flushes.wants_start() || waits {
-            // Whatever is flushed for, corrections are flushed with it.
+            // Every flush also covers corrections, whatever it is for.
             let starts = self.flushes.may_start(rule) || waits && self.flushes.is_idle();
             if starts && self.corrections == Corrections::Written && !self.is_correcting(out) {
                 self.corrections_flushes += 1;
@@ -152,7 +153,7 @@ impl Array {
                 self.flushes.arrive(FlushFor::Corrections(self.corrections_flushes));
             }
             self.start_flushes(rule, out);
-            // A round that found every member clean is over, and may want an update by now.
+            // A round that found every member clean is over, and may have requested an update.
             due = self.takes_update(out.now);
         }
         if due && !self.waits_for_corrections() {
@@ -172,8 +173,8 @@ impl Array {
         self.write_bitmap_pages(out);
     }
 
-    /// Whether a superblock update is to be started now. If so, the time of its retry after a lack
-    /// of space is cleared.
+    /// Whether a superblock update starts now. If so, the time of its retry after a lack of space
+    /// is cleared.
     fn takes_update(&mut self, now: Time) -> bool {
         let SuperblockUpdates { wanted, started, done, held, .. } = self.updates;
         assert!(done <= started && started <= wanted, "updates are wanted, started, done in order");
@@ -192,27 +193,27 @@ impl Array {
         !sealed && !self.membership.broken
     }
 
-    /// Whether what is written next says clean, and a strip that was corrected is not durable.
+    /// Whether the superblocks written next record clean while a corrected strip is not durable.
     fn waits_for_corrections(&self) -> bool {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
-    /// Whether a strip may be being corrected: when the array is not in use, nobody else writes to
-    /// members that are in sync.
+    /// Whether a strip may be being corrected. While the array is not in use, only corrections
+    /// write to members that are in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
         in_sync.any(|member| out.is_writing_stripes(member))
     }
 
-    /// Whether superblocks say, from now on, that writes may be in flight.
+    /// Whether superblocks record, from now on, that writes may be in flight.
     pub(super) fn says_in_use(&self) -> bool {
         !matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_))
     }
 
-    /// When a superblock update is due that found no space before.
+    /// Time at which a superblock update that found no space is due again.
     pub(crate) fn update_wake(&self) -> Option<Time> {
-        // While others of the last superblock update have not answered, their answers are what
-        // wakes, and those to a flush while the superblock update is held.
+        // While writes of the last superblock update are outstanding, their answers wake the array;
+        // while the update is held, those to a flush do.
         let SuperblockUpdates { held, outstanding, .. } = self.updates;
         let waits =
             outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
@@ -235,15 +236,15 @@ impl Array {
         }
     }
 
-    /// The header of the bitmap was written, or has to be written again later.
+    /// The round of the bitmap's header is over: it was written, or has to be written again later.
     pub(super) fn bitmap_header_written(&mut self, out: &mut Outbox) {
         if self.membership.broken {
-            // Nobody is told anything any more.
+            // Nothing more is recorded.
             self.updates.catching_up = false;
         } else if self.updates.not_before.is_some() {
             self.finish_superblocks(out);
         } else if self.members.iter().any(|member| self.is_without_bitmap(member)) {
-            // It came while the header was being written; its superblock names a bitmap.
+            // The member came while the header was being written; its superblock names a bitmap.
             self.write_bitmap_again(out);
         } else if self.waits_for_corrections() {
             (self.updates.held, self.updates.begins) = (true, true);
@@ -265,7 +266,7 @@ impl Array {
         }
         let lags = self.lags();
         let catching_up = self.updates.catching_up;
-        // One may have been rebuilt before any update told of its slot.
+        // A member may have been rebuilt before any update recorded its slot.
         let takes_slot = |member: &Member| match member.state {
             MemberState::Rebuilding { .. } => {
                 member.superblock().tells_rebuilding()
@@ -295,7 +296,7 @@ impl Array {
         }
     }
 
-    /// Writes those of the members that are chosen, highest slot first, as md; spares after them.
+    /// Writes the superblocks of the chosen members, highest slot first, as md; spares after them.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "the part of the update before it is done");
         self.updates.said_in_use = self.says_in_use();
@@ -309,7 +310,7 @@ impl Array {
                 continue;
             }
             if self.is_without_bitmap(member) {
-                // One that came in the middle of the update is told with the next one.
+                // A member that came in the middle of the update is part of the next one.
                 self.updates.wanted = self.updates.wanted.max(self.updates.started + 1);
             } else {
                 self.write_superblock(position, out);
@@ -321,7 +322,7 @@ impl Array {
     }
 
     fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
-        assert!(!self.members[position].is_faulty(), "a faulty member is not told anything");
+        assert!(!self.members[position].is_faulty(), "a faulty member gets no superblock");
         let standings = self.standings();
         let member = &self.members[position];
         let in_use = self.says_in_use();
@@ -347,7 +348,7 @@ impl Array {
         self.send_superblock(position, out);
     }
 
-    /// Sends the superblock of a member as it was made last, or zeros to its place.
+    /// Sends the superblock of a member as it was last made, or zeros to its place.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         let superblock = member.superblock();
@@ -360,7 +361,7 @@ impl Array {
         self.updates.outstanding += 1;
     }
 
-    /// Everybody, by number, as superblocks tell it.
+    /// All members by number, as superblocks record them.
     fn standings(&self) -> Vec<Standing> {
         let standing = |(role, number): (&Role, u32)| {
             let member = self.members.iter().find(|member| member.number == number);
@@ -376,7 +377,7 @@ impl Array {
         self.roles.iter().zip(0..).map(standing).collect()
     }
 
-    /// A superblock was written, or not.
+    /// A member has answered the write of its superblock.
     pub(crate) fn superblock_done(
         &mut self,
         position: Option<usize>,
@@ -384,13 +385,13 @@ impl Array {
         out: &mut Outbox,
     ) {
         match (position, result) {
-            // The member is well; nothing depends on the superblock update until it is done, later.
+            // The member is well. The update is repeated later, and nothing relies on it before.
             (Some(position), Err(Fault::NoSpace)) => {
                 self.retry_update_after(out.now);
                 let member = &mut self.members[position];
                 member.superblock_full_since.get_or_insert(out.now);
             }
-            // Once more: it may have been a passing trouble.
+            // Once more, because the trouble may have passed.
             (Some(position), Err(Fault::Io))
                 if !self.members[position].is_faulty()
                     && self.members[position].attempt == Attempt::First =>
@@ -400,7 +401,7 @@ impl Array {
                     self.try_again(out);
                 }
             }
-            // Nobody else has the data, and nothing in a superblock changes while it is served.
+            // No other member has the data, and nothing in a superblock changes while it is served.
             (Some(_), Err(_)) if !self.membership.is_redundant => {}
             (Some(position), Err(fault)) => self.fail_for(position, fault, out),
             (Some(position), Ok(())) => {
@@ -417,14 +418,14 @@ impl Array {
         }
     }
 
-    /// The update found no space: it is tried again in a while.
+    /// Sets the time at which an update that found no space is tried again.
     pub(super) fn retry_update_after(&mut self, now: Time) {
         let late = self.is_planted(Mutant::SuperblockRetriedLate);
         let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
         self.updates.not_before = Some(now + retry);
     }
 
-    /// Writes the superblocks once more that were not written, as they were.
+    /// Writes the superblocks that failed to be written once more, unchanged.
     fn try_again(&mut self, out: &mut Outbox) {
         for position in 0..self.members.len() {
             if self.members[position].is_to_try_again() {
@@ -434,8 +435,8 @@ impl Array {
         }
     }
 
-    /// All writes outstanding of a superblock update were answered: on to the rest of it, if there
-    /// is any.
+    /// All outstanding writes of a superblock update were answered: goes on to its next part, if
+    /// there is one.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "every member has answered");
         if self.members.iter().any(Member::is_to_try_again) {
@@ -443,7 +444,7 @@ impl Array {
             return;
         }
         if self.updates.not_before.is_some() {
-            // Again, from the start: whoever waits for its number goes on waiting.
+            // From the start again: work that waits for its number goes on waiting.
             self.updates.started = self.updates.done;
             self.updates.catching_up = false;
             self.updates.introducing = false;
@@ -519,7 +520,7 @@ impl Array {
         self.finish_flushes();
     }
 
-    /// A member was flushed, or not.
+    /// A member has answered a flush.
     pub(crate) fn flush_done(
         &mut self,
         flight: FlightId,
@@ -527,13 +528,13 @@ impl Array {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        // The requests of an array that can do without the member wait until it is recorded that it
-        // failed, and have nothing to be told of.
+        // If the array can do without the member, requests wait until its failure is recorded, and
+        // get no error.
         let needed = position.is_some_and(|position| self.breaks(position));
         let told = if self.membership.is_redundant && !needed { Ok(()) } else { result };
         let unflushed = position.map(|position| &mut self.members[position].unflushed);
         self.flushes.ended(flight, unflushed, result, told);
-        // What the member held may be lost, and a second try would not bring it back.
+        // Data that the member held may be lost, and a second try would not bring it back.
         let redundant = self.membership.is_redundant;
         if let (Some(position), Err(fault), true) = (position, result, redundant) {
             self.fail_for(position, fault, out);
@@ -541,15 +542,15 @@ impl Array {
         self.finish_flushes();
     }
 
-    /// Client requests whose round of flushes is over, and its result. After a failure that is not
-    /// recorded there are none: data that follows a flush must not be there if the others still
+    /// Client requests with a finished round of flushes, and its result. While a failure is not
+    /// recorded there are none: data that follows a flush must not be stored while the others still
     /// count on the member that failed.
     #[inline]
     pub(crate) fn take_flushed(&mut self) -> Vec<(RequestId, Result<(), Fault>)> {
         if self.has_flushed() { std::mem::take(&mut self.flushed) } else { Vec::new() }
     }
 
-    /// Whether [`Array::take_flushed`] has something to give.
+    /// Whether [`Array::take_flushed`] would return anything.
     #[inline]
     pub(crate) fn has_flushed(&self) -> bool {
         let planted = self.is_planted(Mutant::FlushBeforeFailureRecorded);
@@ -587,7 +588,7 @@ impl Array {
     }
 }
 
-/// A superblock update that does not come.
+/// Number of a superblock update that never happens.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Time from a superblock that found no space to the next attempt at the update.

@@ -1,27 +1,27 @@
 //! Pace of a resync: how fast it goes, and what it leaves to clients.
 //!
-//! Everything goes in steps of 128 KiB, as md looks at its speed after each. A step is due when the
-//! ceiling lets it, and
+//! A resync goes in steps of 128 KiB, as md checks its speed after each of them. A step is due when
+//! the ceiling permits it, and
 //!
-//! - no client has asked for anything for 100 ms, or
+//! - no client has sent a request for 100 ms, or
 //! - the resync is behind its floor, or
-//! - with `sync_pace=md`, everything that it has asked for before is done, or
-//! - with `sync_pace=idle`, everything that it has asked for before is done, no client waits for
-//!   anything, and none has for as long as the last step took.
+//! - with `sync_pace=md`, everything that the resync asked for before is done, or
+//! - with `sync_pace=idle`, everything that the resync asked for before is done, no client waits
+//!   for anything, and none has for as long as the last step took.
 //!
-//! The third is md's way since Linux 4.1: beside clients a resync has one step in flight at a time,
-//! which on a member with a queue is a fair part of it, whatever the floor. With `sync_pace=idle`
-//! it has its floor beside clients that always wait for something, the pauses of others, and all
-//! there is when nobody works. A client that goes on after a moment (one request at a time, each
-//! after the answer to the last) does not meet a step in each such moment: a step begins after a
-//! pause of its own length. In pauses it asks in the idle class, so that a scheduler lets a client
-//! that comes go first, until the floor wants it.
+//! The third rule is md's since Linux 4.1: beside clients a resync has one step in flight at a
+//! time, which on a member with a queue is a considerable part of it, whatever the floor. With
+//! `sync_pace=idle` the resync has its floor beside clients that always wait for something, the
+//! pauses of other clients, and everything when no client is active. A client with short pauses
+//! (one request at a time, each after the answer to the last) does not meet a step in each of them:
+//! a step begins after a pause of its own length. In pauses the resync uses the idle class, so that
+//! a scheduler lets an arriving client go first, until the resync is behind its floor.
 //!
 //! Measured  reads of four clients beside a check, floor 2 MB/s, simulated SSDs: 99th percentile
-//!           0.27 ms against 0.92 ms of md's pace (`weft-sim/tests/shares.rs`)
+//!           0.27 ms against 0.92 ms at md's pace (`weft-sim/tests/shares.rs`)
 //!
-//! The floor and the ceiling are buckets of bytes that fill with time; that of the floor holds 200
-//! ms, that of the ceiling a second.
+//! The floor and the ceiling are buckets of bytes that fill with time. The bucket of the floor
+//! holds 200 ms, that of the ceiling one second.
 //!
 //! Knobs    `sync_speed_min`, `sync_speed_max`, `sync_pace`
 //! Source   md's `md_do_sync` and `is_mddev_idle` as `Documentation/admin-guide/md.rst` describes
@@ -36,21 +36,21 @@ use crate::knobs::{Knobs, SyncPace};
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     kind: SyncPace,
-    /// Bytes a second.
+    /// Floor and ceiling, in bytes per second.
     min: u64,
     max: u64,
     /// Time of the last look.
     at: Time,
-    /// What the floor and the ceiling have for it, in bytes × nanoseconds per second.
+    /// Levels of the buckets of the floor and the ceiling, in bytes × nanoseconds per second.
     floor: u128,
     ceiling: u128,
-    /// Bytes of the step that it may still ask for.
+    /// Bytes left of the present step.
     left: u64,
-    /// Requests of clients at the last look, and when there were others before.
+    /// Client requests at the last look, and the time at which new ones last arrived.
     requests: u64,
     client_at: Option<Time>,
     client_waits: bool,
-    /// When the step began that is not done, and how long the last one took.
+    /// Start of the step that is not done, and duration of the last one.
     step_began: Option<Time>,
     step_took: Span,
 }
@@ -80,8 +80,8 @@ impl Pace {
         (self.min, self.max) = (knobs.sync_speed_min.0, knobs.sync_speed_max.0.max(1));
     }
 
-    /// Looks at the time, and at what clients have asked for so far (`requests`). `has_all`: all
-    /// that the resync asked for is done.
+    /// Updates the pace from the time and the number of client requests so far (`requests`).
+    /// `has_all`: everything that the resync asked for is done.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -108,17 +108,17 @@ impl Pace {
         (self.requests, self.client_waits) = (requests, client_waits);
     }
 
-    /// Whether clients work, as far as the last look says.
+    /// Whether clients are active, as of the last look.
     pub(crate) fn is_busy(&self) -> bool {
         self.client_waits || self.client_at.is_some_and(|at| self.at < at + IDLE_AFTER)
     }
 
-    /// Whether it is behind its floor.
+    /// Whether the resync is behind its floor.
     pub(crate) fn is_behind(&self) -> bool {
         self.floor >= STEP
     }
 
-    /// Class of its requests.
+    /// Class of the resync's requests.
     pub(crate) fn class(&self) -> Class {
         match self.kind {
             SyncPace::Idle if self.is_busy() && self.is_behind() => Class::None,
@@ -127,7 +127,7 @@ impl Pace {
         }
     }
 
-    /// Whether it may ask for something now. `has_all`: all that it asked for is done.
+    /// Whether the resync may ask for more now. `has_all`: everything that it asked for is done.
     pub(crate) fn allows(&self, has_all: bool) -> bool {
         let drained = match self.kind {
             SyncPace::Md => has_all,
@@ -139,17 +139,17 @@ impl Pace {
         self.left > 0 || (due && self.ceiling >= STEP)
     }
 
-    /// When clients will have paused for so long, if none asks for anything before.
+    /// Time at which clients will have paused for `pause`, if none sends a request before.
     fn quiet_at(&self, pause: Span) -> Option<Time> {
         self.client_at.filter(|_| !self.client_waits).map(|at| at + pause)
     }
 
-    /// It has asked for so much.
+    /// Counts bytes that the resync has asked for.
     pub(crate) fn asked(&mut self, bytes: Bytes) {
         if self.left == 0 {
             self.left = STEP_BYTES;
         }
-        // Without clients there is no end to one before the next begins.
+        // Without clients a step does not end before the next one begins.
         self.step_began = self.is_busy().then(|| self.step_began.unwrap_or(self.at));
         let moved = u128::from(bytes.0) * SECOND;
         self.left = self.left.saturating_sub(bytes.0);
@@ -157,7 +157,7 @@ impl Pace {
         self.ceiling = self.ceiling.saturating_sub(moved);
     }
 
-    /// When it may go on though nothing else happens, if it may not now.
+    /// Time at which the resync may go on if nothing else happens; `None` if it may go on now.
     pub(crate) fn wake(&self, has_all: bool) -> Option<Time> {
         if self.allows(has_all) {
             return None;
@@ -181,14 +181,14 @@ impl Pace {
 
 const SECOND: u128 = 1_000_000_000;
 
-/// md looks at its speed after so much (32 pages).
+/// Step after which md checks its speed (32 pages).
 const STEP_BYTES: u64 = 128 << 10;
 const STEP: u128 = STEP_BYTES as u128 * SECOND;
 
-/// Clients that ask for nothing for so long do not work.
+/// Clients that send no request for this long are not active.
 const IDLE_AFTER: Span = Span::millis(100);
 
-/// A pause is at least so long.
+/// Shortest pause before a step.
 const PAUSE_MIN: Span = Span::millis(1);
 
 #[cfg(test)]
@@ -197,8 +197,9 @@ mod tests {
 
     const STRIPE: Bytes = Bytes(4096);
 
-    /// Bytes that a resync moves in ten seconds in which a look is taken each millisecond; what it
-    /// asks for is done `lag` looks later, and a client asks for something while it `works`.
+    /// Bytes that a resync moves in ten seconds with a look in each millisecond. Its requests are
+    /// done `lag` looks later, and a client sends a request in each millisecond in which it
+    /// `works`.
     fn moves(knobs: &Knobs, works: impl Fn(u64) -> bool, lag: u64) -> u64 {
         let mut pace = Pace::new(knobs, Time(0));
         let (mut moved, mut requests, mut done_at) = (0, 0, 0);
@@ -238,9 +239,8 @@ mod tests {
         assert!(half > alone * 48 / 100 && half < alone * 52 / 100, "{half} of {alone}");
     }
 
-    /// Between two requests of a client that asks for one each 20 ms, steps of 2 ms each: all but
-    /// the pause of a step's length that follows a request. None in pauses that are shorter than a
-    /// step.
+    /// A client sends a request each 20 ms. Steps of 2 ms use all the time between two requests,
+    /// except for a pause of a step's length after each. Pauses shorter than a step are not used.
     #[test]
     fn the_pauses_of_clients_are_used_when_they_are_longer_than_a_step() {
         let (idle, md) = (knobs(SyncPace::Idle, 1000, 200_000), knobs(SyncPace::Md, 1000, 200_000));

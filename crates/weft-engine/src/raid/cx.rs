@@ -49,8 +49,8 @@ impl Cx<'_> {
         true
     }
 
-    /// Bytes that a request to the member at a slot takes with it; see [`Outbox::room`]. `None` if
-    /// there is none.
+    /// Bytes that a request to the member at a slot may have; see [`Outbox::room`]. `None` if the
+    /// slot has no member.
     pub(crate) fn room(&self, slot: Slot, request: &MemberRequest) -> Option<u64> {
         let position = self.array.position_at(slot)?;
         Some(self.array.room(position, request, self.out))

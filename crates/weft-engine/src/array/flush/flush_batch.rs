@@ -1,23 +1,23 @@
 //! Flush batching: the member flushes that serve each flush request.
 //!
 //! A flush promises that every write acknowledged before it was received is durable. So any flush
-//! of a member that *starts* after a request was received serves it at that member. Five rules say
-//! how member flushes are shared, and all of them keep the strict order of PREFLUSH: data goes to
-//! the members after every member has flushed.
+//! of a member that *starts* after a request was received serves that request at that member. Five
+//! rules say how member flushes are shared. All of them keep the strict order of PREFLUSH: data
+//! goes to the members after every member has flushed.
 //!
 //! A *round* is a set of requests with the member flushes that they wait for. `serial` has one
-//! round at a time, of one request. `parallel` gives each request a round of its own, however many
-//! run. With `batch`, the patch, one round runs at a time and serves all requests that came before
-//! it: while one round runs, those that arrive need exactly one more, however many they are.
+//! round at a time, of one request. `parallel` gives each request a round of its own, in any
+//! number. With `batch`, the patch, one round runs at a time and serves all requests that came
+//! before it: all requests that arrive while one round runs need exactly one more.
 //!
 //! `md612` and `needed` have no rounds of the array: each member has at most one flush in flight,
-//! and requests that arrive meanwhile share the member's next one. With `needed` a member whose
-//! writes are durable is skipped, and a flush that started after the member's last write was
-//! completed serves those who come later. A member is *dirty* from the time that it comes until its
-//! first successful flush; then from the completion of each write without FUA, of data, metadata or
-//! a discard; it is clean when a flush has succeeded that started after all of these. A flush that
-//! fails leaves it dirty. Writes in flight when a flush starts are not promised. But in `serial`, a
-//! request waits for two flushes of a member at most.
+//! and requests that arrive meanwhile share the member's next one. With `needed` a member with only
+//! durable writes is skipped, and a flush that started after the member's last write completed also
+//! serves later requests. A member is *dirty* from the time that it joins until its first
+//! successful flush, and then from the completion of each write without FUA, be it data, metadata
+//! or a discard. It is clean when a flush that started after all of these has succeeded. A flush
+//! that fails leaves it dirty. Writes in flight when a flush starts are not covered. Except with
+//! `serial`, a request waits for two flushes of a member at most.
 //!
 //! Inputs   requests as they arrive, the members and their writes, the end of each member flush
 //! Answer   member flushes to send, the requests that are served
@@ -36,33 +36,33 @@ use crate::contract::input::Fault;
 use crate::knobs::FlushRule;
 use crate::mutant::{self, Mutant};
 
-/// Writes of one member that a power cut may undo, counted.
+/// Number of writes of one member that a power cut may undo.
 #[derive(Clone, Copy, Debug)]
 pub struct Unflushed {
-    /// Completed writes that were not durable by themselves, one for what was there before, and one
-    /// for each flush that failed: what it was to make durable is as if it were written just now.
+    /// Completed writes that were not durable by themselves, one for the content before the start,
+    /// and one for each flush that failed, as if its writes were made just now.
     written: u64,
     /// `written` at the start of the last flush that succeeded.
     flushed: u64,
-    /// Whether what the member has completed may be lost at all.
+    /// Whether a completed write may be lost at all.
     has_cache: bool,
 }
 
-/// Names a member flush.
+/// Identifier of a member flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightId(u32);
 
-/// Flush requests of one array, of whatever kind `R`, and the member flushes in flight.
+/// Flush requests of one array, of any type `R`, and the member flushes in flight.
 #[derive(Clone, Debug)]
 pub struct FlushBatch<R> {
-    /// Requests of which nothing is sent.
+    /// Requests for which nothing was sent yet.
     waiting: VecDeque<R>,
     rounds: Vec<Option<Round<R>>>,
     running: usize,
     flights: Vec<Option<Flight>>,
     /// Rounds that wait for the next flush of a member, in the order of their arrival.
     queued: Vec<(MemberIndex, usize)>,
-    /// Requests whose round is over, and its result.
+    /// Requests with a finished round, and its result.
     served: Vec<(R, Result<(), Fault>)>,
     counts: FlushCounts,
     planted: Option<Mutant>,
@@ -77,14 +77,14 @@ pub struct FlushCounts {
     pub rounds: u64,
     /// Flushes that were sent to members.
     pub sent: u64,
-    /// Flushes that were not, as all writes of the member were durable.
+    /// Flushes that were not sent, because all writes of the member were durable.
     pub skipped: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Round<R> {
     requests: Vec<R>,
-    /// Members whose flush it waits for.
+    /// Number of members that have not finished the flush that the round waits for.
     pending: usize,
     result: Result<(), Fault>,
 }
@@ -99,14 +99,14 @@ struct Flight {
 }
 
 impl Unflushed {
-    /// Of a member of which nothing is known: it may hold writes of an earlier run. `has_cache`
-    /// says whether a write that it has completed may be lost.
+    /// State of a member of which nothing is known: it may hold writes of an earlier run.
+    /// `has_cache`: a write that it has completed may be lost.
     #[must_use]
     pub fn new(has_cache: bool) -> Self {
         Self { written: 1, flushed: 0, has_cache }
     }
 
-    /// A write was completed that is not durable by itself.
+    /// Counts a completed write that is not durable by itself.
     #[inline]
     pub fn wrote(&mut self) {
         self.written += 1;
@@ -118,13 +118,13 @@ impl Unflushed {
         !self.has_cache || self.flushed == self.written
     }
 
-    /// A flush that started when the member was like this has ended.
+    /// Records the end of a flush. `at_start` is the state of the member when the flush started.
     fn flushed(&mut self, at_start: &Self, succeeded: bool) {
         if succeeded {
             self.flushed = self.flushed.max(at_start.written);
         } else {
-            // Of a flush beside one that failed it is not known what it covered: it started before
-            // this is counted.
+            // A flush in parallel to a failed one may not have covered the same writes. It started
+            // before this count, so it does not make the member clean.
             self.written += 1;
         }
         assert!(self.flushed <= self.written, "only what was written is flushed");
@@ -147,21 +147,21 @@ impl<R> Default for FlushBatch<R> {
 }
 
 impl<R> FlushBatch<R> {
-    /// A request arrives. Flushes that started already do not serve it, unless nothing was
+    /// Adds a request. Flushes that have already started do not serve it, unless nothing was
     /// completed since.
     pub fn arrive(&mut self, request: R) {
         self.counts.requests += 1;
         self.waiting.push_back(request);
     }
 
-    /// Whether [`FlushBatch::start`] has something to do.
+    /// Whether [`FlushBatch::start`] has work.
     #[inline]
     #[must_use]
     pub fn wants_start(&self) -> bool {
         !self.waiting.is_empty() || !self.queued.is_empty()
     }
 
-    /// Whether requests that wait would be given a round now.
+    /// Whether waiting requests would be given a round now.
     #[must_use]
     pub fn may_start(&self, rule: FlushRule) -> bool {
         let alone = matches!(rule, FlushRule::Batch | FlushRule::Serial);
@@ -169,9 +169,9 @@ impl<R> FlushBatch<R> {
         !self.waiting.is_empty() && !held_up
     }
 
-    /// Starts what is due, with the members that take part now, in the order in which they are to
-    /// be told. Flushes to send, each of which ends once ([`FlushBatch::ended`]). Rounds that wait
-    /// for no flush are over.
+    /// Starts due rounds with the present members, in the order in which they are to be sent to.
+    /// Returns the flushes to send, each of which ends once ([`FlushBatch::ended`]). Rounds that
+    /// wait for no flush are over.
     pub fn start(
         &mut self,
         rule: FlushRule,
@@ -202,8 +202,8 @@ impl<R> FlushBatch<R> {
         sent
     }
 
-    /// A member flush has ended, with a result of which the requests are told `told`. Those that it
-    /// was the last one for are in [`FlushBatch::take_served`].
+    /// Records the end of a member flush. Its requests get the result `told`. Requests for which it
+    /// was the last flush are in [`FlushBatch::take_served`].
     pub fn ended(
         &mut self,
         flight: FlightId,
@@ -220,12 +220,12 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// The requests of rounds that are over, and the result of each.
+    /// Takes the requests of finished rounds, with the result of each.
     pub fn take_served(&mut self) -> Vec<(R, Result<(), Fault>)> {
         std::mem::take(&mut self.served)
     }
 
-    /// Whether nothing is in flight and nobody waits.
+    /// Whether nothing is in flight and no request waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.running == 0 && self.waiting.is_empty()
@@ -243,8 +243,8 @@ impl<R> FlushBatch<R> {
         self.planted = Some(mutant);
     }
 
-    /// Sends the next flush of each member that has none in flight and for which rounds wait. Who
-    /// is no member any more has nothing to flush.
+    /// Sends the next flush of each member that has none in flight and for which rounds wait. A
+    /// member that has left has nothing to flush.
     fn start_queued(
         &mut self,
         members: &[(MemberIndex, Unflushed)],
@@ -264,7 +264,7 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Has a round wait for the flush of a member that its rule says, if for any.
+    /// Makes a round wait for a flush of a member, if its rule requires one.
     fn involve(
         &mut self,
         rule: FlushRule,
@@ -294,7 +294,7 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// A flush of a member in flight, and the writes that it covers.
+    /// The flush of a member in flight, and the number of writes that it covers.
     fn flight_of(&self, member: MemberIndex) -> Option<(FlightId, u64)> {
         let mut flights = (0..).zip(&self.flights);
         flights.find_map(|(place, flight)| {
@@ -314,7 +314,7 @@ impl<R> FlushBatch<R> {
     }
 
     fn join(&mut self, flight: FlightId, round: usize) {
-        let flight = self.flights[flight.0 as usize].as_mut().expect("it is in flight");
+        let flight = self.flights[flight.0 as usize].as_mut().expect("a joined flush is in flight");
         flight.rounds.push(round);
     }
 
@@ -336,14 +336,14 @@ impl<R> FlushBatch<R> {
     }
 
     fn close(&mut self, place: usize) {
-        let Round { requests, result, .. } = self.rounds[place].take().expect("it ran");
+        let Round { requests, result, .. } = self.rounds[place].take().expect("a closed round ran");
         assert!(self.running > 0, "rounds that run are counted");
         self.running -= 1;
         self.served.extend(requests.into_iter().map(|request| (request, result)));
     }
 }
 
-/// Puts something where nothing is.
+/// Puts a value into the first empty place, and returns the place.
 fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
     if let Some(place) = places.iter().position(Option::is_none) {
         places[place] = Some(thing);
@@ -357,8 +357,8 @@ fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
 mod tests {
     use super::*;
 
-    /// Two flushes of a member run side by side. One fails: whichever ends first, the other says
-    /// nothing of what the member holds, and a flush that starts later does.
+    /// Two flushes of a member run side by side and one fails. Whichever ends first, the other
+    /// proves nothing about what the member holds; a flush that starts later does.
     #[test]
     fn a_flush_beside_one_that_failed_makes_nothing_durable() {
         for failed_first in [false, true] {

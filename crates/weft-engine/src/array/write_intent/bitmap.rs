@@ -1,10 +1,10 @@
 //! Write-intent bitmap: which chunks may differ between members, and when a bit is set and cleared.
 //!
-//! A chunk's bit is durable on every member before a lease on the chunk is granted, and is cleared
-//! after two runs, a `daemon_sleep` apart, that found no lease on it, once a flush has made what
-//! was written durable on every member. Bits are not cleared while a slot is without a member in
-//! sync: they say what that member misses. All that is to be written goes out in *rounds*, one at a
-//! time, so that one page write serves every lease that waits.
+//! A chunk's bit is durable on every member before a lease on the chunk is granted. It is cleared
+//! after two runs, a `daemon_sleep` apart, have found no lease on the chunk, once a flush has made
+//! its writes durable on every member. Bits are not cleared while a slot is without a member in
+//! sync, because they record what that member misses. Pages are written in *rounds*, one at a time,
+//! so that one page write serves every lease that waits.
 //!
 //! ```text
 //!          lease                round done             give back, run
@@ -14,13 +14,13 @@
 //! ```
 //!
 //! `events_cleared` is the update count of a time at which no member was missing. It is durable
-//! before a bit is cleared: whoever left before then is copied as a whole, and whoever left since
-//! misses nothing but chunks whose bits are set.
+//! before a bit is cleared. A member that left before then is copied as a whole; a member that left
+//! since misses only chunks with set bits.
 //!
 //! Source   md-raid.md §6.4, md-ondisk.md §3.5 (md: `md_bitmap_startwrite`,
 //!          `md_bitmap_daemon_work`)
-//! Otherwise than md: a flush of all members before a bit is cleared, and the pages of a first
-//!          write in the round of the header, before the superblocks and not after them
+//! Unlike md: a flush of all members before a bit is cleared, and the pages of a first write in the
+//!          round of the header, before the superblocks and not after them
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -42,24 +42,24 @@ use crate::mutant::Mutant;
 /// Bytes that are written at once, as md does; the header is in the first.
 const PAGE: usize = 4096;
 
-/// Chunks that md counts in one page of memory: `mdstat` tells of those pages.
+/// Chunks that md counts in one page of memory; `mdstat` shows the number of these pages.
 const CHUNKS_OF_PAGE: usize = 2048;
 
-// A chunk's word: the number of leases on it, and these.
+// Word of a chunk: the number of leases on it, and these flags.
 
-/// Its bit is set.
+/// The bit is set.
 const SET: u32 = 1 << 31;
-/// Its bit is set, and no round that is done has written it.
+/// The bit is set, and no round that is done has written it.
 const UNWRITTEN: u32 = 1 << 30;
-/// It is to be resynced, as far as the array is.
+/// The chunk is to be resynced, unless the array's resync has passed it.
 const NEEDED: u32 = 1 << 29;
-/// It is among those that runs look at.
+/// The chunk is listed for the next run.
 const LISTED: u32 = 1 << 28;
-/// A run found no lease on it, and there was none since.
+/// A run found no lease on the chunk, and none was taken since.
 const OLD: u32 = 1 << 27;
 const LEASES: u32 = OLD - 1;
 
-/// Chunks that a lease is on.
+/// Chunks that a lease covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     first: u32,
@@ -67,20 +67,20 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Whether it is on no chunk, as leases of syncs and those of an array without a bitmap.
+    /// Whether it covers no chunk, as leases of syncs and leases of an array without a bitmap.
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
     }
 }
 
-/// Whether the array goes on having the bitmap.
+/// Progress of the removal of the bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
     /// Superblocks that do not name it are being written, by the update of this number. Until that
-    /// is done a crash may find it named, and it says all.
+    /// is done a crash may find it named, and its bits must be complete.
     With(u64),
-    /// No superblock names it. It waits for what is in flight, and for the leases on its chunks.
+    /// No superblock names it. It stays until nothing is in flight and no lease is on its chunks.
     Gone,
 }
 
@@ -88,25 +88,25 @@ enum Leaving {
 #[derive(Clone, Debug)]
 pub(in crate::array) struct IntentBitmap {
     layout: Layout,
-    /// Sectors of a chunk are two to this.
+    /// Binary logarithm of a chunk's sectors.
     shift: u32,
     header: BitmapHeader,
-    /// Header and bits, as the members are to have them, up to whole pages.
+    /// Header and bits as the members are to have them, padded to whole pages.
     image: Vec<u8>,
-    /// Bytes of the image that mean something.
+    /// Bytes of the image that are in use.
     len: usize,
-    /// A word for each chunk.
+    /// Word of each chunk.
     chunks: Vec<u32>,
-    /// Pages that differ from what members have.
+    /// Pages that differ from those of the members.
     changed: BTreeSet<usize>,
-    /// Chunks whose bit was set since the last round began.
+    /// Chunks with a bit that was set since the last round began.
     unwritten: Vec<u32>,
     round: Option<Round>,
     runs: Runs,
     /// Update count of the last superblock update that is done, which every member in sync has.
     recorded_events: u64,
-    /// Leases on no chunk: of writes that began before there was the bitmap, or since it is gone.
-    /// While one is out no bit is cleared.
+    /// Leases on no chunk: of writes that began before the bitmap existed, or after it was gone. No
+    /// bit is cleared while one is outstanding.
     uncounted: u32,
     leaving: Leaving,
 }
@@ -115,11 +115,11 @@ pub(in crate::array) struct IntentBitmap {
 #[derive(Clone, Debug, Default)]
 struct Round {
     pages: Vec<usize>,
-    /// Chunks whose bit is durable when it is done.
+    /// Chunks with a bit that is durable when the round is done.
     chunks: Vec<u32>,
-    /// Of a superblock update, which goes on when it is done.
+    /// The round belongs to a superblock update, which goes on when it is done.
     update: bool,
-    /// It takes `events_cleared` of the present members.
+    /// The round brings `events_cleared` to the present members.
     events_cleared: bool,
     outstanding: u32,
     /// Members to which all pages are written once more.
@@ -134,23 +134,24 @@ struct Round {
 struct Runs {
     sleep: Span,
     last: Time,
-    /// Chunks whose bit is set and that had no lease when they came here.
+    /// Chunks with a set bit that had no lease when they were listed.
     listed: Vec<u32>,
     /// Chunks to clear when the flush of this number is done.
     clearing: Vec<u32>,
     flush: u64,
     flushing: bool,
-    /// `events_cleared` was made, and is durable, and no member came or went since it was made.
+    /// `events_cleared` was set (`marked`) and is durable (`recorded`), with no change of members
+    /// since.
     marked: bool,
     recorded: bool,
-    /// The last run found only chunks that wait for a resync, which was here.
+    /// The last run found only chunks that wait for a resync, which had come to this sector.
     waits_for_resync: Option<Sectors>,
 }
 
 impl IntentBitmap {
     /// The bitmap of an array that was assembled.
     ///
-    /// Shape    `needed`: what is to be resynced; `recorded_events`: the least update count of the
+    /// Shape    `needed`: ranges to be resynced; `recorded_events`: the least update count of the
     ///          members in sync
     pub(in crate::array) fn new(
         bitmap: &Bitmap,
@@ -175,7 +176,7 @@ impl IntentBitmap {
         let mut header = bitmap.header.clone();
         header.sync_size = bitmap.sync_size;
         if matches!(bitmap.trust, Trust::Stale(_)) {
-            // Every bit is set now, and that is not stale.
+            // Every bit is set now, so nothing is stale.
             header = header.as_current();
             header.events_cleared = recorded_events;
         }
@@ -221,7 +222,7 @@ impl IntentBitmap {
         (range.start.0 >> self.shift) as u32..end
     }
 
-    /// What a lease on a range of the array is on; bits that are not set are, and wait for a round.
+    /// Takes a lease on a range of the array. Bits that are not set are set, and wait for a round.
     #[inline]
     pub(super) fn take(&mut self, range: ByteRange) -> Chunks {
         if self.leaving == Leaving::Gone {
@@ -291,7 +292,7 @@ impl IntentBitmap {
         self.runs.waits_for_resync = None;
     }
 
-    /// What is set of a range is to be resynced.
+    /// Marks the chunks of a range with set bits as to be resynced.
     fn need(&mut self, range: SectorRange) {
         let Range { start, end } = self.chunks_of(range);
         for word in &mut self.chunks[start as usize..end as usize] {
@@ -301,7 +302,7 @@ impl IntentBitmap {
         }
     }
 
-    /// Ranges of chunks whose word has all of these, in order, chunks side by side as one.
+    /// Ranges of chunks that have all of these flags, in order, with adjacent chunks joined.
     fn ranges(&self, all: u32) -> Vec<SectorRange> {
         let size = self.layout.resync_size().0;
         let mut ranges: Vec<SectorRange> = Vec::new();
@@ -319,12 +320,13 @@ impl IntentBitmap {
         ranges
     }
 
-    /// Whether nothing of it is in flight, or waits to be written for somebody.
+    /// Whether no round and no flush of it is in flight.
     pub(in crate::array) fn is_quiet(&self) -> bool {
         self.round.is_none() && !self.runs.flushing
     }
 
-    /// A member came or went: whoever left before counts as too old once bits are cleared again.
+    /// Notes that a member came or went. A member that left before counts as too old once bits are
+    /// cleared again.
     pub(in crate::array) fn members_changed(&mut self) {
         (self.runs.marked, self.runs.recorded) = (false, false);
         if let Some(round) = &mut self.round {
@@ -337,46 +339,46 @@ impl IntentBitmap {
         self.recorded_events = events;
     }
 
-    /// Update count that a member must have to miss nothing but chunks whose bit is set.
+    /// Update count that a member must have to miss only chunks with set bits.
     pub(in crate::array) fn events_cleared(&self) -> u64 {
         self.header.events_cleared
     }
 
-    /// Bytes that header and bits take.
+    /// Bytes of header and bits.
     pub(super) fn bytes(&self) -> Bytes {
         Bytes(self.len as u64)
     }
 
-    /// It begins while so many writes are out, whose leases are on none of its chunks.
+    /// The bitmap with this many outstanding leases that are on none of its chunks.
     pub(super) fn begun_with(self, leases: u32) -> Self {
         Self { uncounted: leases, ..self }
     }
 
-    /// It leaves with the superblock update of this number.
+    /// Begins the removal with the superblock update of this number.
     pub(super) fn leave_with(&mut self, update: u64) {
         self.leaving = Leaving::With(update);
     }
 
-    /// Whether it leaves, or has left but for what is in flight.
+    /// Whether it is being removed, or is gone except for what is in flight.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving != Leaving::No
     }
 
-    /// A superblock update is done: the one with which the bitmap leaves, or another.
+    /// Notes that a superblock update is done, which may be the one that removes the bitmap.
     pub(in crate::array) fn leaves_with(&mut self, update: u64) {
         if matches!(self.leaving, Leaving::With(number) if number <= update) {
             self.leaving = Leaving::Gone;
         }
     }
 
-    /// Whether it is gone, and nothing is left that knows its chunks.
+    /// Whether it is gone, with nothing in flight and no lease on its chunks.
     fn is_left(&self) -> bool {
         self.leaving == Leaving::Gone
             && self.is_quiet()
             && self.chunks.iter().all(|word| word & LEASES == 0)
     }
 
-    /// Bytes of the bitmap of a member that has no slot yet: of no use to anybody.
+    /// Bytes of the bitmap of a member without a slot, which no recovery can use.
     fn of_spare(&self) -> Vec<u8> {
         let mut bytes = vec![0xff; self.image.len()];
         bytes[..BITMAP_HEADER_BYTES].copy_from_slice(&self.header.of_new_member().encode());
@@ -404,19 +406,19 @@ impl Array {
         self.bitmap_in_use().map(IntentBitmap::snapshot)
     }
 
-    /// The bitmap, unless superblocks name none any more.
+    /// The bitmap, unless no superblock names it any more.
     fn bitmap_in_use(&self) -> Option<&IntentBitmap> {
         self.bitmap.as_deref().filter(|bitmap| bitmap.leaving != Leaving::Gone)
     }
 
-    /// Ranges that a resync has to go over; `None` for all.
+    /// Ranges that a resync has to cover; `None` for all.
     ///
     /// Units    sectors of [`Layout::resync_size`]
     pub(crate) fn to_resync(&self) -> Option<Vec<SectorRange>> {
         Some(self.bitmap_in_use()?.ranges(SET | NEEDED))
     }
 
-    /// Ranges that the recovery of the members being rebuilt has to go over; `None` for all.
+    /// Ranges that the recovery of the members being rebuilt has to cover; `None` for all.
     ///
     /// Units    as [`crate::layout::Layout::resync_size`]
     pub(crate) fn to_recover(&self) -> Option<Vec<SectorRange>> {
@@ -426,7 +428,8 @@ impl Array {
         members.all(|member| member.follows_bitmap).then(|| bitmap.ranges(SET))
     }
 
-    /// What is set from a data sector on is to be resynced, and bits are kept until it is.
+    /// Marks chunks with set bits as to be resynced from a data sector on. Their bits are kept
+    /// until then.
     pub(in crate::array) fn need_resync_from(&mut self, sector: Sectors) {
         if let Some(bitmap) = &mut self.bitmap {
             let size = bitmap.layout.resync_size();
@@ -438,13 +441,13 @@ impl Array {
 
     // Runs.
 
-    /// Whether bits may be cleared as far as membership goes.
+    /// Whether bits may be cleared with the present members.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
         membership.is_whole() && !membership.read_only && !membership.broken
     }
 
-    /// When [`Array::run_bitmap`] has something to do.
+    /// Time at which [`Array::run_bitmap`] has work.
     pub(crate) fn bitmap_wake(&self) -> Option<Time> {
         let bitmap = self.bitmap.as_ref()?;
         let runs = &bitmap.runs;
@@ -458,8 +461,8 @@ impl Array {
         (!waits).then(|| runs.last + runs.sleep)
     }
 
-    /// Looks which bits may be cleared, at most every `daemon_sleep`; at once, and without a second
-    /// look, if nothing more is written.
+    /// Checks which bits may be cleared, at most every `daemon_sleep`. `stops`: at once and in a
+    /// single run, because nothing more is written.
     #[inline]
     pub(crate) fn run_bitmap(&mut self, stops: bool, now: Time) {
         let is_due = |runs: &Runs| stops || runs.last + runs.sleep <= now;
@@ -520,8 +523,8 @@ impl Array {
         }
     }
 
-    /// What was written before is durable: clears the bits that waited for that, unless a lease or
-    /// a failure came between.
+    /// Earlier writes are durable: clears the bits that waited for that, unless a lease or a
+    /// failure came between.
     pub(in crate::array) fn clear_bits(&mut self, flush: u64) {
         let (may, early) = (self.may_clear(), self.is_planted(Mutant::BitClearedEarly));
         let Some(bitmap) = &mut self.bitmap else { return };
@@ -557,12 +560,12 @@ impl Array {
 
     // Rounds.
 
-    /// Whether pages are on their way.
+    /// Whether a round is under way.
     pub(in crate::array) fn has_bitmap_round(&self) -> bool {
         self.bitmap.as_ref().is_some_and(|bitmap| bitmap.round.is_some())
     }
 
-    /// Writes the pages that changed, if there are any and none are on their way.
+    /// Writes the pages that changed, if there are any and no round is under way.
     pub(in crate::array) fn write_bitmap_pages(&mut self, out: &mut Outbox) {
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_left()) {
             self.bitmap = None;
@@ -577,16 +580,16 @@ impl Array {
     }
 
     /// Writes the pages that changed, and the header with the update count of a superblock update,
-    /// which goes on afterwards. Whether there is anything to write.
+    /// which goes on afterwards. Returns whether a round is under way.
     pub(in crate::array) fn write_bitmap_header(&mut self, out: &mut Outbox) -> bool {
         let events = self.events;
         let Some(bitmap) = &mut self.bitmap else { return false };
         if bitmap.leaving != Leaving::No {
-            // What follows says that there is none.
+            // The superblocks that follow name no bitmap.
             return false;
         }
         bitmap.header.events = events;
-        // Of an update count that went back nobody may be told.
+        // If the update count went back, no member may have a later one.
         bitmap.header.events_cleared = bitmap.header.events_cleared.min(events);
         bitmap.changed.insert(0);
         self.start_bitmap_round(true, out);
@@ -598,7 +601,7 @@ impl Array {
         self.start_bitmap_round(true, out);
     }
 
-    /// Whether a member that superblocks are written to has no bitmap yet, and is to have one.
+    /// Whether superblocks are written to a member that still lacks the bitmap.
     pub(in crate::array) fn is_without_bitmap(&self, member: &Member) -> bool {
         let stays = |bitmap: &IntentBitmap| bitmap.leaving == Leaving::No;
         member.lacks_bitmap && !member.is_faulty() && self.bitmap.as_deref().is_some_and(stays)
@@ -626,7 +629,7 @@ impl Array {
         self.end_round_if_done(out);
     }
 
-    /// Sends a member the pages of the round; all pages to one that lacks them.
+    /// Sends a member the pages of the round, or all pages if it lacks them.
     fn send_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         let (label, block) = (&member.info.label, member.info.logical_block);
@@ -655,7 +658,7 @@ impl Array {
         }
     }
 
-    /// Pages were written to a member, or not.
+    /// A member has answered a write of pages.
     pub(crate) fn bitmap_done(
         &mut self,
         position: Option<usize>,
@@ -673,7 +676,7 @@ impl Array {
                 member.lacks_bitmap |= all;
                 member.superblock_full_since.get_or_insert(out.now);
             }
-            // Once more: it may have been a passing trouble.
+            // Once more, because the trouble may have passed.
             (Some(member), Err(Fault::Io)) if !member.is_faulty() && !round.second => {
                 member.lacks_bitmap |= all;
                 round.again.push(member.info.index);
@@ -683,7 +686,7 @@ impl Array {
                     self.fail_for(position, fault, out);
                 }
             }
-            // Of its superblock nothing is known while that waits to be written.
+            // Nothing is known about space for its superblock while that waits to be written.
             (Some(member), Ok(())) if !round.update && self.updates.done == self.updates.wanted => {
                 member.superblock_full_since = None;
             }
@@ -715,7 +718,7 @@ impl Array {
         }
         let Some(bitmap) = &mut self.bitmap else { return };
         if round.no_space {
-            // All of it again, later: whoever waits for it goes on waiting.
+            // The whole round is repeated later; leases that wait for it go on waiting.
             bitmap.changed.extend(&round.pages);
             bitmap.unwritten.extend(round.chunks);
             self.retry_update_after(out.now);
@@ -736,7 +739,7 @@ fn bit_of(chunk: u32) -> (usize, u8) {
     (BITMAP_HEADER_BYTES + chunk as usize / 8, 1 << (chunk % 8))
 }
 
-/// Numbers in order, those side by side as one range.
+/// Numbers in order, with adjacent ones joined to a range.
 fn side_by_side(numbers: &[usize]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for number in numbers {

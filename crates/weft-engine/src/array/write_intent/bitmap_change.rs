@@ -1,19 +1,21 @@
-//! Bitmap of a running array: how it gets one, and how that is taken away.
+//! Bitmap changes: adding a bitmap to a running array, and removing it.
 //!
-//! Both are made by a superblock update, whose header round and superblocks are what makes either
+//! A superblock update makes either change. Its header round and its superblocks make the change
 //! safe at every crash:
 //!
-//! - to add: every bit is set, or none where the array is whole and clean, the whole bitmap is
-//!   written to every member, and then superblocks name it. A crash before finds no bitmap, and all
-//!   of a dirty array is resynced.
-//! - to remove: superblocks that do not name it are written first, and bits are set before data
-//!   until the last of them is. Then it waits, unused, for the leases on its chunks.
+//! - To add: every bit is set, or none where the array is whole and clean; the whole bitmap is
+//!   written to every member, and then superblocks name it. A crash before that finds no bitmap,
+//!   and all of a dirty array is resynced.
+//! - To remove: superblocks that do not name it are written first, and bits are set before data
+//!   until the last of these is written. Then the bitmap waits, unused, for the leases on its
+//!   chunks.
 //!
-//! Writes go on meanwhile. Those that began before the bitmap did are on no chunk of it: no bit is
-//! cleared until the last of them is done.
+//! Writes go on meanwhile. Writes that began before the bitmap existed are on no chunk of it, so no
+//! bit is cleared until the last of them is done.
 //!
-//! Source   md's `update_array_info`, `location_store`; mdadm's `Grow_addbitmap`. Otherwise than
-//!          md: the array is not suspended
+//! Source   md's `update_array_info`, `location_store`; mdadm's `Grow_addbitmap`. Unlike md the
+//! array
+//!          is not suspended
 
 use weft_ondisk::{Bitmap, BitmapContext, NewBitmap, Superblock};
 use weft_units::{Bytes, Sectors, Time};
@@ -25,24 +27,24 @@ use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::member::{MemberInfo, MemberState};
 
-/// Change that the next superblock update makes.
+/// Change of the bitmap that the next superblock update makes.
 #[derive(Clone, Debug)]
 pub(in crate::array) enum BitmapChange {
     Add {
         bitmap: Box<Bitmap>,
-        /// Sectors from the superblock to it.
+        /// Sectors from the superblock to the bitmap.
         offset: i32,
     },
     Remove,
 }
 
 impl Array {
-    /// Whether there is a bitmap, also one that is to come, or to go.
+    /// Whether there is a bitmap, even if it is being added or removed.
     pub(crate) fn has_bitmap(&self) -> bool {
         self.bitmap.is_some() || self.bitmap_change.is_some()
     }
 
-    /// Refuses while the bitmap comes or goes, for which members are counted on as they are.
+    /// Refuses a change of members while the bitmap is being added or removed.
     pub(in crate::array) fn bitmap_stays(&self) -> Result<(), ReplyError> {
         let leaves = self.bitmap.as_deref().is_some_and(IntentBitmap::is_leaving);
         if leaves || self.bitmap_change.is_some() {
@@ -51,10 +53,10 @@ impl Array {
         Ok(())
     }
 
-    /// Begins to give the array a bitmap; `false` if it has one.
+    /// Begins to add a bitmap; `false` if the array has one.
     ///
     /// # Errors
-    /// Nothing is to be resynced, there is no room, or another change is under way.
+    /// The array has no redundancy, there is no room, or another change is under way.
     pub(crate) fn add_bitmap(&mut self, new: &NewBitmap) -> Result<bool, ReplyError> {
         self.may_change_bitmap()?;
         if self.bitmap.is_some() {
@@ -97,10 +99,10 @@ impl Array {
         Ok(true)
     }
 
-    /// Begins to take the bitmap away; `false` if there is none.
+    /// Begins to remove the bitmap; `false` if there is none.
     ///
     /// # Errors
-    /// Nothing may be written, or another change is under way.
+    /// The array may not be written, or another change is under way.
     pub(crate) fn remove_bitmap(&mut self) -> Result<bool, ReplyError> {
         self.may_change_bitmap()?;
         if self.bitmap.is_none() {
@@ -111,9 +113,9 @@ impl Array {
         Ok(true)
     }
 
-    /// Whether members agree everywhere, durably, and nothing is being written: no slot is without
-    /// a member in sync, nothing is to be resynced, and since the last write the members were
-    /// flushed.
+    /// Whether members agree everywhere and durably, and nothing is being written: every slot has a
+    /// member in sync, nothing is to be resynced, and the members were flushed since the last
+    /// write.
     fn agrees_durably(&self) -> bool {
         let is_clean =
             matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_));
@@ -130,8 +132,8 @@ impl Array {
         self.bitmap_stays()
     }
 
-    /// Changes what the superblocks of the update that starts now say of the bitmap. Nothing of an
-    /// update is in flight, and no member lags.
+    /// Makes the pending change of the bitmap in the superblocks of the update that starts now.
+    /// Nothing of an update is in flight, and no member lags.
     pub(in crate::array) fn change_bitmap(&mut self, now: Time) {
         let Some(change) = self.bitmap_change.take() else { return };
         let agrees = self.agrees_durably();
@@ -169,7 +171,7 @@ impl Array {
     }
 }
 
-/// Whether a new member has room for the bitmap that the others have.
+/// Checks that a new member has room for the bitmap of the others.
 pub(in crate::array) fn room_for_bitmap(
     superblock: &Superblock,
     info: &MemberInfo,
@@ -178,7 +180,7 @@ pub(in crate::array) fn room_for_bitmap(
     has_room(superblock, info, bitmap.bytes())
 }
 
-/// Whether a member has room for so many bytes of a bitmap where its superblock says.
+/// Checks that a member has room for this many bytes of a bitmap where its superblock says.
 fn has_room(superblock: &Superblock, info: &MemberInfo, bytes: Bytes) -> Result<(), ReplyError> {
     let label = &info.label;
     let block = u64::from(info.logical_block);

@@ -1,11 +1,11 @@
-//! Write intent: the members say dirty before anything is written, and clean after a pause.
+//! Write intent: the array is marked dirty before anything is written, and clean after a pause.
 //!
 //! A client's write, and a resync that changes parity, take a `Lease` on the range that they are
 //! about to change, wait until the lease is granted, and give it back after their last member
-//! write. One mark covers the whole array: all leases wait for the same superblock update, and
-//! while one is out the array does not become clean. With a write-intent bitmap (`bitmap`) a lease
-//! waits for the bits of its range as well. Members of an array without redundancy say nothing:
-//! leases are granted at once, and before the end there is only the flush.
+//! write. The dirty state covers the whole array: all leases wait for the same superblock update,
+//! and the array does not become clean while one is outstanding. With a write-intent bitmap
+//! (`bitmap`) a lease also waits for the bits of its range. An array without redundancy is not
+//! marked: leases are granted at once, and a stop only flushes.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
 
@@ -20,37 +20,38 @@ use super::superblock_update::FlushFor;
 use crate::contract::error::ReplyError;
 use crate::mutant::Mutant;
 
-/// Clean state of the superblocks, and the leases that are out.
+/// Clean state of the superblocks, and the outstanding leases.
 #[derive(Clone, Debug)]
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
     leases: u32,
-    /// Those of syncs among them.
+    /// Leases of syncs among them.
     sync_leases: u32,
-    /// When a lease was given back last, or the members began to say dirty.
+    /// Time at which a lease was last given back, or the array last became dirty.
     pub(super) last_write: Time,
     safe_mode_attempts: u64,
 }
 
-/// The right to change a range of the array once it is granted. Each is given back.
+/// The right to change a range of the array once it is granted. Each lease is given back.
 #[derive(Clone, Debug)]
 #[must_use]
 pub(crate) struct Lease {
-    /// Whose bits say that they may be being written.
+    /// Chunks with bits that record that they may be being written.
     chunks: Chunks,
 }
 
-/// Clean state that the superblocks say, or are about to say.
+/// Clean state that the superblocks record, or are about to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CleanState {
-    /// The superblock update of this number will say clean.
+    /// The superblock update of this number will record clean.
     BecomingClean(u64),
-    /// The superblock update of this number will say dirty.
+    /// The superblock update of this number will record dirty.
     BecomingDirty(u64),
     Clean,
     Dirty,
-    /// Dirty, and the members are being flushed so that a superblock update may say clean: the
-    /// flush of this number, for one that was asked for before a later write does not cover it.
+    /// Dirty, and the members are being flushed so that a superblock update may record clean. The
+    /// number is that of the flush, because a flush that began before a later write does not cover
+    /// it.
     EnteringSafeMode(u64),
 }
 
@@ -59,12 +60,12 @@ impl WriteIntent {
         Self { state, leases: 0, sync_leases: 0, last_write: now, safe_mode_attempts: 0 }
     }
 
-    /// Whether a lease is out.
+    /// Whether a lease is outstanding.
     pub(super) fn is_leased(&self) -> bool {
         self.leases > 0
     }
 
-    /// Leases of clients' writes that are out.
+    /// Number of outstanding leases of clients' writes.
     pub(super) fn client_leases(&self) -> u32 {
         self.leases - self.sync_leases
     }
@@ -72,7 +73,7 @@ impl WriteIntent {
 
 impl Array {
     /// Takes a lease on a range of the array for a client's write or for a resync that changes
-    /// parity. It may be used once `Array::grants` says so.
+    /// parity. It may be used once `Array::grants` returns true.
     pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
         let size = self.size.bytes();
         assert!(range.end() <= size, "a lease lies within the array");
@@ -83,8 +84,8 @@ impl Array {
         self.take_lease(chunks)
     }
 
-    /// Takes a lease for a sync, which changes nothing but what is to be synced: the array is dirty
-    /// while it is out, and no bits are set for it.
+    /// Takes a lease for a sync, which changes only what is to be synced: the array is dirty while
+    /// the lease is outstanding, and no bits are set for it.
     pub(crate) fn lease_for_sync(&mut self) -> Lease {
         self.intent.sync_leases += 1;
         self.take_lease(Chunks::default())
@@ -106,7 +107,7 @@ impl Array {
         Lease { chunks }
     }
 
-    /// Whether the members say, durably, that the range of a lease may be being written.
+    /// Whether the members record durably that the range of a lease may be being written.
     pub(crate) fn grants(&self, lease: &Lease) -> bool {
         assert!(self.intent.leases > 0, "the lease is counted");
         self.is_dirty()
@@ -115,9 +116,9 @@ impl Array {
     }
 
     /// Gives back a lease that was taken for a sync.
-    #[allow(clippy::needless_pass_by_value, reason = "whoever gives a lease back has none")]
+    #[allow(clippy::needless_pass_by_value, reason = "a lease that was given back is gone")]
     pub(crate) fn give_back_for_sync(&mut self, lease: Lease, now: Time) {
-        assert!(self.intent.sync_leases > 0 && lease.chunks.is_empty(), "it is a sync's");
+        assert!(self.intent.sync_leases > 0 && lease.chunks.is_empty(), "the lease is a sync's");
         self.intent.sync_leases -= 1;
         self.one_less(now);
     }
@@ -129,7 +130,7 @@ impl Array {
     }
 
     /// Gives a lease back: its last member write is done.
-    #[allow(clippy::needless_pass_by_value, reason = "whoever gives a lease back has none")]
+    #[allow(clippy::needless_pass_by_value, reason = "a lease that was given back is gone")]
     pub(crate) fn give_back(&mut self, lease: Lease, now: Time) {
         self.one_less(now);
         if let Some(bitmap) = &mut self.bitmap {
@@ -137,7 +138,7 @@ impl Array {
         }
     }
 
-    /// Whether the members say, durably, that writes may be in flight.
+    /// Whether the members record durably that writes may be in flight.
     pub(crate) fn is_dirty(&self) -> bool {
         let state = self.intent.state;
         self.is_planted(Mutant::AckBeforeSuperblock)
@@ -146,7 +147,8 @@ impl Array {
                 && self.is_planted(Mutant::NotDirtyWhileBecomingClean))
     }
 
-    /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
+    /// Begins to mark the array clean once it has been quiet for `delay`; `None`: at once, because
+    /// it stops.
     pub(crate) fn enter_safe_mode(&mut self, delay: Option<Span>, now: Time) {
         assert!(self.intent.last_write <= now, "time goes forward");
         if self.intent.state != CleanState::Dirty
@@ -163,7 +165,7 @@ impl Array {
         }
     }
 
-    /// Time at which [`Array::enter_safe_mode`] has something to do.
+    /// Time at which [`Array::enter_safe_mode`] has work.
     pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
         // Parity that was not checked yet keeps the array dirty until it stops.
         let waits = self.intent.state == CleanState::Dirty
@@ -176,7 +178,7 @@ impl Array {
         waits.then(|| self.intent.last_write + delay)
     }
 
-    /// Whether the members say that it was stopped, as far as they may be written.
+    /// Whether the members record that the array was stopped, as far as they may be written.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_quiet()
             && self.bitmap_is_settled()
@@ -190,7 +192,7 @@ impl Array {
         if self.membership.read_only { Ok(()) } else { self.flush_result() }
     }
 
-    /// md's word for it.
+    /// State of the array in md's words (`array_state`).
     pub(crate) fn state_word(&self) -> &'static str {
         match self.intent.state {
             _ if self.membership.read_only => "readonly",
