@@ -1,9 +1,10 @@
-//! Clients of a volume: what each asked for, and the account that members charge it to.
+//! Clients of a volume: their requests, and the accounts that member requests are charged to.
 //!
-//! An account is a small number, so that counting what a member moves for whom is an addition in an
-//! array. The first ones are nobody's: the array's own, resync, and all clients that have none of
-//! their own. A client has one from its first request. That of a client that is gone goes to the
-//! next new one when no other is free; what it held is then counted with the nameless ones.
+//! An account is a small number, so that charging a member's sectors to it is an addition in an
+//! array. The first accounts belong to no single client: that of the array itself, that of resyncs,
+//! and that of all clients without an account of their own. A client gets an account with its first
+//! request. When none is free, a new client takes over the account of a client that is gone, and
+//! the old counts move to the shared account.
 
 use weft_units::{Bytes, ClientId, Group, Sectors, Span, Time};
 
@@ -11,22 +12,22 @@ use crate::array::Array;
 use crate::contract::input::{Account, Class, ClientRequest, NOBODY, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
-/// Clients of a volume by account, and what members moved at the last looks.
+/// Clients of a volume by account, and the sectors that members had moved at the last looks.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    /// Of [`Account::OTHERS`] and those after it, of which so many are in use.
+    /// Tallies of [`Account::OTHERS`] and the accounts after it; `used` of them are in use.
     tallies: Box<[Tally; ACCOUNTS_MAX]>,
     used: usize,
-    /// Place of the client that asked last among those whose numbers end alike.
+    /// Place of the client that last sent a request, by the remainder of its number.
     places: [u8; ACCOUNTS_MAX],
-    /// When the next window begins.
+    /// Time at which the next window begins.
     due: Time,
-    /// Sectors by account at the begin of the window before this one, and of this one.
+    /// Sectors by account at the beginning of the window before this one, and of this one.
     before: Vec<u64>,
     begun: Vec<u64>,
 }
 
-/// What a client asked for, in a line of the processor's cache.
+/// Requests of a client, in one cache line of the processor.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Tally {
@@ -35,7 +36,7 @@ struct Tally {
     class: Class,
     weight: u16,
     group: Group,
-    /// Reads, and all else.
+    /// Reads, and other requests.
     requests: [u64; 2],
     bytes: [u64; 2],
 }
@@ -54,7 +55,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request, and completes what it says of on whose behalf it is.
+    /// Counts a request, and completes its attributes with account and purpose.
     #[inline(always)]
     fn count(&mut self, request: &mut ClientRequest, place: usize) {
         let (attr, reads) = (&mut request.attr, request.op == RequestOp::Read);
@@ -77,7 +78,7 @@ impl Clients {
         Self { tallies, used: 1, places: [0; ACCOUNTS_MAX], due: Time(0), before, begun }
     }
 
-    /// Counts a request, and completes what it says of on whose behalf it is.
+    /// Counts a request, and completes its attributes with account and purpose.
     #[inline(always)]
     pub(crate) fn enter(&mut self, request: &mut ClientRequest, array: &mut Array) {
         // The remainders spare checks of the bounds.
@@ -91,7 +92,7 @@ impl Clients {
         }
     }
 
-    /// The same for a client that others were before.
+    /// Like [`Clients::enter`], for a client that is not at its remembered place.
     #[inline(never)]
     fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
         let place = self.place_of(request.client, array);
@@ -126,12 +127,12 @@ impl Clients {
         place
     }
 
-    /// A client asks for nothing more.
+    /// A client is gone.
     pub(crate) fn gone(&mut self, client: ClientId) {
         for tally in self.tallies.iter_mut() {
             tally.gone |= tally.client == client;
         }
-        // If it comes again it is looked for, and there again.
+        // A client that comes back is searched for, and is present again.
         self.places[client.0 as usize % ACCOUNTS_MAX] = 0;
     }
 
@@ -165,7 +166,7 @@ impl Clients {
         accounts.map(|account| moved(Account(account))).collect()
     }
 
-    /// Whose an account is.
+    /// The party that an account is charged to.
     pub(crate) fn party(&self, account: Account) -> Party {
         match account {
             Account::METADATA => Party::Metadata,
@@ -177,7 +178,7 @@ impl Clients {
         }
     }
 
-    /// Every account with something in it, or whose client is still there.
+    /// Every account that has counts or a client that is present.
     pub(crate) fn snapshot(&self, array: &Array) -> Vec<AccountSnapshot> {
         let mut accounts = Vec::new();
         for (number, total) in (0..).zip(self.totals(array)) {
@@ -217,8 +218,8 @@ impl Clients {
     }
 }
 
-/// Clients with an account of their own, and one for the others.
+/// Number of accounts: those of single clients, and one for the others.
 const ACCOUNTS_MAX: usize = 64;
 
-/// "The last seconds" are this window and the one before it.
+/// Length of a window. "Recently" covers this window and the one before it.
 const WINDOW: Span = Span::secs(2);

@@ -1,7 +1,7 @@
 //! Commands of an administrator, and the states that answer them.
 //!
-//! A command sets a state that turns work off, and is answered when that state is reached. None is
-//! a procedure of its own.
+//! A command sets a state in which some work stops, and is answered when the volume has reached it.
+//! No command is a procedure of its own.
 
 use weft_ondisk::NewBitmap;
 use weft_units::MemberIndex;
@@ -32,14 +32,14 @@ pub(super) enum Until {
     Set,
     /// The array has no bitmap, and nothing of one is in flight.
     WithoutBitmap,
-    /// Everything is finished, flushed and marked.
+    /// Everything is finished, flushed and recorded.
     Stopped,
     /// No sync runs.
     SyncStopped,
 }
 
 impl Volume {
-    /// An administrator asks for something. `None`: the answer comes later, to the issuer.
+    /// Carries out a command of an administrator. `None`: the issuer gets the answer later.
     pub(crate) fn command(
         &mut self,
         verb: &Verb,
@@ -72,7 +72,7 @@ impl Volume {
             Verb::FailAll(members) => self.fail(members, out).map(|()| self.recorded()),
             Verb::Remove(index) => match self.array.position_of(*index) {
                 None => Err(ReplyError::Invalid("no such member")),
-                // There are no more superblocks that would tell of it.
+                // A broken array writes no more superblocks that would record it.
                 Some(position) if self.array.membership.broken => {
                     self.array.remove(position).map(|()| None)
                 }
@@ -81,7 +81,7 @@ impl Volume {
             Verb::Set(knob) => self.set(*knob, out),
             Verb::SetQueues { members, knob } => self.set_queues_of(members, *knob, out),
             Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),
-            // What a volume has taken is not kept here.
+            // Without a write-back cache there is nothing to drain.
             Verb::Drain => Ok(None),
             Verb::Stop => {
                 self.stopping = true;
@@ -102,7 +102,7 @@ impl Volume {
         }
     }
 
-    /// Sets the queues of the members as the knobs say.
+    /// Sets the queues of the members from the knobs.
     fn set_queues(&mut self, out: &mut Outbox) {
         self.array.set_queues(&self.knobs, |member| out.unschedule(member));
     }
@@ -132,7 +132,7 @@ impl Volume {
         Ok(None)
     }
 
-    /// Puts one knob's new value in: for every member, also where one had its own.
+    /// Sets a knob, for every member, including those with a value of their own.
     fn put(&mut self, knob: Knob, out: &mut Outbox) {
         self.knobs.set(knob);
         for member in &mut self.array.members {
@@ -146,7 +146,7 @@ impl Volume {
         self.set_queues(out);
     }
 
-    /// State that waits until a change is on the members.
+    /// State in which a change is recorded on the members.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }
@@ -154,7 +154,7 @@ impl Volume {
     fn set(&mut self, knob: Knob, out: &mut Outbox) -> Result<Option<Until>, ReplyError> {
         let mut knobs = self.knobs;
         knobs.set(knob);
-        // The present value is taken at any time.
+        // The present value is accepted at any time.
         if knobs == self.knobs && !knob.is_of_queues() {
             return Ok(None);
         }
@@ -174,7 +174,7 @@ impl Volume {
         Ok(Some(Until::Set))
     }
 
-    /// Gives the array a bitmap, or takes it away. As md, not while a sync runs, which goes by it.
+    /// Adds or removes the bitmap. As in md, not while a sync runs, because the sync depends on it.
     fn set_bitmap(&mut self, wanted: Option<&NewBitmap>) -> Result<Option<Until>, ReplyError> {
         if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
@@ -185,7 +185,7 @@ impl Volume {
         }
     }
 
-    /// Sets a knob that waits until nothing is in use.
+    /// Sets a knob that waited until nothing is in use.
     pub(super) fn set_when_quiet(&mut self, out: &mut Outbox) {
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
@@ -198,12 +198,13 @@ impl Volume {
         }
     }
 
-    /// Whether a knob waits for strips that stay in memory: the array broke before there was space.
+    /// Whether a knob waits for strips that stay in memory, because the array broke before there
+    /// was space.
     pub(super) fn can_never_set(&self) -> bool {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// The knob does not take its new value, for memory stays in use.
+    /// Answers the command of a waiting knob with an error, because memory stays in use.
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {
@@ -231,13 +232,13 @@ impl Volume {
         }
         let idle = self.stopping && self.is_idle();
         let stopped = idle && self.array.is_settled();
-        // Until there is space nothing more is recorded, also not that it was stopped.
+        // Until there is space nothing more is recorded, not even the stop.
         let stuck = self.array.is_stuck(self.knobs.no_space_wait);
         let set = self.quiescing.is_none();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let answer = match waiting.until {
-                // There are no more superblocks to record it on, and the last ones may not do.
+                // No more superblocks are written, and the last ones may not have recorded it.
                 Until::Recorded(_) | Until::WithoutBitmap if self.array.membership.broken => {
                     Some(Err(ReplyError::Io))
                 }

@@ -1,4 +1,4 @@
-//! Events of the personality, and members without space: what follows from them for the volume.
+//! Volume events: reports of the personality, and members that have no space.
 
 use weft_units::{Sectors, Slot, Time};
 
@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 use crate::raid::{Event, SPLITTING};
 
 impl Volume {
-    /// Writes again, now and then, what members had no space for.
+    /// Writes again, now and then, the data that members had no space for.
     pub(super) fn write_deferred(&mut self, out: &mut Outbox) {
         if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
@@ -22,12 +22,12 @@ impl Volume {
         }
         let is_open = self.full_since.is_none() || self.has_deferred();
         if !is_open && self.raid.is_unproven() && !self.resync_comes(out.now) {
-            // Nothing but writes of clients finds out whether there is space.
+            // Only writes of clients find out whether there is space.
             self.full_since = None;
         }
     }
 
-    /// When to find out whether there is space again.
+    /// Time at which to find out whether there is space again.
     pub(super) fn retry_wake(&self) -> Option<Time> {
         let due = self.full_since? + FULL_RETRY;
         // A sync that is not to run needs no wake-up.
@@ -98,8 +98,8 @@ impl Volume {
             }
             Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
             Event::NoSpace { slot, sector } => {
-                // The others agree about a strip that is being rebuilt, or whose member failed
-                // meanwhile.
+                // The others agree about a strip that is being rebuilt, or that a failed member
+                // had.
                 let membership = &self.array.membership;
                 if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
                     self.array.resync_for_space(sector, false);
@@ -131,7 +131,7 @@ impl Volume {
         }
     }
 
-    /// A write of a superblock or of bits is done: whether the member had space for it.
+    /// Handles the result of a superblock or bitmap write: whether the member had space for it.
     pub(super) fn metadata_done(
         &mut self,
         position: Option<usize>,
@@ -145,8 +145,8 @@ impl Volume {
         }
     }
 
-    /// A superblock found no space, or its update waits for some. Nobody waits with it: who would
-    /// is told so, as those are whose strips find no space.
+    /// A superblock found no space, or its update waits for some. Requests do not wait with it:
+    /// they fail with the same error as writes of strips that find no space.
     #[cold]
     fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
         let first = self.full_since.is_none();

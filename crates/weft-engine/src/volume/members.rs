@@ -1,10 +1,10 @@
-//! Members that do not answer: reads go round them, and they fail after `member_timeout`.
+//! Members that do not answer: reads go around them, and they fail after `member_timeout`.
 //!
-//! Reads go round a stalled member after `read_around`, it is failed after `member_timeout`, and a
-//! notice says so after 30 seconds whatever the knobs say. A request that is given up is over for
-//! its waiters; the memory that it may still use stays out of use until the member answers. Where
-//! parity was not checked since a crash reads wait, for what would be computed may be wrong; so do
-//! a resync and a check, which are about what the member holds.
+//! Reads go around a stalled member after `read_around`, and it is failed after `member_timeout`. A
+//! notice is sent after 30 seconds whatever the knobs say. A request that is given up is over for
+//! its waiters; memory that it may still use stays reserved until the member answers. Where parity
+//! was not checked since a crash reads wait, because reconstructed data may be wrong. A resync and
+//! a check wait too, because they need what the member holds.
 
 use weft_units::{MemberIndex, Span, Time};
 
@@ -18,7 +18,7 @@ use crate::raid::Answer;
 use crate::sched::member_queue::Waiting;
 
 impl Volume {
-    /// Declares members failed, all or none: what they have outstanding is given up.
+    /// Declares members failed, all or none, and gives up their outstanding requests.
     pub(super) fn fail(
         &mut self,
         indices: &[MemberIndex],
@@ -44,8 +44,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Why these members are not failed, and which of them may be, in the order in which they are
-    /// named.
+    /// Reason why these members are not failed, with those of them that may be, in the order in
+    /// which they are named.
     fn too_few(&self, positions: &[usize]) -> String {
         let why = "too few members would be left to know every byte";
         let way_out = "add one and let it be rebuilt first";
@@ -64,7 +64,7 @@ impl Volume {
         format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
-    /// Time until reads go round a member that does not answer, and until it fails; zero for ever.
+    /// Time until reads go around a member that does not answer, and until it fails; zero: never.
     pub(super) fn patience_with_members(&self) -> (Span, Span) {
         if self.array.membership.is_redundant {
             (self.knobs.read_around, self.knobs.member_timeout)
@@ -73,7 +73,7 @@ impl Volume {
         }
     }
 
-    /// Looks after members that do not answer.
+    /// Checks for members that do not answer.
     pub(super) fn watch_members(&mut self, out: &mut Outbox) {
         let (read_around, member_timeout) = self.patience_with_members();
         for position in 0..self.array.members.len() {
@@ -84,7 +84,7 @@ impl Volume {
             let to_give_up = std::mem::take(&mut member.to_give_up);
             member.gives_up_at = None;
             if member.is_faulty() {
-                // However it failed: nobody waits for what it still has.
+                // However it failed, no request waits for what it still has outstanding.
                 if to_give_up {
                     self.give_up(position, None, out);
                 }
@@ -99,7 +99,7 @@ impl Volume {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
             if stalled && self.quiescing.is_some() {
-                // What it uses is in use until then; nobody should wait for that.
+                // Stripes stay in use until it answers, and no knob should wait for that.
                 let why = "a member does not answer, so that stripes stay in use; try again";
                 self.give_up_quiescing(&ReplyError::Busy(why), out);
             }
@@ -122,9 +122,9 @@ impl Volume {
         self.take_events(out);
     }
 
-    /// Gives up what a member has outstanding: all of it, or the reads that it has not answered for
-    /// so long. Its owners are told now; its answers, if they come, only free memory. When the next
-    /// read is to be given up.
+    /// Gives up a member's outstanding requests: all of them, or the reads that it has not answered
+    /// for `reads_after`. Their owners are told now; later answers only free memory. Returns the
+    /// time at which the next read is to be given up.
     fn give_up(
         &mut self,
         position: usize,
@@ -158,7 +158,7 @@ impl Volume {
             out.abort(token);
             let fault = Err(Fault::Aborted);
             match owner {
-                Owner::Compute(_) => unreachable!("members have nothing to do with it"),
+                Owner::Compute(_) => unreachable!("a computation has no member"),
                 Owner::Passed(_) => unreachable!("without redundancy nothing is given up"),
                 Owner::Discard(request) => {
                     self.with_raid(out, |raid, cx| {
@@ -184,10 +184,11 @@ impl Volume {
         next
     }
 
-    /// Gives up what waits in the queue of a member that failed, or the reads that do if it stalls:
-    /// it was not asked for them, so they pin no memory.
+    /// Gives up requests in the queue of a member: all if it failed, else the reads that gain by
+    /// it. The member was not sent them, so they pin no memory.
     fn give_up_waiting(&mut self, position: usize, failed: bool, out: &mut Outbox) {
-        // What is put back is queued anew, for which a scheduler may let go what it had kept.
+        // A request that is put back is queued anew, and a scheduler may dispatch one that it had
+        // kept.
         let mut waiting = self.array.members[position].queue.waiting();
         if !failed && !waiting.any(|request| self.gains_by_giving_up(request, out)) {
             return;
@@ -212,7 +213,7 @@ impl Volume {
             let parts = out.parts(first, merged);
             while out.next_part(&mut merged).is_some() {}
             let in_flight = &mut self.array.members[position].in_flight;
-            assert!(*in_flight > 0, "what waits in a member's queue is counted");
+            assert!(*in_flight > 0, "a request in a member's queue is counted");
             *in_flight -= 1;
             let result = Err(Fault::Aborted);
             let answer = Answer { result, member: None, given_up: false, write: false };
@@ -222,7 +223,7 @@ impl Volume {
         }
     }
 
-    /// Whether a request that waits is a read which other members may answer.
+    /// Whether a waiting request is a read that other members may answer.
     fn gains_by_giving_up(&self, request: &Waiting<Owner>, out: &Outbox) -> bool {
         let (MemberOp::Read { .. }, Owner::Parts(first, merged)) = (&request.op, request.owner)
         else {
@@ -232,13 +233,13 @@ impl Volume {
         parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array))
     }
 
-    /// Time until a read is given up: twice as long as the last time for one that was given up
-    /// before, or one that takes longer than `after` would be given up for ever.
+    /// Time until a read is given up. It doubles for a read that was given up before; otherwise a
+    /// read that takes longer than `after` would be given up for ever.
     fn patience(&self, first: Who, after: Span) -> Span {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
-    /// A member request that was given up uses the memory of a request no more.
+    /// A member request that was given up no longer uses the memory of a request.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(request.pins > 0, "memory is freed as often as it was pinned");
@@ -247,5 +248,5 @@ impl Volume {
     }
 }
 
-/// A member that has not answered for this long is spoken of, whatever the knobs.
+/// Time without an answer after which a notice names a member, whatever the knobs say.
 pub(super) const STALL_WARNING: Span = Span::secs(30);

@@ -54,32 +54,32 @@ pub(crate) struct Volume {
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
-    /// Requests that went on to a member as they were, and are in no table but that of tokens.
+    /// Requests that were passed to a member unchanged, and are only in the table of tokens.
     passing: u32,
     clients: Clients,
     ranges: Ranges,
-    /// Writes whose lease is not granted yet.
+    /// Writes that wait for their lease.
     before_lease: VecDeque<RequestId>,
     /// Requests that the personality may take.
     ready: VecDeque<RequestId>,
-    /// Done, but a failure is not recorded yet.
+    /// Requests that are done, while a failure is not recorded yet.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
-    /// The last one, for people.
+    /// The last sync, for reports.
     last_sync: Option<Resync>,
-    /// Asked for by an administrator.
+    /// Action that an administrator asked for.
     wanted_sync: Option<SyncAction>,
     frozen: bool,
-    /// A recovery failed: none is tried until the members change.
+    /// A recovery failed; none is tried until the members change.
     recovery_disabled: bool,
-    /// A new value that is set once the personality uses nothing.
+    /// Knob that is set once the personality uses nothing.
     quiescing: Option<Knob>,
-    /// Commands that wait, with their origin.
+    /// Commands that are not answered yet.
     commands: Vec<Waiting>,
     stopping: bool,
-    /// No space behind a member since then, or found again at that time.
+    /// Time at which a member last had no space, or was last tried again.
     full_since: Option<Time>,
-    /// A sync ended early because of it.
+    /// A sync ended early for want of space.
     sync_failed_full: bool,
 }
 
@@ -127,12 +127,12 @@ impl Volume {
         &self.knobs
     }
 
-    /// A knob of the write-back cache has another value, which nothing here goes by.
+    /// Records a new value of a knob of the write-back cache, on which nothing here depends.
     pub(crate) fn note_knob(&mut self, knob: Knob) {
         self.knobs.set(knob);
     }
 
-    /// The knobs of the write-back cache are those of another volume.
+    /// Takes over the knobs of the write-back cache from another volume.
     pub(crate) const fn note_pool(&mut self, knobs: PoolKnobs) {
         self.knobs.pool = knobs;
     }
@@ -142,7 +142,7 @@ impl Volume {
         self.array.size.bytes().0
     }
 
-    /// Whether the volume would take a request, for whoever keeps it for now.
+    /// Whether the volume would take a request that the layer above keeps for now.
     pub(crate) fn admits(&self, request: &ClientRequest) -> Result<(), ReplyError> {
         self.is_inside(request)?;
         let reads = matches!(request.op, RequestOp::Flush | RequestOp::Read);
@@ -155,7 +155,7 @@ impl Volume {
         self.fits(request).map(|_| ())
     }
 
-    /// Counts a request that is answered above.
+    /// Counts a request that the layer above answers.
     pub(crate) fn count(&mut self, request: &ClientRequest) {
         let mut request = *request;
         self.clients.enter(&mut request, &mut self.array);
@@ -175,7 +175,7 @@ impl Volume {
         if self.stopping { Err(ReplyError::Stopping) } else { Ok(()) }
     }
 
-    /// The frames that a request needs, if it has these and whole logical blocks.
+    /// Number of frames that a request needs, if it has as many and covers whole logical blocks.
     #[inline(always)]
     fn fits(&self, request: &ClientRequest) -> Result<u32, ReplyError> {
         let range = request.range;
@@ -190,9 +190,9 @@ impl Volume {
         Ok(needed)
     }
 
-    // What is recorded: requests, answers, commands.
+    // Records: requests, answers, commands.
 
-    /// A request arrives: a client's, or that of an operation of the write-back cache.
+    /// A request arrives, from a client or from an operation of the write-back cache.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
@@ -223,7 +223,7 @@ impl Volume {
         let discarded = self.raid.to_discard(request, &self.array);
         let range = match discarded {
             Some(discarded) if trims => discarded,
-            // Advice that cannot be taken.
+            // A trim is advice, and this one cannot be carried out.
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
@@ -232,7 +232,7 @@ impl Volume {
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
-            // Answered in this turn, once it is known who is still there.
+            // Answered at the end of this turn, when all of its inputs are recorded.
             self.active(id).pending = 0;
             self.held.push_back(id);
         } else if self.ranges.enter(id, range, writes) {
@@ -243,8 +243,9 @@ impl Volume {
         Ok(())
     }
 
-    /// A request waits for others that it overlaps. These do not wait long for more to be written
-    /// with them, because who would bring that may wait for them. md does not queue whole requests.
+    /// A request waits for others that it overlaps. Requests ahead of it stop waiting for more data
+    /// to merge: the client that would send that data may itself be blocked behind them. md does
+    /// not queue whole requests.
     #[cold]
     fn hurry_those_before(&mut self, id: RequestId, now: Time) {
         if self.knobs.preread_wait_max == WAITS_WITHOUT_BOUND {
@@ -262,7 +263,7 @@ impl Volume {
         }
     }
 
-    /// A client is gone: what it asked for finishes unanswered.
+    /// A client is gone: its requests finish unanswered.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         for request in self.requests.iter_mut().flatten() {
             request.gone |= request.issuer.is(client);
@@ -319,7 +320,7 @@ impl Volume {
             }
             Owner::Passed(ref request) => {
                 self.passed(request, outstanding.write, result, out);
-                // The personality does not know the request, and has nothing to tell.
+                // The personality does not know the request, and has no events.
                 return;
             }
             Owner::Flush(flight) => self.flush_done(flight, position, result, out),
@@ -338,7 +339,7 @@ impl Volume {
         self.take_events(out);
     }
 
-    /// Tells the parts of a member request of its end.
+    /// Reports the end of a member request to its parts.
     #[inline(always)]
     fn parts_done(
         &mut self,
@@ -361,7 +362,7 @@ impl Volume {
         }
     }
 
-    /// A read that passed failed, and another member may have what it was to read.
+    /// Keeps a passed read that failed, because another member may have the data.
     #[cold]
     fn passed_in_vain(
         &mut self,
@@ -375,7 +376,7 @@ impl Volume {
         self.parts_done(parts, outstanding, position, result, out);
     }
 
-    /// A member request that was given up is done at last: its parts use memory no more.
+    /// A member request that was given up is done: its parts no longer use memory.
     #[cold]
     fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = *owner else { return };
@@ -388,9 +389,9 @@ impl Volume {
         }
     }
 
-    // What is decided: one turn.
+    // Decisions: one turn.
 
-    /// Decides for at most `stripes_max` stripes. How many it handled.
+    /// Decides for at most `stripes_max` stripes and returns how many it handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.clients.look(&self.array, out.now);
         self.watch_members(out);
@@ -422,13 +423,13 @@ impl Volume {
         }
         self.array.run_bitmap(delay.is_none(), out.now);
         self.array.start_rounds(self.knobs.flush_batch, out);
-        // Of ranges that have become free.
+        // Events of ranges that have become free.
         self.take_events(out);
         self.answer_commands(out);
         handled
     }
 
-    /// Whether another turn has something to do already.
+    /// Whether another turn would find work now.
     pub(crate) fn has_work(&self, now: Time) -> bool {
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             self.raid.would_feed(sync) && (self.array.is_dirty() || !changes_parity(sync.action))
@@ -448,7 +449,7 @@ impl Volume {
             || self.array.has_flushed()
     }
 
-    /// Whether the array may become clean: strips that a member had no space for are written later,
+    /// Whether the array may become clean. Strips that a member had no space for are written later,
     /// while the array is dirty.
     fn may_enter_safe_mode(&self) -> bool {
         self.stopping || !self.has_deferred()
@@ -470,7 +471,7 @@ impl Volume {
         }
     }
 
-    /// When something is due though nothing else happens.
+    /// Time of the next wake-up if nothing else happens.
     pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
         let enter_safe_mode = self.array.safe_mode_wake(self.knobs.safe_mode_delay);
         let enter_safe_mode = enter_safe_mode.filter(|_| self.may_enter_safe_mode());
@@ -526,7 +527,7 @@ impl Volume {
         }
     }
 
-    /// Frames of requests of clients that are still in use.
+    /// Frames of client requests that are still in use.
     pub(crate) fn frames_held(&self) -> u32 {
         let of_clients = |request: &&Active| request.issuer.is_client();
         let requests = self.requests.iter().flatten().filter(of_clients);

@@ -4,25 +4,26 @@
 //! not wait for each other. Waiting requests count as earlier ones too, so that none is overtaken
 //! and none starves.
 //!
-//! Source   NBD and the block layer leave the order of overlapping requests
-//!          to the client, who gets the simplest one here
+//! Source   NBD and the block layer leave the order of overlapping requests to the client; weft
+//! uses
+//!          the simplest order
 
 use smallvec::SmallVec;
 use weft_units::ByteRange;
 
 use crate::contract::token::RequestId;
 
-/// The requests in flight or waiting, by place: each is on the list of every region of 64 KiB that
-/// it touches, and the lists of all regions share 256 buckets. The few that would be on many lists
-/// are on one of their own, which everybody looks at.
+/// The requests in flight or waiting, by place. Each is on the list of every region of 64 KiB that
+/// it touches, and the lists of all regions share 256 buckets. The few requests that would be on
+/// many lists are on one of their own, which every request checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     wide: Vec<RequestId>,
     buckets: Vec<u32>,
     links: Vec<Link>,
-    /// First of the links that are not used.
+    /// First unused link.
     free: u32,
-    /// By number of the request.
+    /// Range and waits of each request, by its number.
     held: Vec<Held>,
 }
 
@@ -50,10 +51,10 @@ impl Default for Ranges {
 }
 
 impl Ranges {
-    /// Enters a request. Whether it may start at once.
+    /// Enters a request. Returns whether it may start at once.
     #[inline]
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
-        assert!(range.len.0 > 0, "a request for nothing waits for nobody");
+        assert!(range.len.0 > 0, "a request that enters is not empty");
         let is_wide = is_wide(range);
         let mut waits_for = if is_wide {
             self.wait_for_all(id, range, writes)
@@ -67,7 +68,7 @@ impl Ranges {
                 let link = self.links[next as usize];
                 next = link.next;
                 let other = &mut self.held[link.request.0 as usize];
-                // Two that have several regions in common meet in the first of them.
+                // Two requests with several regions in common meet in the first of these.
                 let meet = link.region == region
                     && (region == regions.start || region == first_region(other.range));
                 if meet {
@@ -92,20 +93,20 @@ impl Ranges {
         waits_for == 0
     }
 
-    /// The requests that the last one that entered waits for.
+    /// Earlier requests that the last request to enter waits for.
     pub(crate) fn held_up_by(&self, id: RequestId) -> impl Iterator<Item = RequestId> + '_ {
         let holds_up = move |held: &Held| held.waiting.last() == Some(&id);
         (0..).map(RequestId).zip(&self.held).filter(move |(_, held)| holds_up(held)).map(|it| it.0)
     }
 
-    /// Waits for every earlier one that it must not pass. How many these are.
+    /// Makes a request wait for every earlier one that it must not pass. Returns their number.
     #[cold]
     fn wait_for_all(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let held = self.held.iter_mut().filter(|held| held.range.len.0 > 0);
         held.map(|held| u32::from(held.holds_up(id, range, writes))).sum()
     }
 
-    /// The same for the earlier ones that are wide.
+    /// Like [`Ranges::wait_for_all`], for earlier wide requests.
     #[inline]
     fn wait_for_wide(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let wide = self.wide.iter();
@@ -133,7 +134,8 @@ impl Ranges {
         false
     }
 
-    /// Whether a write in flight or waiting overlaps a range; of a wide one that is not found out.
+    /// Whether a write in flight or waiting overlaps a range. A wide range is not searched, and
+    /// counts as written.
     #[inline]
     pub(crate) fn is_written(&self, range: ByteRange) -> bool {
         let overlaps = |id: RequestId| {
@@ -156,8 +158,8 @@ impl Ranges {
         false
     }
 
-    /// Takes a finished request out, if it entered. The requests that may start now, in order of
-    /// arrival; `None` for none.
+    /// Removes a finished request, if it entered. Returns the requests that may start now, in order
+    /// of arrival; `None` if there are none.
     pub(crate) fn leave(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
         let held = self.held.get_mut(id.0 as usize)?;
         if held.range.len.0 == 0 {
@@ -223,7 +225,7 @@ impl Ranges {
 }
 
 impl Held {
-    /// Whether a later one has to wait for it. Then it will be told.
+    /// Whether a later request has to wait for this one. If so, it starts when this one leaves.
     #[inline]
     fn holds_up(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         let holds_up = (writes || self.writes) && self.range.overlaps(range);
@@ -254,10 +256,10 @@ fn bucket(region: u64) -> usize {
     (region % BUCKETS as u64) as usize
 }
 
-/// Small requests have few neighbours in a region, large ones cross few of them.
+/// Small requests have few neighbours in a region of this size, and large ones cross few of them.
 const REGION_BYTES: u64 = 64 << 10;
 const BUCKETS: usize = 256;
-/// From here on a request would be on hundreds of lists.
+/// A longer request would be on hundreds of lists.
 const WIDE_BYTES: u64 = 16 << 20;
 const NONE: u32 = u32::MAX;
 

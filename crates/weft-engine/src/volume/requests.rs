@@ -1,4 +1,4 @@
-//! Requests of a volume on their way: through the gates to the personality, and to their answers.
+//! Requests of a volume: through the gates to the personality, and to their answers.
 
 use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, Sectors, Time};
@@ -18,20 +18,20 @@ use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
 use crate::raid::{Answer, ArrayIo, Cx, SPLITTING, Told};
 
-/// A request that is not answered yet, or whose frames are still in use.
+/// A request that is not answered yet, or has frames that are still in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) issuer: Issuer,
     pub(super) gone: bool,
     pub(super) op: RequestOp,
     pub(super) range: ByteRange,
-    /// Of its client's credit.
+    /// Bytes that its client's credit is charged with.
     pub(super) payload: Bytes,
     pub(super) frames: Run,
     pub(super) flags: Flags,
     pub(super) attr: Attr,
-    /// Sub-requests that are not done, one until it is submitted, and [`SPLITTING`] while it is
-    /// being split.
+    /// Sub-requests that are not done, plus one until the request is submitted, and [`SPLITTING`]
+    /// while it is being split.
     pub(super) pending: u64,
     /// The part of its range that members are told to discard.
     pub(super) discarded: Option<ByteRange>,
@@ -45,7 +45,7 @@ pub(super) struct Active {
     pub(super) waited_for: bool,
     pub(super) stream: WriteStream,
     pub(super) flushed: bool,
-    /// Of a write that has begun.
+    /// Lease of a write that has begun.
     pub(super) lease: Option<Lease>,
     pub(super) answered: bool,
 }
@@ -59,9 +59,9 @@ impl Volume {
             return Err(ReplyError::Io);
         }
         match self.full_since {
-            // What it gives up may be what others need.
+            // The space that a trim frees may be what other writes need.
             _ if trims => Ok(()),
-            // One write now and then finds out whether there is space again.
+            // A single write now and then finds out whether there is space again.
             Some(since) if now.since(since) < FULL_RETRY => Err(ReplyError::NoSpace),
             Some(_) => {
                 self.full_since = Some(now);
@@ -71,8 +71,8 @@ impl Volume {
         }
     }
 
-    /// Where a read or write goes on as it is: the position of a member whose queue it does not
-    /// wait in, and a sector of its data.
+    /// Member position and data sector to which a read or write passes unchanged, if it does not
+    /// wait in the queue of that member.
     #[inline]
     pub(super) fn passes(&mut self, range: ByteRange, writes: bool) -> Option<(usize, Sectors)> {
         let is_written = || self.ranges.is_written(range);
@@ -80,8 +80,8 @@ impl Volume {
         found.filter(|(position, _)| self.array.passes(*position))
     }
 
-    /// Keeps a read that went on to a member as it was, which did not give it: from now on the read
-    /// is that one sub-request of it. Later writes have not waited for the read, and do not.
+    /// Keeps a passed read that its member failed to read. From now on it is a request with one
+    /// sub-request. Later writes have not waited for the read, and do not.
     #[cold]
     pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> Who {
         let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
@@ -93,7 +93,7 @@ impl Volume {
         Who::Straight(StraightPart { request, start, len })
     }
 
-    /// Answers a request that went on to a member as it was.
+    /// Answers a request that was passed to a member unchanged.
     #[inline(never)]
     pub(super) fn passed(
         &mut self,
@@ -105,7 +105,7 @@ impl Volume {
         let PassedRequest { issuer, frames, len, gone, .. } = *request;
         assert!(self.passing > 0, "a request that passes is answered once");
         self.passing -= 1;
-        // Those of a read go back with the reply.
+        // Frames of a read go back with the reply.
         let frames = if write || gone || result.is_err() { frames } else { Run::EMPTY };
         let result = result.map_err(ReplyError::from);
         match issuer {
@@ -128,7 +128,7 @@ impl Volume {
         }
     }
 
-    /// Takes a request in, for a range that may be other than its own.
+    /// Registers a request, for a range that may differ from its own.
     #[inline]
     pub(super) fn enter(
         &mut self,
@@ -183,7 +183,7 @@ impl Volume {
         self.requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
     }
 
-    /// Nothing that overlaps it is before it.
+    /// Starts a request that no earlier request holds up.
     #[inline(always)]
     pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
@@ -203,7 +203,7 @@ impl Volume {
             self.ready.push_back(id);
             return;
         }
-        // Those before it may wait for bits of the bitmap that are not its own.
+        // Earlier writes may wait for bits of the bitmap that this one does not need.
         if !self.before_lease.is_empty() && self.is_granted(id) && !self.next_is_granted() {
             self.granted(id);
             return;
@@ -211,7 +211,7 @@ impl Volume {
         self.before_lease.push_back(id);
     }
 
-    /// Lets writes through whose lease is granted.
+    /// Lets writes with a granted lease through.
     pub(super) fn start_granted(&mut self) {
         if self.array.membership.broken {
             while let Some(id) = self.before_lease.pop_front() {
@@ -227,7 +227,7 @@ impl Volume {
         }
     }
 
-    /// The lease of a write is granted.
+    /// Goes on with a write that was granted its lease.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
         if request.flags.preflush && !request.flushed {
@@ -238,8 +238,8 @@ impl Volume {
         }
     }
 
-    /// Whether the lease of the first write that waits for it is granted. As md: nothing is written
-    /// while a failure is not recorded; where there is a stripe cache, its stripes wait for that.
+    /// Whether the first write that waits for its lease is granted it. As in md, nothing is written
+    /// while a failure is not recorded; with a stripe cache, its stripes wait for that.
     pub(super) fn next_is_granted(&self) -> bool {
         self.before_lease.front().is_some_and(|id| self.is_granted(*id))
     }
@@ -262,7 +262,7 @@ impl Volume {
         }
     }
 
-    /// Has the personality take what is ready. While it quiesces nothing is begun.
+    /// Submits ready requests to the personality. While it quiesces none is begun.
     pub(super) fn submit_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;
@@ -289,7 +289,7 @@ impl Volume {
         assert!(!request.writes || request.lease.is_some(), "a write has a lease");
         let io = request.io(id);
         let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
-        // Its sub-requests are pending instead of its being submitted.
+        // The sub-requests are pending in place of the submission.
         self.active(id).pending += pending - 1;
         if pending < SPLITTING {
             self.is_split(id, out);
@@ -334,7 +334,7 @@ impl Volume {
         }
     }
 
-    /// One sub-request of a request is done, or its being submitted.
+    /// Counts one sub-request of a request, or its submission, as done.
     #[inline]
     pub(super) fn sub_request_done(
         &mut self,
@@ -345,7 +345,7 @@ impl Volume {
         self.sub_requests_done(id, 1, result, out);
     }
 
-    /// So many sub-requests of a request are done.
+    /// Counts sub-requests of a request as done.
     #[inline(always)]
     pub(super) fn sub_requests_done(
         &mut self,
@@ -380,7 +380,8 @@ impl Volume {
         if recorded || self.array.membership.broken {
             while let Some(id) = self.held.pop_front() {
                 if !recorded && !self.array.is_planted(Mutant::BrokenAcknowledges) {
-                    // It missed a member, and the others will never say so.
+                    // The write missed a member and the failure can no longer be recorded on the
+                    // others.
                     self.active(id).error.get_or_insert(ReplyError::Io);
                 }
                 self.answer(id, out);
@@ -401,7 +402,7 @@ impl Volume {
         let charged = std::mem::take(&mut request.payload).0;
         let (stream, len) = (request.stream, request.range.len);
         if request.op == RequestOp::Read && result.is_ok() && !request.gone {
-            // They go back with the reply.
+            // The frames go back with the reply.
             request.frames = Run::EMPTY;
         }
         let (issuer, gone) = (request.issuer, request.gone);
@@ -436,7 +437,7 @@ impl Volume {
         }
     }
 
-    /// Gives the frames of an answered request back, once nothing uses them any more.
+    /// Gives back the frames of an answered request, once nothing uses them any more.
     #[inline(always)]
     pub(super) fn forget(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
@@ -463,7 +464,7 @@ impl Volume {
         self.flushed(out);
     }
 
-    /// Goes on with requests whose flush is over.
+    /// Goes on with requests that have a finished flush.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {
@@ -472,7 +473,7 @@ impl Volume {
             if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
                 self.sub_request_done(id, result, out);
             } else {
-                assert!(request.flushed, "a round serves those who asked for one");
+                assert!(request.flushed, "a round serves requests that asked for one");
                 request.error = result.err();
                 self.ready.push_back(id);
             }
@@ -481,7 +482,7 @@ impl Volume {
 }
 
 impl Active {
-    /// A request without memory, of which nothing has begun.
+    /// A new request without memory.
     #[inline(always)]
     fn new(issuer: Issuer, op: RequestOp, range: ByteRange, writes: bool) -> Self {
         Self {

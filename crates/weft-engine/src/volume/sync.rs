@@ -1,4 +1,4 @@
-//! Choice of the sync to run: recovery, then resync, then what was asked for.
+//! Choice of the sync to run: recovery, then resync, then the requested action.
 //!
 //! Recovery of a member comes first, then the resync after an unclean stop, then check or repair.
 //!
@@ -26,7 +26,7 @@ impl Volume {
         let Some(sync) = &mut self.sync else { return };
         let redundant = self.array.membership.has_redundancy();
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
-        // Without parity to compare with, it would count nothing and say so.
+        // Without redundancy to compare with, it would count nothing and report success.
         let blind = sync.action != SyncAction::Recover && !redundant;
         let spent = sync.action == SyncAction::Recover
             && self.array.rebuilding().is_none_or(|(slots, _)| !sync.rebuilds_only(slots));
@@ -50,20 +50,20 @@ impl Volume {
         }
     }
 
-    /// Lets the sync know the time and what clients do.
+    /// Gives the pace of the sync the time and the activity of clients.
     fn pace_sync(&mut self, out: &mut Outbox) {
         let Some(sync) = &mut self.sync else { return };
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
         let (requests, has_all) = (self.clients.requests(), sync.has_all());
         sync.pace.look(out.now, &self.knobs, requests, waits, has_all);
         self.array.sync_class = sync.pace.class();
-        // What it asked for when nobody else was there is a part of its floor.
+        // Requests that were sent while no client was active also count for its floor.
         if sync.pace.is_busy() && sync.pace.is_behind() {
             self.array.promote_syncs(out);
         }
     }
 
-    /// Starts what is due.
+    /// Starts a sync that is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
         assert!(self.sync.is_none(), "one sync at a time");
         if self.syncs_held_back() {
@@ -93,7 +93,7 @@ impl Volume {
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
-    /// Recovery before resync, what is needed before what was asked for.
+    /// The next sync: recovery before resync, necessary syncs before requested ones.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
         if !self.array.membership.is_whole()
@@ -113,14 +113,14 @@ impl Volume {
         self.wanted_sync.map(|action| (action, Sectors::ZERO))
     }
 
-    /// Whether one is due that nothing but a turn is needed for.
+    /// Whether a sync is due that needs only a turn to start.
     pub(super) fn sync_is_due(&self, now: Time) -> bool {
         !self.syncs_held_back()
             && (self.next_sync(now).is_some()
                 || (self.may_recover(now) && self.array.can_fill_slots()))
     }
 
-    /// Whether a resync runs, or will once members are asked again that had no space.
+    /// Whether a resync runs, or will run once members that had no space are tried again.
     pub(super) fn resync_comes(&self, now: Time) -> bool {
         let next = || self.next_sync(now + FULL_RETRY).map(|(action, _)| action);
         let action = match &self.sync {
@@ -192,7 +192,7 @@ impl Volume {
     }
 }
 
-/// Whether the array counts as written while it runs.
+/// Whether a sync changes parity, so that the array is dirty while it runs.
 pub(super) fn changes_parity(action: SyncAction) -> bool {
     matches!(action, SyncAction::Correct | SyncAction::Repair | SyncAction::Resync)
 }
