@@ -12,11 +12,11 @@ use crate::page_cache::PoolConfig;
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The volumes; [`weft_units::VolumeId`] counts them.
+    /// The volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<VolumeConfig>,
-    /// Frames `1 ..= cache_frames` are the engine's. At least one stripe of the widest array.
+    /// Frames `1 ..= cache_frames` belong to the engine. At least one stripe of the widest array.
     pub cache_frames: u32,
-    /// Frames after those are the driver's, for payload of requests.
+    /// Number of frames after those, which belong to the driver, for payload of requests.
     pub client_frames: u32,
     /// Payload that a client may have outstanding; see [`crate::ClientRequest::payload`].
     pub client_credit: Bytes,
@@ -24,21 +24,21 @@ pub struct Config {
     pub turn_stripes_max: u32,
     /// Seconds since the Unix epoch at `Time(0)`: superblocks carry the time of their last update.
     pub epoch_secs: u64,
-    /// Write-back cache above all volumes, if there is one. A crash then loses what was not
-    /// flushed, also where the process alone dies.
+    /// Write-back cache above all volumes, if there is one. A crash then loses data that was not
+    /// flushed, even if only the process dies.
     pub write_back: Option<WriteBackConfig>,
 }
 
-/// The write-back cache of an engine. Its limits and its throttle are knobs, of its first volume at
-/// the start: [`PoolKnobs`].
+/// The write-back cache of an engine. Its limits and its throttle are knobs, at the start those of
+/// the first volume: [`PoolKnobs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBackConfig {
-    /// Pages of 4 KiB that it has memory for: the largest `dirty_bytes`.
+    /// Number of 4 KiB pages that it has memory for: the largest `dirty_bytes`.
     pub pages: u32,
 }
 
 impl WriteBackConfig {
-    /// A cache of so many bytes, at least 32 KiB.
+    /// A cache of this many bytes, at least 32 KiB.
     #[must_use]
     pub fn of(size: Bytes) -> Self {
         let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);
@@ -51,7 +51,7 @@ impl WriteBackConfig {
         self.pages + BUFFERS * self.buffer_pages()
     }
 
-    /// Pages of a buffer: all of them are at most half as large as the cache.
+    /// Pages of a buffer; all buffers together are at most half as large as the cache.
     pub(crate) fn buffer_pages(&self) -> u32 {
         (self.pages / (2 * BUFFERS)).clamp(1, BUFFER_PAGES_MAX)
     }
@@ -69,7 +69,7 @@ impl WriteBackConfig {
     }
 }
 
-/// Buffers of what is being written back: so many of the longest writes are under way at one time.
+/// Number of write-back buffers: this many of the longest writes are under way at one time.
 pub(crate) const BUFFERS: u32 = 8;
 
 /// A write of the cache is at most 2 MiB long: eight of them keep a queue full and cover a full
@@ -79,20 +79,20 @@ const BUFFER_PAGES_MAX: u32 = 512;
 /// One volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// Members below it.
+    /// Its members.
     pub source: VolumeSource,
     /// Its knobs at the start.
     pub knobs: Knobs,
-    /// Stripe-cache stripes when fewer than the knobs allow: tests with a cache of two.
+    /// Limit of stripe-cache stripes below that of the knobs: tests use a cache of two.
     pub stripes_max: Option<u32>,
 }
 
-/// Members of a volume, and what says how they belong together.
+/// Members of a volume, and the description of how they belong together.
 #[derive(Clone, Debug)]
 pub enum VolumeSource {
     /// An array, as [`crate::assemble::assemble`] found it.
     Array(Box<Assembly>),
-    /// One member as it is, without metadata.
+    /// One member without metadata.
     Single {
         /// The member.
         member: MemberInfo,
@@ -154,7 +154,7 @@ impl Config {
         }
     }
 
-    /// The same with a write-back cache.
+    /// This configuration with a write-back cache.
     #[must_use]
     pub fn with_write_back(self, cache: WriteBackConfig) -> Self {
         Self { write_back: Some(cache), ..self }
@@ -166,8 +166,8 @@ impl Config {
         self.write_back.as_ref().map_or(0, WriteBackConfig::frames)
     }
 
-    /// Those of them that no member reads or writes: what a page holds is copied before it is
-    /// written.
+    /// Frames of the cache's pages, which no member reads or writes: the content of a page is
+    /// copied before it is written.
     #[must_use]
     pub fn write_back_page_frames(&self) -> Range<u32> {
         let first = 1 + self.cache_frames;

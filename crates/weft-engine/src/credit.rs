@@ -1,9 +1,9 @@
 //! Credit of clients: bytes of payload that each may have outstanding.
 //!
 //! Every client has the same credit, in bytes of payload. A request takes from it when it arrives
-//! and gives back when it is answered, so that what a client makes the engine hold is bounded by
-//! what it was allowed, whether it reads its answers or not. A request larger than the whole credit
-//! goes alone.
+//! and gives back when it is answered. So the memory that a client makes the engine hold is bounded
+//! by its credit, whether it reads its answers or not. A request larger than the whole credit goes
+//! alone.
 
 use weft_units::{Bytes, ClientId};
 
@@ -13,7 +13,7 @@ use crate::mutant::{self, Mutant};
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,
-    /// In order of clients. One stays until its client is gone.
+    /// In order of clients. An account stays until its client is gone.
     accounts: Vec<Account>,
     pub(crate) planted: Option<Mutant>,
 }
@@ -30,7 +30,7 @@ impl Credit {
         Self { limit, accounts: Vec::new(), planted: None }
     }
 
-    /// A request takes credit. Whether there was enough.
+    /// Takes credit for a request. Returns whether there was enough.
     pub(crate) fn take(&mut self, client: ClientId, bytes: u64) -> bool {
         let place = self.find(client).unwrap_or_else(|place| {
             self.accounts.insert(place, Account { client, bytes: 0, gone: false });
@@ -48,7 +48,8 @@ impl Credit {
         enough
     }
 
-    /// A request was answered. Whether the client is there to be told.
+    /// Gives back the credit of an answered request. Returns whether the client is there to be
+    /// told.
     pub(crate) fn give_back(&mut self, client: ClientId, bytes: u64) -> bool {
         let Ok(place) = self.find(client) else { return false };
         let account = &mut self.accounts[place];
@@ -75,7 +76,7 @@ impl Credit {
         with_credit.map(|account| (account.client, Bytes(account.bytes))).collect()
     }
 
-    /// Place of a client's account, or the place where it would be.
+    /// Place of a client's account, or the place where it would be inserted.
     fn find(&self, client: ClientId) -> Result<usize, usize> {
         self.accounts.binary_search_by_key(&client, |account| account.client)
     }
@@ -97,7 +98,7 @@ mod tests {
         assert!(credit.give_back(a, 4096));
         assert!(credit.take(a, 4096));
         credit.client_gone(b);
-        assert!(!credit.give_back(b, 8192), "nobody is there to be told");
+        assert!(!credit.give_back(b, 8192), "a client that is gone is not told");
         assert_eq!(credit.outstanding(), [(a, Bytes(8192))]);
     }
 }

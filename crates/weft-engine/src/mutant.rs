@@ -1,6 +1,6 @@
-//! Planted bugs, by which the checkers show that they see.
+//! Planted bugs: defects that the checkers must detect.
 //!
-//! Without the feature `mutants` none can be planted and every question here is `false` at compile
+//! Without the feature `mutants` none can be planted, and every query here is `false` at compile
 //! time.
 //!
 //! Source   reliability.md §6.4
@@ -40,9 +40,9 @@ pub enum Mutant {
     DiscardSkipsOneMember,
     /// A discard does not wait for a sync of its stripes.
     DiscardUnderSync,
-    /// A member is sent twice what its scheduler let go once.
+    /// A member is sent a request twice that its scheduler dispatched once.
     DispatchedTwice,
-    /// Superblocks are written with the update count they had.
+    /// Superblocks are written with an unchanged update count.
     EventsNotRaised,
     /// The write-back cache has more dirty pages than its limit.
     DirtyLimitPassed,
@@ -52,15 +52,15 @@ pub enum Mutant {
     FlushMissesWriteback,
     /// A flush is served by one that started before it arrived.
     FlushServedByEarlier,
-    /// With `needed`, only data makes a member dirty: no metadata, no discard.
+    /// With `needed`, only data writes make a member dirty: no metadata, no discard.
     FlushSkipForgetsMetadata,
-    /// With `needed`, a member is clean when it comes.
+    /// With `needed`, a member is clean when it joins.
     FlushSkipForgetsStartUp,
     /// A flush does not go to the last member.
     FlushSkipsOneMember,
     /// A write's frames are given back before they were drained.
     FrameReusedInFlight,
-    /// A stop that gives pages up does not say so.
+    /// A stop that gives up pages does not report that.
     LossNotTold,
     /// A FUA write stays in the write-back cache.
     FuaStaysInCache,
@@ -70,7 +70,7 @@ pub enum Mutant {
     ZeroCopyNotSaved,
     /// A zero-copy page goes back to its client while a member that stalls may still use it.
     ZeroCopyNotPinned,
-    /// Nobody is woken when a member was kept for a queue for long enough.
+    /// No wake-up comes when a member was kept idle for a queue for long enough.
     IdleTimerNotSet,
     /// A page that is written to while it is written back is clean afterwards.
     RedirtiedPageLost,
@@ -88,13 +88,13 @@ pub enum Mutant {
     PartlyRebuiltSettles,
     /// A FUA write goes to the end of one that is not durable by itself.
     MergeAcrossFlush,
-    /// Where copies may differ reads take the last of them, which a resync overwrites.
+    /// Reads take the last copy where copies may differ, which a resync overwrites.
     MirrorReadUnsynced,
     /// Answers do not wait until the failure of a member is recorded.
     MissedWriteNotRecorded,
-    /// No client is woken from every second pause.
+    /// Clients are not woken from every second pause.
     PauseForgotten,
-    /// What waits last in the queue of a member is forgotten when the queue is set otherwise.
+    /// The last waiting request of a member's queue is forgotten when the queue is reconfigured.
     QueueSwitchForgets,
     /// A drain of the write-back cache is answered while pages are still being written.
     DrainBeforeWritten,
@@ -108,26 +108,25 @@ pub enum Mutant {
     SuperblockRetriedLate,
     /// An array does without as many members as it has copies but one, whichever they are.
     ToleratesByCount,
-    /// A write that comes while superblocks that say clean are being written takes them to say
-    /// dirty.
+    /// A write that comes while superblocks that record clean are being written takes them to
+    /// record dirty.
     NotDirtyWhileBecomingClean,
     /// Stripes wait to be filled for as long as others are read or written.
     WaitWithoutEnd,
     /// A write is taken though the array is read-only.
     WriteWhileReadOnly,
-    /// The last block of a zone of RAID 0, or of a member of linear, goes where the next one
-    /// begins.
+    /// The last block of a zone of RAID 0, or of a member of linear, goes to the start of the next
+    /// one.
     ZoneBoundaryOffByOne,
     /// Data strips past the second have the wrong exponent in Q.
     WrongQExponent,
-    /// Where pages of one volume cannot be written, writes of others that wait for room are
-    /// refused.
+    /// If pages of one volume cannot be written, writes to others that wait for room are refused.
     OtherVolumeRefused,
 }
 
 impl Mutant {
-    /// Planted bugs that random runs miss: they take an order of events that few seeds have.
-    /// The small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
+    /// Planted bugs that random runs miss, because they need an order of events that few seeds
+    /// have. The small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
     pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` finds.

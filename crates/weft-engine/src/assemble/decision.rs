@@ -3,7 +3,7 @@
 //! Each step is a method; [`decide`] has their order. A member that is not used is dropped with a
 //! reason; an array that cannot be served is refused with an [`AssemblyState`].
 //!
-//! Source   md-ondisk.md §8.1; kernel and mdadm where they differ is said there
+//! Source   md-ondisk.md §8.1, which also says where the kernel and mdadm differ
 
 use weft_ondisk::{
     Bitmap, DeviceIdentity, Features, JournalState, PplContext, Role, Superblock, Uuid, Version,
@@ -15,7 +15,7 @@ use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
 use crate::contract::member::MemberInfo;
 use crate::layout::Layout;
 
-/// Decides; see [`super::assemble`].
+/// Decides an assembly; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
     let mut decision =
         Decision { dropped: Vec::new(), notes: Vec::new(), states: Vec::new(), options };
@@ -34,10 +34,10 @@ struct Placed {
     slots: Vec<SlotState>,
     spares: Vec<Member>,
     journals: Vec<Member>,
-    /// From where on parity may be wrong.
+    /// Sector from which parity may be wrong.
     dirty_from: Option<Sectors>,
-    /// Events of the bitmaps. A bitmap may be ahead by one, of a crash between it and the
-    /// superblocks. The next update must not bring them level: the bitmap would count as current.
+    /// Events of the bitmaps. A bitmap may be ahead by one, after a crash between it and the
+    /// superblocks. The next update must not make them equal, or the bitmap would count as current.
     bitmap_events: u64,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Devices that have a superblock at all.
+    /// Devices that have a superblock.
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
@@ -125,7 +125,7 @@ impl Decision<'_> {
         }
     }
 
-    /// No two may be the same member.
+    /// Refuses two devices that look like the same member.
     fn no_copies(&self, pool: &[Member]) -> Result<(), Refused> {
         for (index, a) in pool.iter().enumerate() {
             for b in &pool[index + 1..] {
@@ -157,11 +157,11 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// The freshest member with a slot. Spares are not asked: their superblocks may lag or lead.
+    /// The freshest member with a slot. Spares do not count: their superblocks may lag or lead.
     fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
         (0..pool.len())
             .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
-            // The first of equals, so that the order of arguments decides nothing but names.
+            // The first of equals, so that the order of arguments affects nothing but names.
             .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
             .ok_or_else(|| {
                 let found = "only spares: no member has a slot in the array";
@@ -202,8 +202,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// The members with everything that they use understood well enough; without those whose own
-    /// logs are not.
+    /// The members with features and logs that are understood well enough. A member with logs of
+    /// its own that are not is dropped.
     fn understood(
         &mut self,
         current: Vec<(Member, Role)>,
@@ -233,7 +233,7 @@ impl Decision<'_> {
         Ok(understood)
     }
 
-    /// Refuses an array with a member whose features weft cannot read, or not write.
+    /// Refuses an array with a member that has features weft cannot read, or not write.
     fn features_allowed(
         &mut self,
         member: &Member,
@@ -273,7 +273,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Why a member cannot be used, none if it can; notes for those that can in part.
+    /// Reason why a member cannot be used, if any. A member that can be used in part gets a note.
     fn reason_unused(&mut self, member: &Member) -> Option<String> {
         let label = &member.info.label;
         if member.superblock.features().contains(Features::REPLACEMENT) {
@@ -306,7 +306,7 @@ impl Decision<'_> {
         None
     }
 
-    /// Whether this member's bitmap can be kept up to date.
+    /// Refuses a member with a bitmap that cannot be kept up to date.
     fn bitmap_kept(&mut self, member: &Member, reference: &Member) -> Result<(), Refused> {
         let label = &member.info.label;
         let most = member.superblock.events().max(reference.superblock.events()) + 1;
@@ -343,7 +343,7 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::WriteBitmap, format!("{label}: {found}")))
     }
 
-    /// Bitmaps that differ do not keep anybody from reading.
+    /// Notes bitmaps that differ, which does not keep anything from being read.
     fn same_bitmaps(&mut self, members: &[(Member, Role)], reference: &Member) {
         let Some(Ok(expected)) = &reference.logs.bitmap else { return };
         for (member, _) in members {
@@ -360,7 +360,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Members that are believed, in order; drops the others with a reason.
+    /// Members that are believed, in order. The others are dropped with a reason.
     fn current(
         &mut self,
         pool: Vec<Member>,
@@ -390,8 +390,9 @@ impl Decision<'_> {
         Ok(self.newest_of_each_slot(current))
     }
 
-    /// Without members at whose slot a fresher one is: 0.90 gives whoever takes a slot its number,
-    /// so the superblocks of others do not say of which of them they speak. mdadm does the same.
+    /// Drops members that have a fresher one at their slot. In version 0.90 a member that takes a
+    /// slot takes its number, so the superblocks of others do not tell the two apart. mdadm does
+    /// the same.
     fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
         let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
         let said: Vec<(Role, u64, String)> = slotted
@@ -414,8 +415,8 @@ impl Decision<'_> {
         newest
     }
 
-    /// Why a member of this role is not believed, none if it is: the reference decides, of a
-    /// disputed array with the numbers and slots that are `known`.
+    /// Reason why a member of this role is not believed, if any. The reference decides; in a
+    /// disputed array the `known` numbers and slots count too.
     fn reason_not_current(
         &mut self,
         member: &Member,
@@ -427,7 +428,7 @@ impl Decision<'_> {
         let (label, events) = (&member.info.label, superblock.events());
         let in_reference = freshest.role(superblock.dev_number());
         match role {
-            // Its number may be another's by now; then it is of an earlier time.
+            // If its number is another member's by now, it is of an earlier time.
             Role::Spare if in_reference == Ok(Role::Spare) => return Ok(None),
             Role::Spare => {
                 return Ok(Some(format!(
@@ -581,7 +582,8 @@ impl Decision<'_> {
         self.states.dedup();
     }
 
-    /// Whether the journal holds what members do not have. The clean flag means nothing with one.
+    /// Refuses a journal that holds data which members do not have. With one the clean flag means
+    /// nothing.
     ///
     /// Source   md-ondisk.md §5 "Rules"
     fn journal(&mut self, freshest: &Superblock, journals: &[Member]) -> Result<(), Refused> {
@@ -627,7 +629,7 @@ impl Decision<'_> {
 
     /// The write hole: parity of stripes that were in flight may be wrong, and a missing block
     /// would be computed from it. A slot that only ever holds parity loses nothing; a partial
-    /// parity log says which stripes were in flight.
+    /// parity log names the stripes that were in flight.
     fn dirty_and_degraded(
         &mut self,
         assembly: &mut Assembly,
@@ -658,7 +660,7 @@ impl Decision<'_> {
             return Ok(());
         }
         match logged(assembly) {
-            // Parity in these stripes counts as a block that nobody has.
+            // Parity in these stripes counts as a block that no member has.
             Ok(Some(stripes)) if self.options.read_only => {
                 let mut count = 0;
                 for (state, suspect) in assembly.slots.iter_mut().zip(stripes) {
@@ -673,7 +675,7 @@ impl Decision<'_> {
                 ));
                 Ok(())
             }
-            // As the kernel, also read-only: what nobody can check would pass for data.
+            // As in the kernel, also read-only: data that cannot be checked would pass for correct.
             Ok(_) => Err(self.refused(AssemblyState::DirtyDegraded, found)),
             Err(error) => {
                 Err(self.refused(AssemblyState::DirtyDegraded, format!("{found}; {error}")))
@@ -681,7 +683,7 @@ impl Decision<'_> {
         }
     }
 
-    /// A slot that the array believes filled but is not: somebody should look.
+    /// Refuses a slot that the array believes filled but is not: an administrator should check.
     fn newly_degraded(
         &mut self,
         assembly: &Assembly,
@@ -715,7 +717,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// No member may hold data where it holds metadata; each was checked alone when it was parsed.
+    /// Refuses data that does not fit beside metadata; each member was checked alone when it was
+    /// parsed.
     fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;
@@ -765,7 +768,7 @@ impl Decision<'_> {
     }
 }
 
-/// Why a member that names no bitmap, or a spare, cannot have the one that the array has, if so.
+/// Reason why a member that names no bitmap, or a spare, cannot have that of the array, if any.
 fn no_room_for_bitmap(member: &Member, role: Role, reference: &Member) -> Option<String> {
     let Some(Ok(bitmap)) = &reference.logs.bitmap else { return None };
     let offset = reference.superblock.bitmap_offset();
@@ -778,7 +781,7 @@ fn no_room_for_bitmap(member: &Member, role: Role, reference: &Member) -> Option
     bitmap_misplaced(&with, bitmap)
 }
 
-/// Why the bitmap of a member cannot be written in whole blocks of the member, if so.
+/// Reason why the bitmap of a member cannot be written in whole blocks of the member, if any.
 fn bitmap_misplaced(member: &Member, bitmap: &Bitmap) -> Option<String> {
     let block = u64::from(member.info.logical_block);
     let room = match member.superblock.bitmap_room(member.info.size) {
@@ -797,10 +800,10 @@ fn bitmap_misplaced(member: &Member, bitmap: &Bitmap) -> Option<String> {
     })
 }
 
-/// Most chunks of a bitmap that is kept up to date: as many as md reads bits of, 32 times over.
+/// Largest number of chunks of a bitmap that is kept up to date: 32 times the bits that md reads.
 const BITMAP_CHUNKS_MAX: u64 = 1 << 25;
 
-/// Bits of `feature_map` that say something of the array, not of a member.
+/// Bits of `feature_map` that describe the array, not a member.
 ///
 /// Source   md-ondisk.md §11 row 41
 const ARRAY_FEATURES: u32 = 0x01 | 0x04 | 0x100 | 0x200 | 0xc00 | 0x1000;
@@ -826,7 +829,7 @@ impl Described {
     }
 }
 
-/// The stripes of each member whose parity was being written, by its partial parity log; `None`
+/// The stripes of each member with parity that was being written, by its partial parity log; `None`
 /// without such logs.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
@@ -861,15 +864,15 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
 /// Numbers and roles of the members with slots that are as fresh as the freshest superblock, as far
 /// as that superblock agrees and no other candidate has the number.
 ///
-/// Numbers of members that failed are given away again: in version 0.90 whoever takes a slot takes
-/// its number, in version 1 a member that is added takes that of one that was removed. So a member
-/// that failed while the number of the freshest superblock was still that of another, failed member
-/// says "faulty" of that number, without ever having been half of an array that was used on its
-/// own. The other half of one calls every member of this half failed, for none was there when it
-/// was started.
+/// Numbers of failed members are used again: in version 0.90 a member that takes a slot takes its
+/// number, in version 1 a member that is added takes that of one that was removed. So a member that
+/// failed while the number of the freshest superblock still belonged to another, failed member
+/// records "faulty" for that number, without ever having been half of an array that was used on its
+/// own. The other half of a split array records every member of this half as failed, because none
+/// was present when it was started.
 ///
-/// Source   md-ondisk.md §8.1, §11 row 40; mdadm leaves out a member that says so of the
-///          freshest
+/// Source   md-ondisk.md §8.1, §11 row 40; mdadm leaves out a member that records the freshest as
+///          faulty
 fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
     let number_of = |member: &Member| member.superblock.dev_number();
     let believed = |member: &&Member| {
@@ -887,9 +890,9 @@ fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
         .collect()
 }
 
-/// Whether two spares of version 0.90 have one number because a crash came between two superblocks:
-/// spares are numbered by their place behind the slots, anew each time, and know each other by
-/// nothing else. The tables of a copy are equal.
+/// Whether two spares of version 0.90 have one number because a crash came between two superblocks.
+/// Spares are numbered by their place behind the slots, anew each time, and have no other identity.
+/// The tables of a copy are equal.
 ///
 /// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the
 ///          second; mdadm 4.2 gives every spare the next place, whatever its number is
@@ -899,9 +902,9 @@ fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
     are_spares && ours.encode() != theirs.encode()
 }
 
-/// Gives each spare a number of its own: that of one may be another's by now, which was added or
-/// renumbered since. The first past the slots that is free, as a spare that is added gets it. Those
-/// for whom there is none are taken out.
+/// Gives each spare a number of its own, because its old one may be that of another by now, which
+/// was added or renumbered since. A spare gets the first free number past the slots, like one that
+/// is added. Returns the spares for which there is none.
 fn number_spares(
     spares: &mut Vec<Member>,
     slots: &[SlotState],
@@ -910,7 +913,7 @@ fn number_spares(
     let members = slots.iter().filter_map(SlotState::member);
     let mut taken: Vec<u32> = members.map(|member| member.superblock.dev_number()).collect();
     let numbers = freshest.role_count() as u32;
-    // Who is fresher keeps it.
+    // The fresher spare keeps its number.
     let mut order: Vec<usize> = (0..spares.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(spares[*index].superblock.events()));
     let mut without = Vec::new();
@@ -932,12 +935,12 @@ fn number_spares(
     without.into_iter().rev().map(|index| spares.remove(index)).collect()
 }
 
-/// `host:name` answers to `name` as well.
+/// Whether a name matches: `host:name` answers to `name` as well.
 fn same_name(wanted: &str, found: &str) -> bool {
     wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
 }
 
-/// Whether a superblock knows a member at a slot.
+/// Whether a superblock records a member at a slot.
 fn has_slot(superblock: &Superblock, slot: u16) -> bool {
     (0u32..)
         .take(superblock.role_count())

@@ -1,4 +1,4 @@
-//! Layout of an assembly: slots, places and sizes by the superblocks, and members enough for them.
+//! Layout of an assembly: slots, places and sizes by the superblocks, and whether members suffice.
 //!
 //! Source   md-ondisk.md §8.1, md-raid.md §5
 
@@ -14,7 +14,7 @@ use crate::layout::level::LevelRow;
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
-    /// Refuses a RAID0 of members of different sizes that does not say how they are laid out.
+    /// Refuses a RAID0 of members of different sizes that does not record their layout.
     pub(super) fn raid0_layout(
         &self,
         current: &[(Member, Role)],
@@ -37,7 +37,7 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::Unsupported, found))
     }
 
-    /// Number of slots, if arrays of the level can have so many.
+    /// Number of slots, if the level allows that many.
     pub(super) fn slots(&self, reference: &Member) -> Result<u16, Refused> {
         let freshest = &reference.superblock;
         let (level, found) = (freshest.level(), freshest.raid_disks());
@@ -53,8 +53,8 @@ impl Decision<'_> {
         Ok(found as u16)
     }
 
-    /// Level, layout and sizes as the reference has them, and for levels to which each member adds
-    /// what it has, as the members do.
+    /// Level, layout and sizes of the reference. For levels to which each member adds what it has,
+    /// the sizes are those of the members.
     pub(super) fn layout(
         &self,
         reference: &Member,
@@ -95,7 +95,7 @@ impl Decision<'_> {
         Ok(layout)
     }
 
-    /// Whether enough members are there to know every byte.
+    /// Refuses an array without enough members to know every byte.
     pub(super) fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
         let slots = &assembly.slots;
         let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
@@ -106,7 +106,7 @@ impl Decision<'_> {
         Err(self.too_few(&assembly.layout.needs(), slots))
     }
 
-    /// The refusal of an array that needs members which are not there.
+    /// The refusal of an array that needs missing members.
     fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
         let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
         let list: Vec<_> = slots

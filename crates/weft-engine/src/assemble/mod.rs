@@ -1,9 +1,9 @@
 //! Assembly: which members are believed, and whether the array may be served.
 //!
-//! Pure: parsed metadata of every candidate goes in, an [`Assembly`] or a [`Refused`] comes out.
-//! `assemble`, `cat`, `serve` and every simulated restart take the same way through here.
+//! Assembly is pure: parsed metadata of every candidate goes in, an [`Assembly`] or a [`Refused`]
+//! comes out. `assemble`, `cat`, `serve` and every simulated restart use it.
 //!
-//! Source   md-ondisk.md §8; Linux 6.12 and mdadm 4.2 behaviour where they differ is said there
+//! Source   md-ondisk.md §8, which also says where Linux 6.12 and mdadm 4.2 differ
 
 mod decision;
 pub mod journal;
@@ -33,10 +33,10 @@ pub struct Candidate {
     pub superblock: Result<Box<Superblock>, String>,
     /// Bitmap and logs that the superblock points to.
     pub logs: Logs,
-    /// Sector at which a cut image ends, before its data does; `member.size` is the size that it
-    /// should have.
+    /// Sector at which a truncated image ends, before its data does; `member.size` is the size that
+    /// it should have.
     pub cut_at: Option<Sectors>,
-    /// Places where another superblock could have been, and which cannot be read; a sentence each.
+    /// Places where another superblock could have been and that cannot be read; a sentence each.
     pub unreadable: Vec<String>,
 }
 
@@ -65,14 +65,14 @@ impl Candidate {
         Ok(candidates.collect())
     }
 
-    /// A device that gave nothing, and why.
+    /// A device without a superblock, and the reason.
     #[must_use]
     pub fn silent(member: MemberInfo, reason: String) -> Self {
         let (logs, unreadable) = (Logs::default(), Vec::new());
         Self { member, superblock: Err(reason), logs, cut_at: None, unreadable }
     }
 
-    /// A device with what was read from it, or why that could not be.
+    /// A device with the metadata that was read from it, or the error.
     #[must_use]
     pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
         match metadata {
@@ -89,7 +89,7 @@ impl Candidate {
 /// Options of an assembly: consent, and choices among members.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Never write a byte; then many refusals do not apply.
+    /// Never write a byte; many refusals then do not apply.
     pub read_only: bool,
     /// Consent to a set that is newly degraded (mdadm: `--run`).
     pub run: bool,
@@ -108,13 +108,13 @@ pub struct Options {
 pub enum SlotState {
     /// A member with all of its data.
     InSync(Box<Member>),
-    /// Nobody.
+    /// No member.
     Missing,
-    /// A member that is being rebuilt: its data below `recovery_offset` is there.
+    /// A member that is being rebuilt: it has its data below `recovery_offset`.
     Rebuilding {
         /// The member.
         member: Box<Member>,
-        /// Data sectors of it that are good.
+        /// Data sectors that were recovered.
         recovery_offset: Sectors,
     },
 }
@@ -147,14 +147,14 @@ pub struct Member {
     pub superblock: Superblock,
     /// Bitmap and logs that its superblock points to.
     pub logs: Logs,
-    /// Sectors of its data whose parity was being written when the array was not stopped.
+    /// Sectors of its data with parity that was being written when the array was not stopped.
     pub suspect: Vec<SectorRange>,
-    /// Sector at which a cut image ends, before its data does.
+    /// Sector at which a truncated image ends, before its data does.
     pub cut_at: Option<Sectors>,
 }
 
 impl Member {
-    /// Sectors of its data that hold nothing to be believed.
+    /// Sectors of its data with content that is not believed.
     #[must_use]
     pub fn bad_blocks(&self) -> BadBlocks {
         let mut bad = match &self.logs.bad_blocks {
@@ -180,7 +180,7 @@ impl Member {
 pub struct Dropped {
     /// Device of the member: index, label and size.
     pub member: MemberInfo,
-    /// A sentence for people.
+    /// Reason, as a sentence for people.
     pub reason: String,
 }
 
@@ -205,7 +205,7 @@ pub struct Assembly {
     pub resync_from: Option<Sectors>,
     /// No byte of any member may be written.
     pub read_only: bool,
-    /// States that are not as they should be.
+    /// States that need attention.
     pub states: Vec<AssemblyState>,
     /// Notes for people, one sentence each.
     pub notes: Vec<String>,
@@ -234,9 +234,9 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly,
 }
 
 impl Assembly {
-    /// The bitmap of the array, if it may be written: that of the member in sync whose superblock
-    /// is the freshest, as bits are set on all members before data and cleared after it. None where
-    /// that superblock names none: then it was being taken away, and bits may be missing.
+    /// The bitmap of the array, if it may be written: that of the member in sync with the freshest
+    /// superblock, because bits are set on all members before data and cleared after it. `None` if
+    /// that superblock names none: the bitmap was then being removed, and bits may be missing.
     #[must_use]
     pub fn bitmap(&self) -> Option<&Bitmap> {
         let in_sync = self.slots.iter().filter_map(SlotState::in_sync);
@@ -250,9 +250,10 @@ impl Assembly {
         found.map(|(_, bitmap)| bitmap)
     }
 
-    /// The same with every bit that another member in sync has, whose superblock is as fresh: bits
-    /// are set and cleared on all of them, so that one which another lacks was being set or cleared
-    /// when the last run ended, or was lost. Beside it the number of chunks in which they differ.
+    /// [`Assembly::bitmap`] with every bit that another member in sync with an equally fresh
+    /// superblock has. Bits are set and cleared on all of them, so a bit that one of them lacks was
+    /// being set or cleared when the last run ended, or was lost. Also returns the number of chunks
+    /// in which they differ.
     #[must_use]
     pub fn united_bitmap(&self) -> Option<(Bitmap, usize)> {
         let mut united = self.bitmap()?.clone();
@@ -269,7 +270,7 @@ impl Assembly {
         Some((united, differ.len()))
     }
 
-    /// Sectors from the superblock to that bitmap, by the freshest member that says so.
+    /// Sectors from the superblock to that bitmap, by the freshest member that names it.
     pub(crate) fn bitmap_offset(&self) -> Option<i32> {
         self.bitmap()?;
         let superblocks = self.slots.iter().filter_map(|state| match state {
@@ -280,7 +281,7 @@ impl Assembly {
         named.rev().max_by_key(|(events, _)| *events).map(|(_, offset)| offset)
     }
 
-    /// Slots without a member that has all of its data.
+    /// Number of slots without a member that has all of its data.
     #[must_use]
     pub fn degraded(&self) -> usize {
         self.slots.iter().filter(|slot| !matches!(slot, SlotState::InSync(_))).count()
@@ -294,8 +295,8 @@ impl Assembly {
         })
     }
 
-    /// Frames that the engine works in: so many stripes of the stripe cache, or as many units of a
-    /// resync of mirrors, of which there are at most 32.
+    /// Frames that the engine works in: this many stripes of the stripe cache, or as many units of
+    /// a resync of mirrors, at most 32.
     #[must_use]
     pub fn cache_frames(&self, stripe_size: StripeSize, stripes: u32) -> u32 {
         match &self.layout {

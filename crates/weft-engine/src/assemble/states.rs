@@ -1,9 +1,9 @@
 //! Table of array states: what is wrong, in one sentence, and what to do next.
 //!
-//! It has every state that keeps an array from being served, and every one that people should know
-//! of an array that is. Messages add what was found; programs take the identifier.
+//! The table has every state that keeps an array from being served, and every state of a served
+//! array that people should know of. Messages add what was found; programs use the identifier.
 
-/// State of an array that is refused, or served and not as it should be.
+/// State of an array that is refused, or that is served but needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each has its sentence in the table")]
 pub enum AssemblyState {
@@ -51,7 +51,7 @@ pub struct StateRow {
     pub state: AssemblyState,
     /// Identifier for programs, which never changes.
     pub id: &'static str,
-    /// Whether nothing is served.
+    /// Whether the array is refused.
     pub refused: bool,
     /// Description, in one sentence.
     pub says: &'static str,

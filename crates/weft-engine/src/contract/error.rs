@@ -7,11 +7,11 @@ use weft_units::ByteRange;
 
 use super::input::Fault;
 
-/// Why a request or a command was not done.
+/// Reason why a request or a command failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// Something else is going on that excludes it.
+    /// Other work excludes it at present.
     #[error("busy: {0}")]
     Busy(&'static str),
     /// The request makes no sense.
@@ -33,8 +33,8 @@ pub enum ReplyError {
     #[error("{0}")]
     Refused(String),
     /// For the driver, not for a client: the member that was read has stalled and may still fill
-    /// the request's frames, which come back by `Release` when it answers. Ask again with other
-    /// frames and [`crate::Flags::again`]; the read then goes round the member.
+    /// the request's frames, which come back by `Release` when it answers. The driver repeats the
+    /// read with other frames and [`crate::Flags::again`]; the read then goes around the member.
     #[error("the member stalled; ask again with other frames")]
     Stalled,
     /// The volume was stopped.
@@ -45,23 +45,23 @@ pub enum ReplyError {
     Unwritten(Box<Unwritten>),
 }
 
-/// Bytes in the write-back cache that the members did not take.
+/// Bytes of the write-back cache that could not be written to the members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unwritten {
-    /// Why not, of the last of them.
+    /// Error of the last write that failed.
     pub error: ReplyError,
-    /// All of them.
+    /// Total number of bytes.
     pub bytes: u64,
-    /// The first ranges of the volume that they are of.
+    /// The first ranges of the volume that hold such bytes.
     pub ranges: Vec<ByteRange>,
-    /// Ranges beyond those.
+    /// Number of further ranges.
     pub more: usize,
-    /// They are given up: nothing has them any more.
+    /// The bytes were given up: nothing has them any more.
     pub lost: bool,
 }
 
 impl Unwritten {
-    /// Ranges that are named at most.
+    /// Largest number of ranges that are named.
     pub const RANGES_MAX: usize = 8;
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Unwritten {
     }
 }
 
-/// A fault of a member that nothing makes up for.
+/// Error of a member fault that redundancy does not cover.
 impl From<Fault> for ReplyError {
     fn from(fault: Fault) -> Self {
         match fault {
@@ -91,7 +91,7 @@ impl From<Fault> for ReplyError {
     }
 }
 
-/// Why an engine cannot be made from a configuration.
+/// Reason why an engine cannot be made from a configuration.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -100,12 +100,12 @@ pub enum ConfigError {
         "cache_frames: found {found}, expected at least {expected} (one stripe of the widest array)"
     )]
     TooFewFrames {
-        /// Configured.
+        /// Frames configured.
         found: u32,
-        /// Needed.
+        /// Frames needed.
         expected: u32,
     },
-    /// Knobs of the write-back cache do not fit to it or to each other.
+    /// Knobs of the write-back cache do not fit it, or each other.
     #[error("{0}")]
     WriteBack(String),
     /// Two members share an index.

@@ -9,8 +9,8 @@
 //! then             the driver's: payload of client requests
 //! ```
 //!
-//! A *run* is frames side by side, which are also side by side in memory. The engine never sees a
-//! byte of them: it names [`Segment`]s in its outputs and the driver moves or computes.
+//! A *run* is a sequence of adjacent frames, which are adjacent in memory too. The engine never
+//! sees their bytes: it names [`Segment`]s in its outputs and the driver moves or computes.
 
 use smallvec::SmallVec;
 use weft_units::FRAME_BYTES;
@@ -28,8 +28,8 @@ pub struct Run {
     pub count: u32,
 }
 
-/// A piece of memory: `len` bytes that begin `offset` bytes into `frame` and may go on into the
-/// frames beside it.
+/// A range of memory: `len` bytes that begin `offset` bytes into `frame` and may go on into the
+/// frames after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
     /// Frame that the offset counts from.
@@ -40,7 +40,7 @@ pub struct Segment {
     pub len: u32,
 }
 
-/// Memory of a member request, in order. One part in the common case.
+/// Memory of a member request, in order; usually one part.
 pub type Segments = SmallVec<[Segment; 2]>;
 
 /// The frame that always holds zeros.

@@ -1,4 +1,4 @@
-//! Inputs of the engine: everything that can make it move. Closed on purpose.
+//! Inputs of the engine: everything that can change its state. The list is closed on purpose.
 
 use std::cmp::Reverse;
 
@@ -11,25 +11,26 @@ use crate::contract::output::Differs;
 use crate::contract::token::{Tag, Token};
 use crate::knobs::Knob;
 
-/// Something that has happened.
+/// An event that the engine handles.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A client asks for something. Its frames are the engine's until they come back.
+    /// A client sends a request. Its frames belong to the engine until they come back.
     Client(ClientRequest),
-    /// A connection is gone. What it asked for still finishes; its frames come back. Answers that
-    /// were decided before this was looked at may still come, with the frames of a read as usual.
+    /// A connection is gone. Its requests still finish, and their frames come back. Answers that
+    /// were decided before this input was handled may still come, with the frames of a read as
+    /// usual.
     ClientGone(ClientId),
-    /// The one answer to a `Submit` or a `Compute`. A `Compute` has no way to fail: a driver that
-    /// cannot carry one out must stop, and answer nobody.
+    /// The one answer to a `Submit` or a `Compute`. A `Compute` cannot fail: a driver that cannot
+    /// carry one out must stop, without an answer.
     Done {
         /// Token of the order.
         token: Token,
         /// Result of the order.
         result: Result<Value, Fault>,
     },
-    /// The time asked for by `next_wake` has come. Harmless when it has not.
+    /// The time asked for by `next_wake` has come. Harmless if it has not.
     Wake,
-    /// An administrator asks for something.
+    /// An administrator sends a command.
     Admin(Box<Command>),
 }
 
@@ -38,7 +39,7 @@ pub enum Input {
 pub struct ClientRequest {
     /// The client.
     pub client: ClientId,
-    /// The client's name for it.
+    /// Tag of the request.
     pub tag: Tag,
     /// The volume.
     pub volume: VolumeId,
@@ -46,12 +47,12 @@ pub struct ClientRequest {
     pub op: RequestOp,
     /// Range in bytes. Empty for a flush. A range outside the volume is answered with an error.
     pub range: ByteRange,
-    /// Payload of a write, or room for that of a read; [`crate::frames_needed`] says how many and
-    /// how the bytes sit in them. Empty for the other operations.
+    /// Payload of a write, or room for that of a read; [`crate::frames_needed`] gives the number of
+    /// frames and the place of the bytes in them. Empty for the other operations.
     pub frames: Run,
     /// Flags of the request.
     pub flags: Flags,
-    /// On whose behalf, for the schedulers. Travels down to the member.
+    /// Attributes for the schedulers, passed down to the members.
     pub attr: Attr,
 }
 
@@ -68,12 +69,12 @@ impl ClientRequest {
 pub enum RequestOp {
     /// Make earlier acknowledged writes durable.
     Flush,
-    /// Fill the frames.
+    /// Read into the frames.
     Read,
-    /// Store the frames.
+    /// Write from the frames.
     Write,
-    /// Nothing of the range is needed any more. Advice: where it is taken, in full stripes whose
-    /// members all discard, the range reads as zeroes; the rest keeps what it has.
+    /// The range is not needed any more. This is advice: where it is followed, in full stripes that
+    /// all members discard, the range reads as zeroes; the rest keeps its content.
     Trim,
     /// Store zeros.
     WriteZeroes,
@@ -82,27 +83,27 @@ pub enum RequestOp {
 /// Flags of a request, as the block layer has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// Somebody waits for it: do not delay it for more of its stripe (`REQ_SYNC`).
+    /// A client waits for it: do not delay it for more of its stripe (`REQ_SYNC`).
     pub sync: bool,
     /// Durable before it is acknowledged (`REQ_FUA`).
     pub fua: bool,
     /// Earlier acknowledged writes are durable before this one starts (`REQ_PREFLUSH`).
     pub preflush: bool,
-    /// Metadata of whoever sits above (`REQ_META`).
+    /// Metadata of the layer above (`REQ_META`).
     pub meta: bool,
-    /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store what is
-    /// not a full stripe.
+    /// For zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays still store
+    /// the parts that are not full stripes.
     pub discard: bool,
-    /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
+    /// Readahead: may be refused if it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,
-    /// A read that was answered [`crate::ReplyError::Stalled`], asked again: it goes through the
-    /// cache, whose memory a member that stalls once more may go on filling, so that it is not
-    /// answered so again.
+    /// Repeats a read that was answered [`crate::ReplyError::Stalled`]. The read goes through the
+    /// cache. A member that stalls once more may go on filling the cache's memory, so the read is
+    /// not answered so again.
     pub again: bool,
 }
 
 impl Flags {
-    /// None set.
+    /// No flag set.
     pub const NONE: Self = Self {
         sync: false,
         fua: false,
@@ -114,7 +115,7 @@ impl Flags {
     };
 }
 
-/// On whose behalf a member request is made.
+/// Attributes of a member request: the party that it is charged to, and its scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
     /// I/O class and level.
@@ -123,18 +124,18 @@ pub struct Attr {
     pub weight: u16,
     /// Origin of the request.
     pub origin: Origin,
-    /// What it is for. The engine says so, whatever a client's request has.
+    /// Purpose of the request, set by the engine whatever a client's request has.
     pub purpose: Purpose,
-    /// Place in the counters of members. The engine says so, whatever a client's request has.
+    /// Account in the counters of members, set by the engine whatever a client's request has.
     pub account: Account,
-    /// Nobody waits for it: write-back of a cache. The kernel calls such writes asynchronous.
+    /// No client waits for it: write-back of a cache. The kernel calls such writes asynchronous.
     pub background: bool,
-    /// Metadata of whoever sits above (`REQ_META`).
+    /// Metadata of the layer above (`REQ_META`).
     pub meta: bool,
 }
 
 impl Attr {
-    /// The array's own bookkeeping.
+    /// Attributes of the array's own bookkeeping.
     pub const NONE: Self = Self {
         class: Class::None,
         weight: 0,
@@ -145,20 +146,21 @@ impl Attr {
         meta: false,
     };
 
-    /// Resync, recovery, check or repair, in this class.
+    /// Attributes of a resync, recovery, check or repair, in this class.
     pub(crate) const fn sync(class: Class) -> Self {
         let (origin, account) = (Origin::Sync, Account::SYNC);
         Self { class, origin, account, ..Self::NONE.with(Purpose::Resync) }
     }
 
-    /// The same for another purpose.
+    /// Copy of these attributes with another purpose.
     #[inline(always)]
     pub(crate) const fn with(self, purpose: Purpose) -> Self {
         Self { purpose, ..self }
     }
 
-    /// Whom schedulers are told of when several want one thing: the higher class, then the larger
-    /// weight, then this one, who came first. What any of them waits for is not of the background.
+    /// The attributes that schedulers see when several requests want one thing: those of the higher
+    /// class, then of the larger weight, then of `self`, which came first. The result is background
+    /// only if both are.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
         let rank = |attr: &Self| (attr.class.rank(), Reverse(attr.class.weight(attr.weight)));
@@ -169,20 +171,20 @@ impl Attr {
     }
 }
 
-/// Place in the counters of what members move for whom: a small number.
+/// Number of an account in the counters of members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account(pub(crate) u8);
 
 impl Account {
-    /// The array's own bookkeeping.
+    /// Account of the array's own bookkeeping.
     pub(crate) const METADATA: Self = Self(0);
-    /// Resync, recovery, check and repair.
+    /// Account of resync, recovery, check and repair.
     pub(crate) const SYNC: Self = Self(1);
-    /// Clients without an account of their own; those of clients follow.
+    /// Account of clients without one of their own; those of single clients follow.
     pub(crate) const OTHERS: Self = Self(2);
 }
 
-/// What a member request is for. Whether it reads or writes is its operation's to say.
+/// Purpose of a member request. Its operation says whether it reads or writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// The array's own bookkeeping: superblocks, bitmaps, flushes, strips written again after a
@@ -191,16 +193,16 @@ pub enum Purpose {
     Metadata,
     /// Parity that a client's write changed.
     Parity,
-    /// Strips that a client did not name, read to compute parity from all data, or what a member
-    /// does not give.
+    /// Strips that a client did not name, read to compute parity from all data, or to compute a
+    /// strip that a member cannot supply.
     Reconstruct,
     /// Resync, recovery, check or repair.
     Resync,
     /// Old data and old parity, read for a read-modify-write.
     RmwRead,
-    /// What a client reads or writes, at its place.
+    /// Data that a client reads or writes, at its place.
     User,
-    /// The same, written by a cache that nobody waits for.
+    /// Data that a cache writes back, with no client waiting.
     WriteBack,
 }
 
@@ -236,12 +238,12 @@ impl Purpose {
 pub enum Class {
     /// Best effort, level 0 (high) to 7.
     BestEffort(u8),
-    /// Only when nobody else wants the member.
+    /// Served only when no other request wants the member.
     Idle,
-    /// None given.
+    /// No class given.
     #[default]
     None,
-    /// Before everybody else, level 0 (high) to 7.
+    /// Served before all other requests, level 0 (high) to 7.
     RealTime(u8),
 }
 
@@ -256,13 +258,14 @@ impl Class {
         }
     }
 
-    /// Weight of whoever was given this one: if it is 0, that of the level, as BFQ has it.
+    /// Weight of a request with this class: the given weight or, if that is 0, the weight of the
+    /// level, as in BFQ.
     #[must_use]
     pub const fn weight(self, given: u16) -> u16 {
         if given == 0 { (8 - self.level() as u16) * 10 } else { given }
     }
 
-    /// Place among the classes, the highest first; none given is the middle of best effort.
+    /// Rank of the class, highest first; no class counts as the middle of best effort.
     const fn rank(self) -> (u8, u8) {
         match self {
             Self::RealTime(level) => (0, level),
@@ -286,8 +289,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Group to which a share of members is given; the array's own work is in no group but the
-    /// root.
+    /// Group that the request's share of members belongs to; the array's own work is in the root
+    /// group.
     #[must_use]
     pub const fn group(self) -> Group {
         match self {
@@ -302,16 +305,16 @@ impl Origin {
 pub enum Value {
     /// Done, without a result.
     Nothing,
-    /// Of `Compare`: which of the stored parities disagree with the data.
+    /// Result of `Compare`: the stored parities that disagree with the data.
     Differs(Differs),
-    /// Of `Locate`: the one strip that explains every difference.
+    /// Result of `Locate`: the one strip that explains every difference.
     Located(Located),
 }
 
-/// Strip of a stripe that is wrong.
+/// Location of the wrong strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Located {
-    /// None.
+    /// No strip is wrong.
     Clean,
     /// The data strip at this position of the operation's list.
     Data(u16),
@@ -319,7 +322,7 @@ pub enum Located {
     P,
     /// Q.
     Q,
-    /// No single strip explains what differs.
+    /// No single strip explains the differences.
     Unknown,
 }
 
@@ -330,18 +333,18 @@ pub enum Fault {
     Aborted,
     /// The member is gone as a whole.
     Gone,
-    /// An I/O error: of this range, as far as is known.
+    /// An I/O error, of this range as far as is known.
     Io,
-    /// No space behind the member (a file on a full file system). The member itself is well.
+    /// The member has no space (a file on a full file system). The member itself is well.
     NoSpace,
 }
 
 /// An administrator's command. Answered by a reply like a request.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// Client that asks; any id, also one that never sent a request.
+    /// Client that sends it; any id, even one that never sent a request.
     pub client: ClientId,
-    /// The asker's name for it.
+    /// Tag of the command.
     pub tag: Tag,
     /// The volume.
     pub volume: VolumeId,
@@ -349,21 +352,21 @@ pub struct Command {
     pub verb: Verb,
 }
 
-/// Commands of an administrator. Each is a state that turns other work off, not a procedure.
+/// Commands of an administrator. Each sets a state in which other work stops; none is a procedure.
 #[derive(Clone, Debug)]
 pub enum Verb {
-    /// Take in a new member as a spare; it is rebuilt at once if a slot is missing. A former member
-    /// is taken back as by [`Verb::ReAdd`] where that can be.
+    /// Add a new member as a spare; it is rebuilt at once if a slot is missing. A former member is
+    /// taken back as by [`Verb::ReAdd`] where that is possible.
     Add {
         /// The opened member, with a fresh index.
         member: MemberInfo,
         /// Superblock of a former member of this array, if it has one.
         superblock: Option<Box<Superblock>>,
-        /// Its device uuid if it has no superblock; the engine has no randomness.
+        /// Device uuid of a member without a superblock; the engine has no randomness.
         device_uuid: weft_ondisk::Uuid,
     },
-    /// Take a former member back into its slot, where no more is copied to it than the write-intent
-    /// bitmap says. Refused where that cannot be.
+    /// Take a former member back into its slot, and copy only what the write-intent bitmap names.
+    /// Refused where that is not possible.
     ReAdd {
         /// The opened member, with a fresh index.
         member: MemberInfo,
@@ -377,46 +380,47 @@ pub enum Verb {
     /// Stop a running sync (`idle`); keep a new one from starting as well (`frozen`).
     /// Or start one: `check`, `repair`, `resync`.
     SyncAction(SyncAction),
-    /// Forget a failed member or a spare, whose file may then be closed.
+    /// Forget a failed member or a spare. Its file may then be closed.
     Remove(MemberIndex),
-    /// Change a knob. One of queues is changed for every member, also where one had its own value.
+    /// Change a knob. A knob of queues is changed for every member, also where one had its own
+    /// value.
     Set(Knob),
-    /// Change a knob of the queues of these members alone: of all of them, or of none when one is
-    /// unknown. Refused for knobs that are none of queues.
+    /// Change a knob of the queues of these members alone: of all of them, or of none if one is
+    /// unknown. Refused for other knobs.
     SetQueues {
         /// The members.
         members: Box<[MemberIndex]>,
         /// Knob of queues.
         knob: Knob,
     },
-    /// Give the array a write-intent bitmap, or take it away; no effect where that is so already.
-    /// Refused while a sync runs, and where a member has no room for one.
+    /// Add a write-intent bitmap to the array, or remove it; no effect if that is so already.
+    /// Refused while a sync runs, and if a member has no room for a bitmap.
     SetBitmap(Option<NewBitmap>),
-    /// Write all that is dirty in the write-back cache, while the volume goes on. Every page is
-    /// tried; the answer names those that could not be written ([`ReplyError::Unwritten`]), which
-    /// stay dirty.
+    /// Write all dirty pages of the write-back cache while the volume goes on. Every page is tried;
+    /// the answer names those that could not be written ([`ReplyError::Unwritten`]), which stay
+    /// dirty.
     ///
     /// [`ReplyError::Unwritten`]: super::error::ReplyError::Unwritten
     Drain,
-    /// Finish, flush, mark clean; answered when the members may be closed. Later requests fail. Of
-    /// the write-back cache every page is tried; the answer names those that are given up.
+    /// Finish, flush and mark clean; answered when the members may be closed. Later requests fail.
+    /// Every dirty page of the write-back cache is tried; the answer names those that are given up.
     Stop,
 }
 
 /// md's `sync_action` words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncAction {
-    /// Read every stripe and count those whose parity disagrees.
+    /// Read every stripe and count those with parity that disagrees.
     Check,
-    /// None, and none is to start.
+    /// No sync runs, and none may start.
     Frozen,
-    /// None.
+    /// No sync runs.
     Idle,
     /// Fill a new or returned member.
     Recover,
     /// Read every stripe and rewrite parity that disagrees.
     Repair,
-    /// The same after an unclean stop, from where it stopped.
+    /// Repair after an unclean stop, from where the last one stopped.
     Resync,
     /// Read every stripe of a RAID 6 and rewrite the one strip that is wrong by P and Q. Stripes
     /// that no strip alone explains are counted and stay as they are. md leaves this to
@@ -424,8 +428,8 @@ pub enum SyncAction {
     Correct,
 }
 
-/// Nobody that a driver names: the client of what the write-back cache writes, and who has the
-/// account of all who have none.
+/// Client id that no driver uses: the client of writes by the write-back cache, and of the account
+/// that clients without one share.
 pub(crate) const NOBODY: ClientId = ClientId(u32::MAX);
 
 #[cfg(test)]

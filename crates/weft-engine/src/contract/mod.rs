@@ -1,5 +1,4 @@
-//! Contract with drivers: what goes into the engine, what comes out, and what the two have in
-//! common.
+//! Contract with drivers: inputs and outputs of the engine, and the types that both share.
 
 pub(crate) mod error;
 pub(crate) mod frame;

@@ -8,13 +8,13 @@ use crate::contract::frame::{Run, Segment, Segments};
 use crate::contract::input::{Attr, SyncAction};
 use crate::contract::token::{Tag, Token};
 
-/// Something to do. The order within one drain has no meaning except that a `Reply` follows the
-/// `Submit`s it depends on, which is so by construction: it waits for their `Done`.
+/// An action for the driver. The order within one drain has no meaning, except that a `Reply`
+/// follows the `Submit`s it depends on; it does by construction, because it waits for their `Done`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Start a member request. Answer with one `Done`.
     Submit {
-        /// Names it.
+        /// Token that its `Done` carries.
         token: Token,
         /// The member.
         member: MemberIndex,
@@ -23,15 +23,15 @@ pub enum Output {
         /// Class and origin of the request.
         attr: Attr,
     },
-    /// Compute over frames, these operations in order, as one. Answer with one `Done`, whose value
-    /// is that of the last.
+    /// Compute over frames: these operations in order, as one. Answer with one `Done` that has the
+    /// value of the last operation.
     Compute {
-        /// Names it.
+        /// Token that its `Done` carries.
         token: Token,
         /// Computations, in order.
         ops: Vec<ComputeOp>,
     },
-    /// Please give up on a request that is outstanding. It still gets its one `Done`, now or later.
+    /// Give up an outstanding request. It still gets its one `Done`, now or later.
     Abort(Token),
     /// Answer a client or an administrator.
     Reply {
@@ -39,30 +39,30 @@ pub enum Output {
         client: ClientId,
         /// Tag of the request.
         tag: Tag,
-        /// Result of the request. The frames of a read that went well are the driver's again with
-        /// this reply; all others come by `Release`, which may be later.
+        /// Result of the request. The frames of a successful read return to the driver with this
+        /// reply; all others return by `Release`, possibly later.
         result: Result<(), ReplyError>,
     },
-    /// The frames of a request are the driver's again: of a write, a failed read, or a client that
-    /// is gone.
+    /// The frames of a request return to the driver: of a write, of a failed read, or of a client
+    /// that is gone.
     Release(Run),
-    /// A client may send this much more payload: what an answered request had taken.
+    /// A client may send this much more payload: the credit of an answered request.
     Credit {
         /// The client.
         client: ClientId,
         /// Credit in bytes.
         bytes: Bytes,
     },
-    /// For logs, metrics and checkers.
+    /// Information for logs, metrics and checkers.
     Notice(Notice),
 }
 
 /// A request to one member. Positions are absolute sectors of the member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
-    /// Store nothing for a range, which reads as zeroes then. A driver that finds that the member
-    /// cannot do that, or fails to, stores zeros: who asks relies on them. An error says that they
-    /// could not be stored either.
+    /// Store nothing for a range, which then reads as zeroes. If the member cannot do that, or
+    /// fails to, the driver stores zeros, because the engine relies on them. An error says that
+    /// they could not be stored either.
     Discard {
         /// First sector.
         at: Sectors,
@@ -71,16 +71,16 @@ pub enum MemberOp {
         /// Durable before `Done`.
         fua: bool,
     },
-    /// Make every write that completed before durable.
+    /// Make every write that completed earlier durable.
     Flush,
-    /// Fill the parts.
+    /// Read into the parts.
     Read {
         /// First sector.
         at: Sectors,
         /// Memory that is written, in order.
         into: Segments,
     },
-    /// Store the parts.
+    /// Write from the parts.
     Write {
         /// First sector.
         at: Sectors,
@@ -89,12 +89,12 @@ pub enum MemberOp {
         /// Durable before `Done`.
         fua: bool,
     },
-    /// Store metadata: everything before it is durable first, and it is durable before `Done`
+    /// Store metadata: everything before it is made durable first, and it is durable before `Done`
     /// (md: `REQ_PREFLUSH | REQ_FUA`).
     WriteMetadata {
         /// First sector.
         at: Sectors,
-        /// What, a multiple of the member's logical block long.
+        /// Bytes to store, a multiple of the member's logical block.
         bytes: Box<[u8]>,
     },
 }
@@ -115,9 +115,9 @@ pub enum ComputeOp {
     },
     /// Copy bytes.
     Copy {
-        /// From.
+        /// Source.
         from: Segment,
-        /// To.
+        /// Destination.
         to: Segment,
     },
     /// Location of the single strip that is wrong. Answers [`crate::Value::Located`].
@@ -140,23 +140,23 @@ pub enum ComputeOp {
     },
     /// Compute lost data strips: one from P, one from Q (when `p` is `None`), or two from both.
     Recover {
-        /// The data strips that are there.
+        /// The data strips that are present.
         data: Sources,
         /// Stored P.
         p: Option<Segment>,
         /// Stored Q.
         q: Option<Segment>,
-        /// One or two lost data strips: where they go.
+        /// One or two lost data strips, with the memory for their content.
         lost: SmallVec<[Source; 2]>,
     },
     /// Exchange one data strip's share in the parity: `p ^= old ^ new`,
     /// `q ^= g^exponent (old ^ new)`.
     UpdatePq {
-        /// Of the data strip.
+        /// Exponent of the data strip.
         exponent: u8,
-        /// Its content so far.
+        /// Old content of the strip.
         old: Segment,
-        /// Its content to be.
+        /// New content of the strip.
         new: Segment,
         /// P, changed in place.
         p: Option<Segment>,
@@ -191,14 +191,14 @@ pub struct Differs {
     pub q: bool,
 }
 
-/// Something worth telling people. Never needed for correctness.
+/// Information for people. Never needed for correctness.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// The superblocks say clean, durably.
+    /// The superblocks durably record clean.
     ArrayClean(VolumeId),
-    /// The superblocks say dirty, durably: writes may be in flight from here.
+    /// The superblocks durably record dirty: writes may be in flight from here.
     ArrayDirty(VolumeId),
-    /// Too few members are left. No more writes; the members stay as they were.
+    /// Too few members are left. Writes have stopped; the members stay as they were.
     Broken(VolumeId),
     /// A member failed, or was declared failed.
     MemberFailed {
@@ -218,10 +218,10 @@ pub enum Notice {
     MemberStalled {
         /// The member.
         member: MemberIndex,
-        /// Whether reads go round it now.
+        /// Whether reads go around it now.
         read_around: bool,
     },
-    /// No space behind a member; the volume takes no writes until there is.
+    /// A member has no space; the volume takes no writes until it has.
     NoSpace {
         /// The member.
         member: MemberIndex,
@@ -235,32 +235,32 @@ pub enum Notice {
         /// Length in sectors.
         sectors: Sectors,
     },
-    /// Resync ended.
+    /// A sync ended.
     SyncFinished {
         /// The volume.
         volume: VolumeId,
         /// Kind of the pass: resync, recovery, check or repair.
         action: SyncAction,
-        /// Sectors whose parity disagreed, in md's counting.
+        /// Sectors with parity that disagreed, in md's counting.
         mismatch_cnt: u64,
-        /// Stripes looked at.
+        /// Stripes covered.
         stripes: u64,
         /// Whether it reached the end.
         complete: bool,
     },
     /// The write-back cache could not write to a volume: the pages stay dirty and are tried again
-    /// every second. Once until it works again.
+    /// every second. Sent once until it works again.
     WriteBackFailed {
         /// The volume.
         volume: VolumeId,
-        /// First byte of what was not written.
+        /// First byte that was not written.
         at: u64,
         /// Error of the volume.
         error: ReplyError,
     },
     /// The write-back cache can write to a volume again.
     WriteBackWorks(VolumeId),
-    /// Resync began.
+    /// A sync began.
     SyncStarted {
         /// The volume.
         volume: VolumeId,

@@ -11,11 +11,11 @@ use crate::knobs::Knobs;
 /// State and counters of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// In order of [`weft_units::VolumeId`].
+    /// Volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<VolumeSnapshot>,
-    /// Credit that is out, per client that has any.
+    /// Outstanding credit of each client that has any.
     pub clients: Vec<(ClientId, Bytes)>,
-    /// `Submit`s and `Compute`s without their `Done`.
+    /// Number of `Submit`s and `Compute`s without their `Done`.
     pub tokens_outstanding: usize,
     /// Client frames that the engine holds.
     pub frames_held: u32,
@@ -26,27 +26,27 @@ pub struct Snapshot {
 /// The write-back cache, in pages of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackSnapshot {
-    /// Rule by which clients are throttled, as the knob `dirty_throttle` has it.
+    /// Rule by which clients are throttled, as in the knob `dirty_throttle`.
     pub throttle: &'static str,
-    /// Most pages that are dirty or being written.
+    /// Limit of pages that are dirty or being written.
     pub limit_pages: u64,
-    /// Dirty pages above which they are written at once.
+    /// Number of dirty pages above which they are written at once.
     pub background_pages: u64,
     /// Dirty pages.
     pub dirty_pages: u64,
-    /// Pages that are being written; those that are dirty again count twice.
+    /// Pages that are being written; a page that is dirty again counts twice.
     pub writeback_pages: u64,
-    /// Requests that wait for room, or behind one that does.
+    /// Requests that wait for room, or behind one that waits.
     pub requests_waiting: usize,
-    /// Writes that are kept and not yet answered, as the throttle makes their clients pause.
+    /// Writes that are kept unanswered, because the throttle makes their clients pause.
     pub answers_delayed: usize,
     /// Pauses of clients so far.
     pub pauses: u64,
-    /// In order of [`weft_units::VolumeId`].
+    /// Volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<WriteBackVolume>,
 }
 
-/// What the write-back cache has of one volume, in pages of 4 KiB.
+/// Pages of one volume in the write-back cache, of 4 KiB each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackVolume {
     /// Dirty pages.
@@ -55,7 +55,7 @@ pub struct WriteBackVolume {
     pub writeback_pages: u64,
     /// Pages written so far.
     pub written_pages: u64,
-    /// Error of the last write-back, if that failed: its pages stay dirty and are tried again.
+    /// Error of the last write-back, if it failed: its pages stay dirty and are tried again.
     pub failing: Option<ReplyError>,
 }
 
@@ -66,48 +66,49 @@ pub struct VolumeSnapshot {
     pub array_state: &'static str,
     /// Size in bytes.
     pub size: Bytes,
-    /// Unit of requests, a power of two: their first byte and their length are whole ones.
+    /// Unit of requests, a power of two: the first byte and the length of a request are multiples.
     pub request_unit: Bytes,
     /// Slots without a member that is in sync.
     pub degraded: usize,
     /// Update count of the superblocks.
     pub events: u64,
-    /// Time at which they were last written, seconds since 1970; none of a bare member.
+    /// Time at which superblocks were last written, in seconds since 1970; `None` for a bare
+    /// member.
     pub updated_secs: Option<u64>,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<BitmapSnapshot>,
     /// `sync_action`.
     pub sync_action: SyncAction,
-    /// Data sectors of each member that the running or last sync has passed, and of how many.
+    /// Data sectors of each member that the running or last sync has passed, and their total.
     pub sync_completed: Option<(Sectors, Sectors)>,
-    /// Stripes that the running or last sync has looked at.
+    /// Stripes that the running or last sync has covered.
     pub sync_stripes: u64,
     /// md's `mismatch_cnt`, in sectors.
     pub mismatch_cnt: u64,
     /// Places of the mismatches that the running or last check found.
     pub mismatches: Mismatches,
-    /// There is no space behind a member: writes are refused until there is.
+    /// A member has no space: writes are refused until it has.
     pub no_space: bool,
-    /// First data sector of the members from where parity may be wrong; `None` if there is none.
+    /// First data sector of the members from which parity may be wrong; `None` if there is none.
     pub resync_from: Option<Sectors>,
     /// Counters of the array's level.
     pub raid: RaidSnapshot,
     /// Client requests not answered yet.
     pub requests_active: usize,
-    /// The knobs now.
+    /// Present knobs.
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
-    /// Who had members move how much: the array itself, resync, clients.
+    /// Sectors that members moved for each party: the array itself, resyncs, clients.
     pub accounts: Vec<AccountSnapshot>,
 }
 
-/// What members moved on one behalf, all members together, and what was asked for it.
+/// Sectors that all members moved for one party, and its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSnapshot {
-    /// On whose behalf.
+    /// The party.
     pub party: Party,
-    /// A client that asks for nothing more.
+    /// The client is gone.
     pub gone: bool,
     /// I/O class of its last request.
     pub class: Class,
@@ -125,9 +126,9 @@ pub struct AccountSnapshot {
     pub bytes_written: Bytes,
     /// Sectors that members read and wrote for it.
     pub sectors: Sectors,
-    /// Of those, sectors of the last seconds in which the volume did anything: two to four.
+    /// Sectors within the last seconds in which the volume was active: two to four.
     pub sectors_recently: Sectors,
-    /// The same by purpose, without those that there is nothing of.
+    /// Sectors by purpose; purposes without any are left out.
     pub by_purpose: Vec<PurposeSectors>,
 }
 
@@ -143,21 +144,21 @@ pub struct PurposeSectors {
 }
 
 impl PurposeSectors {
-    /// Whether there is anything.
+    /// Whether any sectors were moved.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.read + self.written > Sectors::ZERO
     }
 }
 
-/// On whose behalf members do something.
+/// Party that member requests are charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// A client.
     Client(ClientId),
     /// The array itself.
     Metadata,
-    /// Clients that are not counted one by one, as there are too many, or were.
+    /// Clients that are not counted one by one, because there are too many, or were.
     Others,
     /// Resync, recovery, check and repair.
     Resync,
@@ -170,18 +171,18 @@ pub struct BitmapSnapshot {
     pub chunk: Bytes,
     /// Number of chunks.
     pub chunks: u64,
-    /// Chunks whose bit is set.
+    /// Chunks with a set bit.
     pub dirty: u64,
     /// Pages of 2,048 chunks, as md counts them.
     pub pages: u64,
-    /// Pages with a chunk whose bit is set.
+    /// Pages with a chunk that has its bit set.
     pub pages_dirty: u64,
     /// Update count at which bits were last cleared: a member that left before then is copied as a
     /// whole when it comes back.
     pub events_cleared: u64,
 }
 
-/// Counters of a level. RAID 4, 5 and 6: their stripe cache.
+/// Counters of a level: for RAID 4, 5 and 6, of the stripe cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaidSnapshot {
     /// Stripes of the cache in use.
@@ -191,17 +192,17 @@ pub struct RaidSnapshot {
 }
 
 /// Stripes of one strip per member in which a check found that data and parity disagree, or that
-/// were not corrected. With P and Q the two differences say which strip is wrong, if it is one
-/// alone; with one parity nothing does.
+/// were not corrected. With P and Q the two differences tell the wrong strip, if it is a single
+/// one; with one parity nothing does.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatches {
     /// Number of mismatches that each member alone explains.
     pub by_member: Vec<(MemberIndex, u64)>,
-    /// Stripes that no member alone explains, or with too few strips to say.
+    /// Stripes that no member alone explains, or that have too few strips to tell.
     pub not_located: u64,
-    /// The first of all that were found, [`Mismatches::LISTED`] at most.
+    /// The first mismatches that were found, at most [`Mismatches::LISTED`].
     pub first: Vec<Mismatch>,
 }
 
@@ -210,23 +211,23 @@ pub struct Mismatches {
 pub struct Mismatch {
     /// Data sector of the members at which it begins.
     pub sector: Sectors,
-    /// The strip that alone explains it.
+    /// The strip that alone explains the mismatch.
     pub wrong: Option<WrongStrip>,
 }
 
-/// A member's part of a stripe, which the others say is wrong.
+/// A member's strip of a stripe that is wrong by the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongStrip {
     /// The member.
     pub member: MemberIndex,
     /// Its slot.
     pub slot: Slot,
-    /// First sector of it on the member.
+    /// First sector of the strip on the member.
     pub at: Sectors,
 }
 
 impl Mismatches {
-    /// Most that are listed; all are counted.
+    /// Largest number of mismatches that are listed; all are counted.
     pub const LISTED: usize = 64;
 
     pub(crate) fn add(&mut self, mismatch: Mismatch) {
@@ -254,7 +255,7 @@ pub struct MemberSnapshot {
     pub label: String,
     /// Its slot, if it has one.
     pub slot: Option<Slot>,
-    /// Entry of `dev_roles` that is its own.
+    /// Its entry of `dev_roles`.
     pub dev_number: u32,
     /// State of the member.
     pub state: MemberState,
@@ -264,23 +265,23 @@ pub struct MemberSnapshot {
     pub data: Option<SectorRange>,
     /// Requests and sectors since the start.
     pub reads: u64,
-    /// Requests.
+    /// Writes since the start.
     pub writes: u64,
-    /// Requests.
+    /// Flushes since the start.
     pub flushes: u64,
     /// Sectors read.
     pub sectors_read: u64,
     /// Sectors written.
     pub sectors_written: u64,
-    /// Sectors read and written, by whom they are for; without those that there is nothing of.
+    /// Sectors read and written, by party; parties without any are left out.
     pub served: Vec<(Party, Sectors)>,
-    /// Sectors that were read wrong and written again.
+    /// Sectors that could not be read and were written again.
     pub corrected: u64,
     /// Requests outstanding.
     pub in_flight: u32,
-    /// Most requests that it has at once; `None`: all that there are.
+    /// Largest number of requests that it has at once; `None`: no limit.
     pub queue_depth: Option<u32>,
-    /// Knobs of its queue, where they are not those of the volume.
+    /// Knobs of its queue, where they differ from the volume's.
     pub queue_knobs: Option<Box<Knobs>>,
 }
 

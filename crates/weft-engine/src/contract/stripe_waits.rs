@@ -18,7 +18,7 @@ pub struct StripeWaits {
     pub filled: Waits,
 }
 
-/// Many waits.
+/// Histogram of waits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Waits {
     buckets: [u64; BUCKETS],
@@ -33,14 +33,14 @@ impl Waits {
         self.count
     }
 
-    /// The longest; zero if there was none.
+    /// The longest wait; zero if there was none.
     #[must_use]
     pub fn longest(&self) -> Span {
         self.longest
     }
 
-    /// Value that so many of a thousand did not exceed: 999 is the 99.9th percentile. Zero if there
-    /// was none.
+    /// Value that this many of a thousand waits did not exceed: 999 is the 99.9th percentile. Zero
+    /// if there was none.
     #[must_use]
     pub fn permille(&self, permille: u64) -> Span {
         let wanted = (self.count * permille.min(1000)).div_ceil(1000).max(1);
@@ -54,7 +54,7 @@ impl Waits {
         self.longest
     }
 
-    /// Adds all that another one has counted.
+    /// Adds all waits of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(other.buckets).for_each(|(ours, theirs)| *ours += theirs);
         self.count += other.count;
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Waits {
     }
 }
 
-/// The bucket of a wait: all below 1024 ns share the first.
+/// Bucket of a wait; all waits below 1024 ns share the first.
 fn bucket_of(wait: Span) -> usize {
     let Some(doubling) = wait.0.checked_ilog2().and_then(|log| log.checked_sub(FIRST_LOG)) else {
         return 0;
@@ -103,10 +103,10 @@ fn end_of(bucket: usize) -> Span {
     Span(((9 + eighth) << (doubling as u32 + FIRST_LOG - 3)) - 1)
 }
 
-/// 2^10 ns.
+/// Binary logarithm of the end of the first bucket, 2^10 ns.
 const FIRST_LOG: u32 = 10;
 
-/// Up to 2^38 ns, which is 275 s, and one for what is longer.
+/// Buckets up to 2^38 ns, which is 275 s, and one for longer waits.
 const BUCKETS: usize = 1 + 28 * 8 + 1;
 
 #[cfg(test)]

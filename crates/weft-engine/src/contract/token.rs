@@ -1,14 +1,14 @@
 //! Tokens: names that tie a `Done` to its `Submit` or `Compute`.
 
-/// Names one `Submit` or `Compute` of an engine. Fresh each time; never reused.
+/// Identifier of one `Submit` or `Compute` of an engine. Fresh each time; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// Names one request of one client. Chosen by the driver, unique among the client's outstanding
-/// requests, and given back in the reply.
+/// Identifier of one request of one client. Chosen by the driver, unique among the client's
+/// outstanding requests, and given back in the reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// Names a request of one volume.
+/// Identifier of a request of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestId(pub(crate) u32);

@@ -1,23 +1,23 @@
-//! Results of turns: what was done, and how hard it is to go on.
+//! Results of turns: the work that was done, and the congestion that is left.
 
 use std::ops::AddAssign;
 
 /// Result of a turn, or of the turns of one [`run`](crate::Engine::run).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// For the simulator's cost table.
+    /// Work of the turn, for the simulator's cost table.
     pub work: Work,
-    /// Whether another turn has something to do already.
+    /// Whether another turn would find work now.
     pub more: bool,
 }
 
-/// Congestion of the stripe cache. md tells the page cache of it, and blocks who asks for
-/// one; whoever stands for the page cache asks here.
+/// Congestion of the stripe cache. md reports it to the page cache, and blocks callers that ask for
+/// a stripe; a driver that stands for the page cache asks here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
     /// A stripe is free.
     None,
-    /// No stripe is free: flushers that can do something else do.
+    /// No stripe is free: flushers that have other work do that.
     Congested,
     /// Requests wait for stripes: in md their callers are blocked.
     Blocked,
@@ -28,9 +28,9 @@ pub enum Congestion {
 pub struct Work {
     /// Turns taken.
     pub turns: u32,
-    /// Inputs looked at.
+    /// Inputs handled.
     pub inputs: u32,
-    /// Times that a request was attached to a stripe.
+    /// Number of times that a request was attached to a stripe.
     pub attaches: u32,
     /// Stripes handled.
     pub stripes: u32,
@@ -38,9 +38,9 @@ pub struct Work {
     pub followers: u32,
     /// Member requests made, after merging.
     pub submits: u32,
-    /// Parts that went with such a request instead of being one.
+    /// Parts that were merged into such a request.
     pub merges: u32,
-    /// Operations of computations that were asked for.
+    /// Operations of the computations that were sent.
     pub operations: u32,
 }
 

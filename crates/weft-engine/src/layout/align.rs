@@ -1,9 +1,9 @@
 //! Alignment of reads to a member's logical blocks.
 //!
-//! Clients may ask for any byte range; members move whole logical blocks. A read is rounded out.
-//! That costs no memory: payload sits in its frames as it does in the volume, so the rest of the
-//! first and last block has its place there already. Writes of part of a block need the rest of it
-//! and go through the stripe cache, which reads and writes whole blocks anyway.
+//! Clients may ask for any byte range, while members move whole logical blocks, so a read is
+//! rounded out. That costs no memory: payload lies in its frames as in the volume, so the rest of
+//! the first and last block has its place there already. A write of part of a block needs the rest
+//! of it and goes through the stripe cache, which reads and writes whole blocks anyway.
 
 use weft_units::ByteRange;
 

@@ -63,9 +63,9 @@ pub enum GeometryError {
     /// No chunk fits into a member, or the array is larger than can be addressed.
     #[error("size: {member_size} per member and a chunk of {chunk} make no usable array")]
     Size {
-        /// Per member.
+        /// Sectors per member.
         member_size: Sectors,
-        /// Chunk.
+        /// Sectors of a chunk.
         chunk: Sectors,
     },
     /// The chunk is not a power of two of at least 4 KiB.
@@ -76,7 +76,7 @@ pub enum GeometryError {
     Layout {
         /// The level.
         level: Level,
-        /// As found.
+        /// Layout as found.
         layout: u32,
     },
     /// The level has no parity.
@@ -90,9 +90,9 @@ pub enum GeometryError {
     Members {
         /// The level.
         level: Level,
-        /// As found.
+        /// Members as found.
         found: u32,
-        /// The fewest that it can have.
+        /// Smallest number of members.
         min: u32,
     },
     /// No array of a level without parity has these numbers.
@@ -105,18 +105,18 @@ pub enum GeometryError {
         level: Level,
         /// md's layout number.
         layout: u32,
-        /// Chunk.
+        /// Sectors of a chunk.
         chunk: Sectors,
         /// Sectors used of each member.
         size: Sectors,
-        /// Slots.
+        /// Number of slots.
         members: u32,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DataRule {
-    /// Data index x is on slot x + first, and this many further once it reaches P.
+    /// Data index x is on slot x + first, and `skip` further once it reaches P.
     Asymmetric { first: u16, skip: u16 },
     /// Data index x is on slot (from + x) mod the modulus.
     Symmetric { from: u16, modulus: u16 },
@@ -270,7 +270,7 @@ impl Geometry {
     }
 
     /// Data sectors of the members in which a write of these array sectors changes data or parity:
-    /// those of its own within one strip, else whole full stripes.
+    /// its own sectors within one strip, else whole full stripes.
     pub(crate) fn resync_range(&self, array: SectorRange) -> SectorRange {
         let chunk = self.chunk.0;
         if array.len == Sectors::ZERO {
@@ -423,8 +423,8 @@ impl Placement {
         })
     }
 
-    /// Power of the generator that multiplies a data slot in Q. Without Q, a number of its own for
-    /// each data slot all the same.
+    /// Power of the generator that multiplies a data slot in Q. Without Q it is still a distinct
+    /// number for each data slot.
     #[inline]
     #[must_use]
     pub fn exponent(&self, slot: Slot) -> u8 {
@@ -435,7 +435,7 @@ impl Placement {
                 let members = self.members;
                 let first = (q.0 + 1) % members;
                 let ahead = |slot: u16| (slot + members - first) % members;
-                // Q itself is the last of the walk; P is passed on the way or not.
+                // Slots are counted up to Q; P is left out if it is passed on the way.
                 ahead(slot.0) - u16::from(ahead(self.p.0) < ahead(slot.0))
             }
         };
@@ -443,7 +443,7 @@ impl Placement {
     }
 }
 
-/// Slots that one array can have here: full stripe states are sets of 64 bits.
+/// Largest number of slots of an array: full stripe states are sets of 64 bits.
 pub const MEMBERS_MAX: u32 = 64;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use weft_ondisk::Level;
 pub struct LevelRow {
     /// The level.
     pub level: Level,
-    /// Fewest members of an array, missing ones included.
+    /// Smallest number of members of an array, missing ones included.
     pub members_min: u16,
     /// Parity strips per full stripe: members that an array can do without.
     pub parities: u16,

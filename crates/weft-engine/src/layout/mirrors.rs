@@ -8,7 +8,7 @@
 //!   4  5  5                5  3  4           5  3  4
 //! ```
 //!
-//! RAID 1 is near copies on all members, of one chunk that is the whole array.
+//! RAID 1 has near copies on all members, with the whole array as one chunk.
 //!
 //! Source   md-raid.md §5.4 and §5.5; each row of its table was compared with Linux 6.12 there
 
@@ -31,7 +31,7 @@ pub struct Mirrors {
     far: u16,
     /// Far copies lie in the rows that follow, instead of `stride` chunks further on.
     offset: bool,
-    /// Members of a far set; the last one takes the remainder as well.
+    /// Members of a far set; the last set also takes the remainder.
     far_set: u16,
     chunk: Sectors,
     /// Chunks of a member from a copy to the next far one.
@@ -52,7 +52,7 @@ pub struct Copy {
 /// The copies of an array sector, in md's order: near copies, each followed by its far ones.
 pub type Copies = SmallVec<[Copy; 4]>;
 
-/// Copies of an array sector, as they are asked for.
+/// Iterator over the copies of an array sector.
 #[derive(Clone, Debug)]
 pub(crate) struct CopiesOf<'a> {
     places: &'a Mirrors,
@@ -91,7 +91,7 @@ impl Iterator for CopiesOf<'_> {
 }
 
 impl Mirrors {
-    /// RAID 1: every member holds the whole array. `None` if that is nothing, or too much.
+    /// RAID 1: every member holds the whole array. `None` if that is empty, or too large.
     #[must_use]
     pub fn raid1(members: u16, member_size: Sectors) -> Option<Self> {
         let fits = member_size.0.checked_mul(512).is_some_and(|bytes| bytes <= i64::MAX as u64);
@@ -110,8 +110,8 @@ impl Mirrors {
         })
     }
 
-    /// RAID 10 with md's layout number. `None` if there is no such layout of so many members, if
-    /// two copies of a chunk would lie on one member, or if the members are too small.
+    /// RAID 10 with md's layout number. `None` if this many members have no such layout, if two
+    /// copies of a chunk would lie on one member, or if the members are too small.
     ///
     /// Shapes   `chunk` a power of two; `member_size` is what the superblock says is used
     #[must_use]
@@ -119,7 +119,7 @@ impl Mirrors {
         let parts = Raid10::from_code(layout)?;
         let far_set = parts.far_set_size(members.into())?;
         let (near, far) = (u64::from(parts.near), u64::from(parts.far));
-        // A near copy that wraps goes one row on, where offset copies of others lie.
+        // A near copy that wraps goes to the next row, where offset copies of others lie.
         if parts.offset && parts.near > 1 && !u32::from(members).is_multiple_of(parts.near) {
             return None;
         }
@@ -156,7 +156,7 @@ impl Mirrors {
         self.layout
     }
 
-    /// Slots.
+    /// Number of slots.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.members
@@ -168,8 +168,8 @@ impl Mirrors {
         if self.level == Level::Raid1 { Sectors::ZERO } else { self.chunk }
     }
 
-    /// Chunks side by side on the members, as md counts them for its hints: as many as there are
-    /// members where near copies do not divide these. Far copies are in rows of their own.
+    /// Number of adjacent chunks on the members, as md counts them for its hints: the number of
+    /// members if near copies do not divide it. Far copies are in rows of their own.
     pub(crate) fn chunks_in_row(&self) -> u16 {
         let divides = self.members.is_multiple_of(self.near);
         if divides { self.members / self.near } else { self.members }
@@ -205,15 +205,13 @@ impl Mirrors {
         self.far
     }
 
-    /// Sectors that a resync takes at a time: at most 64 KiB (md's `RESYNC_BLOCK_SIZE`), within one
-    /// chunk.
+    /// Sectors of a resync unit: at most 64 KiB (md's `RESYNC_BLOCK_SIZE`), within one chunk.
     #[must_use]
     pub fn resync_unit(&self) -> Sectors {
         if self.level == Level::Raid1 { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
     }
 
-    /// Frames that a resync works in, which has so many units under way, or as many as there may
-    /// be.
+    /// Frames that a resync works in, with this many units under way, or as many as it may have.
     #[must_use]
     pub fn resync_frames(&self, units: u32) -> u32 {
         let frames = self.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
@@ -233,7 +231,7 @@ impl Mirrors {
         self.copies_of(sector).collect()
     }
 
-    /// The copies of an array sector, one after the other.
+    /// Iterator over the copies of an array sector.
     #[inline]
     pub(crate) fn copies_of(&self, sector: Sectors) -> CopiesOf<'_> {
         debug_assert!(sector < self.size, "an array sector");
@@ -285,7 +283,7 @@ impl Mirrors {
         (sector < self.size).then_some(sector)
     }
 
-    /// The slot so many further or back within its far set.
+    /// The slot that is `by` places further or back within its far set.
     fn moved(&self, slot: u16, by: u16, forward: bool) -> u16 {
         let sets = self.members / self.far_set;
         let set = (slot / self.far_set).min(sets - 1);
@@ -295,7 +293,7 @@ impl Mirrors {
         first + (slot - first + by) % len
     }
 
-    /// Which members the array can do without.
+    /// Sets of members that the array can do without.
     pub(crate) fn tolerance(&self) -> Tolerance {
         let mut sets: Vec<SlotSet> = self.holders().collect();
         sets.sort_unstable();
@@ -303,7 +301,8 @@ impl Mirrors {
         Tolerance::OneOfEach(sets.into())
     }
 
-    /// The slots that hold a chunk together, of all chunks: the row of a chunk does not matter.
+    /// Sets of slots that hold a chunk together, for all chunks: the row of a chunk does not
+    /// matter.
     fn holders(&self) -> impl Iterator<Item = SlotSet> + '_ {
         let chunks = (self.size.0 / self.chunk.0).min(self.members.into());
         (0..chunks).map(|chunk| {
@@ -349,7 +348,7 @@ mod tests {
         copies.iter().map(place).collect()
     }
 
-    /// md-raid.md §5.4: the table, whose rows were verified with the kernel.
+    /// md-raid.md §5.4: the table, with rows that were verified with the kernel.
     #[test]
     fn copies_lie_where_the_kernel_puts_them() {
         let s = 5;
@@ -408,7 +407,7 @@ mod tests {
         }
     }
 
-    /// Layouts that are served, with the members that each is tried with.
+    /// Layouts that are served, with the numbers of members that each is tried with.
     const LAYOUTS: [(u32, std::ops::RangeInclusive<u16>); 9] = [
         (0x102, 2..=7),
         (0x103, 3..=8),

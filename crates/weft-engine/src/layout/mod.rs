@@ -29,20 +29,20 @@ pub enum Layout {
     Striped(Striped),
 }
 
-/// Rows of an array: ranges of it, one behind the other, that each lie on one range of every member
-/// that they are on, with parity and all copies.
+/// Rows of an array: consecutive ranges of it. Each lies on one range of every member that holds a
+/// part of it, with parity and all copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// First sector of the array that they cover.
+    /// First sector of the array that the rows cover.
     pub first: Sectors,
-    /// First sector behind them; the last row may go beyond it.
+    /// First sector after them; the last row may go beyond it.
     pub end: Sectors,
     /// Sectors of the array in a row.
     pub of_array: Sectors,
     /// Sectors of a member in a row.
     pub of_member: Sectors,
-    /// Where the first row begins: slots, and sectors of their data. A slot whose member holds far
-    /// copies is here once for each of its sections.
+    /// Places of the first row: slots, and data sectors. A slot with far copies is listed once for
+    /// each of its sections.
     pub places: Vec<(Slot, Sectors)>,
 }
 
@@ -60,8 +60,9 @@ macro_rules! each {
 impl Layout {
     /// Layout of the numbers in a superblock.
     ///
-    /// Shapes   `sizes`: data sectors of each member, in order of slots; only RAID 0 and linear,
-    ///          to which each member adds what it has, look at them
+    /// Shapes   `sizes`: data sectors of each member, in order of slots; used only by RAID 0 and
+    /// linear,
+    ///          to which each member adds what it has
     /// Units    `size` is what the other levels use of each member, data only
     ///
     /// # Errors
@@ -109,7 +110,7 @@ impl Layout {
         each!(self, layout => layout.layout())
     }
 
-    /// Slots.
+    /// Number of slots.
     #[must_use]
     pub fn members(&self) -> u16 {
         each!(self, layout => layout.members())
@@ -142,8 +143,8 @@ impl Layout {
         each!(self, layout => layout.array_size())
     }
 
-    /// Sectors that a resync goes over, and bits of a bitmap cover: data sectors of each member;
-    /// for RAID 10 sectors of the array; none without redundancy.
+    /// Sectors that a resync covers, and that bits of a bitmap stand for: data sectors of each
+    /// member; for RAID 10 sectors of the array; none without redundancy.
     ///
     /// Source   md's `resync_max_sectors`
     #[must_use]
@@ -182,19 +183,19 @@ impl Layout {
         }
     }
 
-    /// Whether every byte is known from the members at these slots.
+    /// Whether the members at these slots determine every byte.
     #[must_use]
     pub fn suffices(&self, slots: SlotSet) -> bool {
         self.tolerance().suffices(slots)
     }
 
-    /// Whether the members at these slots know more than every byte once: copies, or parity.
+    /// Whether the members at these slots hold redundancy: copies, or parity.
     #[must_use]
     pub fn has_redundancy(&self, slots: SlotSet) -> bool {
         self.tolerance().has_redundancy(slots)
     }
 
-    /// Bytes of a request that asks as much of every member, which md advertises as `io_opt`: a
+    /// Bytes of a request that asks the same of every member, which md advertises as `io_opt`: a
     /// chunk of each, of data for levels with parity. `None` for RAID 1 and linear.
     #[must_use]
     pub fn io_opt(&self) -> Option<Bytes> {
@@ -207,7 +208,7 @@ impl Layout {
         (row > Bytes::ZERO).then_some(row)
     }
 
-    /// Which members the array can do without.
+    /// Sets of members that the array can do without.
     pub(crate) fn tolerance(&self) -> Tolerance {
         each!(self, layout => layout.tolerance())
     }
@@ -361,7 +362,7 @@ mod tests {
             (chunk - 1, 1),
             (chunk, 512),
             (2 * chunk + 4096, 4096),
-            // Of two strips of a full stripe, and of two full stripes.
+            // Ranges in two strips of a full stripe, and in two full stripes.
             (chunk - 512, 1024),
             (3 * chunk - 1, 2),
             (3 * chunk, 3 * chunk),

@@ -16,7 +16,7 @@ impl SlotSet {
         if count >= 64 { Self(u64::MAX) } else { Self((1 << count) - 1) }
     }
 
-    /// Only this one.
+    /// The set of one slot.
     #[must_use]
     pub const fn only(slot: Slot) -> Self {
         Self(1 << slot.0)
@@ -27,17 +27,17 @@ impl SlotSet {
         self.0 |= 1 << slot.0;
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub fn remove(&mut self, slot: Slot) {
         self.0 &= !(1 << slot.0);
     }
 
-    /// Adds or takes out.
+    /// Adds or removes a slot.
     pub fn set(&mut self, slot: Slot, member: bool) {
         if member { self.insert(slot) } else { self.remove(slot) }
     }
 
-    /// Whether it is in.
+    /// Whether a slot is in the set.
     #[must_use]
     pub const fn contains(self, slot: Slot) -> bool {
         self.0 >> slot.0 & 1 == 1
@@ -49,7 +49,7 @@ impl SlotSet {
         self.0.count_ones()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -67,7 +67,7 @@ impl SlotSet {
         Self(self.0 & other.0)
     }
 
-    /// In this one and not in the other.
+    /// Slots that are in this set and not in the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

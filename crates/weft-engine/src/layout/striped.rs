@@ -18,7 +18,7 @@ use weft_units::{Sectors, Slot};
 use crate::layout::Rows;
 use crate::layout::tolerance::Tolerance;
 
-/// Places of array sectors.
+/// Placement of array sectors on members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Striped {
     level: Level,
@@ -28,12 +28,12 @@ pub struct Striped {
     members: u16,
 }
 
-/// A range of the array on members that go on equally far.
+/// A range of the array on one set of members that go on equally far.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Zone {
     /// First sector of the array.
     first: Sectors,
-    /// First sector behind it.
+    /// First sector after it.
     end: Sectors,
     /// First sector on its members.
     member_first: Sectors,
@@ -42,14 +42,14 @@ struct Zone {
 }
 
 impl Zone {
-    /// First sector on its members behind it.
+    /// First sector on its members after it.
     fn member_end(&self) -> Sectors {
         let rows = (self.end.0 - self.first.0) / self.slots.len() as u64;
         Sectors(self.member_first.0 + rows)
     }
 }
 
-/// Where a range of the array begins on its member, and how far it goes on there.
+/// Start of an array range on its member, and the length that it has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The slot that holds it.
@@ -70,7 +70,7 @@ pub enum Raid0Layout {
 }
 
 impl Striped {
-    /// RAID 0 on members of these data sizes. `None` without a chunk on each of them.
+    /// RAID 0 on members of these data sizes. `None` unless each has room for a chunk.
     ///
     /// Shapes   `chunk` any multiple of 4 KiB; sizes in order of slots
     #[must_use]
@@ -103,7 +103,7 @@ impl Striped {
         Self::of(Level::Raid0, number, chunk, zones, sizes.len())
     }
 
-    /// Linear: one member after the other. `None` without a chunk on each of them.
+    /// Linear: one member after the other. `None` unless each has room for a chunk.
     ///
     /// Shapes   `rounding` is what the superblock calls the chunk: members are rounded down to it
     #[must_use]
@@ -148,7 +148,7 @@ impl Striped {
         self.layout
     }
 
-    /// Slots.
+    /// Number of slots.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.members
@@ -160,7 +160,7 @@ impl Striped {
         if self.level == Level::Linear { Sectors::ZERO } else { self.chunk }
     }
 
-    /// Sectors used of the member that is used most.
+    /// Sectors used of the member with the most.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
         self.zones.iter().map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
@@ -173,7 +173,7 @@ impl Striped {
         zones.map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
     }
 
-    /// Whether blocks of this many sectors are blocks of the members too, wherever they lie.
+    /// Whether blocks of this many sectors are also blocks of the members, wherever they lie.
     pub(crate) fn is_aligned(&self, block: Sectors) -> bool {
         let aligned = |sector: Sectors| sector.0.is_multiple_of(block.0);
         (self.level == Level::Linear || aligned(self.chunk))
@@ -185,7 +185,7 @@ impl Striped {
         self.zones.iter().any(|zone| zone.end == sector)
     }
 
-    /// Which members the array can do without: none.
+    /// Sets of members that the array can do without: none.
     pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance::AnyOf { data_members: self.members }
     }
@@ -211,8 +211,8 @@ impl Striped {
         self.zones.iter().map(rows).collect()
     }
 
-    /// Number of the zone of RAID 0 that an array sector is in, from 0, and the slots of its
-    /// members; `None` for linear, and where one zone is all.
+    /// Number of the RAID 0 zone of an array sector, from 0, and the slots of its members; `None`
+    /// for linear, and if there is only one zone.
     #[must_use]
     pub fn zone_of(&self, sector: Sectors) -> Option<(usize, Vec<Slot>)> {
         if self.level == Level::Linear || self.zones.len() == 1 {
@@ -286,9 +286,9 @@ mod tests {
         assert_eq!(alternate[3..], [(1, 1), (2, 1), (1, 2), (2, 2)]);
     }
 
-    /// Three zones: by the number of the chunk in the array in each of them, or in the zone. The
-    /// members of `fixtures/md/raid0-uneven` do not tell: 64, 128 and 192 chunks make a second zone
-    /// that begins with chunk 192, an even one, and a third one of a single member.
+    /// Three zones: chunks are counted in the array in each of them, or in the zone. The members of
+    /// `fixtures/md/raid0-uneven` do not tell these apart: 64, 128 and 192 chunks make a second
+    /// zone that begins with chunk 192, an even one, and a third one of a single member.
     #[test]
     fn statement_37_a_third_zone_is_like_the_second() {
         let made = |layout| Striped::raid0(layout, CHUNK, &sizes(&[1, 2, 4, 4])).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(alternate[..4], zone_0);
         assert_eq!(alternate[4..7], [(1, 1), (2, 1), (3, 1)]);
         assert_eq!(alternate[7..], [(2, 2), (3, 2), (2, 3), (3, 3)]);
-        // As in the fixture both are the same.
+        // With the sizes of the fixture both are the same.
         let [original, alternate] = [Raid0Layout::Original, Raid0Layout::Alternate]
             .map(|layout| places(&Striped::raid0(layout, CHUNK, &sizes(&[64, 128, 192])).unwrap()));
         assert_eq!(original, alternate);

@@ -1,7 +1,8 @@
 //! Tolerance of a layout: which members an array can do without.
 //!
-//! Asked by slots, not by their number: two failures that RAID 10 survives in two mirrors are the
-//! end of one mirror. With parity any members suffice that are as many as there are data strips.
+//! Tolerance depends on which slots are lost, not only on how many: RAID 10 survives two failures
+//! in two mirrors, but not in one. With parity, any members suffice that are as many as the data
+//! strips.
 //!
 //! Source   md-raid.md §5 and §6.7 (md: `has_failed` of each personality)
 
@@ -20,7 +21,7 @@ pub(crate) enum Tolerance {
 }
 
 impl Tolerance {
-    /// Whether every byte is known from the members at these slots.
+    /// Whether the members at these slots determine every byte.
     #[inline]
     pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         match self {
@@ -29,7 +30,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether there is a member that an array of so many slots can do without.
+    /// Whether an array of this many slots can do without some member.
     pub(crate) fn is_redundant(&self, slots: usize) -> bool {
         match self {
             Self::AnyOf { data_members } => slots > usize::from(*data_members),
@@ -37,7 +38,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether the members at these slots know more than every byte once.
+    /// Whether the members at these slots hold redundancy.
     pub(crate) fn has_redundancy(&self, slots: SlotSet) -> bool {
         match self {
             Self::AnyOf { data_members } => slots.count() > u32::from(*data_members),

@@ -1,4 +1,4 @@
-//! Tests of journals that hold something and yet are as good as empty.
+//! Tests of journals with content that the members already have.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::outcomes::add;
 use super::*;
 use crate::assemble::journal::settle;
 
-/// What is on the members: slot and sector of a member's data, and the byte that fills the block.
+/// Blocks on the members: slot, data sector, and the byte that fills the block.
 type Held = &'static [(u16, u64, u8)];
 
 struct Case {
@@ -245,7 +245,7 @@ fn with_journal(case: &Case) -> Vec<Candidate> {
     for candidate in &mut candidates {
         edit(candidate, |superblock| {
             superblock.feature_map.insert(Features::JOURNAL);
-            // It means nothing beside a journal.
+            // The offset means nothing beside a journal.
             superblock.resync_offset = ResyncOffset::At(Sectors(0));
         });
     }

@@ -5,7 +5,7 @@ use weft_ondisk::{PplEntry, PplHeader};
 use super::outcomes::{ask, bad_blocks, each, outcome, read};
 use super::*;
 
-/// A RAID 5 that was not stopped, without its first member, whose other members have partial parity
+/// A RAID 5 that was not stopped, without its first member; the other members have partial parity
 /// logs. Slot 2 has the parity of full stripe 1, and was writing 8 sectors of it.
 fn with_parity_logs(change: impl FnOnce(&mut Vec<Candidate>)) -> Vec<Candidate> {
     let mut set = set(Level::Raid5, 4);
@@ -43,7 +43,7 @@ fn partial_parity_logs_say_which_stripes_are_not_to_be_believed() {
         .collect();
     assert_eq!(suspect, [(1, vec![]), (2, vec![SectorRange::new(1024, 8)]), (3, vec![])]);
 
-    // A log that is missing or damaged says nothing, and neither does one of another layout.
+    // A log that is missing or damaged tells nothing, and neither does one of another layout.
     let missing = with_parity_logs(|set| set[0].logs.ppl = None);
     assert!(outcome(&missing, &read()).ends_with("suspect ranges: all |"));
     let damaged = with_parity_logs(|set| set[0].logs.ppl = Some(Err("a wrong sum".to_owned())));
@@ -86,7 +86,7 @@ fn a_bitmap_says_how_much_may_be_wrong() {
 
 #[test]
 fn a_bit_that_one_member_in_sync_has_counts_for_all() {
-    // Bits of three members; those of the last are of another time where the events are others.
+    // Bits of three members; those of the last are of another time if its events differ.
     for (bits, events, sectors, differ) in [
         ([0, 0, 0], 7, 0, 0),
         ([0b1011, 0b1011, 0b1011], 7, 384, 0),

@@ -120,9 +120,9 @@ fn two_halves_used_on_their_own_are_refused() {
     assert_eq!(slots(&assemble(&candidates[..2], &run()).unwrap()), "UU__");
 }
 
-/// m0 failed, then m2; m0 was removed, and m4 took its slot with its number: m2 says "faulty" of
-/// m4, and m4 of m2, and they were never two halves of anything. Whichever of the current members
-/// is the freshest.
+/// m0 failed, then m2; m0 was removed, and m4 took its slot with its number. m2 records m4 as
+/// faulty, and m4 records m2, although they were never two halves of an array. It does not matter
+/// which of the current members is the freshest.
 #[test]
 fn a_member_that_failed_before_a_number_was_given_away_again_is_stale() {
     let mut candidates = set(Level::Raid6, 4);
@@ -152,7 +152,7 @@ fn a_member_that_failed_before_a_number_was_given_away_again_is_stale() {
     }
 }
 
-/// A crash in the middle of the round that gives a new member its slot leaves it ahead of all.
+/// A crash in the middle of the update that gives a new member its slot leaves it ahead of all.
 #[test]
 fn a_member_that_just_took_its_slot_is_not_another_half() {
     let mut candidates = set(Level::Raid6, 5);
@@ -226,12 +226,12 @@ fn what_this_release_does_not_keep_up_is_read_only() {
     assert!(assemble(&candidates, &read_only).is_err());
 }
 
-/// A set whose members all have this bitmap; the superblocks are at `events`.
+/// A set of members that all have this bitmap; the superblocks are at `events`.
 fn with_bitmaps(events: u64, change: impl Fn(&mut BitmapHeader)) -> Vec<Candidate> {
     with_bits(events, change, 0)
 }
 
-/// The same, with these bits for the first eight regions.
+/// Like [`with_bitmaps`], with these bits for the first eight regions.
 fn with_bits(events: u64, change: impl Fn(&mut BitmapHeader), bits: u8) -> Vec<Candidate> {
     let mut candidates = set(Level::Raid5, 3);
     for candidate in &mut candidates {
@@ -277,15 +277,15 @@ fn a_plain_bitmap_is_kept_and_others_are_not_written_beside() {
     let assembly = assemble(&with_bitmaps(7, |_| {}), &run()).unwrap();
     assert_eq!((assembly.events, &assembly.states[..]), (7, &[][..]));
     assert!(assembly.bitmap().is_some_and(|bitmap| !bitmap.is_stale()));
-    // All bits of an old one count as set.
+    // All bits of an old bitmap count as set.
     let old = assemble(&with_bitmaps(7, |bitmap| bitmap.events = 3), &run()).unwrap();
     assert_eq!((old.events, &old.states[..]), (7, &[AssemblyState::BitmapStale][..]));
-    // Of members that differ the one with the freshest superblock counts.
+    // Among members that differ, the one with the freshest superblock counts.
     let mut mixed = with_bitmaps(7, |bitmap| bitmap.events = 3);
     let mut last = with_bitmaps(8, |_| {}).remove(2);
     std::mem::swap(&mut mixed[2], &mut last);
     assert!(!assemble(&mixed, &run()).unwrap().bitmap().unwrap().is_stale());
-    // A crash may leave it ahead by one.
+    // A crash may leave the bitmap ahead by one.
     let ahead = with_bitmaps(7, |bitmap| bitmap.events = 8);
     assert_eq!(assemble(&ahead, &run()).unwrap().events, 8);
 
@@ -336,7 +336,7 @@ struct Malformed {
     spoil: fn(&mut Vec<Candidate>),
     /// The state, or `None` if the set assembles without the member at fault.
     state: Option<AssemblyState>,
-    /// All of these are in the message, or in the reason why the member is not used.
+    /// Texts that are in the message, or in the reason why the member is not used.
     says: &'static [&'static str],
 }
 
@@ -532,7 +532,7 @@ const MALFORMED: &[Malformed] = &[
 fn malformed_sets_are_refused_by_member_field_found_and_expected() {
     let mut rows: Vec<u32> = MALFORMED.iter().map(|case| case.row).collect();
     rows.dedup();
-    // 42 is of bitmaps, 69 of devices: those are read before a set is made.
+    // Row 42 is about bitmaps, row 69 about devices: those are read before a set is made.
     assert_eq!(rows, [27, 33, 34, 35, 36, 37, 38, 39, 40, 41, 59, 70]);
     for case in MALFORMED {
         let mut candidates = set(case.level, 4);
@@ -570,8 +570,8 @@ fn a_journal_that_is_not_there_is_named_for_reading() {
     assert!(assembly.states.contains(&AssemblyState::WithoutJournal));
 }
 
-/// Any byte of any superblock of a set is changed, its sum made right again: whatever is said, it
-/// is said without a panic, and no set whose members disagree is written to.
+/// Any byte of any superblock of a set is changed, and its checksum made right again: assembly
+/// never panics, and no set with members that disagree is written to.
 #[test]
 fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

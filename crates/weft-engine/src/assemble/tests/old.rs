@@ -58,7 +58,7 @@ fn old_superblocks_are_told_apart_by_their_own_fields() {
     }
 }
 
-/// Adds spares to `old_set`, each with this number and a table that has so many spares.
+/// Adds spares to `old_set`, each with this number and a table of this many spares.
 fn with_spares(spares: &[(u32, u32)]) -> Vec<Candidate> {
     let mut set = old_set(|_, _| {});
     for (number, in_table) in spares {
@@ -82,8 +82,8 @@ fn numbers(set: &[Candidate]) -> Vec<u32> {
     assembly.spares.iter().map(|spare| spare.superblock.dev_number()).collect()
 }
 
-// After a cut between two superblocks the array was refused, one spare taken for a copy of the
-// other.
+// After a crash between two superblocks the array was refused: one spare was taken for a copy of
+// the other.
 #[test]
 fn spares_of_one_number_are_two_unless_they_say_the_same() {
     assert_eq!(numbers(&with_spares(&[(4, 2), (5, 2)])), [4, 5]);
@@ -98,7 +98,7 @@ fn spares_of_one_number_are_two_unless_they_say_the_same() {
     assert_eq!(numbers(&set), [5, 4]);
 }
 
-// A member failed while superblocks were written, and a spare had its slot and its number before
+// A member failed while superblocks were written, and a spare got its slot and its number before
 // the next ones: the array was refused.
 #[test]
 fn of_two_members_at_a_slot_the_fresher_one_is_believed() {

@@ -27,7 +27,7 @@ fn named(name: &str) -> Options {
     Options { name: Some(name.to_owned()), ..ask() }
 }
 
-/// All of it as one text.
+/// The whole outcome as one text.
 pub(super) fn outcome(candidates: &[Candidate], options: &Options) -> String {
     match assemble(candidates, options) {
         Ok(assembly) => {
@@ -51,7 +51,7 @@ pub(super) fn each(set: &mut [Candidate], change: impl Fn(&mut Super1)) {
     set.iter_mut().for_each(|candidate| edit(candidate, &change));
 }
 
-/// Adds one that all know in this role.
+/// Adds a member that all superblocks record in this role.
 pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     let number = set.len() as u32;
     let mut one = set[0].clone();
@@ -65,7 +65,7 @@ pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     each(set, |superblock| superblock.set_role(number, role));
 }
 
-/// Adds a journal, which holds this.
+/// Adds a journal with this content.
 fn journal(set: &mut Vec<Candidate>, holds: Option<Result<JournalState, String>>) {
     add(set, Role::Journal);
     each(set, |superblock| superblock.feature_map.insert(Features::JOURNAL));
@@ -601,8 +601,8 @@ fn a_stripe_of_the_cache_has_frames_for_every_slot() {
     }
 }
 
-// A spare that was removed, and another that was added since and got its number: when one took a
-// slot, both superblocks said so, and the array was refused from then on.
+// A spare was removed, and another one that was added since got its number. When one of them took a
+// slot, both superblocks recorded that, and the array was refused from then on.
 #[test]
 fn a_spare_whose_number_is_another_spares_by_now_gets_one_of_its_own() {
     let mut candidates = set(Level::Raid5, 4);
@@ -621,7 +621,7 @@ fn a_spare_whose_number_is_another_spares_by_now_gets_one_of_its_own() {
     let assembly = assemble(&candidates, &ask()).unwrap();
     let numbers: Vec<_> = assembly.spares.iter().map(|it| it.superblock.dev_number()).collect();
     assert_eq!(numbers, [5, 4]);
-    // Without room in the table it is not used.
+    // Without room in the table the spare is not used.
     each(&mut candidates, |it| it.roles.truncate(5));
     let found = outcome(&candidates, &ask());
     assert!(
