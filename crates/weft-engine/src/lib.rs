@@ -6,12 +6,12 @@
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
 //! volume/     the gates that a request passes; which requests wait for each other; commands
-//! raid/       personalities; single/: one member as it is; mirror/, striped/: levels without parity;
+//! raid/       personalities; single/: one member as it is; mirror/, striped/: without parity;
 //!             parity/: stripes/ carries out what plan/ decides, cache/ says which stripe, priority
 //!             (◆ patch 000) and stripe_size (◆ patch 004) are policies
 //! array/      members and their metadata: clean and dirty, superblock updates, membership, resync;
 //!             flush/flush_batch.rs (◆ patch 002): which requests share a flush;
-//!             outbox.rs: tokens, and what is outstanding
+//!             outbox.rs: tokens and outstanding requests
 //! sched/      the queue of each member: merging, scheduler, depth
 //! assemble/   metadata of all members to an array, or a refusal
 //! contract/   interface between drivers and the engine
@@ -157,7 +157,7 @@ impl Engine {
     ///
     /// # Errors
     /// The configuration cannot work; see [`ConfigError`].
-    #[allow(clippy::needless_pass_by_value, reason = "what an engine is made of is its own")]
+    #[allow(clippy::needless_pass_by_value, reason = "the engine keeps its configuration")]
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
         let frames_min = |it: &VolumeConfig| it.source.frames_min(&it.knobs);

@@ -63,7 +63,7 @@ pub(crate) enum Report {
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// The member takes writes that it cannot read back. It is failed if the others suffice.
     Suspect { slot: Slot },
-    /// The member failed a request that it must not fail: it is failed, whatever follows from that.
+    /// The member did not do what it was told to: it is failed, whatever the consequences.
     Failed { slot: Slot },
     /// A read failed. After more than `most` in a row the member is failed, if the others suffice.
     ReadFailed { slot: Slot, most: u32 },

@@ -268,7 +268,7 @@ impl Outbox {
             return false;
         }
         let place = last.merge(self.turn, at, &bare, self.outputs.len());
-        self.append(place.expect("it fits"), parts, who);
+        self.append(place.expect("the write fits"), parts, who);
         self.work.merges += 1;
         member.moved(&bare.kind.attr, bare.write, bare.bytes.sectors_floor());
         true

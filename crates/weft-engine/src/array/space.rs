@@ -42,7 +42,7 @@ impl Array {
         self.resyncs_for_space
     }
 
-    /// Members have what they had no space for, or were given up.
+    /// Members have stored the data that they had no space for, or were given up.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {
             member.full_since = None;

@@ -514,7 +514,7 @@ impl Array {
             .map(|slot| (member(slot).info.index, member(slot).unflushed))
             .collect();
         for (member, flight) in self.flushes.start(rule, &members) {
-            let position = self.position_of(member).expect("it takes part");
+            let position = self.position_of(member).expect("a flushed member takes part");
             self.submit(position, MemberOp::Flush, Owner::Flush(flight), out);
         }
         self.finish_flushes();

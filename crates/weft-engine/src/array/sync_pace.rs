@@ -214,7 +214,7 @@ mod tests {
                 done_at = millis + lag;
             }
             if let Some(wake) = pace.wake(asked == 0 && millis >= done_at) {
-                assert!(wake > pace.at, "what is not allowed now is allowed later");
+                assert!(wake > pace.at, "the next permitted time lies ahead");
             }
             moved += asked * STRIPE.0;
         }
@@ -280,13 +280,13 @@ mod tests {
         let of_idle = knobs(SyncPace::Idle, 1000, 200_000);
         let mut pace = Pace::new(&of_idle, Time(0));
         pace.look(Time(0), &of_idle, 7, false, true);
-        assert_eq!((pace.is_busy(), pace.class()), (false, Class::Idle), "what was before is past");
+        assert_eq!((pace.is_busy(), pace.class()), (false, Class::Idle), "earlier ones do not count");
         pace.look(Time(1000), &of_idle, 8, false, true);
         assert_eq!((pace.is_busy(), pace.class()), (true, Class::None));
         pace.look(Time(1000) + IDLE_AFTER, &of_idle, 8, false, true);
         assert_eq!(pace.class(), Class::Idle);
         pace.look(Time(2000) + IDLE_AFTER, &of_idle, 8, true, true);
-        assert!(pace.is_busy(), "one waits");
+        assert!(pace.is_busy(), "a client waits");
         let md = knobs(SyncPace::Md, 1000, 200_000);
         assert_eq!(Pace::new(&md, Time(0)).class(), Class::None);
     }

@@ -508,7 +508,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Puts members into slots and counts what is missing.
+    /// Puts members into slots, and decides on the resulting array.
     fn place(
         mut self,
         current: Vec<(Member, Role)>,

@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(heavy.stronger(urgent), urgent);
         assert_eq!(idle.stronger(light), light);
         assert_eq!(light.stronger(attr(Class::None, 0, 9)), light, "no weight is that of most");
-        assert_eq!(light.stronger(attr(Class::None, 100, 9)), light, "who came first");
+        assert_eq!(light.stronger(attr(Class::None, 100, 9)), light, "the first to come");
         assert_eq!(light.stronger(attr(Class::BestEffort(3), 1, 9)).class, Class::BestEffort(3));
         assert_eq!(light.stronger(attr(Class::BestEffort(5), 900, 9)), light);
     }

@@ -119,7 +119,7 @@ impl Clears {
         cx: &mut Cx<'_>,
     ) -> Told {
         let Who::Straight(StraightPart { request, .. }) = part else {
-            unreachable!("there are no stripes")
+            unreachable!("a level without parity has no stripes")
         };
         if self.has(request) {
             self.done(request, answer.result, targets, events, cx);

@@ -236,7 +236,7 @@ impl Personality {
                 None
             }
             (_, Who::Copy(_) | Who::Stripe(_) | Who::Stripes(_)) => {
-                unreachable!("there are no stripes")
+                unreachable!("a level without parity has no stripes")
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Volume: requests of clients from arrival to answer, and the gates that they pass.
 //!
-//! A request passes these gates, in order, and waits at each without holding what others need:
+//! A request passes these gates, in order, and waits at each without holding resources that others
+//! need:
 //!
 //! 1. earlier requests that overlap it ([`ranges`]);
 //! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;

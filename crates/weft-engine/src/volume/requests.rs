@@ -393,7 +393,7 @@ impl Volume {
     pub(super) fn answer(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(!std::mem::replace(&mut request.answered, true), "a request is answered once");
-        assert_eq!(request.pending, 0, "its sub-requests are done");
+        assert_eq!(request.pending, 0, "all sub-requests are done");
         let result = match request.error.take() {
             Some(error) => Err(error),
             None if request.stalled => Err(ReplyError::Stalled),

@@ -38,7 +38,7 @@ impl Volume {
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
-            let mut sync = self.sync.take().expect("it was there");
+            let mut sync = self.sync.take().expect("a finished sync was running");
             let kept = self.array.is_planted(Mutant::LeaseNotGivenBack);
             if let Some(lease) = sync.lease.take().filter(|_| !kept) {
                 self.array.give_back_for_sync(lease, out.now);

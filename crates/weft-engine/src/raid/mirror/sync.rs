@@ -401,7 +401,7 @@ impl Copier {
             Step::Comparing => self.write(place, level, events, cx),
             Step::Writing => self.read_back(place, level, events, cx),
             Step::ReadingBack => self.finish(place, level, events, cx),
-            Step::Locking | Step::Over => unreachable!("nothing was asked for"),
+            Step::Locking | Step::Over => unreachable!("no member request is outstanding"),
         }
     }
 
@@ -443,7 +443,7 @@ impl Copier {
         // A slot with a request that was given up may have a new member, which is rebuilt.
         let mut wanted = wanted.without(SlotSet::only(source));
         if let Task::Sync { action: SyncAction::Resync, .. } = part.task {
-            // Includes the copy that counts, which is written with what it holds.
+            // The copy that counts is written too, with its own content.
             wanted = wanted.or(unproven.and(of_copies));
         }
         let wanted = wanted.without(part.given_up).and(present);
@@ -512,7 +512,7 @@ impl Copier {
         // A single copy that differs from several equal ones is the wrong one.
         let several = part.read.without(part.differ).count() > 1;
         let alone = part.differ.ascending().next().filter(|_| part.differ.count() == 1);
-        // Only where a unit has the same sectors on every member, because these are reported.
+        // A wrong copy is only reported if a unit has the same sectors on every member.
         let sector = part.range.start.sectors_floor();
         let told = part.copies.iter().all(|copy| copy.sector == sector);
         let (wrong, ok) = (alone.filter(|_| several && told), part.ok);

@@ -145,7 +145,7 @@ impl ParityRaid {
             let keys = self.stripes.keys_of(&discard.run);
             let may =
                 self.stripes.are_quiet(&keys, None) || cx.is_planted(Mutant::DiscardUnderSync);
-            assert!(may, "nothing goes on in stripes that are discarded");
+            assert!(may, "no work goes on in discarded stripes");
             self.stripes.forget(&keys);
         }
         for slot in cx.membership().present().descending() {

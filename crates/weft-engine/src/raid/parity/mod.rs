@@ -173,7 +173,7 @@ impl ParityRaid {
         }
     }
 
-    /// A batch may end before the member answers, so each of its stripes is told by itself.
+    /// A batch may end before the member answers, so its stripes are told one by one.
     pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
         if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
             return None;

@@ -218,15 +218,15 @@ mod tests {
         let block = |number: u64| (1 << 20) + number * 4096..(1 << 20) + (number + 1) * 4096;
         let (reach, at) = (16 * 4096, |micros: u64| Time(micros * 1000));
         let (first, _) = streams.arrive(write(0), false, at(1));
-        assert_eq!(streams.moved(&block(1), reach, at(1)), None, "it may be a single write");
+        assert_eq!(streams.moved(&block(1), reach, at(1)), None, "this may be a single write");
         let (id, flows) = streams.arrive(write(1), true, at(2));
         assert!(flows && id == first);
         // Neither write has found stripes: both will, whatever time it is.
         assert_eq!(streams.moved(&block(0), reach, at(9)), Some(at(9)));
         streams.attached(id, write(0).end().0, at(10));
         streams.attached(id, write(1).end().0, at(11));
-        assert_eq!(streams.moved(&block(1), reach, at(12)), None, "it has passed");
-        assert_eq!(streams.moved(&block(2), reach, at(12)), Some(at(11)), "as it was seen last");
+        assert_eq!(streams.moved(&block(1), reach, at(12)), None, "the stream has passed");
+        assert_eq!(streams.moved(&block(2), reach, at(12)), Some(at(11)), "as last seen");
         assert_eq!(streams.moved(&(block(2).start..block(17).end), reach, at(12)), Some(at(11)));
         assert_eq!(streams.moved(&(block(2).start..block(18).end), reach, at(12)), None, "far off");
         assert_eq!(streams.moved(&(block(1).start..block(3).end), reach, at(12)), None);

@@ -328,7 +328,7 @@ impl Stripe {
 
     /// Reuses the stripe for another key. Everything known of the old one is forgotten.
     pub(crate) fn reuse(&mut self, key: u64, placement: Placement) {
-        assert_eq!(self.in_flight, 0, "nothing of a stripe that is reused is in flight");
+        assert_eq!(self.in_flight, 0, "a stripe that is reused has nothing in flight");
         assert_eq!(self.pins, 0, "no member uses the memory of a stripe that is reused");
         assert!(!self.has_work(), "a stripe that is reused has no work");
         assert!(self.deferred.is_empty(), "a stripe with a deferred write is not reused");

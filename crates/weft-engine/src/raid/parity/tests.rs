@@ -168,7 +168,7 @@ fn moved(rig: &Rig, number: u32) -> Vec<(Purpose, u64, u64)> {
     let snapshot = rig.engine.snapshot();
     let party = Party::Client(ClientId(number));
     let account = snapshot.volumes[0].accounts.iter().find(|it| it.party == party);
-    let account = account.expect("it asked for something");
+    let account = account.expect("the client has an account");
     account.by_purpose.iter().map(|it| (it.purpose, it.read.0, it.written.0)).collect()
 }
 

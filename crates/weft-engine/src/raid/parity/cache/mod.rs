@@ -11,10 +11,10 @@
 //! Inactive stripes are reused in LRU order within one of eight classes, as with md's eight hash
 //! locks. By weft's own rule delayed stripes wait on one more list before they are held
 //! (`cache/wait.rs`). Once a lookup has missed for want of a free stripe, all misses wait until a
-//! quarter of the cache is free again; hits go on. With a stripe size that goes by full stripes
+//! quarter of the cache is free again; hits go on. With a stripe size that picks by full stripes
 //! ([`super::stripe_size`]) there is one class, and a miss waits for as many stripes as its request
 //! needs of one chunk, or for half of all: stripes that a member has no space for, or keeps by not
-//! answering, must not block other requests. A request that has waited for `preread_wait_max` no
+//! answering, must not hold up other requests. A request that has waited for `preread_wait_max` no
 //! longer waits behind requests that find inactive stripes: those wait instead.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
@@ -565,7 +565,7 @@ mod tests {
     /// A stripe that a request was attached to, on no list.
     fn take(cache: &mut Cache, key: u64) -> StripeId {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512));
-        match cache.acquire(key, &geometry.expect("it is legal")) {
+        match cache.acquire(key, &geometry.expect("the geometry is legal")) {
             Acquired::Stripe(id) => id,
             Acquired::Starved => panic!("a stripe is free"),
         }
@@ -722,8 +722,8 @@ mod tests {
         cache.relieve_within(wait_max, now(10));
         cache.release(others[0]);
         assert!(!cache.is_free(0));
-        assert_eq!(cache.acquire(0, &geometry), Acquired::Starved, "it is kept");
-        assert_eq!(cache.acquire(1, &geometry), Acquired::Stripe(others[1]), "it is in use");
+        assert_eq!(cache.acquire(0, &geometry), Acquired::Starved, "the stripe is kept");
+        assert_eq!(cache.acquire(1, &geometry), Acquired::Stripe(others[1]), "in use");
         cache.relieve_within(wait_max, now(11));
         assert!(matches!(cache.acquire_some(8, 2, || placement), Acquired::Stripe(_)));
     }

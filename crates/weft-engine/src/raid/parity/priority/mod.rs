@@ -24,7 +24,7 @@
 //! Source   md-raid.md §1.6; Linux "md: introduce get_priority_stripe() to improve raid456 write
 //!          performance", 2008 (published: dd +33 %, tiobench +13 %, with threshold 0 +37 %)
 //! Compare  [`PriorityRule::Fifo`] is the behaviour before the change, `activation=at_unplug` and
-//!          `stripe_cache_form=2008` what was around both in 2008 (md-raid.md §1.10)
+//!          `stripe_cache_form=2008` the surroundings of both in 2008 (md-raid.md §1.10)
 //! Measured as exact sequences (statements 21 to 25 and 42). Weft's own rule on four simulated
 //!          disks of 2007 against threshold 0, with the plug of 2008 (experiments/000.md): dd the
 //!          same; tiobench with 1 to 8 threads 0 % (±0.3), 99.9 % of prereads within 0.35 s instead
@@ -33,9 +33,9 @@
 //!          a held stripe goes after 1.0 s instead of 9.4 s, when dd is done. Most of that is the
 //!          disk, which with a full cache of its own lets a read wait for up to 2 s and loses a
 //!          turn with each sub-request that it writes meanwhile. If it let no read wait for more
-//!          than 0.2 s, dd would lose 15 % and both would be done 5 % sooner (with the cache emptied
-//!          for 14 ms at a time). Solid-state drives: dd and tiobench the same or 1 % more, dd
-//!          beside the writers -1 %, both done 12 % sooner, within 23 ms instead of 1.6 s
+//!          than 0.2 s, dd would lose 15 % and both would be done 5 % sooner (its cache emptied for
+//!          14 ms at a time). Solid-state drives: dd and tiobench the same or 1 % more, dd beside
+//!          the writers -1 %, both done 12 % sooner, within 23 ms instead of 1.6 s
 
 mod md;
 pub(super) mod plug_2008;

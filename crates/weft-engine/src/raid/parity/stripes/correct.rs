@@ -22,8 +22,7 @@ impl Stripes {
         if cx.membership().read_only || cx.membership().broken {
             return false;
         }
-        // A member that is being rebuilt was not read here: the error is that of the member before
-        // it.
+        // A member that is being rebuilt was not read here: the error belongs to its predecessor.
         let end = self.cache.stripe(id).sector(self.cache.height()) + self.cache.height();
         let bad = self.cache.stripe(id).correctable().and(cx.membership().in_sync(end));
         let Some(slot) = bad.ascending().next() else { return false };

@@ -140,7 +140,7 @@ impl Stripes {
             let wanted: SlotSet =
                 cx.membership().present().ascending().filter(rebuilding).collect();
             strips = strips.or(wanted.and(stripe.uptodate));
-            // Read errors of these strips were those of the member before.
+            // Read errors of these strips belong to the members that were replaced.
             stripe.read_error = stripe.read_error.without(strips);
             stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }
