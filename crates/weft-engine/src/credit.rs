@@ -61,7 +61,7 @@ impl Credit {
         !gone && bytes > 0
     }
 
-    /// A client is gone; its account closes with its last request.
+    /// Notes that a client is gone. Its account closes with its last request.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         let Ok(place) = self.find(client) else { return };
         let account = &mut self.accounts[place];

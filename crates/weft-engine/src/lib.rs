@@ -502,7 +502,7 @@ impl Engine {
         }
     }
 
-    /// A computation of the write-back cache is done.
+    /// Handles a finished computation of the write-back cache.
     #[cold]
     fn cache_computed(&mut self, owner: Owner) {
         let (Some(cache), Owner::Compute(job)) = (&mut self.write_back, owner) else {

@@ -80,11 +80,11 @@ pub enum Mutant {
     LackForgotten,
     /// A resync keeps its lease, so that the array is never marked clean again.
     LeaseNotGivenBack,
-    /// Stripes that a turn left over wait until something happens.
+    /// Stripes that a turn left over wait for another event.
     LostWakeUp,
     /// A member that left before bits of the bitmap were cleared is copied as if none had been.
     ReaddOfTooOld,
-    /// A recovery of several members settles all, though one of them was rebuilt in part before.
+    /// A recovery of several members ends a pending resync, though one was rebuilt in part before.
     PartlyRebuiltSettles,
     /// A FUA write goes to the end of one that is not durable by itself.
     MergeAcrossFlush,
@@ -106,7 +106,7 @@ pub enum Mutant {
     StaleMemberAfterAdd,
     /// A superblock that found no space is tried again much too late.
     SuperblockRetriedLate,
-    /// An array does without as many members as it has copies but one, whichever they are.
+    /// An array tolerates one failed member fewer than it has copies, whichever members they are.
     ToleratesByCount,
     /// A write that comes while superblocks that record clean are being written takes them to
     /// record dirty.

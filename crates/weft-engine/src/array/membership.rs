@@ -34,7 +34,7 @@ pub(crate) struct Membership {
     planted: Option<Mutant>,
 }
 
-/// A slot.
+/// A slot, with its member.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     member: Option<MemberIndex>,

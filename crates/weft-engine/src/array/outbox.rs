@@ -31,7 +31,7 @@ pub(crate) enum Owner {
     Passed(PassedRequest),
     /// Discard of a request.
     Discard(RequestId),
-    /// Rounds of flush requests.
+    /// A member flush, for rounds of flush requests.
     Flush(FlightId),
     /// The running superblock update.
     Superblock,

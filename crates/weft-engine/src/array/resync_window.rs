@@ -198,7 +198,7 @@ impl Resync {
         self.window.range(keys.clone()).next().is_some()
     }
 
-    /// A stripe is done.
+    /// Notes that a stripe is done.
     pub(crate) fn unit_done(&mut self, key: u64, mismatch: bool, ok: bool) {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.units += 1;
@@ -213,8 +213,8 @@ impl Resync {
         }
     }
 
-    /// A check found that data and parity disagree in a stripe. `wrong` is the strip that alone
-    /// explains the mismatch, if one does.
+    /// Notes that a check found data and parity to disagree in a stripe. `wrong` is the strip that
+    /// alone explains the mismatch, if one does.
     pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
         let sector = self.sector_of(key);
         self.mismatches.add(Mismatch { sector, wrong });

@@ -377,7 +377,7 @@ impl Array {
         self.roles.iter().zip(0..).map(standing).collect()
     }
 
-    /// A member has answered the write of its superblock.
+    /// Handles a member's answer for the write of its superblock.
     pub(crate) fn superblock_done(
         &mut self,
         position: Option<usize>,
@@ -520,7 +520,7 @@ impl Array {
         self.finish_flushes();
     }
 
-    /// A member has answered a flush.
+    /// Handles a member's answer for a flush.
     pub(crate) fn flush_done(
         &mut self,
         flight: FlightId,

@@ -280,7 +280,7 @@ mod tests {
         let of_idle = knobs(SyncPace::Idle, 1000, 200_000);
         let mut pace = Pace::new(&of_idle, Time(0));
         pace.look(Time(0), &of_idle, 7, false, true);
-        assert_eq!((pace.is_busy(), pace.class()), (false, Class::Idle), "earlier ones do not count");
+        assert_eq!((pace.is_busy(), pace.class()), (false, Class::Idle), "old ones do not count");
         pace.look(Time(1000), &of_idle, 8, false, true);
         assert_eq!((pace.is_busy(), pace.class()), (true, Class::None));
         pace.look(Time(1000) + IDLE_AFTER, &of_idle, 8, false, true);

@@ -72,7 +72,7 @@ impl Clears {
         self.0[place].step
     }
 
-    /// A member has answered its part of a step.
+    /// Handles a member's answer for its part of a step.
     pub(super) fn done(
         &mut self,
         request: RequestId,
@@ -91,8 +91,8 @@ impl Clears {
         }
     }
 
-    /// A member of a level without redundancy has answered a discard. An I/O error shows that it
-    /// cannot discard; other results go to [`Clears::done`].
+    /// Handles the answer for a discard on a level without redundancy. An I/O error shows that the
+    /// member cannot discard; other results go to [`Clears::done`].
     pub(super) fn discard_told(
         &mut self,
         (request, position): (RequestId, Option<usize>),
@@ -109,7 +109,7 @@ impl Clears {
         self.done(request, result, targets, events, cx);
     }
 
-    /// A part of a request of a level without redundancy is done.
+    /// Handles a finished part of a request on a level without redundancy.
     pub(super) fn part_told(
         &mut self,
         part: Who,

@@ -191,19 +191,19 @@ impl Personality {
         cached!(self, raid => raid.hurry(io, now), ());
     }
 
-    /// A sub-request of a request failed: the rest need not be sent.
+    /// Notes that a sub-request of a request failed: the rest need not be sent.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
         cached!(self, raid => raid.request_failed(id), ());
     }
 
-    /// A write was answered.
+    /// Notes that a write was answered.
     pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
         cached!(self, raid => raid.answered(stream, len), ());
     }
 
     // Answers.
 
-    /// A member read that begins with this part failed.
+    /// Handles a failed member read that begins with this part.
     #[cold]
     pub(crate) fn read_failed(
         &mut self,
@@ -219,7 +219,7 @@ impl Personality {
         }
     }
 
-    /// A part of a member request is done, or was given up.
+    /// Handles a part of a member request that is done, or was given up.
     #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         each!(self, raid => raid.part_done(part, answer, cx))
@@ -241,7 +241,7 @@ impl Personality {
         }
     }
 
-    /// A computation is done.
+    /// Handles a finished computation.
     pub(crate) fn compute_done(
         &mut self,
         job: JobId,
@@ -255,7 +255,7 @@ impl Personality {
         }
     }
 
-    /// A member has answered a discard of a request.
+    /// Handles a member's answer for a discard of a request.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -431,7 +431,7 @@ impl Personality {
         cached!(self, raid => raid.sets_when_quiet(knob), false)
     }
 
-    /// Refuses a knob that is set when nothing is in use; `knobs` are those with its new value.
+    /// Checks the new value of a knob that is set when nothing is in use; `knobs` include it.
     ///
     /// # Errors
     /// The volume is busy, or the value does not fit into the memory of the volume.

@@ -127,7 +127,7 @@ impl Clients {
         place
     }
 
-    /// A client is gone.
+    /// Notes that a client is gone.
     pub(crate) fn gone(&mut self, client: ClientId) {
         for tally in self.tallies.iter_mut() {
             tally.gone |= tally.client == client;

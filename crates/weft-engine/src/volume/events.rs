@@ -115,7 +115,7 @@ impl Volume {
         }
     }
 
-    /// A member has no space for data at this data sector.
+    /// Handles a member's lack of space for data at this data sector.
     fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;

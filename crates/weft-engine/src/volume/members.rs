@@ -239,7 +239,7 @@ impl Volume {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
-    /// A member request that was given up no longer uses the memory of a request.
+    /// Frees the memory of a request from a member request that was given up.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(request.pins > 0, "memory is freed as often as it was pinned");

@@ -193,7 +193,7 @@ impl Volume {
 
     // Records: requests, answers, commands.
 
-    /// A request arrives, from a client or from an operation of the write-back cache.
+    /// Handles a request from a client, or from an operation of the write-back cache.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
@@ -264,7 +264,7 @@ impl Volume {
         }
     }
 
-    /// A client is gone: its requests finish unanswered.
+    /// Notes that a client is gone: its requests finish unanswered.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         for request in self.requests.iter_mut().flatten() {
             request.gone |= request.issuer.is(client);
@@ -273,7 +273,7 @@ impl Volume {
         self.clients.gone(client);
     }
 
-    /// A token is done.
+    /// Handles the `Done` of a token.
     #[inline(always)]
     pub(crate) fn done(
         &mut self,
@@ -377,7 +377,7 @@ impl Volume {
         self.parts_done(parts, outstanding, position, result, out);
     }
 
-    /// A member request that was given up is done: its parts no longer use memory.
+    /// Frees the memory of the parts of a given-up member request that is done.
     #[cold]
     fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = *owner else { return };
@@ -460,8 +460,10 @@ impl Volume {
         &self.raid
     }
 
-    /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the
-    /// superblock.
+    /// Congestion of the stripe cache.
+    ///
+    /// Source   md's `raid5_congested`; `md_write_start`, in which a writer waits for the
+    ///          superblock
     pub(crate) fn congestion(&self) -> Congestion {
         if self.raid.starves() || !self.before_lease.is_empty() {
             Congestion::Blocked

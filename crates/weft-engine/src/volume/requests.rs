@@ -307,7 +307,7 @@ impl Volume {
         }
     }
 
-    /// A part of a member request is done, or was given up.
+    /// Handles a part of a member request that is done, or was given up.
     #[inline(always)]
     pub(super) fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
         let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };

@@ -324,7 +324,7 @@ impl<R> FlushBatch<R> {
         put(&mut self.rounds, Round { requests, pending: members, result: Ok(()) })
     }
 
-    /// One member of a round is done.
+    /// Counts one member of a round as done.
     fn member_done(&mut self, place: usize, result: Result<(), Fault>) {
         let round = self.rounds[place].as_mut().expect("a round is over once");
         assert!(round.pending > 0, "a member of a round is done once");

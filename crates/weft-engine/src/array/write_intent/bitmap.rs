@@ -265,7 +265,7 @@ impl IntentBitmap {
         &self.chunks[chunks.first as usize..][..chunks.count as usize]
     }
 
-    /// A lease is given back.
+    /// Gives a lease back.
     #[inline]
     pub(super) fn give_back(&mut self, chunks: Chunks, now: Time) {
         if chunks.is_empty() {
@@ -334,7 +334,7 @@ impl IntentBitmap {
         }
     }
 
-    /// A superblock update is done.
+    /// Notes that a superblock update is done.
     pub(in crate::array) fn update_done(&mut self, events: u64) {
         self.recorded_events = events;
     }
@@ -658,7 +658,7 @@ impl Array {
         }
     }
 
-    /// A member has answered a write of pages.
+    /// Handles a member's answer for a write of pages.
     pub(crate) fn bitmap_done(
         &mut self,
         position: Option<usize>,

@@ -129,7 +129,7 @@ impl Array {
         self.intent.last_write = now;
     }
 
-    /// Gives a lease back: its last member write is done.
+    /// Gives a lease back after its last member write.
     #[allow(clippy::needless_pass_by_value, reason = "a lease that was given back is gone")]
     pub(crate) fn give_back(&mut self, lease: Lease, now: Time) {
         self.one_less(now);

@@ -100,7 +100,7 @@ impl Mirror {
         sub_requests
     }
 
-    /// A member has answered the write of its copy of a range.
+    /// Handles a member's answer for the write of its copy of a range.
     #[inline]
     fn copy_written(
         &mut self,
@@ -197,7 +197,7 @@ impl Mirror {
         }
     }
 
-    /// A member that had no space has written a copy, which shows that it has some.
+    /// Notes that a member which had no space has written a copy, so it has some.
     fn found_space(&mut self, slot: Slot) {
         self.lack_space.remove(slot);
         self.copier.unproven.remove(slot);
@@ -224,7 +224,7 @@ impl Mirror {
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
-    /// A part of a write is done, or was given up.
+    /// Handles a part of a write that is done, or was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> Told {
         let request = part.request;
         let position = answer.member.and_then(|member| cx.array.position_of(member));
@@ -486,8 +486,8 @@ impl Mirror {
         sub_requests
     }
 
-    /// A copy was read that other members failed to read: corrects theirs. The range is extended to
-    /// whole blocks of 4 KiB, as a drive may have them, except where copies may differ.
+    /// Corrects the copies that other members failed to read, once one copy was read. The range is
+    /// extended to whole blocks of 4 KiB, as a drive may have them, except where copies may differ.
     fn read_elsewhere(&mut self, part: StraightPart, array: &Array) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
@@ -536,7 +536,7 @@ impl Mirror {
         self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
     }
 
-    /// A member has answered a read or write of a copy that is being made equal to others.
+    /// Handles a member's answer for a copy that is being made equal to others.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
             let position = answer.member.and_then(|member| cx.array.position_of(member));
@@ -549,7 +549,7 @@ impl Mirror {
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
 
-    /// A member request that was given up no longer uses the memory of a copy.
+    /// Frees the memory of a copy from a member request that was given up.
     pub(crate) fn copy_freed(&mut self, io: CopyIo) {
         self.copier.freed(io);
     }
@@ -597,7 +597,7 @@ impl Mirror {
         Told::ReadFailed { part, asked: answer.member.is_some() }
     }
 
-    /// Events since they were last taken.
+    /// Events that the volume has not taken yet.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events

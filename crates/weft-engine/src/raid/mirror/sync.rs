@@ -249,7 +249,7 @@ impl Copier {
         events.push(Event::Lock { part: place, range, writes });
     }
 
-    /// A range is locked: its copies are read.
+    /// Reads the copies of a range that is now locked.
     pub(super) fn locked(
         &mut self,
         place: u32,
@@ -322,7 +322,7 @@ impl Copier {
         }
     }
 
-    /// A member has answered a read or write of a copy.
+    /// Handles a member's answer for a read or write of a copy.
     pub(super) fn answered(
         &mut self,
         io: CopyIo,
@@ -351,12 +351,12 @@ impl Copier {
         }
     }
 
-    /// The write of a copy failed on a member that the array still needs.
+    /// Notes that the write of a copy failed on a member that the array still needs.
     pub(super) fn write_failed(&mut self, place: u32) {
         self.part(place).ok = false;
     }
 
-    /// A comparison is done.
+    /// Handles a finished comparison.
     pub(super) fn compared(
         &mut self,
         job: JobId,
@@ -554,7 +554,7 @@ impl Copier {
         }
     }
 
-    /// A member request that was given up no longer uses the memory of a part.
+    /// Frees the memory of a part from a member request that was given up.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");

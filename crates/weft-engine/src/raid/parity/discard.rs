@@ -160,7 +160,7 @@ impl ParityRaid {
         assert!(discard.in_flight > 0, "an array that is not broken has members");
     }
 
-    /// A member has answered a run.
+    /// Handles a member's answer for a run.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,

@@ -6,7 +6,7 @@
 
 use weft_units::StripeId;
 
-/// Stripe numbers to stripes.
+/// Map from stripe numbers to stripes.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     buckets: Vec<Option<StripeId>>,

@@ -139,7 +139,7 @@ impl ParityRaid {
         None
     }
 
-    /// A computation of a stripe is done.
+    /// Handles a finished computation of a stripe.
     pub(crate) fn compute_done(
         &mut self,
         job: JobId,
@@ -149,7 +149,7 @@ impl ParityRaid {
         self.stripes.computed(StripeId(job.0), value, cx);
     }
 
-    /// Events since they were last taken.
+    /// Events that the volume has not taken yet.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.stripes.events

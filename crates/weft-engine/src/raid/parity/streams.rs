@@ -120,7 +120,7 @@ impl Streams {
         (StreamId { place: place as u8, stream }, false)
     }
 
-    /// A write of a stream was answered.
+    /// Notes that a write of a stream was answered.
     #[inline]
     pub(crate) fn answered(&mut self, id: StreamId, len: Bytes) {
         let stream = &mut self.ends[usize::from(id.place)];

@@ -52,7 +52,7 @@ impl Single {
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
-    /// Events since they were last taken.
+    /// Events that the volume has not taken yet.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events

@@ -48,17 +48,17 @@ pub(crate) struct Cache {
     classes: u8,
     /// Filled stripes of a chunk are written as one batch.
     batches: bool,
-    /// Stripes that are not inactive.
+    /// Number of stripes that are not inactive.
     active: u32,
     /// A miss found too few free stripes; see the module comment.
     starved: Option<Starved>,
-    /// Stripes on the inactive lists.
+    /// Number of stripes on the inactive lists.
     inactive: u32,
     policy: &'static StripeSizePolicy,
     stripes_per_chunk: u64,
-    /// Stripes with the permission to preread.
+    /// Number of stripes with the permission to preread.
     preread_active: u32,
-    /// Full-stripe writes in flight.
+    /// Number of full-stripe writes in flight.
     pub(crate) full_stripe_writes: u32,
     priority: Priority,
     plug: Plug,

@@ -62,12 +62,12 @@ pub enum StripeStep {
     Read {
         /// Strips of the step. May be empty if `delay`.
         strips: SlotSet,
-        /// Whether there is something to wait for.
+        /// Whether the stripe waits for a permission.
         delay: bool,
     },
     /// Compute these one or two strips from the others.
     Recover(SlotSet),
-    /// Drain what is written and compute parity.
+    /// Drain the writers and compute parity.
     Write(Mode),
     /// Nothing to plan: no reader or writer is left, or a sync has all its strips.
     Rest,

@@ -19,7 +19,7 @@ use crate::raid::parity::list::List;
 pub(super) const ACTIVATED_BEFORE: List = List::Handle;
 
 impl Priority {
-    /// Patch 000.
+    /// Picks by the rule of patch 000.
     #[inline]
     pub(super) fn pick_bypassing(
         &mut self,

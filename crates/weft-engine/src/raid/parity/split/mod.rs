@@ -93,7 +93,7 @@ impl ParityRaid {
         WriteStream { id, fills, pours }
     }
 
-    /// A write was answered.
+    /// Notes that a write was answered.
     pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
         self.streams.answered(stream.id, len);
     }

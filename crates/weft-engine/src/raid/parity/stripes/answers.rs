@@ -18,7 +18,7 @@ use crate::raid::parity::stripe::{Batch, Operation};
 use crate::raid::{Answer, Cx, Event};
 
 impl Stripes {
-    /// A computation of a stripe is done.
+    /// Handles a finished computation of a stripe.
     pub(crate) fn computed(&mut self, id: StripeId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
         // See `Input::Done`: a driver that cannot compute must stop.
         assert!(value.is_ok(), "a computation has no way to fail");
@@ -62,7 +62,7 @@ impl Stripes {
         }
     }
 
-    /// A member request that was given up has ended.
+    /// Unpins the memory of a given-up member request that has ended.
     pub(crate) fn unpin(&mut self, part: StripIo) {
         if let Some(request) = part.zero_copy_from {
             self.events.push(Event::Unpinned { request });
@@ -76,7 +76,7 @@ impl Stripes {
         }
     }
 
-    /// A member request of a stripe is done, or was given up, in which case it pins memory.
+    /// Handles a member request of a stripe that is done, or was given up and so pins memory.
     #[inline(always)]
     pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
         let head = self.head_of(part.stripe);
@@ -103,7 +103,7 @@ impl Stripes {
         self.one_done(head, cx);
     }
 
-    /// A member request of a run of stripes of a batch is done, or was given up.
+    /// Handles a member request of a run of stripes of a batch that is done, or was given up.
     pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         assert_eq!(operation, Operation::Writing, "a batch is only ever written");

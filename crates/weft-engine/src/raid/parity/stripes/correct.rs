@@ -81,8 +81,8 @@ impl Stripes {
         self.rest_or_continue(id);
     }
 
-    /// A strip could not be read: it is read once more, alone, and then counts as lost in this
-    /// stripe.
+    /// Handles a strip that could not be read: it is read once more, alone, and then counts as lost
+    /// in this stripe.
     pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(part.stripe);
         // P of RAID 6 is retried too; md gives it up at once, with everything read together with
