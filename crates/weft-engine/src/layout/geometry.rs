@@ -435,7 +435,8 @@ impl Placement {
                 let members = self.members;
                 let first = (q.0 + 1) % members;
                 let ahead = |slot: u16| (slot + members - first) % members;
-                // Slots are counted up to Q; P is left out if it is passed on the way.
+                // Slots count from the one after Q, which is last; P is left out if it is passed on
+                // the way.
                 ahead(slot.0) - u16::from(ahead(self.p.0) < ahead(slot.0))
             }
         };

@@ -118,7 +118,7 @@ impl Cursor {
                 assert!(*word & bits == 0, "a unit is attached once");
                 *word |= bits;
             }
-            assert!(self.left >= stripes, "an attached unit was left");
+            assert!(self.left >= stripes, "attached units were left");
             self.left -= stripes;
         }
         while self.at < self.end && self.is_done(self.at) {

@@ -381,7 +381,7 @@ impl ParityRaid {
     /// The next stripes, from this unit on, that wait for more and get some of it from a request's
     /// present sub-request.
     fn active_run(&self, split: &SplitRequest, after: u64, unit: u64) -> Option<UnitRun> {
-        let cursor = split.cursor.as_ref().expect("a long request has a cursor");
+        let cursor = split.cursor.as_ref().expect("it was made before");
         let waits = |number: u64| {
             let sector = self.geometry.locate(Bytes(number * unit).sectors_floor()).sector;
             self.stripes.cache.is_delayed(sector.0 / self.stripes.cache.height().0)
@@ -415,7 +415,7 @@ impl ParityRaid {
             } else {
                 placement.data_slot(data_index)
             };
-            let cursor = split.cursor.as_ref().expect("a long request has a cursor");
+            let cursor = split.cursor.as_ref().expect("it was made before");
             let start = cursor.from.max(number * unit);
             let end = split.io.range.end().0.min((number + 1) * unit);
             sub_requests.push(split.io.sub_request(slot, start, end, unit));
@@ -439,7 +439,7 @@ impl ParityRaid {
             stripes += 1;
         }
         split.sub_requests += sub_requests.len() as u32 * stripes as u32;
-        split.cursor.as_mut().expect("a long request has a cursor").take(run, stripes);
+        split.cursor.as_mut().expect("it was made before").take(run, stripes);
         stripes == run.stripes
     }
 
