@@ -197,8 +197,7 @@ impl Array {
         };
         array.recount();
         array.index_members();
-        // After a crash the next start must find the array dirty too: recorded before the first
-        // write.
+        // A crash from now on must find the array dirty too: recorded before the first write.
         if says_dirty && !array.membership.read_only {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
