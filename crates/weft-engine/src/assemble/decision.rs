@@ -202,8 +202,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// The members with features and logs that are understood well enough. A member with logs of
-    /// its own that are not is dropped.
+    /// The members with features and logs that are understood well enough. Members with logs of
+    /// their own that are not understood are dropped.
     fn understood(
         &mut self,
         current: Vec<(Member, Role)>,
@@ -582,8 +582,8 @@ impl Decision<'_> {
         self.states.dedup();
     }
 
-    /// Refuses a journal that holds data which members do not have. With one the clean flag means
-    /// nothing.
+    /// Refuses a journal that holds data which members do not have. With a journal the clean flag
+    /// means nothing.
     ///
     /// Source   md-ondisk.md §5 "Rules"
     fn journal(&mut self, freshest: &Superblock, journals: &[Member]) -> Result<(), Refused> {

@@ -98,7 +98,7 @@ pub struct Flags {
     pub ahead: bool,
     /// Repeats a read that was answered [`crate::ReplyError::Stalled`]. The read goes through the
     /// cache. A member that stalls once more may go on filling the cache's memory, so the read is
-    /// not answered so again.
+    /// not answered that way again.
     pub again: bool,
 }
 

@@ -225,7 +225,7 @@ impl Personality {
         each!(self, raid => raid.part_done(part, answer, cx))
     }
 
-    /// A part that was given up no longer uses memory. Returns the request that the memory belongs
+    /// Frees the memory of a part that was given up. Returns the request that the memory belongs
     /// to.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match (self, part) {
@@ -384,8 +384,8 @@ impl Personality {
         }
     }
 
-    /// A range that a part of the personality asked for ([`Event::Lock`]) is locked as this
-    /// request.
+    /// Handles the lock of a range that a part asked for ([`Event::Lock`]); `request` holds the
+    /// lock.
     pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.locked(part, request, cx),

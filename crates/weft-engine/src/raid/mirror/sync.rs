@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A recovery, and a resync of RAID 1, read the first copy and write the others. The first copy is
-//! the one that clients read where copies may differ, even if its member is only rebuilt so far:
-//! another source would change what was read. A check, a repair and a resync of RAID 10 read every
-//! copy and compare it with the first, which clients read until then. A check writes only copies
-//! that could not be read.
+//! the one that clients read where copies may differ, even if its member has been rebuilt only up
+//! to there: another source would change what was read. A check, a repair and a resync of RAID 10
+//! read every copy and compare it with the first, which clients read until then. A check writes
+//! only copies that could not be read.
 //!
 //! Source   md-raid.md §6.3 (md: `raid1_sync_request`, `raid10_sync_request`, `fix_read_error`)
 

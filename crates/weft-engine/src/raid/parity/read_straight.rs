@@ -20,9 +20,8 @@ use crate::sched::request::{MemberRequest, MergeKind};
 impl ParityRaid {
     /// Reads straight from the members, and through the cache what a member cannot supply. Returns
     /// `None` if all of it must go through the cache: while a stripe has a deferred write, which
-    /// only the stripe holds, and when the client repeats a read that stalled. Straight from the
-    /// members that read could stall again, and so on for ever, if they need longer than
-    /// `read_around`.
+    /// only the stripe holds, and when the client repeats a read that stalled. A repeated read
+    /// would stall again and again if members need longer than `read_around`.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
         (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))

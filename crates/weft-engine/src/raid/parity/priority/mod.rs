@@ -10,10 +10,10 @@
 //! choice: in each turn, as today, or when a plug is pulled ([`plug_2008`], which has everything
 //! that surrounded the patch in 2008).
 //!
-//! Under every rule a stripe waits no longer than `preread_wait_max`, and no longer than 64 times
-//! the content of the stripe cache is written. Then it is ready, in its turn (`cache/wait.rs`). md
-//! has no such bounds: it keeps a stripe waiting for as long as others are preread or, with
-//! threshold 0, for as long as filled stripes are written.
+//! Under every rule a stripe waits no longer than `preread_wait_max`, and no longer than it takes
+//! to write 64 times the content of the stripe cache. Then it is ready, in its turn
+//! (`cache/wait.rs`). md has no such bounds: it keeps a stripe waiting for as long as others are
+//! preread or, with threshold 0, for as long as filled stripes are written.
 //!
 //! Inputs   heads of the ready and held lists, full-stripe writes in flight; for weft's own rule
 //!          also the start of a stripe's wait, the time at which the stream that will fill it was

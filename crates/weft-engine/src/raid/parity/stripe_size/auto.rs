@@ -37,8 +37,8 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
 /// A large write to parts of its stripes is read and written in up to sixteen runs of 32 KiB or
 /// more on each member. In a single run all members would read first and then all would write:
 /// random 1 MiB at a depth of 1 on four SATA SSDs reached 0.83 of the rate of md, which handles
-/// each stripe separately, and reaches 1.03 with these runs. On 358 workloads, halving or doubling
-/// either figure loses more of them (`docs/grid.md`).
+/// each stripe separately, and reaches 1.03 with these runs. Compared on 358 workloads, half or
+/// double of either figure loses more of them (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 
 /// Wait of stripes of a stream that is about to bring the rest: three writes of 64 KiB at 1 GB/s
