@@ -89,7 +89,7 @@ mod tests {
         let planted = format!(
             "trait Short {{\n    fn declared(\n        self,\n    );\n    fn line() {{}}\n}}\n\
              impl Long {{\n    pub(crate) const fn long<T>(\n    ) {{\n{body}    }}\n}}\n\
-             /// Of fn words.\nlet fn_ = \"fn x\";\nunsafe extern \"C\" fn c() {{\n}}\n"
+             /// About fn words.\nlet fn_ = \"fn x\";\nunsafe extern \"C\" fn c() {{\n}}\n"
         );
         let found = functions(&planted);
         let found: Vec<(&str, usize, usize)> =

@@ -9,6 +9,7 @@ mod citations;
 mod costs;
 mod deny;
 mod deps;
+mod docs_sample;
 mod fresh;
 mod functions;
 mod grid;
@@ -44,6 +45,7 @@ usage: cargo xtask TASK
   mutants together SET SHARD   a shard (0/8) of `stripes` or `copies`, built at once (an hour)
   mutants ledger     how much of that was run
   grid [--few] [--all] [--chunks] [WORDS]   weft's defaults against md's, worst first
+  docs-sample [SEED] 30 docs of each crate, for a fresh reader
   fresh              the seeds that the count of commits draws, as CI runs them
   long [PART [MINUTES]]   what CI has no time for, an hour at a time; alone: how long ago it was
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::check(),
+        ["docs-sample"] => docs_sample::run(None).map(|()| Report::default()),
+        ["docs-sample", seed] => docs_sample::run(Some(seed)).map(|()| Report::default()),
         ["fresh"] => check::fresh(),
         ["grid", words @ ..] => grid::grid(words).map(|()| Report::default()),
         ["instructions"] => check::instructions(false),

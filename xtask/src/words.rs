@@ -229,6 +229,36 @@ fn opens_with_a_question(source: &str) -> bool {
     first_sentence(source).is_some_and(|sentence| sentence.ends_with('?'))
 }
 
+/// First words that leave the subject of a doc to be guessed.
+const BARE_OPENINGS: [&str; 11] =
+    ["What ", "Whose ", "Whom ", "Who ", "Of ", "So ", "As ", "And ", "It ", "Those ", "The same "];
+
+/// Words for people, which no thing is.
+const PERSONS: [&str; 3] = ["nobody", "somebody", "whoever"];
+
+/// Lines (1-based) of a Rust text whose comment names no subject: a doc that opens with one of
+/// [`BARE_OPENINGS`], or a comment that calls a thing one of [`PERSONS`].
+fn without_subject(source: &str) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    let mut in_doc = false;
+    for (index, line) in source.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            in_doc = false;
+            continue;
+        };
+        let doc = comment.strip_prefix('/').map(str::trim_start);
+        if let Some(doc) = doc.filter(|_| !in_doc) {
+            let opens = BARE_OPENINGS.iter().filter(|opening| doc.starts_with(**opening));
+            found.extend(opens.map(|opening| (index + 1, *opening)));
+        }
+        in_doc = doc.is_some();
+        let said = words(comment);
+        let is_person = |word: &&&str| said.iter().any(|it| it == **word);
+        found.extend(PERSONS.iter().filter(is_person).map(|word| (index + 1, *word)));
+    }
+    found
+}
+
 /// Every refused word, opening question and wide line of the project, as `file:line: …`.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut rust = rust_files("crates");
@@ -247,6 +277,11 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
         let wide = if is_rust { too_wide(&text) } else { too_wide_document(&text) };
         found.extend(wide.into_iter().map(|(line, width)| {
             format!("{name}:{line}: prose of {width} columns, expected {WIDTH_MAX} at most")
+        }));
+        let vague = if is_rust { without_subject(&text) } else { Vec::new() };
+        found.extend(vague.into_iter().map(|(line, word)| {
+            let word = word.trim_end();
+            format!("{name}:{line}: found {word:?} in a doc, expected the subject by its name")
         }));
         if is_rust && opens_with_a_question(&text) {
             found.push(format!("{name}:1: found a question, expected what the file holds"));
@@ -292,6 +327,27 @@ mod tests {
                 let own = format!("found {:?}", word.words);
                 assert!(!found.iter().any(|it| it.starts_with(&own)), "{other}: {found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn docs_without_a_subject_are_found() {
+        for planted in [
+            "/// What a volume has not answered.\nstruct Asked;",
+            "    /// Of a checker.\n    name: u32,",
+            "/// The same of reads.",
+            "fn f() {\n    // Whoever waits goes on.\n}",
+            "//! Nobody waits here.",
+        ] {
+            assert_eq!(without_subject(planted).len(), 1, "{planted}");
+        }
+        for right in [
+            "/// Requests in flight.\n/// As by md, nothing waits.",
+            "/// Whether it is read.",
+            "/// Somebodys of a word.",
+            "let text = \"/// What\";",
+        ] {
+            assert_eq!(without_subject(right), [], "{right}");
         }
     }
 

@@ -221,7 +221,7 @@ fn ours(lines: &str) -> Tally {
     tally
 }
 
-/// The same counts for fio, from the log that it writes.
+/// Counts of fio itself, from the log that it writes.
 fn fios(lines: &str) -> Option<Tally> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");

@@ -41,10 +41,10 @@ pub(crate) struct Replay {
     /// Factor on the trace's times: 0.5 is twice as fast
     #[arg(long, value_name = "X", default_value = "1", value_parser = percent, conflicts_with = "depth")]
     time_scale: u32,
-    /// What is beyond the end of the volume goes on at its start
+    /// Let requests beyond the end of the volume go on at its start
     #[arg(long, conflicts_with = "clip")]
     wrap: bool,
-    /// What is beyond the end of the volume is left out, and counted
+    /// Leave out requests beyond the end of the volume, and count them
     #[arg(long)]
     clip: bool,
     /// Ranges are made of whole blocks of this size: the start is rounded down, the end up

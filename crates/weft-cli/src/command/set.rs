@@ -25,7 +25,7 @@ use crate::terminal::print_json;
 pub(crate) struct Set {
     /// Name or control socket of a running volume
     target: String,
-    /// What to change, as weft get prints it; sizes take K, M, G
+    /// Knobs and their values, as weft get prints them; sizes take K, M, G
     #[arg(value_name = "KNOB=VALUE", required = true)]
     knobs: Vec<String>,
     /// Change the queue of this member alone, by path, file name or device number; may be repeated

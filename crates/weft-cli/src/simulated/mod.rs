@@ -68,7 +68,7 @@ pub(crate) struct Simulated {
     /// Defaults of everything that is not --set: weft's own, or those of untuned md
     #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
     tuned_as: String,
-    /// What CPU work costs: frozen (measured once, on a CPU that is named), zero, a patch's own
+    /// Costs of CPU work: frozen (measured once, on a CPU that is named), zero, a patch's own
     /// (published), or a file of weft bench costs; *N behind it is a CPU N times as slow
     #[arg(long, value_name = "TABLE", default_value = "frozen")]
     costs: String,

@@ -91,9 +91,9 @@ pub(crate) struct Array {
     corrections_flushes: u64,
     /// `resync_from` is set only because members had no space, with redundancy left.
     resyncs_for_space: bool,
-    /// First sector of the array of which a member that is needed could not write its copy.
+    /// First sector of the array whose copy a needed member failed to write.
     unwritten_from: Option<Sectors>,
-    /// A discard is among the reasons: of those only the first member without space is known.
+    /// A discard is among the reasons; for discards only the first member without space is known.
     lacked_space_for_discard: bool,
 }
 

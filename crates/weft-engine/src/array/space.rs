@@ -47,8 +47,8 @@ impl Array {
         for member in &mut self.members {
             member.full_since = None;
         }
-        // With redundancy the resync stays, out of caution. A member that fails before it ends
-        // takes it back (`Array::lose`).
+        // With redundancy the resync stays, as a precaution. The failure of a member before it ends
+        // cancels it (`Array::lose`).
         if self.membership.has_redundancy() {
             return;
         }
@@ -65,8 +65,8 @@ impl Array {
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
         if taken_back {
             self.membership.resync_from = None;
-            // The resync would have covered what was written when there was space again. A flush
-            // that runs may have begun before that.
+            // Data written after space was found was covered by the resync that is now cancelled. A
+            // flush that is running may have begun before that data was written.
             self.corrections = Corrections::Written;
         }
         taken_back

@@ -29,10 +29,10 @@ pub enum CheckReads {
 /// Form of the stripe cache (md-raid.md §1.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheForm {
-    /// As in 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in one
+    /// Form of 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in one
     /// list.
     Of2008,
-    /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
+    /// Form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
     /// eight lists.
     #[default]
     Today,

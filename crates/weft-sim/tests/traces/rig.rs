@@ -41,7 +41,7 @@ pub(super) enum Same {
     Totals,
     /// Requests match in order within each stripe.
     WithinStripes,
-    /// The same requests, in any order within each group.
+    /// Requests match in any order within each group.
     AnyOrder,
 }
 

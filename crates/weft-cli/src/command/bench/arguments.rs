@@ -168,7 +168,7 @@ struct OfSched {}
 /// Does one thing many times, for a profiler
 #[derive(Debug, Args)]
 struct Repeat {
-    /// What to do
+    /// Case to repeat
     #[arg(value_parser = repetition())]
     case: &'static Repetition,
     /// How often

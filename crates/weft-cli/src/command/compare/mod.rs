@@ -33,11 +33,11 @@ pub(crate) struct Compare {
     /// Folders with runs, or JSON outputs of fio
     #[arg(required = true)]
     runs: Vec<PathBuf>,
-    /// What is compared, such as nr_written, bw_bytes, write.clat_ns.percentile.99 or throughput;
-    /// `list` lists what there is
+    /// Figure to compare, such as nr_written, bw_bytes, write.clat_ns.percentile.99 or throughput;
+    /// `list` lists all
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
-    /// What makes a set: each argument, each column of an experiment, or each value of a part of
+    /// Make a set of each argument, each column of an experiment, or each value of a part of
     /// the names of run folders [default: kernel for run folders of several kernels, else argument]
     #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(By::all().into_iter().map(By::name)))]
     by: Option<String>,

@@ -171,7 +171,7 @@ impl Mirror {
         Err(fault)
     }
 
-    /// Whether a member in sync other than that of a slot has a copy of a range within a chunk.
+    /// Whether a member in sync, other than the one at `slot`, has a copy of a range within a chunk.
     fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: &Array) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let in_sync = |copy: Copy| {
@@ -181,9 +181,9 @@ impl Mirror {
         others.filter(|copy| copy.slot != slot).any(in_sync)
     }
 
-    /// A member misses from now on what others have. Where copies may differ for this reason alone,
-    /// clients read, and a resync copies, one that misses nothing: a read may have seen what was
-    /// being written.
+    /// Notes that a member lacks data that others have. If copies may differ only for this reason,
+    /// clients read from a member that lacks nothing, and a resync copies from it: a read may have
+    /// seen the data that was being written.
     fn falls_behind(&mut self, slot: Slot, array: &Array) {
         let behind = &mut self.copier.behind;
         if array.membership.resync_from.is_none() {

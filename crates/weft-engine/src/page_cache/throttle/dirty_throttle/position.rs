@@ -210,7 +210,7 @@ mod tests {
         assert!(strict(256, V11.rules()) > ONE, "before 3.12 there is no such rule");
     }
 
-    /// The same disk with a limit of 100 MiB.
+    /// One disk with a limit of 100 MiB.
     fn at(dirty: u64) -> Position {
         one_disk(25_600, 12_800, dirty)
     }
