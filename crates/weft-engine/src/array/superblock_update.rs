@@ -285,8 +285,8 @@ impl Array {
         }
     }
 
-    /// Whether the superblock of a member is behind the update count, or the member had no space for
-    /// its last superblock.
+    /// Whether the superblock of a member is behind the update count, or the member had no space
+    /// for its last superblock.
     fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
         let events = self.events;
         move |member: &Member| {

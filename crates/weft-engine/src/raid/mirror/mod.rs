@@ -171,7 +171,8 @@ impl Mirror {
         Err(fault)
     }
 
-    /// Whether a member in sync, other than the one at `slot`, has a copy of a range within a chunk.
+    /// Whether a member in sync, other than the one at `slot`, has a copy of a range within a
+    /// chunk.
     fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: &Array) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let in_sync = |copy: Copy| {
