@@ -509,5 +509,8 @@ mod tests {
         }
         assert!(Mirrors::raid10(0x102, 4, CHUNK, Sectors(7)).is_none(), "no chunk fits");
         assert!(Mirrors::raid10(0x102, 4, Sectors::ZERO, Sectors(96)).is_none(), "no chunk");
+        // Two members of 2^54 sectors hold 2^63 bytes, which no signed number of bytes reaches.
+        let of_size = |sectors| Mirrors::raid10(0x102, 2, CHUNK, Sectors(sectors)).is_some();
+        assert!(of_size((1 << 54) - CHUNK.0) && !of_size(1 << 54) && !of_size(1 << 55));
     }
 }

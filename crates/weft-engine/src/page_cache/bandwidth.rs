@@ -169,5 +169,9 @@ mod tests {
         let before = estimate.pages_per_second();
         assert!(!estimate.update(ticks, 5000, 4990, (100, 0), true));
         assert_eq!(estimate.pages_per_second(), before, "5 s without writes");
+        // A device is idle for more than a second, not for just a second.
+        let estimate = Bandwidth::new(0);
+        assert_eq!(estimate.counted(ticks, 1000, 990, false), Some(1000));
+        assert_eq!(estimate.counted(ticks, 1001, 990, false), None);
     }
 }

@@ -51,6 +51,20 @@ fn runs(outs: &[WriteOut]) -> Vec<(InodeId, Range<u64>)> {
     outs.iter().map(|out| (out.inode, out.pages.clone())).collect()
 }
 
+/// The write-back cache dirties pages at once.
+#[test]
+fn pages_dirtied_at_once_wake_the_flusher_beyond_the_background_limit_and_not_at_it() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 256);
+    // The first dirty page starts the flusher's timer.
+    assert_eq!(cache.dirty(Time(0), writer, files[0], 0..1), 1);
+    while cache.wake().is_some() {}
+    assert_eq!(flush_all(&mut cache, Time(0), bdi).0, []);
+    assert_eq!(cache.dirty(Time(0), writer, files[0], 1..128), 127);
+    assert_eq!(cache.wake(), None);
+    assert_eq!(cache.dirty(Time(0), writer, files[0], 128..129), 1);
+    assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+}
+
 #[test]
 fn writeback_statement_54_background_work_starts_at_129_pages_of_256() {
     for (pages, expected) in [(128, 0), (129, 129)] {
