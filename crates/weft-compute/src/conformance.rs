@@ -14,12 +14,12 @@ use crate::{Frames, compute};
 /// Number of frames of the tested memory.
 pub const FRAMES: u32 = 1 + STRIPS * STRIDE;
 
-/// Numbers of operations and refusals that were tried.
+/// Numbers of operations tried, and of invalid calls tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Operations, each with a value or bytes that were compared.
+    /// Operations, each with a value or bytes that were compared with the expected ones.
     pub operations: usize,
-    /// Calls that must panic.
+    /// Invalid calls, each of which has to panic.
     pub refusals: usize,
 }
 
@@ -47,19 +47,20 @@ struct Memory<F> {
 
 const STRIPS: u32 = 12;
 const STRIDE: u32 = 3;
-/// Offsets and lengths of strips: whole frames, sectors, parts of sectors, across the end of a
-/// frame.
+/// Byte offset of each strip in its first frame, and length of each strip: whole frames, sectors,
+/// parts of sectors, across the end of a frame.
 const SHAPES: [(u64, u64); 6] =
     [(0, 4096), (0, 8192), (512, 1024), (530, 70), (4000, 200), (100, 4096)];
 /// Exponents of the data strips 0, 1 and 2: one is left out, as with DDF's layouts.
 const EXPONENTS: [u8; 3] = [0, 3, 1];
 const P: u32 = 3;
 const Q: u32 = 4;
-/// First strips without content.
+/// First of the strips that receive results: [`Memory::fill`] fills them with a constant byte.
 const A: u32 = 5;
 const B: u32 = 6;
 
-/// Name of the case, its operations, their value, and pairs of strips that are equal afterwards.
+/// A case: its name, its operations, the value of the last one, and pairs of strips that must be
+/// equal afterwards.
 type Row = (&'static str, Vec<ComputeOp>, Value, &'static [(u32, u32)]);
 
 impl<F: Frames> Memory<F> {
@@ -111,7 +112,7 @@ impl<F: Frames> Memory<F> {
         }
     }
 
-    /// Each kind of operation, with right and wrong content, and with zeros.
+    /// Cases for each kind of operation, with right and wrong content, and with zeros.
     fn table(&self) -> Vec<Row> {
         let at: Vec<Segment> = (0..STRIPS).map(|strip| self.at(strip)).collect();
         let data: Sources = (0..3).map(|strip| self.source(strip, strip)).collect();

@@ -233,7 +233,8 @@ fn split_at_one<'a>(
 
 type Strips<'a> = SmallVec<[(u8, &'a [u8]); 8]>;
 
-/// The bytes of data strips with their exponents, and the other slices that were read.
+/// Divides the slices that an operation reads into its data strips, each with its exponent, and the
+/// others (stored P and Q).
 fn strips<'a, 'b>(
     data: &[Source],
     read: &'b [&'a [u8]],

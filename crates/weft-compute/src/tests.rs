@@ -8,7 +8,7 @@ use crate::conformance::{FRAMES, Tried, check};
 use weft_engine::{Frame, Sources};
 use weft_units::FRAME_BYTES;
 
-/// Frames one after the other, optionally with a bug.
+/// Frames in one contiguous vector; accesses optionally have a planted bug.
 struct Plain {
     bytes: Vec<u8>,
     bug: Option<Bug>,

@@ -1,11 +1,11 @@
 //! Allocation status of a volume: the ranges that are holes.
 //!
-//! A bare member has the holes of its file. An array has as holes those rows that are a hole in
-//! every member that is in sync. A row is a range of the array that lies on one range of each of
-//! its members: a full stripe with parity, where data, P and Q of zeroes are zeroes; chunks with
-//! all of their copies; a chunk of each member of RAID 0. An answer covers acknowledged writes,
-//! which are on the members. Everything that cannot be queried counts as data: overlays, block
-//! devices, members that were added later, a volume that has no space.
+//! A bare member has the holes of its file. For an array the unit is a row: a range of the array
+//! that lies on one range of each of its members. A row is a full stripe with parity, where data, P
+//! and Q of zeroes are zeroes; chunks with all of their copies; or a chunk of each member of RAID
+//! 0. A row is a hole of the array if it is a hole on every member that is in sync. An answer
+//! covers acknowledged writes, which are on the members. Everything that cannot be queried counts
+//! as data: overlays, block devices, members that were added later, a volume that has no space.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ pub(crate) enum Allocation {
     Bare,
     /// No holes are known: everything counts as data.
     Unknown {
-        /// Bytes of a full stripe.
+        /// Result of [`Allocation::full_stripe_bytes`].
         full_stripe: u64,
     },
 }
 
-/// Rows of an array, and their start on its members.
+/// Rows of an array (see the comment of this module), and the start of the data on its members.
 #[derive(Debug)]
 pub(crate) struct ArrayRows {
     layout: Layout,
@@ -43,7 +43,7 @@ pub(crate) struct ArrayRows {
     starts: BTreeMap<MemberIndex, u64>,
 }
 
-/// A member on which rows lie: its file, and the offset of their first row.
+/// A member on which rows lie: its file, and the byte at which the first of the rows begins.
 type Place<'d> = (&'d OpenMember, u64);
 
 impl Allocation {
@@ -58,13 +58,14 @@ impl Allocation {
         })
     }
 
-    /// Allocation of the same volume behind a write-back cache: the members lack the cached data,
-    /// so a hole of theirs may be data.
+    /// Allocation of the same volume behind a write-back cache. Holes are not known then: a hole on
+    /// the members may be data in the cache.
     pub(crate) fn behind_cache(self) -> Self {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
     }
 
-    /// Bytes of a full stripe, where discards should cover whole full stripes; 1 elsewhere.
+    /// Unit that discards should cover, in bytes: a full stripe of an array with parity, otherwise
+    /// 1.
     pub(crate) fn full_stripe_bytes(&self) -> u64 {
         match self {
             Self::Array(ArrayRows { layout: Layout::Parity(geometry), .. }) => {
@@ -75,7 +76,7 @@ impl Allocation {
         }
     }
 
-    /// Extents of at most `len` bytes from `offset`: at least one and about `most`.
+    /// Finds extents from `offset` on, up to `len` bytes: at least one and about `most` of them.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,
@@ -161,8 +162,8 @@ impl Allocation {
 }
 
 impl ArrayRows {
-    /// The members that are in sync, with the start of their data. `None` when one of them cannot
-    /// be queried.
+    /// Members that are in sync, by slot, each with the start of its data. `None` when one of them
+    /// cannot be queried, or when they are too few to read the array.
     fn in_sync<'d>(
         &self,
         driver: &'d Driver,
@@ -186,7 +187,7 @@ impl ArrayRows {
         members.filter(|members| self.layout.suffices(members.keys().copied().collect::<SlotSet>()))
     }
 
-    /// The rows that contain a byte of the array.
+    /// The rows in which byte `at` of the array lies.
     fn rows_at(&self, at: u64) -> &Rows {
         let index = self.rows.partition_point(|rows| bytes(rows).1 <= at);
         &self.rows[index.min(self.rows.len() - 1)]
@@ -198,7 +199,7 @@ fn bytes(rows: &Rows) -> (u64, u64) {
     (rows.first.bytes().0, rows.end.bytes().0)
 }
 
-/// Ranges of members on which rows lie.
+/// Members on which rows lie.
 fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>> {
     let here = rows.places.iter().filter_map(|(slot, sector)| {
         members.get(slot).map(|(member, start)| (*member, start + sector.bytes().0))
@@ -206,7 +207,7 @@ fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>
     here.collect()
 }
 
-/// Whether a range of rows is a hole on all members.
+/// Whether all rows with a byte of the array in `at..end` are holes on all members.
 fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
@@ -217,8 +218,8 @@ fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     places.iter().all(hole)
 }
 
-/// Whether a hole begins at a byte of the array, and the end up to which the answer certainly
-/// holds.
+/// Returns whether a hole begins at byte `at` of the array, and the byte up to which the answer
+/// holds, at most `end`.
 fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
@@ -242,10 +243,11 @@ fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) 
     (hole, (first + (row + count) * row_bytes).min(end))
 }
 
-/// Shortest read for which holes are looked up: a system call costs less than reading and sending
-/// zeroes.
+/// Shortest read of a bare member for which holes are looked up: a system call costs less than
+/// reading and sending zeroes.
 const BARE_BYTES_MIN: u64 = 32 << 10;
-/// Shortest such read of an array, where the members have to be determined first.
+/// Shortest read of an array for which holes are looked up: the members in sync have to be
+/// determined first.
 const ARRAY_BYTES_MIN: u64 = 256 << 10;
 
 /// A range of a volume; extents follow each other without gaps.
@@ -273,7 +275,7 @@ impl Told {
         &self.extents
     }
 
-    /// Number of queries to members.
+    /// Number of looks: queries to members.
     pub(crate) fn looks(&self) -> usize {
         self.looks
     }

@@ -147,7 +147,8 @@ impl NbdClient {
         }
     }
 
-    /// Takes the payload that follows: first bytes received before, then straight from the socket.
+    /// Receives the next payload into the buffer of its read: first the bytes that have been
+    /// received already, then bytes straight from the socket.
     fn fill(&mut self, cookie: u64, offset: u64, len: u32) -> Result<(), String> {
         let lost = || "data for a read that was not asked for".to_owned();
         let (start, data) = self.rooms.get_mut(&cookie).ok_or_else(lost)?;

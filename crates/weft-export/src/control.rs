@@ -30,7 +30,7 @@ pub struct ControlRequest {
     /// Name of the volume; may be absent if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
-    /// The command.
+    /// Command, with its arguments.
     #[serde(flatten)]
     pub command: Command,
 }
@@ -129,7 +129,7 @@ pub struct Response {
 pub struct QueueKnobs {
     /// Number of the member within the server.
     pub index: u16,
-    /// The path it was opened by.
+    /// Path by which the member was opened.
     pub label: String,
     /// Name and value of each knob that differs.
     pub knobs: Vec<(String, String)>,
@@ -170,7 +170,7 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
 }
 
-/// State of a volume; see [`weft_engine::VolumeSnapshot`].
+/// State of a volume, part of the answer to `status`; see [`weft_engine::VolumeSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Name of the volume.
@@ -206,7 +206,8 @@ pub struct VolumeStatus {
     pub sync_stripes: u64,
     /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
-    /// Places of the mismatches and the members that explain them, if a check has found any.
+    /// Mismatches by the member that explains them, and the first of them, if a check has found
+    /// any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
     /// Sector of each member from which parity may be wrong; absent when all parity is right.
@@ -221,7 +222,7 @@ pub struct VolumeStatus {
     pub requests_active: usize,
     /// Every member; failed ones stay until they are removed.
     pub members: Vec<MemberStatus>,
-    /// Members' work by the party that it is for: clients, resync, the array itself.
+    /// Work of the members, by the party that they do it for: clients, resync, the array itself.
     #[serde(default)]
     pub shares: Vec<ShareStatus>,
     /// State of the volume in the write-back cache, if there is one.
@@ -236,7 +237,8 @@ pub struct WriteBackStatus {
     /// Rule by which writers are throttled: `dirty_throttle`.
     #[serde(default)]
     pub throttle: String,
-    /// Writes of all volumes with answers that the throttle delays now.
+    /// Writes of all volumes that are kept unanswered, because the throttle makes their clients
+    /// pause.
     #[serde(default)]
     pub answers_delayed: u64,
     /// Throttling pauses of clients of all volumes since the start.
@@ -282,11 +284,11 @@ pub struct ShareStatus {
     pub group: Option<String>,
     /// Reads from the volume.
     pub reads: u64,
-    /// Other requests to the volume.
+    /// Requests to the volume other than reads.
     pub writes: u64,
     /// Bytes of the reads.
     pub bytes_read: u64,
-    /// Bytes of the other requests.
+    /// Bytes of the requests other than reads.
     pub bytes_written: u64,
     /// Sectors that members read and wrote for the party.
     pub sectors: u64,
@@ -335,14 +337,14 @@ pub struct MismatchesStatus {
     /// Stripes that no single member explains, including all stripes with a single parity, which
     /// cannot locate the error.
     pub not_located: u64,
-    /// The first mismatches.
+    /// The mismatches that were found first, at most [`weft_engine::Mismatches::LISTED`].
     pub first: Vec<MismatchStatus>,
 }
 
 /// A member with wrong strips.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrongMember {
-    /// The path it was opened by.
+    /// Path by which the member was opened.
     pub label: String,
     /// Number of stripes with a wrong strip of this member.
     pub stripes: u64,
@@ -353,10 +355,10 @@ pub struct WrongMember {
 pub struct MismatchStatus {
     /// Data sector of each member at which the stripe begins.
     pub sector: u64,
-    /// The member with the strip that alone explains the mismatch.
+    /// Label of the member with the strip that alone explains the mismatch, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// Slot of the member.
+    /// Slot of that member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
     /// First sector of the strip on that member.
@@ -385,17 +387,17 @@ pub struct ArrayStatus {
     pub created_secs: u64,
 }
 
-/// State of a member; see [`weft_engine::MemberSnapshot`].
+/// State of a member, part of the answer to `status`; see [`weft_engine::MemberSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Index within the server.
     pub index: u16,
-    /// The path it was opened by.
+    /// Path by which the member was opened.
     pub label: String,
     /// Major and minor number of its device; absent for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<(u32, u32)>,
-    /// Slot of the member.
+    /// Slot of the member, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
     /// Entry of the member in `dev_roles`.
@@ -405,10 +407,10 @@ pub struct MemberStatus {
     /// Whether a mirror reads from the member only when no other member can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub write_mostly: bool,
-    /// First sector of its data, and how many the array may use; a bare member has none.
+    /// First sector of the array's data on the member; absent for a bare member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_offset: Option<u64>,
-    /// See [`MemberStatus::data_offset`].
+    /// Number of data sectors that the array may use; absent for a bare member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sectors: Option<u64>,
     /// Data sectors already recovered, for a member that is rebuilding.
@@ -426,20 +428,21 @@ pub struct MemberStatus {
     pub sectors_read: u64,
     /// Sectors written since the start.
     pub sectors_written: u64,
-    /// Sectors moved for clients.
+    /// Sectors read and written for clients.
     #[serde(default)]
     pub sectors_clients: u64,
-    /// Sectors moved for resync, beside [`MemberStatus::sectors_clients`].
+    /// Sectors read and written for resync; not part of [`MemberStatus::sectors_clients`].
     #[serde(default)]
     pub sectors_resync: u64,
-    /// Sectors moved for the array itself, beside [`MemberStatus::sectors_clients`].
+    /// Sectors read and written for the array itself; not part of
+    /// [`MemberStatus::sectors_clients`].
     #[serde(default)]
     pub sectors_metadata: u64,
     /// Sectors with a read error that were corrected by a write.
     pub corrected: u64,
     /// Requests that the member has not answered yet.
     pub in_flight: u32,
-    /// Parameters of its queue.
+    /// Parameters of the member's queue.
     #[serde(default)]
     pub queue: QueueStatus,
 }
@@ -447,12 +450,12 @@ pub struct MemberStatus {
 /// Parameters of a member's queue, and their origin: `knob`, `device` (from sysfs), or `assumed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
-    /// Name of its scheduler.
+    /// Name of the queue's scheduler.
     pub scheduler: String,
     /// Most requests that the member gets at once; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Origin of the depth.
+    /// Origin of `depth`; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_from: Option<String>,
     /// Whether the member is treated as a rotational disk.

@@ -25,7 +25,7 @@ impl Default for TimeLimits {
     }
 }
 
-/// Number of clients over all workers.
+/// Numbers of clients of each worker, and the limit on their sum.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     of_workers: Box<[AtomicUsize]>,
@@ -55,7 +55,7 @@ impl Crowd {
         self.count() >= self.max
     }
 
-    /// Takes a place in the worker with the fewest clients.
+    /// Takes a place in the worker with the fewest clients. Returns the worker.
     pub(crate) fn enter(&self) -> usize {
         let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
         let fewest = counts.enumerate().min_by_key(|(_, count)| *count);

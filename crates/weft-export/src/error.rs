@@ -25,7 +25,7 @@ pub enum ServeError {
         at: String,
         /// Error of the operating system.
         source: std::io::Error,
-        /// Advice.
+        /// Advice on how to make the address usable.
         hint: &'static str,
     },
     /// The runtime failed.

@@ -1,11 +1,11 @@
 //! Looks at members: their number per round of a worker, and the client that may take them.
 //!
-//! A request for block status is answered on the thread that serves the clients of a worker, by
-//! asking the members where their holes are; no other client is served meanwhile. All clients of a
-//! worker together therefore have [`LOOKS_MAX`] looks per round, however many of them ask; the last
-//! request of a round may take as many again. A client that finds none left stands in line. The
-//! looks of a round go to the first client in line, until it has no more requests or has used them
-//! up; it stands at the end then.
+//! A look is a query to a member for its holes. A request for block status takes looks on the
+//! thread that serves the clients of a worker; no other client is served meanwhile. All clients of
+//! a worker together therefore have [`LOOKS_MAX`] looks per round of its event loop, however many
+//! of them ask; the last request of a round may take as many again. A client that finds none left
+//! is queued. The looks of a round go to the first client of the queue, until it has no more
+//! requests or has used them up; a client that wants more is then queued at the end.
 //!
 //! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so the limit
 //! has to be on the time of a worker's round and not on requests in flight.
@@ -18,7 +18,7 @@ use weft_units::ClientId;
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     left: usize,
-    /// Client that has the turn in this round.
+    /// Client to which the looks of this round go.
     turn: Option<ClientId>,
     line: VecDeque<ClientId>,
 }
@@ -30,7 +30,7 @@ impl Looks {
         self.turn = None;
     }
 
-    /// Whether a request of this client may look at members now. If not, the client stands in line.
+    /// Whether a request of this client may look at members now. If not, the client is queued.
     pub(crate) fn may_look(&mut self, client: ClientId) -> bool {
         let is_next = self.line.front().is_none_or(|next| *next == client);
         if self.left > 0 && (is_next || self.turn == Some(client)) {
@@ -46,7 +46,7 @@ impl Looks {
         false
     }
 
-    /// Subtracts looks that were taken.
+    /// Subtracts `count` looks, which were taken, from those left.
     pub(crate) fn take(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
     }
@@ -57,7 +57,7 @@ impl Looks {
     }
 }
 
-/// Looks per round, before other requests are served: some 0.2 ms.
+/// Looks per round of a worker: some 0.2 ms, after which other requests are served.
 pub(crate) const LOOKS_MAX: usize = 256;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use weft_units::{Span, Time};
 
-/// One kind of log line.
+/// Rate limit of one kind of log line.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
     again: Option<Time>,
@@ -13,7 +13,8 @@ pub(crate) struct Rare {
 }
 
 impl Rare {
-    /// Whether the line may be written now. Returns the number of lines left out before it.
+    /// Returns the number of lines left out since the last one, if a line may be written now;
+    /// otherwise `None`, and the line is counted as left out.
     pub(crate) fn now(&mut self, now: Time) -> Option<u64> {
         if self.again.is_some_and(|again| now < again) {
             self.left_out += 1;

@@ -40,15 +40,15 @@ use crate::socket::{Listen, Listener};
 pub struct ExportOptions {
     /// Name of the export. The first volume also answers to the empty name.
     pub name: String,
-    /// Size; `None` for that of the engine's volume.
+    /// Size of the export, at most that of the volume; `None` for all of the volume.
     pub size: Option<Bytes>,
     /// Whether writes are refused before they reach the engine.
     pub read_only: bool,
     /// Description of the export, for people.
     pub description: String,
-    /// Share of its clients, unless their socket has one.
+    /// Share of the clients of this export, unless their socket has a share.
     pub share: ClientShare,
-    /// Other names of the same volume, with the share of clients that choose that name.
+    /// Further names of the same volume, each with the share of the clients that choose it.
     pub also: Vec<(String, ClientShare)>,
 }
 
@@ -67,14 +67,14 @@ pub enum Source {
         member: Box<OpenMember>,
         /// Whether writes are refused.
         read_only: bool,
-        /// Initial knobs: those of its queue.
+        /// Initial knobs, of which those of the member's queue matter.
         knobs: Box<Knobs>,
         /// Write-back cache in front of it.
         write_back: Option<WriteBackConfig>,
     },
     /// A stand-in for the engine, for tests and experiments.
     Core {
-        /// The core that is driven.
+        /// Core that handles requests in place of the engine.
         core: Box<dyn Core>,
         /// Open members of the volume.
         members: Vec<OpenMember>,
@@ -84,7 +84,7 @@ pub enum Source {
         client_frames: u32,
         /// Bytes that a client may have outstanding.
         client_credit: Bytes,
-        /// Smallest unit of requests.
+        /// Unit of requests in bytes.
         block: u32,
     },
 }
@@ -291,7 +291,7 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
 
 /// A source, made ready to be served.
 struct Made {
-    /// One crew, or one for each worker.
+    /// Parts of the drivers: one crew, or one for each worker.
     crews: Vec<Crew>,
     credit: Bytes,
     shapes: Vec<Shape>,
@@ -300,7 +300,7 @@ struct Made {
     trims: bool,
 }
 
-/// Parts of a driver.
+/// Parts of one driver: core, members, and numbers of frames.
 struct Crew {
     core: Box<dyn Core>,
     members: Vec<OpenMember>,
@@ -449,7 +449,8 @@ fn preferred(io_opt: Option<Bytes>) -> u32 {
     powers.find(divides).unwrap_or(PREFERRED_BYTES)
 }
 
-/// Limit of threads that serve clients: work on their shared state is done by one at a time.
+/// Most threads that serve clients: their shared state is used by one at a time, so more would wait
+/// for each other.
 const WORKERS_MAX: usize = 4;
 /// Smallest preferred block: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;

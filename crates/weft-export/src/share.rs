@@ -17,7 +17,7 @@ pub struct ClientShare {
     pub group: Group,
 }
 
-/// Exports that clients have chosen.
+/// Exports that clients have chosen, by client.
 #[derive(Debug, Default)]
 pub(crate) struct Roll(Mutex<BTreeMap<ClientId, Arc<str>>>);
 

@@ -37,9 +37,10 @@ pub(crate) struct Shape {
     pub(crate) level: String,
     pub(crate) slots: usize,
     pub(crate) array: Option<ArrayStatus>,
-    /// Smallest unit of requests, where the engine does not know it.
+    /// Smallest unit of requests in bytes, for a volume of which the engine does not know it.
     pub(crate) block: u32,
-    /// See [`weft_engine::layout::Layout::io_opt`].
+    /// Preferred size of requests, if the layout has one; see
+    /// [`weft_engine::layout::Layout::io_opt`].
     pub(crate) io_opt: Option<Bytes>,
 }
 

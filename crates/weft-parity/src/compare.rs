@@ -34,9 +34,9 @@ pub enum Located {
     Clean,
     /// The data strip at this index of `data`.
     Data(usize),
-    /// P: Q agrees with the data everywhere.
+    /// P is wrong: Q agrees with the data everywhere.
     P,
-    /// Q: P agrees with the data everywhere.
+    /// Q is wrong: P agrees with the data everywhere.
     Q,
     /// No single strip: at least two are wrong.
     Unknown,

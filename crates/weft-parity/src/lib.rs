@@ -104,8 +104,8 @@ impl fmt::Display for Level {
 
 /// The parity operations, with the kernels chosen for this CPU.
 ///
-/// A copy costs nothing. The operations are grouped by purpose in `xor.rs`, `pq.rs`, `recover.rs`
-/// and `compare.rs`.
+/// A `Parity` is a small `Copy` value that is cheap to pass on. The operations are grouped by
+/// purpose in `xor.rs`, `pq.rs`, `recover.rs` and `compare.rs`.
 #[derive(Clone, Copy)]
 pub struct Parity {
     kernels: &'static simd::Kernels,
@@ -135,13 +135,13 @@ impl Parity {
         Self { strategy, ..self }
     }
 
-    /// The level in use.
+    /// SIMD level of the kernels.
     #[must_use]
     pub fn level(&self) -> Level {
         self.kernels.level()
     }
 
-    /// The strategy in use.
+    /// Strategy of `pq`, `xor` and `recover_two`: order of reads and kind of stores.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.strategy

@@ -71,9 +71,9 @@ impl Parity {
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4; spec md-raid §5.2
 #[derive(Clone, Copy)]
 pub(crate) struct Solution {
-    /// Factor of P ⊕ P′.
+    /// Factor by which P ⊕ P′ is multiplied.
     pub(crate) of_p: u8,
-    /// Factor of Q ⊕ Q′.
+    /// Factor by which Q ⊕ Q′ is multiplied.
     pub(crate) of_q: u8,
 }
 

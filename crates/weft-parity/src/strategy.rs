@@ -47,11 +47,12 @@ use std::fmt;
 pub enum Strategy {
     /// Strips are read in order, and results go into the caches.
     InOrder,
-    /// Each two strips are swapped and read in wide columns; results go into the caches.
+    /// Strips are swapped in pairs (1, 0, 3, 2, …) and read in wide columns; results go into the
+    /// caches.
     ///
-    /// Only some kernels have it: [`xor`](crate::Parity::xor) of every level except scalar,
-    /// [`pq`](crate::Parity::pq) and [`recover_two`](crate::Parity::recover_two) of AVX-512. The
-    /// others read in order.
+    /// Only some kernels have this variant: [`xor`](crate::Parity::xor) of every level except
+    /// scalar, [`pq`](crate::Parity::pq) and [`recover_two`](crate::Parity::recover_two) of
+    /// AVX-512. The others read in order.
     Swapped,
     /// Strips are read in order and prefetched; results bypass the caches.
     ///
@@ -122,7 +123,7 @@ impl Strategy {
         if long || (results > 1 && sources <= 10) { Self::Streaming } else { Self::InOrder }
     }
 
-    /// The strategy for results that are read at once, which must not bypass the caches.
+    /// The same order of reads with stores through the caches, for results that are read at once.
     pub(crate) const fn into_caches(self) -> Self {
         match self {
             Self::InOrder | Self::Streaming => Self::InOrder,
@@ -141,7 +142,7 @@ impl fmt::Display for Strategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Maker {
-    /// AMD.
+    /// AMD, on which strips that are in a cache are read swapped.
     Amd,
     /// Any other maker, or not known.
     Other,

@@ -39,7 +39,7 @@ impl Parity {
     }
 }
 
-/// A strip for the XOR kernels: alone, or with an exponent, which XOR does not need.
+/// A strip as the XOR kernels take it: a slice, or a slice with an exponent, which XOR ignores.
 pub(crate) trait Strip: Copy {
     fn bytes(&self) -> &[u8];
 }

@@ -29,7 +29,8 @@ index! {
     VolumeId(u16)
 }
 index! {
-    /// Client connection, numbered by the driver. Not reused while it has anything outstanding.
+    /// Client connection, numbered by the driver. A number is not reused while requests or frames
+    /// of its connection are outstanding.
     ClientId(u32)
 }
 /// Group of clients by its number: a member is shared between groups first, then within each group.
@@ -37,13 +38,13 @@ index! {
 pub struct Group(u8);
 
 impl Group {
-    /// Group of clients without a group. Each of its clients has a share of its own, beside the
-    /// groups.
+    /// The root group: clients that are in no group. Each of them has a share of its own, beside
+    /// the groups.
     pub const ROOT: Self = Self(0);
-    /// Most groups beside the root.
+    /// Highest number of a group; there are as many groups beside the root.
     pub const MAX: u8 = 15;
 
-    /// Creates the group of a number from 1 to [`Group::MAX`].
+    /// Creates the group with this number; `None` unless it is from 1 to [`Group::MAX`].
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if 1 <= number && number <= Self::MAX { Some(Self(number)) } else { None }

@@ -41,38 +41,39 @@ impl Rng {
         mix(self.state)
     }
 
-    /// Number below `bound`, which is not zero.
+    /// Random number from 0 to `bound - 1`; `bound` must not be zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0);
         self.next_u64() % bound
     }
 
-    /// Index into a collection of `len` items, which is not empty.
+    /// Random index into a collection of `len` items; `len` must not be zero.
     #[inline]
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below a usize")
     }
 
-    /// Returns true in `percent` of cases.
+    /// Returns true with a probability of `percent` in a hundred.
     #[inline]
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Picks one of several values.
+    /// Picks one of the values in `of`, all with the same probability; `of` must not be empty.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }
 
-    /// Shuffles a slice.
+    /// Shuffles a slice in place (Fisher-Yates); all orders have the same probability.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last + 1));
         }
     }
 
-    /// Creates an independent stream, so that drawing from one does not move the other.
+    /// Creates an independent stream: drawing numbers from one stream does not change those of the
+    /// other.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }

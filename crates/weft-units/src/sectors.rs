@@ -47,13 +47,13 @@ impl Bytes {
     /// No bytes.
     pub const ZERO: Self = Self(0);
 
-    /// Binary kibibytes.
+    /// Creates a size of `count` KiB.
     #[must_use]
     pub const fn kib(count: u64) -> Self {
         Self(count << 10)
     }
 
-    /// Binary mebibytes.
+    /// Creates a size of `count` MiB.
     #[must_use]
     pub const fn mib(count: u64) -> Self {
         Self(count << 20)
@@ -65,7 +65,7 @@ impl Bytes {
         Sectors(self.0 / SECTOR_BYTES)
     }
 
-    /// Number of sectors that this length touches, from a sector boundary on.
+    /// Number of sectors that hold this many bytes, rounded up.
     #[must_use]
     pub const fn sectors_ceil(self) -> Sectors {
         Sectors(self.0.div_ceil(SECTOR_BYTES))

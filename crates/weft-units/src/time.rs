@@ -11,16 +11,16 @@ pub struct Time(pub u64);
 pub struct Span(pub u64);
 
 impl Span {
-    /// Zero; as a knob, usually "never".
+    /// The empty span. As the value of a knob it usually means "never".
     pub const ZERO: Self = Self(0);
 
-    /// Whole milliseconds.
+    /// Creates a span of `count` milliseconds.
     #[must_use]
     pub const fn millis(count: u64) -> Self {
         Self(count * 1_000_000)
     }
 
-    /// Whole seconds.
+    /// Creates a span of `count` seconds.
     #[must_use]
     pub const fn secs(count: u64) -> Self {
         Self(count * 1_000_000_000)

@@ -217,8 +217,8 @@ fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option
     (!knobs.is_empty()).then_some(QueueKnobs { index, label, knobs })
 }
 
-/// Text for a refused resync or check, with the way out. The engine reports only that one is
-/// running; the text names it.
+/// Text for a command that is refused because a resync or check is running, with the way out. The
+/// engine reports only that one is running; the text says which. `None` if none is.
 pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {
@@ -295,7 +295,8 @@ pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
     BitmapStatus { chunk: chunk.0, chunks, dirty, pages, pages_dirty, events_cleared }
 }
 
-/// Mismatches with the labels of their members; a member that was removed since has its number.
+/// Mismatches with the labels of their members; a member that has been removed is named by its
+/// index.
 pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus> {
     let Mismatches { by_member, not_located, first } = &volume.mismatches;
     if first.is_empty() {

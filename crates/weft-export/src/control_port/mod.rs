@@ -41,7 +41,7 @@ use commands::{
 use members::status_of;
 use shares::shares_of;
 
-/// Port of the control socket.
+/// Server's side of the control socket: its listener and its connections.
 pub(crate) struct ControlPort {
     listener: Listener,
     clients: Vec<Option<Administrator>>,
@@ -67,13 +67,15 @@ enum Step {
     Removing(MemberIndex),
     Set(String, String),
     SetQueues(Vec<String>, String, String),
-    /// Waits for the engine, so that an answer of busy can be explained, as for [`Step::Sync`].
+    /// The engine is setting the bitmap. If it answers that it is busy, the response says with
+    /// what, as for [`Step::Sync`].
     SetBitmap,
-    /// Answered when everything has stopped.
+    /// The server is stopping; the command is answered when everything has stopped.
     Stop(Ending),
-    /// Waits for the engine, so that an answer of busy can be explained.
+    /// The engine is changing the sync action. If it answers that it is busy, the response says
+    /// with what.
     Sync(SyncAction),
-    /// Waits for the engine; its answer needs no further action.
+    /// The engine is working; its answer needs no further action.
     Waiting,
 }
 
@@ -157,7 +159,8 @@ impl ControlPort {
         }
     }
 
-    /// Plans a command: the steps, or an answer at once.
+    /// Splits a command into steps for a volume. The error is the response to a command that needs
+    /// no step.
     fn plan(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -432,9 +435,9 @@ impl ControlPort {
 const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 /// Commands of one connection before others are served: a status takes some 0.1 ms.
 const COMMANDS_MAX: usize = 16;
-/// Limit of connections.
+/// Most connections to the control socket at the same time.
 const ADMINISTRATORS_MAX: u32 = 16;
-/// Uses of a place before a client number is reused.
+/// Connections that are accepted before a client number is used again.
 const GENERATIONS: u32 = 1 << 16;
-/// First key of a connection; the key below is that of the listener.
+/// Event key of the first connection; the key below it is that of the listener.
 const KEY_CLIENTS: u32 = 1;

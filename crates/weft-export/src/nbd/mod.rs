@@ -55,16 +55,17 @@ pub(crate) struct NbdPort {
     /// possible.
     free: VecDeque<u32>,
     generations: Vec<u32>,
-    /// Connections with work at the end of the pass.
+    /// Connections that have to be served at the end of this pass of the event loop.
     due: Vec<u32>,
-    /// Memory of `due`, kept while no connection has work.
+    /// Spare memory for `due`: each pass swaps the two.
     due_spare: Vec<u32>,
     is_due: Vec<bool>,
-    /// Set when a connection that waits may go on at once.
+    /// Set when a pass has returned frames or ended a turn while a connection waits: the next pass
+    /// begins at once.
     again: bool,
     /// Handshakes, oldest first, with the time at which they began.
     handshakes: VecDeque<(Time, ClientId)>,
-    /// Reads of disconnected clients with frames that the engine still has.
+    /// Frames that the engine still has for reads of disconnected clients.
     orphans: BTreeMap<(ClientId, Tag), Run>,
     looks: Looks,
     credit: Bytes,
@@ -281,7 +282,8 @@ impl NbdPort {
         (connection.client == client).then_some(place)
     }
 
-    /// Handles an event for a disconnected client. The reply of a read returns its frames.
+    /// Handles an event for a disconnected client: the reply to a read gives back the read's
+    /// frames.
     fn on_orphan(&mut self, cx: &mut Context<'_, '_>, event: &Event) {
         match event {
             Event::Credit { .. } => {}
@@ -473,7 +475,7 @@ const ACCEPT_PAUSE: Span = Span::millis(200);
 /// Size of the receive buffer: 60 writes of 4 KiB, or a third of a MiB of headers.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// First key of a client; the keys below are listeners.
+/// Event key of the first client; lower keys are those of the listeners.
 const KEY_CLIENTS: u32 = 1 << 8;
 
 #[cfg(test)]

@@ -102,20 +102,21 @@ struct Stepped {
     sockets: Vec<OwnedFd>,
     good: Peer,
     floods: Vec<Peer>,
-    /// Rounds and total answers to floods at the time of the good client's request.
+    /// Number of rounds, and of answers to all floods (clients that ask all the time), when the
+    /// good client sent its request.
     asked: (u64, u64),
     rounds: u64,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// Counts of one round.
+/// Counts of a test.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Most answers to floods in one round.
+    /// Most answers to the floods in one round.
     most: u64,
-    /// Rounds, and answers to floods, until each read was answered.
+    /// For each read of the good client, the rounds and the answers to floods until its answer.
     reads: Vec<(u64, u64)>,
-    /// Answers to each flood.
+    /// Number of answers to each flood.
     floods: Vec<u64>,
 }
 
@@ -200,7 +201,7 @@ impl Port for Stepped {
     }
 }
 
-/// Serves a reader beside this many clients that ask for block status all the time.
+/// Serves a reader beside `floods` clients that ask for block status all the time.
 fn reader_beside(floods: usize) -> Seen {
     let spec = MemberSpec::parse("ram:64M").unwrap();
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
@@ -268,5 +269,5 @@ fn block_status_of_many_leaves_as_much_as_that_of_one() {
 }
 
 const READS: usize = 100;
-/// Rounds of a pass in which sockets are not polled.
+/// Most rounds in a row in which the loop does not poll the sockets.
 const ROUNDS_UNSEEN: u64 = 4;

@@ -63,7 +63,7 @@ pub(crate) trait Codec {
     fn reply_hole(&mut self, request: &Self::Request);
 }
 
-/// Event of the input.
+/// Event that a codec finds in the bytes of a client.
 pub(crate) enum Heard<R> {
     /// The client violated the protocol and cannot be parsed further, for this reason.
     Confused(String),

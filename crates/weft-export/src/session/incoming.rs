@@ -209,8 +209,9 @@ fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 }
 /// Shortest missing payload that is received into its frames directly, without a copy.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Limit of the data that the reads of one client ask for before it is sent: more would leave the
-/// CPU's cache before it is sent.
+/// Most data, in bytes, that reads of one client may ask for before it is sent: more would leave
+/// the CPU's cache before it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
-/// Room for payload beyond the bytes received, if there are frames: as much as one receive takes.
+/// Bytes of payload for which frames are taken before the bytes arrive, if frames are free: as many
+/// as one receive takes.
 const AHEAD_BYTES: u64 = 256 << 10;

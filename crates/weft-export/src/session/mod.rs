@@ -71,9 +71,9 @@ pub(crate) struct Served {
 pub(crate) struct Connection<C: Codec> {
     pub(crate) socket: OwnedFd,
     pub(crate) client: ClientId,
-    /// Attributes of its requests, once it has chosen an export.
+    /// Attributes of the client's requests, once it has chosen an export.
     attr: Attr,
-    /// Share of clients of its socket, if the socket has one.
+    /// Share that all clients of this socket have, if the socket has one.
     share: Option<ClientShare>,
     codec: C,
     /// Export that the client has chosen.
@@ -105,11 +105,12 @@ pub(crate) struct Connection<C: Codec> {
     yielded: bool,
     readable: bool,
     writable: bool,
-    /// The other side has closed; bytes that it sent before are still to be read.
+    /// Set when the other side has closed; bytes that it sent before are still to be read.
     hung_up: bool,
     /// Set when the stream of replies cannot be continued correctly.
     broken: bool,
-    /// The client ended the session or violated the protocol: send all replies, then disconnect it.
+    /// Set when the client has ended the session or violated the protocol: all replies are sent,
+    /// then it is disconnected.
     leaving: bool,
     poisoned: bool,
 }
@@ -155,7 +156,7 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Sets the share of clients of its socket.
+    /// Sets the share that all clients of the connection's socket have.
     pub(crate) fn with_share(self, share: Option<ClientShare>) -> Self {
         Self { share, ..self }
     }
@@ -192,7 +193,8 @@ impl<C: Codec> Connection<C> {
         self.readable && parsed && !self.leaving && self.open() < REQUESTS_MAX && !self.is_flooded()
     }
 
-    /// Whether the client can go on without anything being returned.
+    /// Whether received bytes were left for the next pass: the client can go on although nothing
+    /// has been returned to it.
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielded
     }
@@ -393,7 +395,8 @@ impl<C: Codec> Connection<C> {
     }
 }
 
-/// Handles an answer to a request of a disconnected client: its turn may have ended.
+/// Handles an answer to a request of a disconnected client. If the client's turn ends with it, the
+/// engine learns of the disconnection.
 pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
     if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
         driver.client_gone(client);
@@ -403,7 +406,8 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
 fn tag_of(slot: u32, sub_request: usize) -> Tag {
     Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
 }
-/// Limit of unanswered requests of one client: 32 times what Linux' nbd keeps in flight by default.
+/// Limit on unanswered requests of one client: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;
-/// Bits of a tag for the sub-request: 2^16 MiB are more than the longest request of any protocol.
+/// Bits of a tag that number the sub-requests of a request: 2^16 MiB are more than the longest
+/// request of any protocol.
 const TAG_INDEX_BITS: u32 = 16;

@@ -19,8 +19,8 @@ use super::codec::Codec;
 use super::requests::{At, SubRequest, is_long};
 
 impl<C: Codec> Connection<C> {
-    /// Calls `sendmsg` once. Returns the number of bytes to send and of those sent, or `None` if
-    /// there is nothing to send. The driver is unlocked meanwhile.
+    /// Calls `sendmsg` once. Returns the number of bytes that it was given and the number that it
+    /// sent, or `None` if there is nothing to send. The driver is unlocked meanwhile.
     pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
         let line = self.line_up();
         if line.wanted == 0 {
@@ -161,7 +161,7 @@ struct Line<'a> {
 
 enum Item<'a> {
     Bytes(&'a [u8]),
-    /// The next of the segments.
+    /// The bytes of the next segment in [`Line::segments`].
     Frames,
 }
 
@@ -199,5 +199,5 @@ impl<'a> Line<'a> {
 
 /// Payload of one `sendmsg`: as much as a socket takes at once and as fits a cache.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// Limit of slices of one `sendmsg`, below `IOV_MAX`.
+/// Most slices of one `sendmsg`, below `IOV_MAX`.
 const SLICES_MAX: usize = 1000;

@@ -136,7 +136,7 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Slot for the next request.
+    /// Free index for the next request in the list of open requests.
     fn next_slot(&self) -> u32 {
         let fresh = || u32::try_from(self.slots.len()).expect("at most REQUESTS_MAX");
         self.free.last().copied().unwrap_or_else(fresh)
@@ -196,13 +196,13 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Submits every sub-request with frames of ours to the engine.
+    /// Submits to the engine every sub-request of which the session holds the frames.
     pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
         self.submit_sub_requests(driver, slot, false);
     }
 
-    /// Submits every sub-request with frames of ours to the engine; `again` after a member has
-    /// stalled.
+    /// Submits to the engine every sub-request of which the session holds the frames; `again` is
+    /// set for a repetition after a member has stalled.
     fn submit_sub_requests(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
@@ -408,7 +408,7 @@ impl<C: Codec> Open<C> {
         }
     }
 
-    /// Bytes of the request before its present sub-requests.
+    /// Bytes of the request that precede its present sub-requests.
     pub(super) fn done_before(&self) -> u64 {
         self.sub_requests
             .first()
@@ -443,7 +443,8 @@ impl<C: Codec> Open<C> {
         Some(sub_request)
     }
 
-    /// Frames of a read that have been sent completely, once `sent` bytes of its reply have been.
+    /// Takes back frames of a read once `sent` bytes of its reply have been sent: those of all
+    /// sub-requests that have been sent completely.
     pub(super) fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
         let mut runs = SmallVec::new();
         if self.op == RequestOp::Read && self.error.is_none() {
@@ -469,7 +470,7 @@ impl<C: Codec> Open<C> {
         self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
     }
 
-    /// Whether the data that is ready is the end of the reply.
+    /// Whether the reply ends with the data that is ready.
     pub(super) fn is_last_sub_request(&self) -> bool {
         let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
         !is_stream || self.submitted == self.len
@@ -512,9 +513,9 @@ const ZEROES_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that are discarded in one turn. Other clients and a stop wait for all of it, and it goes
 /// on when its client has disconnected; a degraded array stores zeros instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// Limit of unanswered trims and zeroes of one client.
+/// Limit on unanswered trims and zeroes of one client.
 const LONG_MAX: usize = 64;
-/// Number of looks at members that cost as much as the rest of a request for block status.
+/// Number of looks that cost as much as the rest of a request for block status.
 const LOOKS_OF_REQUEST: usize = 8;
 const CHOSEN: &str = "requests come after the choice of an export";
 

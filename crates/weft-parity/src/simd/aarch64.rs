@@ -79,7 +79,7 @@ fn is_zero(a: Vector) -> bool {
     vmaxvq_u8(a) == 0
 }
 
-/// Products of the low nibbles, and products of the high nibbles.
+/// Multiplication by a constant: its products with all low nibbles, and with all high nibbles.
 type Multiplier = [Vector; 2];
 
 #[target_feature(enable = "neon")]

@@ -58,22 +58,23 @@ pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 pub(super) const AHEAD_BYTES: usize = 1024;
 
-/// Strip for a turn, counted from 0: 1, 0, 3, 2, 5, 4; an odd last strip stays in its place.
+/// Strip that a loop reads in iteration `turn` (0-based) when strips are swapped in pairs: 1, 0, 3,
+/// 2, 5, 4, …; an odd last strip stays in its place.
 ///
-/// No two consecutive distances in this order are equal. The compiler must not undo it: a loop
-/// unrolled by two turns would step through every second strip with the same load. The bounds check
-/// at each turn prevents that.
+/// No two consecutive distances in this order are equal. The compiler must not undo the order: a
+/// loop unrolled by two iterations would step through every second strip with the same load. The
+/// bounds check in each iteration prevents that.
 #[inline(always)]
 pub(super) fn swapped<S>(strips: &[S], turn: usize) -> &S {
     &strips[(turn ^ 1).min(strips.len() - 1)]
 }
 
-/// Runs a body for each column of `$bytes` bytes. The first of the `$widths` is the width of a
-/// column in vectors, and the next one that for the rest; without `$widths` they are `COLUMN` and
-/// one vector.
+/// Runs `$body` for each column of `$bytes` bytes. `$widths` are widths of columns in vectors,
+/// largest first: each width is used until fewer bytes than such a column are left. The default
+/// widths are `COLUMN` and 1.
 ///
-/// `$at` is the first byte of the column and `$width` its constant width. Evaluates to the end of
-/// the last column, after which less than a vector is left, because the last width is 1.
+/// `$at` is the first byte of the column and `$width` its constant width. The macro evaluates to
+/// the end of the last column. Less than a vector is left after it, because the last width is 1.
 macro_rules! columns {
     ($bytes:expr, |$at:ident, $width:ident| $body:block) => {
         columns!($bytes, [COLUMN, 1], |$at, $width| $body)
@@ -187,7 +188,8 @@ macro_rules! sum_of_products {
     }};
 }
 
-/// Computes the same as `sum_of_products!`, with each two strips swapped, and one at a time.
+/// Computes the same as `sum_of_products!`, but reads the strips in the order of [`swapped`], and
+/// adds one product at a time.
 #[allow(unused_macros, reason = "which levels there are depends on the architecture")]
 macro_rules! swapped_products {
     ($data:expr, $at:expr, $width:ident, CACHED) => {{
@@ -540,7 +542,8 @@ macro_rules! vector_kernels {
             equal_scalar(&a[tail..], &b[tail..])
         }
 
-        /// Writes a column. `STREAM` requires [`is_aligned`] and an `at` that counts whole vectors.
+        /// Writes a column at byte `at`. `STREAM` requires that [`is_aligned`] is true and `at` is
+        /// a multiple of `BYTES`.
         #[target_feature(enable = $feature)]
         #[inline]
         fn write<const WIDTH: usize, const STREAM: bool>(
@@ -558,7 +561,7 @@ macro_rules! vector_kernels {
             }
         }
 
-        /// Value of `STREAM` for [`write`] and the syndrome macros: through the caches.
+        /// Value of `STREAM` with which [`write`] and the syndrome macros store through the caches.
         const CACHED: bool = false;
 
         /// Whether a strip is aligned so that vectors can be streamed to it.
@@ -568,7 +571,7 @@ macro_rules! vector_kernels {
     };
 }
 
-/// Function for levels without a faster one for common shapes.
+/// Placeholder for the `$common` function of levels that have none: processes no bytes.
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 #[inline(always)]
 pub(super) fn nothing<const STREAM: bool, const SWAPPED: bool>(

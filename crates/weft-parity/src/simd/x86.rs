@@ -134,7 +134,7 @@ mod ssse3 {
         _mm_movemask_epi8(_mm_cmpeq_epi8(a, zero())) == 0xffff
     }
 
-    /// Products of the low nibbles, and products of the high nibbles.
+    /// Multiplication by a constant: its products with all low nibbles, and with all high nibbles.
     type Multiplier = [Vector; 2];
 
     #[target_feature(enable = "ssse3")]
@@ -243,7 +243,8 @@ mod avx2 {
         _mm256_testz_si256(a, a) == 1
     }
 
-    /// Products of the low nibbles, and products of the high nibbles, the same in both halves.
+    /// Multiplication by a constant: its products with all low nibbles, and with all high nibbles.
+    /// Both halves of each vector are the same.
     type Multiplier = [Vector; 2];
 
     #[target_feature(enable = "avx2")]
@@ -295,7 +296,8 @@ mod avx512_gfni {
         (swapped_products, P = 20)
     );
 
-    /// Computes the most common shapes faster than `sum_of_products!`.
+    /// Computes P and Q of the most common shapes faster than `sum_of_products!`. Returns the
+    /// number of bytes that are done: 0 for other shapes.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn common<const STREAM: bool, const SWAPPED: bool>(
@@ -384,7 +386,7 @@ mod avx512_gfni {
         _mm512_test_epi64_mask(a, a) == 0
     }
 
-    /// Bit matrix of the multiplication, once for each 8 bytes.
+    /// Bit matrix of a multiplication by a constant, repeated for each 8 bytes.
     type Multiplier = Vector;
 
     #[target_feature(enable = "avx512f,gfni")]

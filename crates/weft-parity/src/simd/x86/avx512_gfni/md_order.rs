@@ -14,8 +14,8 @@ use super::{BYTES, Vector, mul, multiplier, prefetch_at, store, stream, xor, zer
 use crate::Weighted;
 use std::arch::x86_64::_mm512_loadu_si512;
 
-/// Computes P and Q of all whole columns and returns their number of bytes, or 0 when the exponents
-/// of the strips are not 0 to 1 up to 0 to 9, in any order.
+/// Computes P and Q of all whole columns, and returns their number of bytes. Returns 0 unless there
+/// are two to ten strips with the exponents 0, 1, 2, … in any order.
 ///
 /// `STREAM` requires that `p` and `q` are aligned to a vector.
 #[target_feature(enable = "avx512f,gfni")]

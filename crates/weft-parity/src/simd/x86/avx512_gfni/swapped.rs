@@ -8,12 +8,13 @@ use super::{BYTES, MATRICES, Vector, column_mut, mul, store, swapped, xor, zero}
 use crate::{Weighted, gf};
 use std::arch::x86_64::{_mm512_loadu_si512, _mm512_set1_epi64};
 
-/// Most strips, which are ordered on the stack.
+/// Most strips that [`swapped_pq`] handles: their pointers and matrices are kept on the stack.
 const MOST: usize = 32;
 const WIDE: usize = 12;
 const NARROW: usize = 4;
 
-/// Start of a strip from a call's first byte on, and the matrix that multiplies it.
+/// A strip to read: pointer to the first byte that the call processes, and the matrix of the
+/// strip's coefficient.
 type Turn = (*const u8, i64);
 
 /// Computes P and Q of all whole columns and returns their number of bytes, or 0 for more than
@@ -45,10 +46,11 @@ pub(super) fn swapped_pq(
     unsafe { columns::<NARROW>(turns, wide, p, q) }
 }
 
-/// Computes P and Q of whole columns from byte `at` on. Returns the end of the last column.
+/// Computes P and Q of columns of `WIDTH` vectors, from byte `at` on, as long as whole columns are
+/// left. Returns the end of the last column.
 ///
 /// # Safety
-/// From each start, as many bytes as P and Q each have must be readable.
+/// Each pointer in `turns` must be valid for reads of `p.len()` bytes.
 #[target_feature(enable = "avx512f,gfni")]
 #[inline]
 unsafe fn columns<const WIDTH: usize>(
@@ -66,8 +68,7 @@ unsafe fn columns<const WIDTH: usize>(
             for lane in 0..WIDTH {
                 let place = start.wrapping_add(at + lane * BYTES);
                 // SAFETY: the column lies within P's bytes, and the caller guarantees that as many
-                // bytes can be
-                // read from `start` on. No alignment is needed.
+                // bytes as P has can be read from `start` on. No alignment is needed.
                 let bytes = unsafe { _mm512_loadu_si512(place.cast()) };
                 sum_p[lane] = xor(sum_p[lane], bytes);
                 sum_q[lane] = xor(sum_q[lane], mul(bytes, &matrix));
