@@ -16,7 +16,7 @@ use std::path::Path;
 /// Rules for a crate of [`crates`]; a crate that is not in [`WATCHED`] may have no circle.
 #[derive(Clone, Copy, Default)]
 struct Watched<'a> {
-    /// Name of the crate's folder.
+    /// Name of the crate's folder below `crates/`.
     of: &'a str,
     /// Folders in which each file is a part of its own; the files may not name each other.
     split: &'a [&'a str],

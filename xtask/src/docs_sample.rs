@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use std::path::Path;
 use weft_units::rng::Rng;
 
-/// Docs that are drawn of each crate.
+/// Number of docs that are drawn of each crate.
 const EACH: usize = 30;
 
 /// A doc comment, and the first line of the item that it describes.
@@ -54,7 +54,7 @@ fn print_doc(path: &Path, doc: &Doc) {
     println!("  {}", doc.item);
 }
 
-/// Some of the items, each once, in their order.
+/// Draws [`EACH`] of the items by `seed`, each at most once, and returns them in their order.
 fn drawn<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
     let mut rng = Rng::new(seed);
     while items.len() > EACH {

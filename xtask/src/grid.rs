@@ -4,7 +4,7 @@ use anyhow::ensure;
 
 use crate::part::cargo;
 
-/// Runs the example that computes the grid and prints it.
+/// Runs the example that computes the grid and prints it, with `words` as its arguments.
 pub(crate) fn grid(words: &[&str]) -> anyhow::Result<()> {
     let example = ["run", "-q", "--release", "-p", "weft-lab", "--example", "grid", "--"];
     let status = cargo(&[&example[..], words].concat()).status()?;

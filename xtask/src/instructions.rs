@@ -117,7 +117,8 @@ fn file() -> PathBuf {
     tree::root().join("benches/instructions.toml")
 }
 
-/// Instructions for each operation of a case, with `extra` percent more work than counted.
+/// Counts the instructions for each of `times` operations of a case. The operations do `extra`
+/// percent more work than they should; this tests that a regression is found.
 fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
     let output = Command::new(PROGRAM)
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -138,7 +139,7 @@ fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64>
     Ok(total / times)
 }
 
-/// A table as text, and the problem, if there is one.
+/// Compares two sets of counts. Returns a table as text, and the failure, if there is one.
 fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, Option<String>) {
     let mut table = format!("{:28} {:>9} {:>9} {:>8}\n", "instructions of", "committed", "now", "");
     let (mut worse, mut better) = (Vec::new(), Vec::new());

@@ -25,7 +25,7 @@ const BEGIN_MAX: Duration = Duration::from_secs(35 * 60);
 /// Seeds of each profile in an hour of two CPUs: `fresh` runs 300 in two minutes.
 const SEEDS: u64 = 5_000;
 
-/// A part.
+/// A part of the task `long`.
 struct Part {
     name: &'static str,
     what: &'static str,
@@ -142,7 +142,8 @@ fn fuzz(part: &Part, begin: Duration, report: &mut Report) -> anyhow::Result<()>
 /// Time limit of a round; the first round includes the build.
 const FUZZ_MAX: Duration = Duration::from_secs(900);
 
-/// Repeats a round until the time is over or one fails, and adds the line.
+/// Repeats a round until the time is over or one fails, then adds `line` to the ledger, completed
+/// with the number of rounds and the result.
 fn rounds(
     part: &Part,
     begin: Duration,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Limit of one test, equal to that of `.config/nextest.toml`.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Seconds from which on a test is named at the end, and how many are.
+/// Least duration, in seconds, of a test that is named at the end.
 const SLOW: u64 = 5;
 const SLOWEST: usize = 30;
 
@@ -142,7 +142,7 @@ fn print_slowest(mut times: Vec<(u64, String)>) {
     }
 }
 
-/// Name of the crate that a program of tests is of.
+/// Name of the crate to which a test program belongs.
 fn crate_of(binary: &Binary) -> String {
     binary.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

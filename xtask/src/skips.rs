@@ -50,7 +50,7 @@ fn is_of_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
-/// Such lines in all tests of the crates, as `file:line`.
+/// Lines in the tests of all crates that report a skip without the helper, as `file:line`.
 pub(crate) fn outside_the_helper() -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut read = 0;

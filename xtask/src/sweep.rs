@@ -34,7 +34,7 @@ struct Sweep {
     kept: Vec<String>,
     /// Commits that fixed failures.
     mended: Vec<String>,
-    /// Origin of a line that was not counted; counts that were not recorded are then 0.
+    /// Origin of the counts of a line that no sweep wrote; counts that are not known are then 0.
     told: Option<String>,
 }
 

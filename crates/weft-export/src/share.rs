@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_engine::Class;
 use weft_units::{ClientId, Group};
 
-/// Class and weight of clients. Their requests carry both to the schedulers of members.
+/// Class, weight and group of clients, which their requests carry to the schedulers of the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientShare {
     /// I/O class.

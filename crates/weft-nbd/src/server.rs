@@ -175,7 +175,7 @@ impl ServerConnection {
         self.out.push(&reply_header(self.to(request), reply));
     }
 
-    /// Destination of the reply to a request.
+    /// Header format, cookie and offset for the reply to a request.
     fn to(&self, request: &NbdRequest) -> To {
         let offset = if self.terms.headers.are_extended() {
             request.op.header(request.cookie).offset
@@ -417,7 +417,8 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// Ends an option with data that was skipped.
+    /// Refuses an option after all of its data has been skipped, with a type of error reply and a
+    /// message.
     fn refuse_option(&mut self, option: u32, (kind, message): (u32, &'static str)) -> Step {
         let answer = if self.shutting_down && option != option::ABORT {
             (option_reply::ERR_SHUTDOWN, "server is shutting down")

@@ -205,7 +205,7 @@ impl Headers {
     }
 }
 
-/// Destination of a reply.
+/// Header format, cookie and offset for the reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct To {
     pub(crate) headers: Headers,
@@ -354,7 +354,7 @@ impl Extent {
     }
 }
 
-/// Results of the handshake.
+/// Results of the handshake, by which requests are judged and replies encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) size: u64,

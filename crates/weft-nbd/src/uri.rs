@@ -26,7 +26,7 @@ use crate::wire::{PORT, STRING_BYTES_MAX};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdUri {
-    /// Address of the server.
+    /// Server to connect to: host and port, or path of a unix socket.
     pub address: NbdAddress,
     /// Name of the export; empty for the default export.
     pub export: String,
@@ -35,14 +35,14 @@ pub struct NbdUri {
 /// Address of a server: host and port, or path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdAddress {
-    /// `nbd://`
+    /// Host and port, from `nbd://`.
     Tcp {
         /// A name, an IPv4 address, or an IPv6 address without its brackets.
         host: String,
         /// TCP port, 10809 by default.
         port: u16,
     },
-    /// `nbd+unix://`
+    /// Path of a unix socket, from `nbd+unix://`.
     Unix {
         /// Path of the socket; begins with a NUL byte in the abstract namespace.
         socket: PathBuf,

@@ -11,7 +11,7 @@
 use crate::{At, LogError};
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors};
 
-/// Longest length of an entry, in units.
+/// Largest length of an entry, in units of `512 << bblog_shift` bytes.
 pub const BADBLOCK_LEN_MAX: u64 = 512;
 
 /// Bits of an entry that hold its length.
@@ -38,13 +38,13 @@ pub struct BadBlocks {
     ///
     /// Units    sectors of the member's data
     ranges: Vec<SectorRange>,
-    /// Whether the log that was read has all its entries in use.
+    /// Whether all entries of the log were in use when it was read.
     pub full: bool,
     /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,
 }
 
-/// The bad blocks do not fit the log, so the member must fail instead.
+/// Error for bad blocks that do not fit the log; the member must fail instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "bad-block log: found {found} entries, expected at most {expected}; \
@@ -197,7 +197,7 @@ impl BadBlocks {
         self.ranges.splice(from..to, [SectorRange { start, len: end - start }]);
     }
 
-    /// Removes a range, which has been written.
+    /// Removes a range from the bad blocks after it has been written successfully.
     pub fn remove(&mut self, range: SectorRange) {
         let (start, end) = (range.start, range.end());
         let mut rest = Vec::with_capacity(self.ranges.len() + 1);

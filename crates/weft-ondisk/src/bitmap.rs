@@ -219,13 +219,13 @@ impl BitmapHeader {
         zerocopy::transmute!(raw)
     }
 
-    /// Header of the bitmap of a newly added member: out of date.
+    /// This header for the bitmap of a newly added member: stale, with event counts of 0.
     #[must_use]
     pub fn of_new_member(&self) -> Self {
         Self { events: 0, events_cleared: 0, state: STALE, ..self.clone() }
     }
 
-    /// Header for current bits, without the stale flag.
+    /// This header for a bitmap with current bits: without the stale flag.
     #[must_use]
     pub fn as_current(&self) -> Self {
         Self { state: self.state & !STALE, ..self.clone() }
@@ -482,10 +482,13 @@ impl Bitmap {
         self.ranges(|state| matches!(state, ChunkState::Dirty | ChunkState::Unwritten))
     }
 
-    /// Ranges to be resynced at start.
+    /// Dirty ranges that have to be resynced when the array starts. `degraded` says whether a
+    /// member is missing, `events` is the event count of the superblock, and `resync_from` the
+    /// resync checkpoint (`None` for a clean array).
     ///
-    /// Source   unless bits are kept for a member that is missing, chunks that end below the resync
-    ///          checkpoint need nothing, and a clean array nothing at all
+    /// Source   a degraded array that has not cleared bits at its present event count keeps them for
+    ///          the missing member, and all dirty ranges are resynced; otherwise chunks that end
+    ///          below the checkpoint are left out, and for a clean array all of them
     pub fn resync_ranges(
         &self,
         degraded: bool,
@@ -503,10 +506,10 @@ impl Bitmap {
         })
     }
 
-    /// Extent of the recovery of a member that left with this event count.
+    /// Extent of the recovery of a member that left with the event count `events`.
     ///
-    /// Source   bits are not cleared while it is away, so that they cover all it missed if none was
-    ///          cleared since it left
+    /// Source   bits are not cleared while a member is away; if none has been cleared since the
+    ///          member left, they cover all writes that it missed
     #[must_use]
     pub fn readd(&self, events: u64) -> Readd {
         let current = matches!(self.trust, Trust::Full | Trust::ReadOnly(_));

@@ -470,7 +470,9 @@ impl NewArray {
         }
     }
 
-    /// Whether there is nothing to resync: no parity to be wrong, or no parity left.
+    /// Whether the new array needs no resync: its members agree already, it has no redundancy, or
+    /// its parity level lacks as many members as it tolerates, so that no redundant strip could be
+    /// wrong.
     fn starts_clean(&self, rebuilt: Option<usize>) -> bool {
         let absent = self.missing().count() + usize::from(rebuilt.is_some());
         self.assume_clean

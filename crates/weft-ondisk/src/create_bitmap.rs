@@ -200,7 +200,7 @@ pub(crate) fn bitmap_room(version: Version, size: Sectors) -> u64 {
     }
 }
 
-/// Message for a level without redundancy.
+/// Error text for a bitmap on a level without redundancy.
 pub(crate) fn no_bitmap(level: Level) -> String {
     format!("none for {level}, which has nothing to resync")
 }

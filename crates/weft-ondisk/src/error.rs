@@ -308,7 +308,7 @@ pub enum LogError {
     /// The bytes are fewer than those of the structure.
     #[error("{at}: found {found} bytes, expected {expected}; read all of it")]
     Short {
-        /// Field where the structure begins.
+        /// First field of the structure.
         at: At,
         /// Number of bytes.
         found: usize,

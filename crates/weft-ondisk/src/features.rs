@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(pub u32);
 
-/// Reason why this release does not write to an array although it understands the superblock.
+/// Reason why this release does not write to an array of which it understands the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// Name of the feature, as in [`Features`], or of the field.

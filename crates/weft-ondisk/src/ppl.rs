@@ -327,7 +327,7 @@ impl PplHeader {
     }
 }
 
-/// Strips that an entry has written.
+/// Strips that the write of an entry covers.
 struct Write {
     full_stripe: u64,
     /// First sector in a member's data.
@@ -337,9 +337,12 @@ struct Write {
 }
 
 impl Write {
-    /// Source   a partial parity shorter than a chunk is as long as each of the strips written;
-    ///          without one all strips of the stripe were; with a whole chunk of it, strips follow
-    ///          each other until the data ends
+    /// Derives the strips from an entry.
+    ///
+    /// Source   without partial parity, all data strips of the stripe were written, each the same
+    ///          part; a partial parity shorter than a chunk is as long as each strip that was
+    ///          written; a partial parity of a whole chunk means whole strips in order, of which
+    ///          the last may be shorter
     fn of(entry: &PplEntry, index: usize, context: &PplContext) -> Result<Self, LogError> {
         let data_size = entry_at(index, 12, "entries.data_size");
         for (at, size) in

@@ -10,15 +10,16 @@ use crate::version::Minor;
 use crate::{SUPER_BYTES, Super090, Superblock};
 use weft_units::{SECTOR_BYTES, Sectors};
 
-/// Bytes from the start of a member that [`foreign_signature`] needs, as far as ZFS has its
-/// signature.
+/// Bytes at the start of a member that [`foreign_signature`] needs: the signature of ZFS is the
+/// farthest from the start, within the first 256 KiB.
 pub const HEAD_BYTES: usize = 256 << 10;
 
-/// Bytes from the end of a member that [`foreign_signature`] needs, as far as md 0.90 has its
-/// signature.
+/// Bytes at the end of a member that [`foreign_signature`] needs: the superblock of md 0.90 is the
+/// farthest from the end, up to 128 KiB.
 pub const TAIL_BYTES: usize = 128 << 10;
 
-/// Signature of another user on a member.
+/// Signature of a format found on a member: a file system, a partition table, a volume manager, or
+/// md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// Name, for a message.
@@ -90,10 +91,10 @@ const MD_MAGIC_LITTLE: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 const MD_MAGIC_BIG: [u8; 4] = 0xa92b_4efc_u32.to_be_bytes();
 const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
 
-/// First signature of another user on a member, including md.
+/// First signature of a known format on a member; md counts as one. `None` if there is none.
 ///
 /// Shape    `head` the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
-///          all of it if it is smaller; bytes that are not given are not searched
+///          the whole member if it is smaller; bytes that are not given are not searched
 #[must_use]
 pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Option<Foreign> {
     let tail_start = member_size.bytes().0.saturating_sub(tail.len() as u64);

@@ -212,7 +212,7 @@ impl Superblock {
         }
     }
 
-    /// The 0.90 superblock, if it is one.
+    /// The superblock as version 0.90; `None` for version 1.
     #[must_use]
     pub fn as_v0_90(&self) -> Option<&Super090> {
         match self {
@@ -221,7 +221,7 @@ impl Superblock {
         }
     }
 
-    /// The version 1 superblock, if it is one.
+    /// The superblock as version 1; `None` for 0.90.
     #[must_use]
     pub fn as_v1(&self) -> Option<&Super1> {
         match self {
@@ -525,7 +525,8 @@ impl Superblock {
         }
     }
 
-    /// The table that follows these lines, which only 0.90 has.
+    /// Table of members that `mdadm --examine` prints after the lines of [`Superblock::describe`];
+    /// empty for version 1, which has none.
     #[must_use]
     pub fn describe_disks(&self) -> Vec<String> {
         self.as_v0_90().map(Super090::describe_disks).unwrap_or_default()

@@ -19,7 +19,7 @@ use crate::{
 };
 use weft_units::Sectors;
 
-/// State of a member in the array.
+/// State of a member, as its superblock and those of the other members record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Role of the device.

@@ -34,7 +34,7 @@ struct Hand {
     survives: Option<String>,
 }
 
-/// Runs all of them, and adds a line to the ledger.
+/// Runs all changes of the list, and adds a line to the ledger.
 pub(super) fn run() -> anyhow::Result<Ending> {
     let set = super::set_named("stripes")?;
     let list = list()?;
@@ -144,7 +144,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Hand>> {
     Ok(list)
 }
 
-/// The change, with the body of its function.
+/// Converts a paragraph to a change of the function that contains the old text.
 fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     let source = std::fs::read_to_string(tree::root().join(&it.file))?;
     let changed = place(it, &source)?;

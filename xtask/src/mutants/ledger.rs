@@ -49,7 +49,7 @@ struct Sum {
 /// Largest tolerated share of open survivors, in percent of the tries.
 const OPEN_MAX: u64 = 3;
 
-/// Adds a run.
+/// Adds the results of a run of a shard to the ledger.
 pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     let size = set.size()?;
     let (commit, date) = (commit()?, date()?);

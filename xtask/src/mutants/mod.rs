@@ -111,12 +111,12 @@ fn set_named(name: &str) -> anyhow::Result<&'static Set> {
 }
 
 impl Set {
-    /// A crate that is tested by its own tests.
+    /// Set of a crate that is tested by its own tests.
     const fn alone(package: &'static str) -> Self {
         Self { name: package, package, config: ".cargo/mutants.toml", shards: None }
     }
 
-    /// Files of weft-engine that weft-sim's tests cover too.
+    /// Set of files of weft-engine that weft-sim's tests cover too.
     const fn together(name: &'static str, config: &'static str, shards: u64) -> Self {
         Self { name, package: "weft-engine", config, shards: Some(shards) }
     }
@@ -171,7 +171,7 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     })
 }
 
-/// Survivors that make no difference.
+/// Reads the list of survivors that make no difference.
 fn survivors() -> anyhow::Result<Vec<Mutant>> {
     let path = tree::root().join("xtask/mutants-survivors.txt");
     let text = std::fs::read_to_string(&path).with_context(|| tree::shown(&path))?;
@@ -266,7 +266,9 @@ impl Mutant {
     }
 }
 
-/// Unknown survivors, and known survivors that did not survive; `None` if there are neither.
+/// Compares the survivors of a run with the known ones. Returns the unknown survivors, and the
+/// known ones that did not survive, as text; `None` if there are neither. `whole` says whether the
+/// run tried all changes.
 fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
     let mut problem = String::new();
     if found.caught.is_empty() {

@@ -345,8 +345,8 @@ fn blamed(
     Ok(blamed)
 }
 
-/// `cargo` in the copy, with lints capped, because changed code may trigger them. Evaluation at
-/// compile time may not terminate.
+/// `cargo` in the copy of the tree, with lints capped, because changed code may trigger them.
+/// Changed code in a `const` may make the compiler run without end.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";

@@ -13,7 +13,7 @@ use crate::wire::{
     option_reply,
 };
 
-/// Purpose of a handshake.
+/// Goal of a client's handshake: to describe an export, to list all, or to open one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Describe the export of this name, then end the session.
@@ -48,7 +48,7 @@ pub struct ClientHandshake {
     phase: HandshakePhase,
     gather: Gather,
     out: Outbox,
-    /// Option that waits for replies.
+    /// Option for which the client awaits replies.
     option: u32,
     /// Number of replies to that option so far.
     reply_count: u32,
@@ -387,7 +387,8 @@ impl ClientHandshake {
         self.phase = HandshakePhase::ReplyHeader;
     }
 
-    /// Ends the session with an option, as a client must unless the server violates the protocol.
+    /// Ends the session with `NBD_OPT_ABORT`, as a client must unless the server violates the
+    /// protocol. The handshake returns `event`.
     fn leave(&mut self, event: HandshakeEvent) -> HandshakeStep {
         self.send(option::ABORT, &[]);
         self.phase = HandshakePhase::Closed;
@@ -446,7 +447,8 @@ fn parse_list_entry(data: &[u8]) -> Result<(&str, &[u8]), &'static str> {
     Ok((parse_name(name)?, description))
 }
 
-/// Text of a server for people, safe to print: at most 4096 bytes, without control characters.
+/// Makes a text from the server safe to print: cuts it to 4096 bytes, and replaces control
+/// characters.
 fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(wire::STRING_BYTES_MAX)])
         .chars()

@@ -276,7 +276,8 @@ impl ClientConnection {
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     pub(super) total: u32,
-    /// Grows at its end; it is the only range if the server sends in order.
+    /// Range of the first part. It grows at its end, and is the only range if the server sends data
+    /// in order.
     first: Range<u32>,
     others: Vec<Range<u32>>,
 }

@@ -34,7 +34,8 @@ pub struct ClientConnection {
     pub(super) open_max: usize,
     pub(super) phase: Phase,
     pub(super) gather: Gather,
-    /// End of a request that came together with its payload.
+    /// End of a request, known since its last data or extents were handed out. The next call of
+    /// `input` returns it.
     pub(super) ended: Option<ClientEvent>,
     pub(super) leaving: bool,
 }

@@ -478,8 +478,8 @@ impl Super090 {
         Uuid(bytes)
     }
 
-    /// Whether a machine with another byte order wrote it, so that Linux on this one would not
-    /// recognise it.
+    /// Whether a machine with another byte order wrote the superblock, so that Linux on this one
+    /// would not recognise it.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         (self.order == ByteOrder::Big) != cfg!(target_endian = "big")

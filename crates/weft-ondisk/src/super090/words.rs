@@ -75,7 +75,7 @@ impl Words {
         self.words.get(word.0).copied().unwrap_or_default()
     }
 
-    /// Number of two words, in the machine's order.
+    /// The 64-bit number in word `low` and the next one, in the byte order of the superblock.
     pub(super) fn pair(&self, low: Word) -> u64 {
         let second = self.get(Word(low.0 + 1, low.1));
         let (high, low) = match self.order {
