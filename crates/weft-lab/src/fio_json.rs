@@ -48,7 +48,7 @@ pub struct JobResult {
 pub struct DirectionResult {
     /// Bytes transferred.
     pub bytes: Bytes,
-    /// Time from the first request to the end of the last.
+    /// Time from the first request to the completion of the last.
     pub runtime: Span,
     /// Latencies from the time a request is due to its submission.
     pub submission: Latencies,
@@ -183,11 +183,11 @@ pub struct Header {
     pub time: String,
     /// Options of `[global]`.
     pub global_options: Vec<(String, String)>,
-    /// Values for which fio has no key.
+    /// Values for which fio has no key, stored under the key `weft`.
     pub weft: Value,
 }
 
-/// The document: pass it to `serde_json::to_string_pretty`.
+/// Builds the JSON document, to be passed to `serde_json::to_string_pretty`.
 #[must_use]
 pub fn document<'a>(header: &'a Header, results: &'a [JobResult]) -> impl Serialize + use<'a> {
     Document {

@@ -38,7 +38,7 @@ impl Figures {
         &self.baseline
     }
 
-    /// A figure to compare a prediction with.
+    /// Published figure to compare a prediction with; `None` if there is none of this name.
     #[must_use]
     pub fn predicted(&self, name: &str) -> Option<f64> {
         self.predicted.get(name).copied()
@@ -46,7 +46,7 @@ impl Figures {
 }
 
 impl Baseline {
-    /// A figure of the baseline.
+    /// Figure of the baseline by its name; `None` if there is none.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()

@@ -12,7 +12,8 @@ use weft_units::Span;
 /// Significant digits of a percentile.
 const DIGITS: u8 = 3;
 
-/// Bounds of the levels in which requests are counted exactly, as in fio: from 2 ns to 2 s.
+/// Bounds of latency, in nanoseconds, between which requests are counted exactly, as in fio: from 2
+/// ns to 2 s.
 pub const LEVELS_NS: [u64; 31] = {
     const STEPS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
     let mut bounds = [2_000_000_000; 31];

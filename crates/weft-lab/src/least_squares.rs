@@ -10,7 +10,7 @@
 //!          problem); V. Franc and others, "Sequential coordinate-wise algorithm for the
 //!          non-negative least squares problem", 2005 (the way)
 
-/// Count of each kind of work, and the time of all of it.
+/// One observation: the count of each kind of work, and the time of all work together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Count of each kind.
@@ -59,7 +59,7 @@ pub fn costs(observations: &[Observation]) -> Vec<f64> {
     costs
 }
 
-/// Time of an observation by these costs, as a share of its measured time.
+/// Time of an observation as predicted by the costs, as a share of its measured time.
 #[must_use]
 pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
     let said: f64 = costs.iter().zip(&observation.counts).map(|(cost, count)| cost * count).sum();

@@ -47,7 +47,7 @@ pub enum StatisticsError {
     /// A value is not a finite number above 0.
     #[error("sample {index}: found {found}, expected a finite number above 0")]
     Sample {
-        /// Index of the sample, 0-based.
+        /// Index of the sample that cannot be used, from 0.
         index: usize,
         /// Value that was found.
         found: f64,
@@ -194,15 +194,15 @@ pub fn t_of_95_percent(freedom: usize) -> f64 {
 /// Range of a ratio that agrees with the published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
-    /// Above this value: the published direction.
+    /// Ratios above this value: the published direction.
     Above(f64),
-    /// Below this value: the published direction.
+    /// Ratios below this value: the published direction.
     Below(f64),
-    /// Between two values: the published magnitude.
+    /// Ratios between two values: the published magnitude.
     Inside {
-        /// Smallest.
+        /// Smallest ratio.
         low: f64,
-        /// Largest.
+        /// Largest ratio.
         high: f64,
     },
 }
@@ -326,7 +326,7 @@ pub const AUTOCORRELATION_MAX: f64 = 0.5;
 /// Largest difference of the two halves of a stationary run, as a part of their mean.
 pub const HALVES_APART_MAX: f64 = 0.05;
 
-/// Test of whether a run had settled.
+/// Result of the test whether a run was stationary (had settled).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stationarity {
     /// Lag-1 autocorrelation of the batch means, -1 to 1.
@@ -363,7 +363,7 @@ impl Stationarity {
         })
     }
 
-    /// Whether the run had settled and counts; otherwise it is extended.
+    /// Whether the run was stationary, so that it counts; otherwise it is extended.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.autocorrelation <= AUTOCORRELATION_MAX && self.halves_apart <= HALVES_APART_MAX

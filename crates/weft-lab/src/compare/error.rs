@@ -14,10 +14,10 @@ pub enum CompareError {
     Read {
         /// Path of the file or folder.
         path: PathBuf,
-        /// A file does not have the format that its name announces.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file is not what its name says.
+    /// A file does not have the format that its name announces.
     #[error("{path}: {field}: found {found}, expected {expected}; {advice}")]
     Field {
         /// Path of the file.
@@ -31,7 +31,7 @@ pub enum CompareError {
         /// Advice to the user.
         advice: &'static str,
     },
-    /// A set is empty.
+    /// An argument contains no run.
     #[error(
         "{path}: runs: found none among {looked_at} files, expected folders with vmstat-end, fio's \
          JSON output (NAME.json), or what weft reproduce --results wrote; name a folder that has some"
@@ -42,7 +42,7 @@ pub enum CompareError {
         /// Number of files that were seen.
         looked_at: usize,
     },
-    /// Fewer than two sets.
+    /// There are fewer than two sets to compare.
     #[error(
         "sets of runs: found {}, expected two or more; name another folder, or split the runs with \
          --by {choices}", if .found.is_empty() { "none".to_owned() } else { format!("only {}", .found.join(", ")) }
@@ -53,12 +53,12 @@ pub enum CompareError {
         /// Fields that runs can be split by.
         choices: String,
     },
-    /// No set has the name of the base.
+    /// No set has the name that was given for the base.
     #[error("--base {name}: found no such set, expected one of {}", .known.join(", "))]
     Base {
         /// The name that was asked for.
         name: String,
-        /// The sets.
+        /// Names of the sets.
         known: Vec<String>,
     },
     /// A run lacks the field by which runs are to be split.
@@ -102,7 +102,7 @@ pub enum CompareError {
         option: String,
         /// Number of cases before the filter.
         count: usize,
-        /// Name of one of these cases.
+        /// Name of one case before the filter.
         example: String,
     },
 }

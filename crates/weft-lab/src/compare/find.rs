@@ -26,7 +26,7 @@ pub struct Run {
     pub(super) seed: Option<u64>,
 }
 
-/// Names that a run has by itself, by format.
+/// Identity of a run, from which the names of its set and its case are made, by format.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// A job of fio. `file` is the name of its file, unless the argument named the file.
@@ -144,7 +144,9 @@ impl Found {
         Ok(())
     }
 
-    /// Reads a file. Returns false if the file is no output of fio.
+    /// Reads a file that may be an output of fio, and adds its jobs. `stem` is the name of the file
+    /// without its extension, unless the argument named the file. Returns false if the file is no
+    /// output of fio.
     fn fio(
         &mut self,
         path: &Path,

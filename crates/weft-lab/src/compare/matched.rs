@@ -36,7 +36,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the interval excludes no change; `None` if there is no interval.
+    /// Whether the change is significant: the interval excludes 0 %. `None` if there is no
+    /// interval.
     #[must_use]
     pub fn is_sure(&self) -> Option<bool> {
         self.interval.map(|(low, high)| low > 0.0 || high < 0.0)
@@ -52,8 +53,8 @@ pub struct Row {
     pub group: String,
     /// Runs of the case by set; `None` is a missing cell.
     pub cells: Vec<Option<Cell>>,
-    /// Change of the case against the first set, by set; `None` for the first set, and if a value
-    /// is missing or 0.
+    /// Change of the case against the first set, by set; `None` for the first set itself, and if a
+    /// mean is missing or 0.
     pub changes: Vec<Option<Change>>,
 }
 
@@ -62,7 +63,8 @@ pub struct Row {
 pub struct Group {
     /// Name of the group.
     pub name: String,
-    /// Mean change in percent and the number of cases averaged, by set.
+    /// Geometric mean of the changes in percent, and the number of cases that it is over, by set;
+    /// `None` if no case has a change.
     pub changes: Vec<Option<(f64, usize)>>,
 }
 

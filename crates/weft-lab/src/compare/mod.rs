@@ -140,7 +140,8 @@ impl Sets {
     }
 
     /// Default metric of the comparison: the first of `nr_written`, `throughput` and `bw_bytes`
-    /// that some run has, or else the first metric of weft itself.
+    /// that some run has. If no run has one of them, the first metric of weft itself that some run
+    /// has.
     #[must_use]
     pub fn default_metric(&self) -> Option<&str> {
         let metrics = self.metrics();
@@ -246,7 +247,7 @@ fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     sets.collect()
 }
 
-/// Divides the runs by criterion, independent of their paths.
+/// Divides the runs by a criterion other than the arguments, independent of their paths.
 fn split(found: Vec<(&Path, Found)>, by: By) -> Result<Vec<RunSet>, CompareError> {
     let mut sets: Vec<RunSet> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -285,7 +286,8 @@ fn split(found: Vec<(&Path, Found)>, by: By) -> Result<Vec<RunSet>, CompareError
 }
 
 impl Run {
-    /// Name of the case, by the path of the run below its argument.
+    /// Name of the run's case: its path below the argument, with an X in place of the field `blank`
+    /// of a run folder's name.
     fn case_below(&self, blank: Option<Field>) -> String {
         let mut parts = self.below.clone();
         match &self.kind {

@@ -39,7 +39,7 @@ impl Bound {
         Self { step: 4, ..Self::of(field, found, 4, 1 << 20) }
     }
 
-    /// Bounds of an amount, at each size.
+    /// Bounds of the three numbers of an amount: each is at least 1 and at most `most`.
     pub(super) fn amounts(field: &str, amount: Amount, most: u64) -> [Self; 3] {
         let Amount { quick, default, full } = amount;
         [("quick", quick), ("default", default), ("full", full)]
@@ -84,8 +84,8 @@ impl Experiment {
         Ok(known)
     }
 
-    /// Returns the experiment after a trial: a machine is built for each column and under each
-    /// circumstance, and its volume must have room for all loads.
+    /// Returns the experiment if it can be run: builds a machine for each column under each
+    /// circumstance, and checks that its volume has room for all loads.
     pub(super) fn tried(self) -> Result<Self, ExperimentError> {
         let Some(case) = self.text.case.first() else { return Ok(self) };
         for column in self.text.column.keys() {
@@ -140,7 +140,8 @@ fn wrong(text: &Text, field: String, found: String, expected: String) -> Experim
     ExperimentError::Value { patch: text.patch.clone(), field, found, expected }
 }
 
-/// Refuses numbers and texts, in any field, that no run or page can be made of.
+/// Refuses any number or text from which no run and no report page can be made. `field` is the key
+/// of `value`.
 pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentError> {
     let wrong = |found: String, expected: &str| ExperimentError::Value {
         patch: String::new(),
@@ -245,7 +246,7 @@ fn names(text: &Text) -> Result<(), ExperimentError> {
 }
 
 impl PublishedRow {
-    /// Whether the figures of the row can be compared.
+    /// Whether the row's figures are numbers that can be compared.
     fn is_possible(&self) -> bool {
         let above = |least: f64| move |figure: f64| figure > least && figure < 1e12;
         let published = [self.published.baseline, self.published.patched];

@@ -73,22 +73,22 @@ pub struct Calibrated {
     pub scatter: Estimate,
 }
 
-/// Number of fits of a parameter.
+/// Number of times that each parameter is fitted, each time with other seeds.
 pub const FITS: u64 = 3;
 
 /// Distance between the seeds of one fit and those of the next.
 const NEXT_SEEDS: u64 = 1 << 32;
 
 impl Fit {
-    /// Whether runs of the baseline reproduce its published figure: within their scatter, or within
-    /// 2 %.
+    /// Whether runs of the baseline reproduce its published figure: it lies within their scatter,
+    /// or their mean is within 2 % of it.
     pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
         let Estimate { value, low, high, count } = *measured;
         let [value, low, high] = [value, low, high].map(|of| of / published);
         is_same(&Estimate { value, low, high, count })
     }
 
-    /// Whether the range contains values to search.
+    /// Whether the range between `low` and `high` contains values to search.
     pub(super) fn is_possible(&self) -> bool {
         let Self { low, high, tolerance, value, .. } = *self;
         let known = self.of == FitOf::Drive
@@ -222,7 +222,8 @@ impl Experiment {
         found.map_err(|source| ExperimentError::Fit { patch: self.text.patch.clone(), source })
     }
 
-    /// The baseline's measurement with this value of the parameter.
+    /// Runs the baseline with this value of the parameter, and returns the mean of the row's
+    /// metric.
     pub(super) fn says(
         &self,
         of: &Fit,

@@ -103,7 +103,7 @@ enum Column {
     Patched,
     /// With the patch, with other seeds than the baseline's.
     PatchedOtherSeeds,
-    /// The baseline, with each turn a little longer.
+    /// The baseline, with each turn of the engine's thread a little longer.
     Placebo,
     /// The baseline without the mechanism.
     BaselineOff,
@@ -222,7 +222,7 @@ impl Experiment {
         ])
     }
 
-    /// The machine with turns that take a little longer.
+    /// The machine with the text's placebo: each turn of the engine's thread takes a little longer.
     pub(super) fn placebo(&self, testbed: &Testbed) -> Testbed {
         let mut testbed = testbed.clone();
         let turn = &mut testbed.parts.costs.turn;

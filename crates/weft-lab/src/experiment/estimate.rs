@@ -12,8 +12,8 @@ use super::control::COLUMNS;
 use super::error::ExperimentError;
 use super::{Effort, Experiment, Job, Size, pool};
 
-/// Duration of [`super::run_all`] on this host at its present load, and with `controls` of the
-/// controls as well.
+/// Estimates how long [`super::run_all`] takes on this host at its present load; `controls` says
+/// whether the controls are run as well.
 ///
 /// # Errors
 /// An experiment cannot be run as written.

@@ -23,7 +23,7 @@ pub struct Measured {
     pub ratio: Estimate,
     /// weft's own column, where the row names one.
     pub beyond: Option<Beyond>,
-    /// Factor on the machine's CPU costs.
+    /// Factor of the row's case on the machine's CPU costs.
     pub costs_times: u64,
     /// Verdict of the ratio against the band.
     pub verdict: Verdict,
@@ -50,7 +50,7 @@ pub struct Side {
 pub struct Beyond {
     /// Name and runs of that column.
     pub side: Side,
-    /// Ratio of that column to the baseline.
+    /// Ratio of weft's own column to the baseline.
     pub ratio: Estimate,
     /// Name of the better of baseline and patched, and the ratio of weft's own column to it.
     pub to_better: (String, Estimate),
@@ -218,7 +218,7 @@ fn beyond(
     Ok(Beyond { ratio: ratio(&baseline.runs, &side.runs)?, to_better, side })
 }
 
-/// Both sides of a row of several cases: the baseline and another column.
+/// Both sides of a row that joins several cases: the baseline and the column `patched`.
 fn joined(
     row: &PublishedRow,
     cases: &[CaseRuns],
@@ -264,8 +264,8 @@ fn value(sample: &Sample, metric: Metric) -> f64 {
     if value == 0.0 && metric.may_be_none() { VERY_LITTLE } else { value }
 }
 
-/// Substitute for zero, in KiB/MiB or ms: less than one block in a GiB, and less than any disk
-/// takes.
+/// Substitute for a value of zero, of which no ratio exists, in KiB/MiB or ms: less than one block
+/// in a GiB, and less than any disk takes.
 const VERY_LITTLE: f64 = 0.001;
 
 fn of_name<'a>(cases: &'a [CaseRuns], name: &str) -> &'a CaseRuns {

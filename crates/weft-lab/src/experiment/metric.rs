@@ -39,7 +39,7 @@ pub enum Metric {
     PrereadWaitP999,
     /// Longest wait of a stripe for its preread.
     PrereadWaitMax,
-    /// KiB that members read and write for one write of the load.
+    /// KiB that members read and write for each write of the load.
     MemberKibPerWrite,
     /// Mean size of a request to a member after merging, KiB.
     MemberRequest,

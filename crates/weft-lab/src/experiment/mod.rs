@@ -82,12 +82,12 @@ const TEXTS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct Experiment {
     text: Text,
-    /// The row that the controls are of, even if a filter removed it.
+    /// Row for which the controls are run, even if a filter removed it from the rows.
     control: PublishedRow,
-    /// The rows with fitted baselines, even if a filter removed them.
+    /// Rows that parameters are fitted to, even if a filter removed them from the rows.
     fitted: Vec<PublishedRow>,
     costs: CostTable,
-    /// Lines of the drive's model that are added to the text's.
+    /// Lines that replace others of the drive's model, under an alternative to an assumption.
     drive: String,
     /// SHA-256 of the text of the experiment, in hexadecimal digits.
     pub hash: String,
@@ -122,7 +122,7 @@ pub struct Outcome {
 /// Results of all runs of a case.
 #[derive(Clone, Debug)]
 pub struct CaseRuns {
-    /// Name that rows use.
+    /// Name of the case, by which rows refer to it.
     pub name: String,
     /// Factor on the machine's CPU costs.
     pub costs_times: u64,
@@ -139,7 +139,7 @@ pub struct Sample {
     pub parts: Vec<Part>,
 }
 
-/// Unit of work of one thread.
+/// A part of a run, which one thread carries out.
 struct Job {
     testbed: Testbed,
     load: Load,
@@ -184,7 +184,7 @@ impl Experiment {
         TEXTS.iter().map(|text| Self::of(text)).collect()
     }
 
-    /// The experiment with this patch number or name.
+    /// The experiment with this patch number or name, such as `000` or `priority`.
     ///
     /// # Errors
     /// No experiment has the name.
@@ -256,7 +256,7 @@ impl Experiment {
         &self.text.assumptions
     }
 
-    /// Keeps only rows with these words in their workload and case, as printed.
+    /// Keeps only rows that contain `words` in their workload and case, as printed.
     #[must_use]
     pub fn only(mut self, words: &str) -> Self {
         for rows in [&mut self.text.row, &mut self.text.beside] {
@@ -356,8 +356,8 @@ impl Experiment {
         Ok(Outcome { rows, beside, cases })
     }
 
-    /// Descriptions of each published baseline of a row that was fitted to and that these runs do
-    /// not reproduce.
+    /// Baselines that were fitted to published figures and that these runs do not reproduce, in
+    /// words.
     fn not_met(
         &self,
         row: &PublishedRow,
@@ -476,10 +476,10 @@ impl Experiment {
     }
 }
 
-/// Ratios over CPU costs.
+/// Ratio of the columns as a function of CPU costs, measured by several rows.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Name that rows use.
+    /// Name of the curve, by which rows refer to it.
     pub name: String,
     /// Multiple of the machine's costs, and the ratio there, in ascending order of costs.
     pub points: Vec<(u64, Estimate)>,
@@ -497,15 +497,16 @@ impl Outcome {
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
     }
 
-    /// Rows with weft's own column: published rows, and comparisons of throughput beside them.
+    /// Rows in which weft's own column was run: published rows, and comparisons of throughput
+    /// beside them. Each with the results of that column.
     pub fn own(&self) -> impl Iterator<Item = (&Measured, &Beyond)> {
         let beside = self.beside.iter().filter(|row| row.row.metric == Metric::Throughput);
         self.rows.iter().chain(beside).filter_map(|row| Some((row, row.beyond.as_ref()?)))
     }
 
-    /// The row of [`Outcome::own`], of those with a single case, in which weft's own column does
-    /// worst against the better of the other two, judged by the unfavourable end of the interval.
-    /// `None` if there is only one row.
+    /// Of the rows of [`Outcome::own`] with a single case, the one in which weft's own column does
+    /// worst against the better of baseline and patched, judged by the unfavourable end of the
+    /// interval. `None` if there is only one row.
     #[must_use]
     pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
         self.own().nth(1)?;
@@ -517,7 +518,7 @@ impl Outcome {
         single.min_by(|one, other| worst(one.0, one.1).total_cmp(&worst(other.0, other.1)))
     }
 
-    /// Curves formed by the rows, which are their points.
+    /// Curves over CPU costs, made of the rows that are their points.
     #[must_use]
     pub fn curves(&self) -> Vec<Curve> {
         let mut curves: BTreeMap<&str, Vec<(u64, Estimate)>> = BTreeMap::new();
@@ -581,7 +582,7 @@ impl Sample {
         Self { values, parts }
     }
 
-    /// Whether every part that can settle had settled.
+    /// Whether the measured part of every part that can settle was stationary.
     #[must_use]
     pub fn settled(&self) -> bool {
         self.parts.iter().all(|part| part.settled != Some(false))
@@ -594,7 +595,7 @@ fn costs_of(text: &Text, name: &str) -> Result<CostTable, ExperimentError> {
         .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })
 }
 
-/// Prefix of assumptions about CPU costs.
+/// Beginning of the assumptions about CPU costs, by which they are found and replaced.
 const OF_COSTS: &str = "CPU work costs";
 
 #[cfg(test)]

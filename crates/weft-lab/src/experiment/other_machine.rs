@@ -65,7 +65,7 @@ impl Experiment {
         self.tried()
     }
 
-    /// Returns an error if a column sets this knob itself.
+    /// Returns an error if a column itself sets the knob of this setting (`NAME=VALUE`).
     fn sets(&self, setting: &str) -> Result<(), ExperimentError> {
         let name = |setting: &str| setting.split('=').next().unwrap_or_default().to_owned();
         let asked = name(setting);

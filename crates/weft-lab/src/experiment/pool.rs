@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// order of the items.
 ///
 /// # Panics
-/// The work panics.
+/// Panics when `work` does.
 pub(crate) fn deal<T: Sync, R: Send>(
     items: &[T],
     progress: &(dyn Fn(usize, usize) + Sync),

@@ -18,10 +18,10 @@ use crate::statistics::{Estimate, gain_percent};
 pub struct Circumstance {
     /// Assumption that is changed, in a few words.
     pub name: String,
-    /// Another table of CPU costs.
+    /// Another table of CPU costs; `None` for that of the text.
     #[serde(default)]
     costs: Option<String>,
-    /// Other lines of the drive's model.
+    /// Lines that replace others of the drive's model.
     #[serde(default)]
     drive: String,
     /// Knobs of every column, overridden by those of the column.

@@ -19,12 +19,12 @@ pub(super) const SINGLE: &str = "single";
 /// Interval between two samples of a machine's internal state.
 const LOOK: Span = Span::millis(1);
 
-/// Drives and costs of all columns; a column may have costs of its own.
+/// Drives and CPU costs for all columns; a column may have costs of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Hardware {
     pub(super) model: Model,
     pub(super) costs: Costs,
-    /// Time of a hop between threads.
+    /// Time of a hop of a flush between threads.
     pub(super) flush_hop: Span,
     /// Lines of the drive's model for some cases, by the prefix of their names.
     pub(super) lines: Vec<(String, String)>,
@@ -77,7 +77,7 @@ impl HostSettings {
         Ok(true)
     }
 
-    /// Bytes per second of the link that disks share.
+    /// Bytes per second of the link that disks share; `None` if they do not share one.
     pub(super) fn link(&self) -> Option<Bytes> {
         let link = Bytes(Bytes::mib(self.link_mib_s).0 / 100 * self.link_percent);
         (link.0 > 0).then_some(link)
@@ -85,7 +85,7 @@ impl HostSettings {
 }
 
 impl Testbed {
-    /// Testbed of a column in a case, with `knobs` on top.
+    /// Creates the testbed of a column in a case; `on_top` are knobs that override all others.
     pub(super) fn new(
         text: &Text,
         hardware: &Hardware,

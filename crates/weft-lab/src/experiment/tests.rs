@@ -6,7 +6,7 @@ use super::*;
 use crate::fit::Fitted;
 use crate::statistics::{Band, Verdict};
 
-/// An experiment with only these rows.
+/// The experiment of a patch, with only the rows of these indices.
 fn only(patch: &str, rows: &[usize]) -> Experiment {
     let mut known = Experiment::named(patch).unwrap();
     known.text.row = rows.iter().map(|row| known.text.row[*row].clone()).collect();

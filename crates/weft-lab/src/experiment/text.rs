@@ -61,7 +61,7 @@ pub struct Column {
     /// Knobs that the column starts from.
     #[serde(default)]
     pub(super) base: Base,
-    /// Its own table of CPU costs, in place of the machine's.
+    /// CPU costs of the column, in place of the machine's: name of the table.
     #[serde(default)]
     pub(super) costs: Option<String>,
     /// Knobs as `NAME=VALUE`, which override those of the case and the machine.
@@ -80,7 +80,7 @@ pub(super) enum Base {
     Weft,
 }
 
-/// Controls that show that only the patch makes the difference.
+/// Settings of the controls that show that only the patch makes the difference.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlText {
@@ -108,7 +108,7 @@ pub(super) struct Placebo {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Name that rows use.
+    /// Name of the case, by which rows refer to it.
     pub name: String,
     /// Knobs as `NAME=VALUE`, for every column.
     #[serde(default)]
@@ -139,15 +139,15 @@ pub struct PublishedRow {
     pub experiment: String,
     /// Case of the row as published, which distinguishes it from other rows of the workload.
     pub case: String,
-    /// Name of the case that is run.
+    /// Name of the case that is run for the row.
     pub of: String,
-    /// Other cases: the row joins all of them.
+    /// Names of further cases: the row joins all of them into one figure.
     #[serde(default)]
     pub(super) and: Vec<String>,
     /// Rule that joins the cases of a row into one figure.
     #[serde(default)]
     pub(super) joined: Joined,
-    /// Case with the ratio by which the ratio of the row is divided.
+    /// Name of another case: the ratio of the row is divided by the ratio in this case.
     #[serde(default)]
     pub against: Option<String>,
     /// Metric that is compared.
@@ -159,7 +159,7 @@ pub struct PublishedRow {
     /// Name of the column with the patch.
     #[serde(default = "patched")]
     pub patched: String,
-    /// Name of the column of weft's own answer.
+    /// Name of weft's own column, which is compared with both; `None` if there is none.
     #[serde(default)]
     pub beyond: Option<String>,
     /// Kind of the claim.
@@ -177,7 +177,8 @@ pub struct PublishedRow {
     /// Published cell that several rows are about; it counts once.
     #[serde(default)]
     pub cell: Option<String>,
-    /// Whether the row agrees by another mechanism than the published one.
+    /// Whether the row agrees by another mechanism than the published one, so that its agreement
+    /// counts apart.
     #[serde(default)]
     pub otherwise: bool,
     /// Reason why the row is in no count; empty for a row that is counted.
@@ -225,7 +226,7 @@ pub(super) enum Joined {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimKind {
-    /// No claim.
+    /// No claim: a comparison that is shown beside the rows.
     #[default]
     Beside,
     /// Claim of a direction: which of two columns is larger.
@@ -275,7 +276,7 @@ impl Published {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(untagged)]
 enum BandText {
-    /// Anywhere.
+    /// No band: any ratio agrees.
     #[default]
     None,
     Inside([f64; 2]),
@@ -290,7 +291,7 @@ enum Side {
 }
 
 impl PublishedRow {
-    /// Replaces every figure that is to be predicted by NaN.
+    /// Replaces every figure that is to be predicted by NaN, to show that a fit does not read it.
     #[cfg(test)]
     pub(super) fn blind(&mut self) {
         self.published.patched = Some(f64::NAN);
@@ -342,7 +343,7 @@ impl PublishedRow {
 }
 
 impl PublishedRow {
-    /// The cases of the row, without the case that it is divided by.
+    /// The cases that the row joins, without the case by which its ratio is divided.
     pub(super) fn cases(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.of.as_str()).chain(self.and.iter().map(String::as_str))
     }

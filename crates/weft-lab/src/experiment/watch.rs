@@ -100,7 +100,7 @@ impl Inside {
 }
 
 impl Inside {
-    /// Mean over the members of the share of time that their `bfq` spent in a state, in percent.
+    /// Share of the time that `bfq` spent in a state, in percent, averaged over the members.
     fn part_of_time(&self, of: impl Fn(&BfqStats) -> Span) -> f64 {
         let kept: u64 = self.bfq.iter().map(|stats| of(stats).0).sum();
         let time = self.time.0.max(1) as f64 * self.bfq.len().max(1) as f64;
@@ -117,7 +117,7 @@ impl Inside {
 }
 
 impl Totals {
-    /// Totals of a machine and its load, which has done `bytes`.
+    /// Totals of a machine; `bytes` is the progress of its load.
     pub(super) fn of(machine: &Machine, bytes: u64) -> Self {
         let engine = machine.host.engine_work().0;
         let mut totals = Self { bytes, engine, ..Self::default() };
@@ -131,7 +131,7 @@ impl Totals {
         totals
     }
 
-    /// Difference of two totals.
+    /// Growth of the totals since `then`.
     #[must_use]
     pub fn since(&self, then: &Self) -> Self {
         Self {
@@ -210,7 +210,7 @@ impl Series {
     }
 }
 
-/// The measured part of an endless run.
+/// Results of the measured part of an endless run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steady {
     pub(super) done: Totals,

@@ -39,7 +39,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// The settings that apply to a level: stripe sizes apply to parity levels only.
+    /// The settings for an array: md's other stripe sizes only for levels with parity.
     fn of_level(has_parity: bool, settings: Settings) -> Vec<Self> {
         match settings {
             Settings::All if has_parity => {
@@ -75,7 +75,7 @@ pub struct Cell {
     /// Name of the load.
     pub load: String,
     volume: Volume,
-    /// Chunk size of the array as mdadm creates it.
+    /// Chunk size that mdadm gives the array by default.
     mdadms_chunk: Bytes,
     jobs: Vec<Job>,
 }
@@ -87,14 +87,14 @@ pub struct Line {
     pub array: String,
     /// Name of the load, and of the job if the load has several.
     pub load: String,
-    /// Figures by setting.
+    /// Figures of the job, by setting.
     pub figures: Vec<(Setting, Figures)>,
 }
 
 /// All cells, with their bounds and known losses.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// Bound beyond which a job counts as a loss.
+    /// Bound beyond which a job counts as a loss, and bounds of the means.
     pub bound: Bound,
     /// Cells, array by array.
     pub cells: Vec<Cell>,
@@ -123,14 +123,14 @@ pub struct Found {
     open: Vec<Open>,
 }
 
-/// Reason why a line loses.
+/// Way in which a job loses against md, with the figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// The rate of the line, as a multiple of md's.
+    /// The rate is too low; as a multiple of md's.
     Rate(f64),
-    /// The 99th percentile of the line, as a multiple of md's, at the same rate.
+    /// The 99th percentile is too high at the same rate; as a multiple of md's.
     P99(f64),
-    /// The longest wait of a request, longer than any of md's.
+    /// The longest wait of a request is beyond the bound, and md's is not.
     Wait(Span),
 }
 
@@ -230,7 +230,7 @@ impl Cell {
         Line { array: self.array.clone(), load, figures: Vec::new() }
     }
 
-    /// Figures of each job.
+    /// Simulates the cell under a setting. Returns the figures of each job, by its name.
     fn run(&self, setting: Setting) -> Result<Vec<(String, Figures)>, SimulateError> {
         let chunk = match setting {
             Setting::Chunk(kib) => Bytes::kib(kib),
@@ -255,13 +255,13 @@ impl Line {
         self.figures.iter().find(|(of, _)| *of == setting).map(|(_, figures)| *figures)
     }
 
-    /// weft's rate as a multiple of md's.
+    /// Rate with weft's defaults as a multiple of the rate with md's.
     #[must_use]
     pub fn to_md(&self) -> f64 {
         ratio(self.under(Setting::Weft), self.under(Setting::Md))
     }
 
-    /// weft's rate as a multiple of md's best rate over all stripe sizes.
+    /// Rate with weft's defaults as a multiple of md's best rate over all stripe sizes.
     #[must_use]
     pub fn to_fixed(&self) -> f64 {
         let others = self.figures.iter().filter(|(of, _)| *of != Setting::Weft);
@@ -311,13 +311,13 @@ impl Found {
         losses
     }
 
-    /// The entry of the list of known losses for a line.
+    /// The entry for a job in the list of known losses, if it has one.
     #[must_use]
     pub fn known(&self, line: &Line) -> Option<&Open> {
         self.open.iter().find(|open| (&open.array, &open.load) == (&line.array, &line.load))
     }
 
-    /// Whether a known loss is no larger than listed.
+    /// Whether a job is listed, and loses no more than the list says, within the tolerance.
     #[must_use]
     pub fn loses_as_known(&self, line: &Line) -> bool {
         let Some(open) = self.known(line) else { return false };
@@ -372,15 +372,15 @@ impl Found {
     }
 }
 
-/// A chunk size, compared with the first of [`CHUNKS_KIB`] and with md.
+/// Results of a chunk size, compared with those of the first of [`CHUNKS_KIB`] and with md.
 #[derive(Clone, Debug)]
 pub struct OfChunk<'a> {
     /// Chunk size in KiB.
     pub kib: u64,
     /// Rate of every job as a multiple of its rate with the first chunk size, the worst first.
     pub ratios: Vec<(f64, &'a Line)>,
-    /// Geometric mean of rates over those of untuned md with its own chunk size, which is the
-    /// first.
+    /// Geometric mean of the rates as multiples of those of untuned md, which has the first chunk
+    /// size.
     pub to_md: f64,
     /// Number of jobs that lose to the first size beyond the bound.
     pub lose_to_first: usize,
@@ -389,8 +389,8 @@ pub struct OfChunk<'a> {
 }
 
 impl OfChunk<'_> {
-    /// Geometric mean of the rates over those with the first chunk size: of all jobs, or of one
-    /// array.
+    /// Geometric mean of the rates as multiples of those with the first chunk size, over all jobs
+    /// or those of one array.
     #[must_use]
     pub fn to_first(&self, array: Option<&str>) -> f64 {
         let of = self.ratios.iter().filter(|(_, line)| array.is_none_or(|it| it == line.array));

@@ -30,15 +30,16 @@ pub struct Open {
     pub array: String,
     /// Name of the load, and of the job if the load has several.
     pub load: String,
-    /// Rate of the job as a multiple of md's.
+    /// Rate of the job under weft's defaults, as a multiple of md's.
     pub to_md: f64,
-    /// 99th percentile of the job as a multiple of md's; `None` if it does not lose by that.
+    /// 99th percentile of the job as a multiple of md's; `None` if the loss is not in its
+    /// percentile.
     pub p99: Option<f64>,
     /// Reason why the job loses, and why that is accepted.
     pub why: String,
 }
 
-/// Milliseconds by kind of device.
+/// Limits in milliseconds, one for each kind of device.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ByDevice {
@@ -70,13 +71,13 @@ pub struct Bound {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Array {
-    /// Its name.
+    /// Name of the array.
     pub name: String,
     /// md's level.
     pub level: String,
     /// Number of members.
     pub members: usize,
-    /// Model of each member.
+    /// Model of the drive of each member.
     pub device: String,
     /// Chunk size in KiB; without it, weft and md each use their default.
     pub chunk_kib: Option<u64>,
@@ -102,16 +103,16 @@ impl Array {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Loads")]
 pub struct Load {
-    /// Its name.
+    /// Name of the load.
     pub name: String,
-    /// Whether the load is run on every array.
+    /// Whether the load is run on every array, not only those with `all_loads`.
     pub few: bool,
     /// Sections of a fio job file.
     pub job: String,
     several: Option<Loads>,
 }
 
-/// Loads of all combinations of sizes and depths.
+/// Several loads of one kind: all combinations of sizes and depths.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Loads {

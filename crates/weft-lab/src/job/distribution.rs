@@ -30,7 +30,7 @@ enum Kind {
     },
     Uniform,
     Zipf(Zipf),
-    /// Cumulative share of requests, and first and last block, of each zone.
+    /// Cumulative share of requests up to each zone, and the first and last block of the zone.
     Zoned(Vec<(u64, u64, u64)>),
 }
 
@@ -93,14 +93,15 @@ impl Draw {
     }
 }
 
-/// The whole part of a non-negative number.
+/// The integer part of a non-negative number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped, saturates")]
 fn floor(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
-/// A permutation of `0..count`: four rounds of a Feistel network on the next even number of bits,
-/// repeated until the result is below `count` (less than four times on average).
+/// Maps a rank to a block by a permutation of `0..count`: four rounds of a Feistel network on the
+/// next even number of bits, repeated until the result is below `count` (less than four times on
+/// average).
 fn scatter(rank: u64, count: u64, key: u64) -> u64 {
     let half = (64 - (count - 1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half) - 1;
@@ -118,12 +119,12 @@ fn scatter(rank: u64, count: u64, key: u64) -> u64 {
     }
 }
 
-/// Ranks of 1 to `count` with probabilities proportional to rank^-theta.
+/// Distribution of ranks from 1 to `count` with probabilities proportional to rank^-theta.
 #[derive(Clone, Debug)]
 struct Zipf {
     count: f64,
     theta: f64,
-    /// Integral at both ends of the range of draws.
+    /// Values of [`Zipf::integral`] at both ends of the range that is drawn from.
     low: f64,
     high: f64,
     /// Distance above a rank within which a draw is accepted without a test.

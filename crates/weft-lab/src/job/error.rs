@@ -26,7 +26,7 @@ pub enum JobError {
         /// Values that would be valid.
         expected: String,
     },
-    /// The file is not text, or ends too early.
+    /// The file is not text, is too large, or ends before a section.
     #[error("{file}:{line}: found {found}, expected {expected}")]
     Text {
         /// Name of the file.
@@ -65,7 +65,7 @@ pub enum JobError {
         job: String,
         /// The option to change.
         option: String,
-        /// Resulting value.
+        /// Value that the option has on this volume.
         found: String,
         /// Range that is valid.
         expected: String,

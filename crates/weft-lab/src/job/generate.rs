@@ -42,12 +42,12 @@ pub enum Io {
 /// in the job replaces the seed.
 #[derive(Clone, Debug)]
 pub struct Generator {
-    /// The region.
+    /// First byte of the region on the volume; `length` is its size.
     start: u64,
     length: u64,
     /// Bytes left to transfer; `None` if the job is endless.
     left: Option<u64>,
-    /// Bytes of one of the job's loops.
+    /// Bytes to transfer in one of the job's `loops`.
     per_loop: u64,
     directions: Vec<Direction>,
     read_percent: u8,
@@ -57,7 +57,7 @@ pub struct Generator {
     random: bool,
     random_percent: u8,
     step: u64,
-    /// Sequential requests left before the next random one.
+    /// Sequential requests that are left before the next request at a random offset.
     following: u64,
     /// Next offset of each direction, in bytes from the start of the region.
     next: [u64; 3],
@@ -78,7 +78,7 @@ pub struct Generator {
 struct Region {
     start: u64,
     length: u64,
-    /// Default number of bytes in each loop.
+    /// Bytes to transfer in each loop, unless `io_size` says otherwise.
     size: u64,
 }
 
@@ -228,8 +228,8 @@ impl Generator {
         }
     }
 
-    /// Offset (from the start) and length of the next transfer; `None` at the end of a pass that
-    /// skipped some bytes.
+    /// Chooses offset (from the start of the region) and length of the next transfer; `None` at the
+    /// end of a pass that skipped some bytes.
     fn place(&mut self, direction: Direction) -> Option<(u64, u64)> {
         let at = direction as usize;
         let wanted = self.size(direction).min(self.length);
@@ -266,7 +266,7 @@ impl Generator {
         placed
     }
 
-    /// Places a request at `offset`, cut to the end of the region.
+    /// Places a request of direction `at` at `offset`, cut to the end of the region.
     fn follow(&mut self, at: usize, offset: u64, wanted: u64) -> Option<(u64, u64)> {
         let room = self.length - offset;
         let length = if wanted <= room { wanted } else { room - room % self.grain.min(room) };
@@ -277,7 +277,7 @@ impl Generator {
         Some((offset, length))
     }
 
-    /// Draws a random offset at which `wanted` bytes fit.
+    /// Draws a random offset at which `wanted` bytes fit, without the map of used blocks.
     fn unmapped(&mut self, at: usize, wanted: u64) -> u64 {
         let align = self.align[at].max(1);
         let last = (self.length - wanted) / align;
@@ -339,15 +339,15 @@ impl Iterator for Generator {
     }
 }
 
-/// Blocks used in a pass: a bitmap of blocks, a bitmap of its full words, and one of the full words
-/// of that.
+/// Blocks used in a pass: a bitmap of blocks, and two levels above it, in which a bit says that a
+/// word of the level below is full.
 #[derive(Clone, Debug)]
 struct Map {
     count: u64,
     taken: u64,
     /// Bitmap of blocks, in groups of 64 words; `None` for a group that the pass has not used yet.
     blocks: Vec<Option<Box<[u64; 64]>>>,
-    /// Bitmap of full words, and bitmap of the full words of the first.
+    /// The two levels above the bitmap of blocks.
     full: [Vec<u64>; 2],
 }
 
@@ -401,8 +401,8 @@ impl Map {
         }
     }
 
-    /// Picks a free block at random, and marks it and the free blocks that follow, up to `wanted`
-    /// in all, as used. Returns the block and their number.
+    /// Picks a free block at random, and marks it and the free blocks after it as used, up to
+    /// `wanted` blocks in all. Returns the first block and their number.
     fn take(&mut self, rng: &mut Rng, wanted: u64) -> (u64, u64) {
         if self.taken == self.count {
             *self = Self::new(self.count);
@@ -449,7 +449,7 @@ impl Map {
     }
 }
 
-/// Index of the word, and of the bit in it.
+/// Index of the word with bit `at`, and index of the bit in the word.
 fn split(at: u64) -> (usize, u32) {
     (usize::try_from(at / 64).expect("bounded"), u32::try_from(at % 64).expect("below 64"))
 }

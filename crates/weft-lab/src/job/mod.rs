@@ -59,7 +59,7 @@ pub struct Job {
     pub report: Report,
     /// Options of weft itself (`weft_…`), for the runner of the job.
     pub extensions: Vec<(String, String)>,
-    /// Options of its own section, as written.
+    /// Options of the job's own section, as written.
     pub options: Vec<(String, String)>,
 }
 
@@ -72,7 +72,7 @@ pub struct Target {
     pub directory: Option<String>,
     /// `nrfiles`.
     pub file_count: u32,
-    /// Size of the region, and number of bytes of a pass.
+    /// Size of the region, which is also the number of bytes of a pass.
     pub size: Option<Size>,
     /// Number of bytes to transfer, in place of `size`.
     pub io_size: Option<Size>,
@@ -129,9 +129,9 @@ pub struct Pattern {
 pub enum Blocks {
     /// Multiples of the smallest, all equally likely.
     Range {
-        /// Smallest.
+        /// Smallest size.
         low: Bytes,
-        /// Largest.
+        /// Largest size.
         high: Bytes,
     },
     /// Sizes with their percentages, which add up to 100.
@@ -139,7 +139,7 @@ pub enum Blocks {
 }
 
 impl Blocks {
-    /// One size.
+    /// Requests of one size only.
     #[must_use]
     pub fn one(size: Bytes) -> Self {
         Self::Range { low: size, high: size }
@@ -169,11 +169,12 @@ impl Blocks {
 pub enum Distribution {
     /// Around one block, with this standard deviation in percent of all blocks.
     Normal(f64),
-    /// Self-similar: this share of the blocks gets all but this share of the requests.
+    /// Self-similar with parameter h: a share h of the blocks gets a share 1 - h of the requests,
+    /// and so on within each part.
     Pareto(f64),
     /// All blocks equally.
     Uniform,
-    /// The block of rank k with a frequency proportional to k to the power of minus this.
+    /// Zipf with parameter theta: the block of rank k has a frequency proportional to k^-theta.
     Zipf(f64),
     /// Percentage of the requests, and of the region, for each zone.
     Zoned(Vec<(u32, u32)>),
@@ -194,7 +195,7 @@ pub struct Submission {
     pub complete_max: u32,
     /// Queue depth to which a full queue drains before more requests are submitted.
     pub depth_low: u32,
-    /// Whether requests bypass the page cache.
+    /// Whether requests bypass the page cache (`direct`).
     pub direct: bool,
     /// Durability of writes at their completion (`sync`).
     pub sync: Sync,
@@ -213,7 +214,7 @@ pub enum Engine {
     Sync,
 }
 
-/// `sync=`.
+/// Durability of each write at its completion (`sync=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// O_DSYNC.

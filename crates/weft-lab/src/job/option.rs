@@ -156,14 +156,15 @@ impl Settings {
     }
 }
 
-/// Values that depend on options that may follow.
+/// Options with an effect that depends on other options, which may follow: they are applied when
+/// the section ends.
 pub(super) struct Later {
     pub(super) kb_base: u64,
     pub(super) complete_max: Option<u32>,
     pub(super) depth_low: Option<u32>,
 }
 
-/// Applies one option. The error describes the expected value.
+/// Applies one option to the job. The error describes the values that would be valid.
 fn apply(
     job: &mut Job,
     later: &mut Later,

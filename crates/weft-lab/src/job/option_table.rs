@@ -17,7 +17,7 @@ pub struct JobOption {
     pub(super) apply: fn(&mut Setting<'_>) -> Result<(), &'static str>,
 }
 
-/// Value of an option, and the job that it is applied to.
+/// Context of an option that is applied: its value and the job.
 pub(super) struct Setting<'a> {
     pub(super) job: &'a mut Job,
     pub(super) later: &'a mut Later,
@@ -65,7 +65,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Name of a log file; empty if the option has no value.
+    /// Name of a log file, `Some("")` if the option has no value.
     fn log(&self) -> Option<String> {
         Some(self.value.unwrap_or_default().to_owned())
     }

@@ -222,7 +222,7 @@ impl ParseOptions<'_> {
     }
 }
 
-/// A job with the default of every option.
+/// A job with the default of every option, as if no option had been written.
 pub(super) fn nothing_said(name: &str) -> Job {
     use super::{Class, Direction, Durability, Pace, Pattern, Replay, Report, Submission, Target};
     use weft_units::{Bytes, Span};

@@ -161,8 +161,8 @@ impl Blktrace {
         Ok(order)
     }
 
-    /// Converts the record in `bytes` with its payload to a request, or to the name under which it
-    /// is counted when left out.
+    /// Converts the record in `bytes` with its payload. Returns a request and its sequence number,
+    /// or the name under which a record that is no request is counted.
     fn request(
         &self,
         bytes: &[u8; RECORD_BYTES],

@@ -80,7 +80,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The parser of the format's lines; `None` for a binary format.
+    /// The parser for lines of this format; `None` for a binary format.
     fn lines(self, options: &ReadOptions) -> Option<Box<dyn LineFormat>> {
         let assume = options.assume;
         Some(match self {

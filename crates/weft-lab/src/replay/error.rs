@@ -19,7 +19,7 @@ pub enum ReplayError {
         field: &'static str,
         /// Text that was found, shortened.
         found: String,
-        /// Formats that would be valid.
+        /// Forms that would be valid.
         expected: String,
     },
     /// The binary format does not allow the bytes.

@@ -202,13 +202,14 @@ impl LineFormat for Iolog {
         Ok(LineStep::Record(record))
     }
 
-    /// A complete log closes every file that it opened.
+    /// Whether all files are closed: a complete log closes every file that it opened.
     fn is_whole(&self) -> bool {
         self.open.is_empty()
     }
 }
 
-/// Applies one of the fields that weft appends to a line.
+/// Parses one of the fields that weft appends to a line, and stores its value in `record` or
+/// `lost`.
 fn beyond(field: &Field<'_>, record: &mut Record, lost: &mut Option<u64>) -> Result<(), Fault> {
     const EXPECTED: &str = "flags=…, pid=…, latency=… or lost=…, each once, or the end of the line";
     let (key, _) = field.text.split_once('=').ok_or_else(|| field.fault(EXPECTED))?;
@@ -295,14 +296,14 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Records that `requests` requests at this point are missing from the log. The next line
-    /// reports them.
+    /// Notes that `requests` requests are missing from the log at this point. The next line that is
+    /// written says so.
     pub fn lost(&mut self, requests: u64) {
         self.lost = self.lost.saturating_add(requests);
     }
 
-    /// Discounts the latest requests of a device, because their lines were not kept: they are lost
-    /// as well.
+    /// Subtracts the latest requests of a device from the counts, because their lines were not
+    /// kept: they are missing from the log as well.
     ///
     /// # Panics
     /// The log has fewer requests of the device than `requests`.

@@ -79,13 +79,13 @@ pub enum Op {
 pub struct Flags {
     /// REQ_SYNC: a process waits for the request.
     pub sync: bool,
-    /// Metadata of a file system.
+    /// The request is for metadata of a file system.
     pub meta: bool,
     /// FUA: the write is durable when it completes.
     pub fua: bool,
     /// Preflush: completed writes are made durable first.
     pub preflush: bool,
-    /// Readahead.
+    /// The request is readahead.
     pub ahead: bool,
 }
 

@@ -35,7 +35,8 @@ pub enum Assume {
 }
 
 impl Assume {
-    /// A request for which the trace records no flags, process or latency.
+    /// Creates a record of a format that stores no flags, process or latency, with flags by this
+    /// assumption.
     pub(crate) fn record(
         self,
         time: Time,

@@ -43,8 +43,9 @@ pub(crate) fn parse(field: &Field<'_>) -> Result<(Option<Op>, Flags), Fault> {
     Ok((op, flags))
 }
 
-/// The operation of a request with these letters. A request without data that has a preflush, and
-/// is a write or has no operation, is a flush.
+/// Operation and flags of a request with these letters; `empty` says that it has no data. An empty
+/// request that has a preflush, and is a write or has no operation, is a flush. `None` if it
+/// transfers nothing.
 pub(crate) fn request(op: Option<Op>, flags: Flags, empty: bool) -> Option<(Op, Flags)> {
     if empty && flags.preflush && matches!(op, None | Some(Op::Write)) {
         return Some((Op::Flush, Flags { preflush: false, ..flags }));

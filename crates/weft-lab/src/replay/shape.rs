@@ -12,12 +12,12 @@ use weft_units::{Bytes, Span, Time};
 /// Time at which a request is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// With a fixed number in flight, independent of the recorded times.
+    /// Requests are submitted with a fixed number in flight, independent of the recorded times.
     ClosedLoop {
         /// Number of requests in flight, at least 1.
         depth: u32,
     },
-    /// At its recorded time.
+    /// Each request is submitted at its recorded time.
     OpenLoop,
 }
 
@@ -30,7 +30,8 @@ pub enum Placement {
     Only(DeviceIndex),
     /// Device n begins at byte n times the stride.
     SideBySide {
-        /// Distance of two devices, at least the size of the largest.
+        /// Distance from the start of one device to that of the next, at least the size of the
+        /// largest device.
         stride: Bytes,
     },
 }
@@ -46,12 +47,12 @@ pub enum Align {
     Outward(Bytes),
 }
 
-/// Treatment of a range beyond the end of the volume.
+/// Treatment of a range that reaches beyond the end of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The range is cut at the end of the volume, and dropped if nothing is left.
     Clip,
-    /// Such a range is an error.
+    /// A range beyond the end is an error.
     Exact,
     /// The start is taken modulo the size, and the range is cut at the end.
     Modulo,
@@ -77,7 +78,7 @@ pub struct Options {
     pub align: Align,
     /// Treatment of ranges beyond the end of the volume.
     pub fit: Fit,
-    /// Size of the volume.
+    /// Size of the volume in bytes.
     pub size: Bytes,
 }
 
@@ -145,7 +146,7 @@ pub struct Shaped<I> {
     options: Options,
     changes: Changes,
     number: u64,
-    /// Records with equal times, complete and spread.
+    /// Records with equal times that have been read completely and spread.
     ready: VecDeque<Record>,
     /// The first record with a later time.
     ahead: Option<Record>,
@@ -187,14 +188,14 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         &self.options
     }
 
-    /// The source trace, with its devices and counts.
+    /// The source of the requests, for its devices and counts.
     #[must_use]
     pub fn from(&self) -> &I {
         &self.from
     }
 
-    /// The next record of the trace that has a place on the volume, with the second part if it is
-    /// split.
+    /// Reads up to the next record that has a place on the volume. Returns it, and the second part
+    /// if it is split at the end of the volume.
     fn placed(&mut self) -> Result<Option<(Record, Option<Record>)>, ReplayError> {
         while let Some(record) = self.from.next().transpose()? {
             self.number += 1;
@@ -228,7 +229,8 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         Ok(None)
     }
 
-    /// The range of a record on the volume, rounded to whole blocks.
+    /// Offset and length of a record on the volume, after placement, division and rounding to whole
+    /// blocks.
     fn aligned(&mut self, record: &Record) -> Result<(u64, u64), ReplayError> {
         let beyond = || ReplayError::Record {
             record: self.number,
@@ -267,7 +269,8 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         Ok((start, length))
     }
 
-    /// The parts of a range that fit on the volume.
+    /// Fits a range to the size of the volume. Returns its parts: none if it is dropped, two if it
+    /// is split.
     #[expect(clippy::type_complexity, reason = "two optional ranges, named where they are used")]
     fn fitted(
         &mut self,

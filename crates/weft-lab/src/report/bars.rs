@@ -5,15 +5,15 @@ use super::scale::Scale;
 use super::style::COLOURS;
 use super::{Bars, Cell, Group, Table, Value, number};
 
-/// Heights of a bar, of the gap after it, of a group's label, of the space between groups, and of
-/// the axis.
+/// Heights in pixels of a bar, of the gap after it, of a group's label, of the space between
+/// groups, and of the axis.
 const BAR: f64 = 16.0;
 const GAP: f64 = 5.0;
 const LABEL: f64 = 21.0;
 const BETWEEN: f64 = 14.0;
 const AXIS: f64 = 40.0;
 
-/// Distance between two lines of a label.
+/// Distance in pixels between two lines of a label.
 const LABEL_LINE: f64 = 16.0;
 
 /// End of the longest bar, in percent of the width; its number is to the right of it.
@@ -43,14 +43,14 @@ fn label_lines(label: &str) -> Vec<String> {
     lines
 }
 
-/// Letters in a line of a label: a font 13 pixels high and about 6.8 wide, on 290 pixels.
+/// Most letters in a line of a label: a font 13 pixels high and about 6.8 wide, on 290 pixels.
 const LABEL_LETTERS: usize = 42;
 
 fn label_height(group: &Group) -> f64 {
     LABEL + (label_lines(&group.label).len() - 1) as f64 * LABEL_LINE
 }
 
-/// The bars of a group, each with the number of its series.
+/// The bars of a group that have a value, each with the index of its series.
 fn shown(group: &Group) -> impl Iterator<Item = (usize, Value)> + '_ {
     group.values.iter().enumerate().filter_map(|(series, value)| value.map(|value| (series, value)))
 }
@@ -116,8 +116,8 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     html::figure(&bars.title, &bars.description, &legend(bars), &svg, &numbers(bars))
 }
 
-/// End of the scale. With few runs an interval may be many times as wide as the values; it is then
-/// cut.
+/// Value at the end of the scale. With few runs an interval may be many times as wide as the
+/// values; the scale then cuts it.
 fn highest(bars: &Bars) -> f64 {
     let most = |ends: &mut dyn Iterator<Item = f64>| {
         ends.filter(|end| end.is_finite()).fold(0.0, f64::max)
@@ -132,7 +132,7 @@ fn highest(bars: &Bars) -> f64 {
     shown.max(intervals.min(shown * INTERVAL_MAX))
 }
 
-/// Limit of an interval on the scale, as a multiple of the highest value.
+/// Largest end of an interval that the scale still shows, as a multiple of the highest value.
 const INTERVAL_MAX: f64 = 1.4;
 
 fn bar(value: Value, runs: &[f64], series: usize, y: f64, scale: &Scale) -> String {

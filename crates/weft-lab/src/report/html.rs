@@ -167,7 +167,7 @@ pub(super) fn table(table: &Table) -> String {
     html
 }
 
-/// Text beneath a cell's own text.
+/// HTML of a note that is shown beneath the text of a cell.
 fn beneath(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" <small>{text}</small>") }
 }

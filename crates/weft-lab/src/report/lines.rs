@@ -8,7 +8,7 @@ use super::scale::{Scale, round_step};
 use super::style::COLOURS;
 use super::{Axis, Cell, Lines, Series, Table, number};
 
-/// Heights of the plot, of the space above it, and of the space below it.
+/// Heights in pixels of the plot, of the space above it, and of the space below it.
 const PLOT: f64 = 240.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
@@ -17,7 +17,8 @@ const BELOW: f64 = 56.0;
 /// line has no dots.
 const DOTTED_MAX: usize = 40;
 
-/// Left and right end of the plot, in percent of the width; numbers are to the left of it.
+/// Left and right end of the plot, in percent of the width; the numbers of the vertical axis are to
+/// the left.
 const LEFT: f64 = 13.0;
 const RIGHT: f64 = 97.0;
 
@@ -70,7 +71,7 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     html::figure(&lines.title, &lines.description, &legend(lines), &svg, &numbers(lines))
 }
 
-/// The colour of a line. The first line, which others are compared with, is grey.
+/// Index of the colour of a line. The first line, if the others are compared with it, is grey.
 fn colour(lines: &Lines, series: usize) -> usize {
     (series + usize::from(!lines.baseline)) % COLOURS
 }
@@ -123,7 +124,7 @@ fn up(lines: &Lines) -> Scale {
     Scale::new(libm::floor(low / step) * step, libm::ceil(high / step) * step, from, to, false)
 }
 
-/// Positions of the labels across, and the labels.
+/// Labels of the horizontal axis, each with its position in percent.
 fn places(lines: &Lines, across: &Scale) -> Vec<(f64, String)> {
     match &lines.axis {
         Axis::Names(names) => {

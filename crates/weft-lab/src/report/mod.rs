@@ -53,16 +53,16 @@ pub enum Block {
     List(Vec<String>),
     /// A paragraph.
     Text(String),
-    /// A table.
+    /// Rows and columns of cells.
     Table(Table),
 }
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Caption of the table.
+    /// Text above the table that says what it shows.
     pub caption: String,
-    /// Headings of its columns.
+    /// Headings of the columns.
     pub columns: Vec<String>,
     /// Rows of cells, as many as there are columns.
     pub rows: Vec<Vec<Cell>>,
@@ -79,7 +79,7 @@ pub enum Cell {
     Text(String),
     /// A number with its interval beneath it, if it has one; `None` if nothing was measured.
     Value(Option<Value>),
-    /// Verdict of a comparison.
+    /// Verdict of a comparison, as a sign and a word.
     Verdict(Verdict),
 }
 
@@ -132,8 +132,8 @@ pub struct Group {
     pub values: Vec<Option<Value>>,
     /// Band in which the measured value should lie.
     pub band: Option<(f64, f64)>,
-    /// Values of single runs, for each series; empty, or shorter than the list of series, if there
-    /// is nothing to show.
+    /// Values of single runs by series, to be drawn as marks; empty, or shorter than the list of
+    /// series, where there is nothing to draw.
     pub runs: Vec<Vec<f64>>,
 }
 

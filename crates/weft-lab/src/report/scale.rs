@@ -25,7 +25,7 @@ impl Scale {
         Self { low, high, from, to, logarithmic }
     }
 
-    /// The percentage of a value, limited to the length.
+    /// The percentage at which a value is drawn, limited to the length.
     pub(super) fn at(&self, value: f64) -> f64 {
         let fraction = if self.logarithmic {
             libm::log(value.max(self.low) / self.low) / libm::log(self.high / self.low)
@@ -52,7 +52,7 @@ impl Scale {
         ticks.take_while(|tick| *tick <= self.high + step * 1e-6).collect()
     }
 
-    /// Powers of ten, or 1, 2 and 5 times these if there are few.
+    /// Powers of ten within the scale, or 1, 2 and 5 times these if there are few.
     fn powers(&self, count: f64) -> Vec<f64> {
         let decades = libm::log10(self.high / self.low);
         let factors: &[f64] = if decades > count / 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };

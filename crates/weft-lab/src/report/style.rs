@@ -1,6 +1,6 @@
 //! Style sheet of reports.
 
-/// Colours of series.
+/// Number of colours for series.
 pub(super) const COLOURS: usize = 8;
 
 /// The style sheet. Its colours of series can be told apart in light and dark and by colour-blind

@@ -84,7 +84,7 @@ impl Sweep {
         }
     }
 
-    /// The percentiles of the report.
+    /// The percentiles that the report shows, in percent.
     fn percents(&self) -> impl Iterator<Item = f64> + '_ {
         self.settings.first().into_iter().flat_map(|first| first.percentiles.iter().map(|p| p.0))
     }
@@ -125,7 +125,7 @@ impl Sweep {
         })
     }
 
-    /// Chart of a line for each setting, over percentiles.
+    /// Chart with a line for each setting, over the percentiles.
     fn spread(&self) -> Block {
         let names = self.percents().map(|percent| format!("{} %", number(percent))).collect();
         let series = self.settings.iter().map(|setting| {
@@ -143,7 +143,7 @@ impl Sweep {
         })
     }
 
-    /// Chart of lines over names, on a logarithmic scale if no percentile is 0.
+    /// Chart in milliseconds with lines over `names`, on a logarithmic scale unless a value is 0.
     fn milliseconds(&self, names: Vec<String>, series: Vec<Series>) -> Lines {
         let mut values = self.settings.iter().flat_map(|setting| &setting.percentiles);
         let logarithmic = values.all(|(_, value)| value.value > 0.0);

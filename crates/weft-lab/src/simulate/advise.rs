@@ -38,8 +38,8 @@ impl Goal {
         }
     }
 
-    /// Whether a ratio of paired runs shows that its numerator is better, at 95 % and by at least
-    /// [`LEAST_GAIN`].
+    /// Whether a ratio of paired runs shows that the volume in its numerator is better, at 95 % and
+    /// by at least [`LEAST_GAIN`].
     #[must_use]
     pub fn is_better(self, ratio: &Estimate) -> bool {
         match self {
@@ -89,9 +89,9 @@ pub struct Step {
 pub struct Other {
     /// Parameters that differ from the advised volume; empty for untuned md.
     pub differs: Vec<(&'static str, String)>,
-    /// Metric of this volume.
+    /// Metric of the goal for this volume.
     pub value: Estimate,
-    /// Ratio of the advised volume to this one.
+    /// Ratio of the metric of the advised volume to that of this one.
     pub ratio: Estimate,
 }
 
@@ -100,7 +100,7 @@ pub struct Other {
 pub struct Advice {
     /// The volume to use.
     pub volume: Volume,
-    /// Metric of the volume, with fresh seeds.
+    /// Metric of the goal for the volume, with fresh seeds.
     pub value: Estimate,
     /// The best other volume, if any other was run.
     pub next: Option<Other>,
@@ -108,11 +108,12 @@ pub struct Advice {
     pub md: Other,
     /// Steps of the search.
     pub steps: Vec<Step>,
-    /// Number of runs of the last comparison.
+    /// Number of runs of each volume in the last comparison, with fresh seeds.
     pub runs: u64,
 }
 
-/// Searches the best volume; returns `None` when `progress` stops the search.
+/// Searches the best volume. `progress` gets the completed share, and stops the search by returning
+/// false: the result is then `None`.
 ///
 /// # Errors
 /// The load does not run on the given volume, or no parameter can be varied.
@@ -150,7 +151,7 @@ pub fn advise(
     search.confirm(at, steps)
 }
 
-/// Largest number of rounds through all parameters.
+/// Most rounds through all parameters.
 const PASSES_MAX: usize = 3;
 
 /// Parameters of a volume that can be varied, in search order.
@@ -192,7 +193,7 @@ fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
     }
 }
 
-/// Copies of the volume with each other value of a parameter, by size.
+/// Copies of the volume, each with another value of the parameter, in the order of the values.
 fn others(volume: &Volume, name: &'static str) -> Vec<Volume> {
     let (knob, _) = value(volume, name);
     let values: &[&str] = match knob {
@@ -226,7 +227,7 @@ fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
     Some(other)
 }
 
-/// Parameters in which a volume differs from another, with its values.
+/// Parameters in which `volume` differs from another one, with the values of `volume`.
 fn differs(volume: &Volume, from: &Volume) -> Vec<(&'static str, String)> {
     let names = [MEMBERS, CHUNK, "stripe_size", CACHE, "priority"];
     let values = names.map(|name| (value(volume, name), value(from, name)));
@@ -238,13 +239,13 @@ struct Search<'a> {
     progress: &'a (dyn Fn(f64) -> bool + Sync),
     done: usize,
     planned: usize,
-    /// Every volume that was run, with the value of the goal's metric.
+    /// Every volume that the search has run, with its metric of the goal.
     tried: Vec<(Volume, f64)>,
 }
 
 impl Search<'_> {
-    /// Runs volumes. Returns `None` if the search is stopped, and an index with the error if a
-    /// volume cannot be run.
+    /// Runs the load on each volume. Returns `None` if the search is stopped. The error has the
+    /// index of the volume that cannot be run.
     fn run(
         &mut self,
         volumes: &[Volume],

@@ -37,7 +37,7 @@ enum Is {
     All,
     Device(u32),
     Process(u32),
-    /// The requests of no client in this list, which is sorted.
+    /// The requests that belong to no client in this sorted list.
     NoneOf(By, Vec<u32>),
 }
 
@@ -116,7 +116,7 @@ pub(super) struct OfClient {
 }
 
 impl OfClient {
-    /// Counts of all records read.
+    /// Counts of all records that the trace has returned, those of other clients included.
     pub(super) fn counts(&self) -> &Counts {
         self.trace.counts()
     }

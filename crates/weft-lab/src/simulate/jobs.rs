@@ -46,7 +46,7 @@ pub fn run(volume: &Volume, jobs: &[Job], watch: Watch<'_>) -> Result<Outcome, S
     Ok(Outcome::of(&machine, volume, together(jobs, results), stop))
 }
 
-/// A clone before its start.
+/// One of the `numjobs` clones of a job, before it starts.
 struct Clone<'a> {
     job: &'a Job,
     /// Whether the clone is the first of its job.
@@ -278,7 +278,8 @@ fn class(job: &Job) -> Class {
     }
 }
 
-/// Adds a completed request that was submitted `late` after it was due.
+/// Adds a completed request, which was submitted `late` after it was due. Its rates are sampled in
+/// intervals that count from `from`.
 pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Time) {
     let took = ended.ended.since(ended.begun);
     let direction = match ended.io.op {
@@ -311,7 +312,7 @@ const SAMPLE: Span = super::sweep::COURSE_STEP;
 const SAMPLES_MAX: usize = 1 << 20;
 
 impl Run<'_> {
-    /// The completed share of the clone's work.
+    /// Share of the clone's work that is done, 0 to 1.
     fn done(&self, now: Time) -> f64 {
         let fraction = match self.goal {
             Goal::Bytes(bytes) => self.bytes.get() as f64 / bytes.max(1) as f64,
@@ -359,7 +360,7 @@ impl Run<'_> {
 /// Source   errno(3)
 const EIO: i32 = 5;
 
-/// Merges the results of clones that are reported together.
+/// Merges the results of clones and jobs that are reported together.
 fn together(jobs: &[Job], clones: Vec<JobResult>) -> Vec<JobResult> {
     let one = |group: u32| jobs.iter().any(|job| job.group == group && job.group_reporting);
     let mut results: Vec<JobResult> = Vec::new();

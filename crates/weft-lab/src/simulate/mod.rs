@@ -80,7 +80,7 @@ pub enum SimulateError {
     TraceDevice {
         /// Value that was asked for.
         found: String,
-        /// First devices of the trace.
+        /// Names of the first devices of the trace.
         known: String,
     },
     /// The trace does not distinguish clients.
@@ -182,5 +182,5 @@ fn seconds(span: Span) -> String {
 /// Virtual time between two calls of the observer: about ten thousand requests of a fast volume.
 const SLICE: Span = Span::millis(20);
 
-/// Limit of virtual time, without idle gaps: a year and a day.
+/// Limit of virtual time, apart from idle gaps: a year and a day.
 const VIRTUAL_MAX: Span = Span::secs(366 * 86_400);

@@ -61,9 +61,9 @@ pub struct Outcome {
 pub struct WriteBackOutcome {
     /// Limit of bytes dirty or being written.
     pub limit: Bytes,
-    /// Largest number of such bytes during the run.
+    /// Most bytes dirty or being written at any time of the run.
     pub dirty_max: Bytes,
-    /// Number of such bytes at the end.
+    /// Bytes dirty or being written at the end.
     pub dirty: Bytes,
     /// Bytes that were written back. The rest of the data written by clients was overwritten
     /// before, was written through, or is still dirty.

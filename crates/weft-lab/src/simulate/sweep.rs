@@ -119,14 +119,14 @@ pub struct Swept {
 pub struct Best {
     /// Index of the setting.
     pub setting: usize,
-    /// Settings that cannot be told apart from it: the interval includes 1, or there are too few
-    /// runs.
+    /// Indices of the settings that cannot be told apart from the best: the interval of the ratio
+    /// includes 1, or there are too few runs.
     pub level_with: Vec<usize>,
-    /// Ratio of this setting to the next best, in paired runs.
+    /// Ratio of the best setting to the next best, in paired runs.
     pub ahead: Option<Estimate>,
 }
 
-/// Time of a step of a course.
+/// Length of a step of [`Swept::courses`].
 ///
 /// Source   fio's `bwavgtime`
 pub const COURSE_STEP: Span = Span::millis(500);
@@ -153,7 +153,7 @@ impl Swept {
         self.samples[setting].iter().map(|sample| metric.of(sample)).collect()
     }
 
-    /// Ratio of a setting to another, in paired runs.
+    /// Ratio of the metric under `setting` to that under `base`, in paired runs.
     ///
     /// # Errors
     /// There are fewer than two runs, or a value is not a finite number above 0.
@@ -204,6 +204,8 @@ impl Swept {
 pub type Keep<'a> = &'a mut dyn FnMut(usize, u64, &Volume, &Outcome);
 
 /// Runs a load on all these volumes, `runs` times each, on as many threads as there are CPUs.
+/// `progress` gets the completed share, and stops the sweep by returning false: the result is then
+/// `None`.
 ///
 /// # Errors
 /// A volume does not exist, or the load does not fit it; the error names the setting.
@@ -315,7 +317,7 @@ fn bytes_of(result: &JobResult) -> u64 {
     result.directions.iter().map(|direction| direction.bytes.0).sum()
 }
 
-/// Throughput of a job in all directions, step by step.
+/// Bytes per second of a job in all directions, by [`COURSE_STEP`].
 fn course(result: &JobResult) -> Vec<f64> {
     let steps = result.directions.iter().map(|of| of.bandwidth.len()).max().unwrap_or(0);
     let at =
@@ -324,7 +326,8 @@ fn course(result: &JobResult) -> Vec<f64> {
 }
 
 impl Sample {
-    /// Figures of a job over all directions, without its share.
+    /// Figures of a job, reads, writes and trims together. The share is that of the only job of a
+    /// run, 1.
     #[must_use]
     pub fn of(result: &JobResult) -> Self {
         let mut latencies = Latencies::default();

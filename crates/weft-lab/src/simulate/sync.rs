@@ -75,7 +75,8 @@ impl SyncOutcome {
         self.completed.bytes().0 as f64 * 1e9 / (self.took.0 as f64).max(1.0)
     }
 
-    /// Remaining time at this speed; `None` if the sync makes no progress.
+    /// Time that the rest of the sync takes at the speed so far; `None` if the sync has made no
+    /// progress.
     #[must_use]
     pub fn left(&self) -> Option<Span> {
         let Bytes(left) = (self.total - self.completed).bytes();

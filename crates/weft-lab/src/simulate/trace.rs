@@ -31,8 +31,8 @@ pub struct Replay {
     pub paths: Vec<PathBuf>,
     /// Options for reading.
     pub read: ReadOptions,
-    /// Time of submission. `None` submits requests at their own times, or one after the other if
-    /// the trace has no times.
+    /// Time at which requests are submitted; `None` for their recorded times, or for one after the
+    /// other if the trace has no times.
     pub pace: Option<Pace>,
     /// Time scale of the replay, in percent of the trace's times.
     pub time_percent: u32,
@@ -212,7 +212,7 @@ impl Replay {
         })
     }
 
-    /// Time at which requests are submitted.
+    /// Time at which requests are submitted: [`Replay::pace`], or the default for this trace.
     #[must_use]
     pub fn paced(&self) -> Pace {
         // A trace without times is replayed one request after the other, not all at once.
@@ -221,7 +221,7 @@ impl Replay {
         self.pace.unwrap_or(own)
     }
 
-    /// Placement of the devices: one device at the start of the volume, several side by side.
+    /// Placement of the devices on the volume: a single device at the start, several side by side.
     fn placement(&self, trace: &Trace) -> Result<Placement, SimulateError> {
         if let Some(name) = &self.device {
             let index = self.shape.devices.iter().position(|(known, ..)| known == name);
@@ -242,7 +242,7 @@ impl Replay {
         Ok(Placement::SideBySide { stride: Bytes(stride) })
     }
 
-    /// End of the last byte on the volume.
+    /// Number of bytes that the volume must have for all requests with this placement.
     fn end(&self, placement: Placement) -> u64 {
         let ends = (0_u64..).zip(&self.shape.devices).map(|(at, (_, end, _))| match placement {
             Placement::Only(device) if u64::from(device.0) != at => 0,
@@ -303,7 +303,7 @@ impl Replay {
         Ok(Replayed { outcome, changes, pace })
     }
 
-    /// Starts a client.
+    /// Starts the process of a client on the machine.
     fn begin(
         &self,
         machine: &mut Machine,
@@ -353,7 +353,7 @@ impl Replay {
     }
 }
 
-/// A client that runs.
+/// A client that has been started: its process, results and counts.
 struct Run {
     pid: Pid,
     found: Rc<RefCell<JobResult>>,
@@ -363,7 +363,7 @@ struct Run {
 /// Most requests in flight in an open loop: a volume with more cannot keep up.
 const OPEN_LOOP_MAX: u32 = 1 << 16;
 
-/// Counts of a feed.
+/// Counts and error of a [`Feed`], read after the run.
 #[derive(Default)]
 struct Asks {
     records: Cell<u64>,
@@ -371,7 +371,7 @@ struct Asks {
     error: RefCell<Option<ReplayError>>,
 }
 
-/// Iterator that converts the records of a trace to requests of a clone.
+/// Iterator that converts the records of a client's trace to requests of its process.
 struct Feed {
     shaped: Shaped<OfClient>,
     told: Rc<Asks>,

@@ -15,8 +15,8 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, longest, warm_up};
 
-/// `dbench CLIENTS`, with `-s` if `sync_open`. With `log_buffers` the file system has the log of
-/// XFS with that many buffers; without, it has the log of ext4.
+/// `dbench CLIENTS`, with `-s` if `sync_open`. `log_buffers` is the number of log buffers of an
+/// XFS; with 0 the file system has the log of ext4.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dbench {
@@ -28,17 +28,17 @@ pub struct Dbench {
     /// Best-effort level of jbd2.
     #[serde(default = "journal_level")]
     journal_level: u8,
-    /// Whether the journal lies among the files.
+    /// Whether the journal lies among the files on the disk.
     #[serde(default)]
     journal_near: bool,
-    /// Time of operations, in percent of the times in patch 004's table.
+    /// Duration of dbench's own operations, in percent of the times in patch 004's table.
     #[serde(default)]
     operation_percent: u32,
     pub(super) seconds: Amount,
 }
 
 impl Dbench {
-    /// Sets another time of operations.
+    /// Sets another duration of dbench's operations.
     pub(super) fn take_operations(&mut self, percent: u32) {
         self.operation_percent = percent;
     }
@@ -86,8 +86,8 @@ impl Measure for Dbench {
         bounds
     }
 
-    /// The smallest size of an ext4, plus for each client more than its files of the stock load
-    /// take.
+    /// Room for an ext4 of the smallest size, and for more than the files of the stock load for
+    /// each client.
     fn bytes(&self, _: ArrayText) -> u128 {
         (2 << 30) + u128::from(self.clients) * (128 << 20)
     }

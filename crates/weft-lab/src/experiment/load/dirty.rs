@@ -34,7 +34,7 @@ fn seconds() -> Amount {
     Amount { quick: 6, default: 30, full: 300 }
 }
 
-/// A name of the patch's tables, split into its fields.
+/// The name of a cell in the patch's tables, split into its fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Cell {
@@ -89,7 +89,8 @@ impl Cell {
     }
 }
 
-/// Names round memory up to a power of two. Elsewhere the 8-CPU box reported 2942 MiB.
+/// Memory of the machine that a cell names. Names round it up to a power of two; the 8-CPU box
+/// reported 2942 MiB elsewhere.
 fn memory_of(cpus: u32, printed: Bytes) -> Bytes {
     if (cpus, printed) == (8, Bytes::mib(4096)) { Bytes::mib(2942) } else { printed }
 }

@@ -122,7 +122,7 @@ pub struct Part {
     pub values: BTreeMap<Metric, f64>,
     /// Length of the measured part, in seconds of virtual time.
     pub seconds: f64,
-    /// Whether the measured part had settled; `None` for a load that ends by itself.
+    /// Whether the measured part of the run was stationary; `None` for a load that ends by itself.
     pub settled: Option<bool>,
     /// Course of the part.
     pub series: Series,
@@ -158,11 +158,11 @@ trait Measure {
     /// Metrics that rows may compare.
     fn metrics(&self) -> &'static [Metric];
 
-    /// Numbers of the load's text, with their bounds.
+    /// Numbers in the load's text, each with the range that is legal.
     fn bounds(&self) -> Vec<Bound>;
 
-    /// Bytes of the smallest volume that has room for the load, at every size. The bounds of its
-    /// numbers hold.
+    /// Bytes of the smallest volume that has room for the load, at every size. Only called for a
+    /// load with numbers that are within their bounds.
     fn bytes(&self, array: ArrayText) -> u128;
 
     /// Amount of work of a part, in the unit of the load.
@@ -209,7 +209,8 @@ impl Load {
         self.each().parts(size)
     }
 
-    /// Sets other times of operations, in percent, for loads that have them.
+    /// Sets another duration of dbench's operations, in percent; does nothing for loads without
+    /// them.
     pub(super) fn take_operations(&mut self, percent: u32) {
         if let Self::Dbench(load) = self {
             load.take_operations(percent);
@@ -229,5 +230,5 @@ impl Load {
 /// Time limit of a load that ends by itself. A run that takes longer is broken.
 const SECONDS_MAX: u64 = 36_000;
 
-/// Virtual time at which such a run is stopped.
+/// Virtual time at which a load that ends by itself is stopped.
 const TIME_MAX: Time = Time(SECONDS_MAX * 1_000_000_000);

@@ -16,7 +16,8 @@ impl Found<'_> {
             .collect()
     }
 
-    /// A metric of all columns in some cases; `None` if no column has it.
+    /// Chart of a metric in some cases, with a bar for each column; `None` if no column has the
+    /// metric.
     pub(super) fn of_columns(&self, cases: &[&CaseRuns], metric: Metric) -> Option<Bars> {
         let columns = self.columns();
         let groups: Vec<Group> = cases
@@ -45,7 +46,7 @@ impl Found<'_> {
         })
     }
 
-    /// Comparisons without a published figure.
+    /// Table of the comparisons without a published figure; `None` if there are none.
     fn compared_beside(&self) -> Option<Block> {
         let rows = self.outcome.beside.iter().map(|row| {
             let unit = if row.row.against.is_some() { "" } else { row.row.metric.unit() };
@@ -70,7 +71,7 @@ impl Found<'_> {
         })
     }
 
-    /// All means of a case.
+    /// Table of all means of a case.
     fn values(&self, case: &CaseRuns) -> Block {
         let mut columns = self.columns();
         columns.retain(|column| !case.column(column).is_empty());

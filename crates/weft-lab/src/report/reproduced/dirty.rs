@@ -16,7 +16,7 @@ const POINTS_MAX: usize = 120;
 /// Pages per MiB.
 const OF_MIB: f64 = 256.0;
 
-/// First run of a column.
+/// First run of a column, with its dirty pages and disks over time.
 struct Run<'a> {
     column: String,
     pool: &'a Pool,
@@ -40,7 +40,7 @@ impl Found<'_> {
         blocks
     }
 
-    /// Fairness and longest wait of the writers, in every case.
+    /// Charts of the fairness and the longest wait of the writers, in every case.
     fn waits_of_all(&self) -> Option<Block> {
         let all = self.outcome.cases.iter();
         let cases: Vec<_> = all.filter(|case| has_pool(case)).collect();
@@ -121,7 +121,8 @@ fn charts(case: &str, runs: &[Run<'_>]) -> Vec<Block> {
     lines.filter(some).map(Block::Lines).collect()
 }
 
-/// Chart of a value over time, of each run; `of` combines the samples of a point.
+/// Chart of a value over time, with a line for each run; `of` computes the value of a point from
+/// the samples that it stands for.
 fn over_time(runs: &[Run<'_>], of: impl Fn(&[Sample]) -> f64) -> Lines {
     let series = runs.iter().map(|run| {
         let samples = &run.pool.samples;
@@ -140,7 +141,8 @@ fn over_time(runs: &[Run<'_>], of: impl Fn(&[Sample]) -> f64) -> Lines {
     }
 }
 
-/// The pool of each disk: its mean, and its 5 % and 95 % quantiles over time.
+/// Chart of the pages of each disk that are dirty or under writeback: the mean over time, with the
+/// 5 % and the 95 % quantile.
 fn by_disk(case: &str, runs: &[Run<'_>]) -> Lines {
     let count = runs.iter().map(|run| run.pool.idle.len()).max().unwrap_or(0);
     let series = runs.iter().map(|run| {
@@ -172,7 +174,7 @@ fn by_disk(case: &str, runs: &[Run<'_>]) -> Lines {
     }
 }
 
-/// Quantiles of the waits of the first writers.
+/// Chart of quantiles of the waits of the first writers.
 fn waits(case: &str, runs: &[Run<'_>]) -> Lines {
     let ends = [("50 %", 500), ("90 %", 900), ("99 %", 990), ("longest", 1000)];
     let series = runs.iter().map(|run| {

@@ -90,7 +90,7 @@ impl Found<'_> {
         })
     }
 
-    /// Results of weft's own columns, compared with the better of baseline and patched.
+    /// Table of weft's own columns, compared with the better of baseline and patched.
     fn own(&self) -> Vec<Block> {
         let rows: Vec<Vec<Cell>> = self
             .outcome
@@ -190,7 +190,7 @@ fn group(row: &Measured) -> Group {
     Group { label: row.row.to_string(), values, band, runs }
 }
 
-/// Ratios of the runs, pair by pair.
+/// Ratio of patched to baseline, run by run.
 fn pairs(baseline: &[f64], patched: &[f64]) -> Vec<f64> {
     baseline.iter().zip(patched).map(|(baseline, patched)| patched / baseline).collect()
 }
@@ -205,7 +205,7 @@ fn percent(percent: f64) -> String {
     format!("{} %", points(percent))
 }
 
-/// A percentage as a number without its unit, with one decimal.
+/// A percentage with its sign and at most one decimal, without the unit.
 fn points(percent: f64) -> String {
     let sign = if percent > -0.05 { "+" } else { "\u{2212}" };
     let digits = format!("{:.1}", percent.abs());

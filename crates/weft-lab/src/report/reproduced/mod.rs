@@ -142,7 +142,7 @@ impl Found<'_> {
         columns
     }
 
-    /// Groups of cases with the same load and different circumstances.
+    /// Cases by load: each group has one load in different circumstances.
     fn loads(&self) -> Vec<Vec<&CaseRuns>> {
         let mut loads: Vec<(String, Vec<&CaseRuns>)> = Vec::new();
         for case in &self.outcome.cases {
@@ -160,13 +160,13 @@ impl Found<'_> {
         &self.outcome.rows
     }
 
-    /// Rows, and comparisons beside them.
+    /// All comparisons: the rows, and those beside them.
     fn compared(&self) -> impl Iterator<Item = &Measured> {
         self.outcome.rows.iter().chain(&self.outcome.beside)
     }
 }
 
-/// A name of a text, as words.
+/// A name in the form of the experiment's text (`a_b`), as words for readers.
 fn words(name: &str) -> String {
     name.replace('_', " ").replace(" kib", " KiB")
 }

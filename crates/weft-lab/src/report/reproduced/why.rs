@@ -14,7 +14,8 @@ use crate::statistics::ratio;
 /// Most samples of a line: more samples of fluctuating lines cannot be told apart on a page.
 const SAMPLES_MAX: usize = 48;
 
-/// A list with a chart of its length: name, description, and its length in a sample.
+/// A list of stripes, the length of which has a chart: name, description, and its length in a
+/// sample.
 type ListOf = (&'static str, &'static str, fn(&Sample) -> Count);
 
 const LISTS: [ListOf; 2] = [
@@ -68,7 +69,8 @@ impl Found<'_> {
         blocks
     }
 
-    /// Rows that must equal the published figures to the last digit.
+    /// Chart of the rows that must equal the published figures to the last digit; `None` if there
+    /// are none.
     fn exact(&self) -> Option<Block> {
         let rows: Vec<_> = self.rows().iter().filter(|row| row.row.exact).collect();
         let first = rows.first()?;
@@ -97,7 +99,7 @@ impl Found<'_> {
         }))
     }
 
-    /// Rows that are points of one curve over CPU costs.
+    /// A chart for each curve over CPU costs, of the rows that are its points.
     fn curves(&self) -> Vec<Block> {
         let mut names: Vec<&str> = Vec::new();
         for name in self.compared().filter_map(|row| row.row.curve.as_deref()) {
@@ -180,7 +182,7 @@ impl Found<'_> {
         })
     }
 
-    /// Waiting times of stripes that needed a preread.
+    /// Charts of how long stripes waited that needed a preread.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
         let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();
@@ -233,7 +235,7 @@ impl Found<'_> {
         vec![Block::Lines(chart), Block::Table(Table { caption, columns, rows: rows.collect() })]
     }
 
-    /// Sizes of the commands to the disks, over all runs.
+    /// Chart of the sizes of the commands to the disks, over all runs.
     fn sizes(&self, case: &CaseRuns, what: &str, of: fn(&Traffic) -> Sizes) -> Option<Block> {
         let all: Vec<(&str, Sizes)> = self
             .columns()
@@ -280,7 +282,7 @@ impl Found<'_> {
     }
 }
 
-/// Description of the costs above which a curve is below 1.
+/// Sentence that says from which costs on a curve lies below 1.
 fn where_below_one(points: &[(f64, Value)]) -> String {
     let Some(first) = points.first() else { return String::new() };
     if points.iter().all(|point| point.1.value >= 1.0) {
@@ -297,7 +299,7 @@ fn where_below_one(points: &[(f64, Value)]) -> String {
     })
 }
 
-/// All waits of a column.
+/// Waits of stripes in all runs of a column.
 fn waits(case: &CaseRuns, column: &str) -> StripeWaits {
     let mut sum = StripeWaits::default();
     for part in case.column(column).iter().flat_map(|sample| &sample.parts) {
