@@ -84,7 +84,7 @@ mod tests {
             }
             assert_eq!(taken, 300, "round {round}");
         }
-        // The first client had a turn before the line existed, and the last one has had none yet.
+        // The first client had a turn before any was queued, and the last one has had none yet.
         let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
         assert!(*least >= 27 && most - least <= 6, "{had:?}");
         // A client that comes now waits for one round of each other client, and then has a round.

@@ -77,7 +77,7 @@ pub enum SuperblockError {
              superblock is damaged: leave the member out, or restore the superblock from a copy"
     )]
     Checksum {
-        /// `sb_csum`.
+        /// Field at fault: `sb_csum`.
         at: At,
         /// The stored checksum.
         stored: u32,
@@ -90,7 +90,7 @@ pub enum SuperblockError {
              the superblock is damaged or from a newer md: leave the member out"
     )]
     Combination {
-        /// `feature_map`.
+        /// Field at fault: `feature_map`.
         at: At,
         /// All features.
         found: Features,
@@ -100,7 +100,7 @@ pub enum SuperblockError {
     /// The block is not a superblock.
     #[error("{at}: found {found:#010x}, expected 0xa92b4efc; there is no md superblock here")]
     Magic {
-        /// `magic`.
+        /// Field at fault: `magic`.
         at: At,
         /// Value that was found.
         found: u32,
@@ -112,7 +112,7 @@ pub enum SuperblockError {
              made by a newer md: use a weft or kernel that knows it"
     )]
     Newer {
-        /// `feature_map`, `pad0` or `pad3`.
+        /// Field at fault: `feature_map`, `pad0` or `pad3`.
         at: At,
         /// The unknown bits or bytes.
         found: String,
@@ -158,7 +158,7 @@ pub enum SuperblockError {
              superblock copied or member resized: restore the member's size, or leave it out"
     )]
     Position {
-        /// `super_offset`.
+        /// Field at fault: `super_offset`.
         at: At,
         /// Sector that the superblock names.
         found: Sectors,
@@ -209,7 +209,7 @@ pub enum SuperblockError {
              the superblock is damaged or not supported: leave the member out"
     )]
     Value {
-        /// The field.
+        /// Field at fault.
         at: At,
         /// Value that was found.
         found: String,
@@ -219,7 +219,7 @@ pub enum SuperblockError {
     /// The version of the format is not supported by this crate.
     #[error("{at}: found {found}, expected {expected}; use a program that knows this version")]
     Version {
-        /// `major_version`, or `minor_version` of 0.90.
+        /// Field at fault: `major_version`, or `minor_version` of 0.90.
         at: At,
         /// Version that was found.
         found: u32,
@@ -288,7 +288,7 @@ pub enum LogError {
     /// The block is not the structure.
     #[error("{at}: found {found:#010x}, expected {expected:#010x}; {}", way_out(at))]
     Magic {
-        /// `magic`.
+        /// Field at fault: `magic`.
         at: At,
         /// Value that was found.
         found: u32,
@@ -318,7 +318,7 @@ pub enum LogError {
     /// A value is outside the range that the field allows.
     #[error("{at}: found {found}, expected {expected}; {}", way_out(at))]
     Value {
-        /// The field.
+        /// Field at fault.
         at: At,
         /// Value that was found.
         found: String,

@@ -123,7 +123,8 @@ impl Strategy {
         if long || (results > 1 && sources <= 10) { Self::Streaming } else { Self::InOrder }
     }
 
-    /// The same order of reads with stores through the caches, for results that are read at once.
+    /// Returns the strategy with this order of reads that stores through the caches, for results
+    /// that are read at once.
     pub(crate) const fn into_caches(self) -> Self {
         match self {
             Self::InOrder | Self::Streaming => Self::InOrder,

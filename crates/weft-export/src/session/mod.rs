@@ -28,8 +28,9 @@
 //! request needs only one frame to proceed. A client that is slow or has stopped therefore holds up
 //! no other client, for however long, and is not disconnected for that.
 //!
-//! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`).
-//! Requests for block status are answered here, by turns too (`looks.rs`).
+//! Trims and zeroes bring no payload. They are carried out in slices, and for each slice the client
+//! needs a turn, which it gets in order with the other clients (`turns.rs`). Requests for block
+//! status are answered here, also with a limit that clients share in order (`looks.rs`).
 
 pub(crate) mod codec;
 mod incoming;
@@ -354,8 +355,8 @@ impl<C: Codec> Connection<C> {
     }
 
     /// Gives back the frames of the session and returns the frames of reads that the engine still
-    /// has. For a client with a turn, the engine learns of the disconnection when the turn ends
-    /// ([`end_turn_of_gone`]).
+    /// has. If a slice of the client is in flight, the engine learns of the disconnection when the
+    /// slice ends ([`end_turn_of_gone`]).
     pub(crate) fn close(mut self, driver: &mut Driver, looks: &mut Looks) -> Vec<(Tag, Run)> {
         if let Some(served) = &self.served {
             served.roll.leave(self.client);
@@ -395,8 +396,8 @@ impl<C: Codec> Connection<C> {
     }
 }
 
-/// Handles an answer to a request of a disconnected client. If the client's turn ends with it, the
-/// engine learns of the disconnection.
+/// Handles an answer to a request of a disconnected client. If it ends the last slice that the
+/// client has in flight, the engine learns of the disconnection.
 pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
     if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
         driver.client_gone(client);

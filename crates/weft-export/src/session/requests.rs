@@ -491,7 +491,7 @@ impl<C: Codec> Open<C> {
 pub(super) fn is_long(op: RequestOp) -> bool {
     matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
 }
-/// Whether a request is carried out in slices, by turns.
+/// Whether a request is carried out in slices, each of which needs a turn (`turns.rs`).
 fn is_sliced(op: RequestOp, len: u64) -> bool {
     is_long(op) && len > TURNLESS_BYTES_MAX
 }

@@ -504,9 +504,9 @@ impl Outcome {
         self.rows.iter().chain(beside).filter_map(|row| Some((row, row.beyond.as_ref()?)))
     }
 
-    /// Of the rows of [`Outcome::own`] with a single case, the one in which weft's own column does
-    /// worst against the better of baseline and patched, judged by the unfavourable end of the
-    /// interval. `None` if there is only one row.
+    /// Row in which weft's own column does worst against the better of baseline and patched, judged
+    /// by the unfavourable end of the interval: one of the rows of [`Outcome::own`] that have a
+    /// single case. `None` if [`Outcome::own`] has fewer than two rows.
     #[must_use]
     pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
         self.own().nth(1)?;
