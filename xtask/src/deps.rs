@@ -7,7 +7,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Each crate with the crates of this workspace that it may name, without their `weft-`.
+/// Each crate with the crates of this workspace that it may name; all without the prefix `weft-`.
 const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench", "engine export lab nbd ondisk parity runtime sim units"),
     ("weft-cli", "bench engine export lab nbd ondisk parity runtime sim testing units"),

@@ -15,14 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A suite.
 struct Suite {
     name: String,
     program: PathBuf,
     needs: Vec<String>,
     limit: Duration,
-    /// Whether the suite measures times: such suites mostly wait, and only another one runs beside
-    /// them.
+    /// Whether the suite measures times: such a suite mostly waits, and only another timed suite
+    /// may run beside it.
     timed: bool,
 }
 
@@ -196,7 +195,7 @@ pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> an
 /// longer than one.
 const AT_ONCE: usize = 2;
 
-/// The kernel lab.
+/// Name of the suite that is the kernel lab.
 const LAB: &str = "lab";
 
 /// `cargo xtask interop [NAME…]`.

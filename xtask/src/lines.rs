@@ -8,20 +8,20 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::process::Command;
 
-/// A text field.
+/// Returns the text in a field of a line.
 pub(crate) fn text(line: &Value, field: &str) -> anyhow::Result<String> {
     let text = line[field].as_str().map(str::to_owned);
     text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
 }
 
-/// A field with a list of texts.
+/// Returns the list of texts in a field of a line.
 pub(crate) fn texts(line: &Value, field: &str) -> anyhow::Result<Vec<String>> {
     let all = line[field].as_array();
     let texts = all.and_then(|all| all.iter().map(|it| Some(it.as_str()?.to_owned())).collect());
     texts.with_context(|| format!("{field}: found {}, expected texts", line[field]))
 }
 
-/// A field with a count.
+/// Returns the count in a field of a line.
 pub(crate) fn count(line: &Value, field: &str) -> anyhow::Result<u64> {
     let count = line[field].as_u64();
     count.with_context(|| format!("{field}: found {}, expected a count", line[field]))

@@ -21,7 +21,7 @@ struct Refused {
     say: &'static str,
     /// Path prefixes where the word is refused; everywhere if empty.
     below: &'static [&'static str],
-    /// Sequences of words that may contain it, with another meaning.
+    /// Sequences of words that may contain the refused words, with another meaning.
     but: &'static [&'static str],
 }
 

@@ -217,7 +217,7 @@ fn broken(error: std::io::Error) -> String {
     format!("connection: {error}")
 }
 
-/// Receives the bytes that are there, waiting for at least one.
+/// Receives the bytes that the socket has, and waits for the first one if it has none.
 fn receive(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<(), String> {
     let old = received.len();
     received.resize(old + RECEIVE_BYTES, 0);

@@ -181,16 +181,17 @@ pub struct VolumeStatus {
     pub level: String,
     /// Size in bytes.
     pub size: u64,
-    /// Number of slots, if it is an array.
+    /// Number of slots; 1 for a bare member.
     pub slots: usize,
-    /// Facts of the superblocks that do not change while the array runs, if it is an array.
+    /// Facts of the superblocks that do not change while the array runs; absent for a bare member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayStatus>,
     /// Slots without a member that is in sync.
     pub degraded: usize,
     /// Event count of the superblocks.
     pub events: u64,
-    /// Time at which superblocks were last written, seconds since 1970, if it is an array.
+    /// Time at which superblocks were last written, in seconds since 1970; absent for a bare
+    /// member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_secs: Option<u64>,
     /// The write-intent bitmap, if the array has one.
@@ -394,7 +395,7 @@ pub struct MemberStatus {
     pub index: u16,
     /// Path by which the member was opened.
     pub label: String,
-    /// Major and minor number of its device; absent for a file.
+    /// Major and minor number of the member's device; absent for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<(u32, u32)>,
     /// Slot of the member, if it has one.

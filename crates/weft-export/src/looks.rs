@@ -24,7 +24,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Begins a round.
+    /// Begins a round: all looks are available again, and no client has used any.
     pub(crate) fn begin_round(&mut self) {
         self.left = LOOKS_MAX;
         self.turn = None;

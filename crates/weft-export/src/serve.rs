@@ -69,7 +69,7 @@ pub enum Source {
         read_only: bool,
         /// Initial knobs, of which those of the member's queue matter.
         knobs: Box<Knobs>,
-        /// Write-back cache in front of it.
+        /// Write-back cache in front of the member, if there is one.
         write_back: Option<WriteBackConfig>,
     },
     /// A stand-in for the engine, for tests and experiments.

@@ -198,7 +198,8 @@ impl ServerConnection {
         reply_header(self.to(request), Reply::to(request, result))
     }
 
-    /// Answers a request for block status with extents from its first byte on, at least one.
+    /// Answers a request for block status with the given extents, of which the first begins at the
+    /// first byte of the request; at least one.
     ///
     /// Shape    lengths are multiples of the minimum block; extents beyond [`EXTENTS_MAX`], beyond
     ///          the request, or beyond the first when only one was asked for, are left out
@@ -643,7 +644,7 @@ pub enum CloseReason {
     /// An option does not start with its magic.
     #[error("option magic: found {found:#018x}, expected {:#018x}", wire::IHAVEOPT)]
     OptionMagic {
-        /// Number found in its place.
+        /// Number found in place of the magic.
         found: u64,
     },
     /// An option is too long to be skipped.
@@ -663,7 +664,7 @@ pub enum CloseReason {
     /// A request does not start with its magic.
     #[error("request magic: found {found:#010x}, expected {:#010x}", wire::REQUEST_MAGIC)]
     RequestMagic {
-        /// Number found in its place.
+        /// Number found in place of the magic.
         found: u32,
     },
     /// While the server stops, an export was chosen with an option that has no error reply.

@@ -145,7 +145,7 @@ pub enum SuperblockError {
         start: i64,
         /// End of the area, exclusive.
         end: i64,
-        /// The area that it overlaps.
+        /// Name of the area that is overlapped.
         other: &'static str,
         /// First sector of the other area.
         other_start: i64,
@@ -200,7 +200,7 @@ pub enum SuperblockError {
         at: At,
         /// Sectors that the member must have.
         needs: Sectors,
-        /// Sectors that it has.
+        /// Sectors that the member has.
         has: Sectors,
     },
     /// A value is outside the range that the field or the level allows.

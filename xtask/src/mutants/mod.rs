@@ -31,7 +31,6 @@ struct Set {
     shards: Option<u64>,
 }
 
-/// All sets.
 const SETS: [Set; 5] = [
     Set::alone("weft-parity"),
     Set::alone("weft-engine"),

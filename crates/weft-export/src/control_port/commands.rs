@@ -58,7 +58,7 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
     }
 }
 
-/// Parses a knob's new value, in the range that it has now.
+/// Parses a new value of a knob, and checks it against the range that the knob has now.
 fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob, Box<Response>> {
     // The volume's current knobs, because ranges depend on them. All volumes have the same knobs.
     let snapshot = cx.driver.snapshot();

@@ -433,7 +433,8 @@ impl ControlPort {
 
 /// Unsent answers beyond which no further command is read.
 const OUTPUT_BYTES_HIGH: usize = 64 << 10;
-/// Commands of one connection before others are served: a status takes some 0.1 ms.
+/// Commands of one connection that are carried out before other connections are served: a status
+/// takes some 0.1 ms.
 const COMMANDS_MAX: usize = 16;
 /// Most connections to the control socket at the same time.
 const ADMINISTRATORS_MAX: u32 = 16;

@@ -56,7 +56,8 @@ pub(crate) trait Codec {
     /// Answers a request that is not a read, through the output.
     fn reply(&mut self, request: &Self::Request, result: Result<(), &ReplyError>);
 
-    /// Answers a request for extents with those from its first byte on, at least one.
+    /// Answers a request for extents with those given, of which the first begins at the first byte
+    /// of the request; at least one.
     fn reply_extents(&mut self, request: &Self::Request, extents: &[Extent]);
 
     /// Answers a read with a range that is a hole.

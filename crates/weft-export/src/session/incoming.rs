@@ -22,7 +22,8 @@ use crate::record::Asked;
 
 impl<C: Codec> Connection<C> {
     /// Receives into the frames of a long payload, then into the buffer. The driver is unlocked
-    /// meanwhile.
+    /// meanwhile. Returns the bytes received into frames, the bytes received into the buffer, and
+    /// the bytes that there was room for.
     pub(super) fn receive_bytes(
         &mut self,
         driver: &mut Held<'_>,

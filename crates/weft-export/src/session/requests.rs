@@ -487,7 +487,8 @@ impl<C: Codec> Open<C> {
         header + usize::try_from(data).expect("at most 32 MiB")
     }
 }
-/// Whether a request may be long without payload, so that no memory bounds it.
+/// Whether requests of this kind may be long although they bring no payload, so that frames do not
+/// limit them.
 pub(super) fn is_long(op: RequestOp) -> bool {
     matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
 }

@@ -98,7 +98,7 @@ pub enum CompareError {
     /// A filter leaves no case to show.
     #[error("{option}: found no case, expected one of the {count} that there are, as {example}")]
     Filtered {
-        /// The option that left all of them out.
+        /// Option that left out all cases.
         option: String,
         /// Number of cases before the filter.
         count: usize,

@@ -14,7 +14,7 @@ use crate::run_name::RunName;
 /// A run that was read.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Folder or file that it was read from.
+    /// Folder or file that the run was read from.
     pub path: PathBuf,
     /// Metrics of the run, by name.
     pub values: Values,

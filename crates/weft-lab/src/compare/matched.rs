@@ -49,7 +49,7 @@ impl Change {
 pub struct Row {
     /// Name of the case.
     pub case: String,
-    /// Name of the group that it belongs to.
+    /// Name of the group to which the case belongs.
     pub group: String,
     /// Runs of the case by set; `None` is a missing cell.
     pub cells: Vec<Option<Cell>>,

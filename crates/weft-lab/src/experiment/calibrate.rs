@@ -157,7 +157,7 @@ impl Experiment {
         &self.text.fit
     }
 
-    /// Published figures by row: those that may be fitted to apart from those to be predicted.
+    /// Published figures by row, divided into those that a fit may use and those to be predicted.
     pub(super) fn figures(&self) -> Figures {
         let of = |published: fn(&PublishedRow) -> Option<f64>| {
             let rows = self.text.row.iter();

@@ -104,7 +104,7 @@ pub enum ExperimentError {
         row: String,
         /// Metric that the row names.
         metric: &'static str,
-        /// Metrics that its load has.
+        /// Metrics that the load of the row measures.
         expected: String,
     },
     /// The text names a table of costs that does not exist.
@@ -123,7 +123,7 @@ pub enum ExperimentError {
         /// Error of the fit.
         source: FitError,
     },
-    /// The samples of its runs cannot be compared.
+    /// Samples of the experiment's runs cannot be compared.
     #[error("experiment: {0}")]
     Statistics(#[from] StatisticsError),
 }

@@ -29,8 +29,7 @@ pub struct Measured {
     pub verdict: Verdict,
     /// Number of runs that had not settled when they reached their longest time.
     pub unsettled: usize,
-    /// Reason why the magnitude has no meaning, by the row's text or by these runs; empty if it has
-    /// one.
+    /// Reason why the row has no magnitude, by its text or by these runs; empty if it has one.
     pub no_magnitude: String,
 }
 
@@ -48,7 +47,7 @@ pub struct Side {
 /// weft's own column beside baseline and patched in a row.
 #[derive(Clone, Debug)]
 pub struct Beyond {
-    /// Name and runs of that column.
+    /// Name and runs of weft's own column.
     pub side: Side,
     /// Ratio of weft's own column to the baseline.
     pub ratio: Estimate,

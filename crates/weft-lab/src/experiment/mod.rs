@@ -481,7 +481,7 @@ impl Experiment {
 pub struct Curve {
     /// Name of the curve, by which rows refer to it.
     pub name: String,
-    /// Multiple of the machine's costs, and the ratio there, in ascending order of costs.
+    /// Multiples of the machine's costs, each with the ratio at these costs, in ascending order.
     pub points: Vec<(u64, Estimate)>,
     /// Multiple of the costs from which the ratio is below 1, interpolated linearly between two
     /// points.

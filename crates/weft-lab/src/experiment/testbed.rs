@@ -47,7 +47,7 @@ pub(super) struct HostSettings {
     pub(super) hz: u32,
     /// `link_mib_s=N`: bandwidth that disks behind one adapter share; 0 if they do not share.
     link_mib_s: u64,
-    /// `link_percent=N`: usable share of that bandwidth.
+    /// `link_percent=N`: usable share of the link's bandwidth, in percent.
     link_percent: u64,
 }
 

@@ -32,9 +32,9 @@ pub enum Setting {
     Weft,
     /// Defaults of md.
     Md,
-    /// md with stripes of so many bytes, as a kernel with another page size has.
+    /// Defaults of md with stripes of this many bytes, as a kernel with another page size has them.
     Fixed(u32),
-    /// Defaults of weft on an array with a chunk size of so many KiB.
+    /// Defaults of weft on an array with a chunk size of this many KiB.
     Chunk(u64),
 }
 
@@ -135,7 +135,7 @@ pub enum Loss {
 }
 
 impl Grid {
-    /// The grid of the project, limited to cells whose names contain these words. `few` runs only
+    /// The grid of the project, limited to cells with names that contain `words`. `few` runs only
     /// the few loads that every array has, without md's other stripe sizes.
     ///
     /// # Errors

@@ -228,15 +228,15 @@ pub enum Sync {
 /// Calls of fsync, fdatasync and `sync_file_range` by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
-    /// fsync after so many writes; 0 is never.
+    /// Number of writes after each of which an fsync follows; 0 for never.
     pub fsync: u64,
-    /// fdatasync after so many writes; 0 is never.
+    /// Number of writes after each of which an fdatasync follows; 0 for never.
     pub fdatasync: u64,
     /// fsync when the job ends.
     pub end_fsync: bool,
     /// fsync when a file is closed.
     pub fsync_on_close: bool,
-    /// `sync_file_range` with these modes after so many writes.
+    /// Modes of `sync_file_range`, and the number of writes after each of which it is called.
     pub sync_file_range: Option<(Vec<String>, u64)>,
 }
 

@@ -84,8 +84,8 @@ pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     Some(Size::Bytes(Bytes(bytes(text, kb_base)?)))
 }
 
-/// Parses one value for each direction: the second value also applies to trim unless there is a
-/// third; an empty value keeps the former one.
+/// Parses a list with a value for each direction. The second value also applies to trim unless
+/// there is a third; an empty value leaves that of `before`.
 pub(super) fn by_direction<T: Clone>(
     text: &str,
     before: [T; 3],

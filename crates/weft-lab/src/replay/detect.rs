@@ -74,7 +74,7 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// The format with this [`name`](Self::name), `None` for any other text.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)

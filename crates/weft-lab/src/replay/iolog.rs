@@ -45,7 +45,7 @@ impl Version {
 /// Waits below this many microseconds are discarded.
 const WAIT_US_MIN: u64 = 100;
 
-/// Action of a line, by fio's word for it.
+/// Action that a line records, named as in fio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     File,

@@ -306,7 +306,7 @@ impl<'a> Field<'a> {
         if bad { Err(self.fault("a name of 1..=256 bytes without blanks")) } else { Ok(self.text) }
     }
 
-    /// Parses one of these words.
+    /// Parses one of the given words, and returns its value.
     pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Fault> {
         let found = words.iter().find(|(word, _)| *word == self.text);
         found.map(|(_, value)| *value).ok_or_else(|| {
@@ -328,9 +328,10 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The longest request of a kind. A longer one is a damaged line, and would take as long to
-/// simulate as all others together. The limit is eight times the largest transfer of any kernel or
-/// NBD client (32 MiB); discards count bytes in 32 bits.
+/// Largest length of a request of this operation, and the limit in words. A longer request is a
+/// damaged line, and would take as long to simulate as all others together. The limit is eight
+/// times the largest transfer of any kernel or NBD client (32 MiB); discards count bytes in 32
+/// bits.
 ///
 /// Source   Linux `queue/max_sectors_kb`, at most 32768 here; `struct bvec_iter`, `bi_size`
 pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {

@@ -126,7 +126,7 @@ impl Trace {
         &self.context.counts
     }
 
-    /// The name of a process, if the trace records it.
+    /// Name of the process with this id, if the trace records it.
     #[must_use]
     pub fn process(&self, pid: u32) -> Option<&str> {
         self.context.processes.get(&pid).map(String::as_str)

@@ -124,7 +124,7 @@ fn up(lines: &Lines) -> Scale {
     Scale::new(libm::floor(low / step) * step, libm::ceil(high / step) * step, from, to, false)
 }
 
-/// Labels of the horizontal axis, each with its position in percent.
+/// Labels of the horizontal axis, each with its place on the axis (see [`Axis`]).
 fn places(lines: &Lines, across: &Scale) -> Vec<(f64, String)> {
     match &lines.axis {
         Axis::Names(names) => {

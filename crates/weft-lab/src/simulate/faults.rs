@@ -31,7 +31,7 @@ pub enum FaultsError {
     Member {
         /// Member that was named.
         found: u16,
-        /// Fault that names it.
+        /// Fault that names the member.
         fault: String,
         /// Number of the last member.
         last: usize,

@@ -85,7 +85,7 @@ pub struct Shape {
 pub struct Requests {
     /// Number of requests.
     pub count: u64,
-    /// Bytes of these requests.
+    /// Bytes of all these requests together.
     pub bytes: u64,
 }
 

@@ -50,7 +50,7 @@ pub struct ClientHandshake {
     out: Outbox,
     /// Option for which the client awaits replies.
     option: u32,
-    /// Number of replies to that option so far.
+    /// Number of replies to `option` so far.
     reply_count: u32,
     no_zeroes: bool,
     headers: Headers,

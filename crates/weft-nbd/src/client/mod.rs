@@ -26,7 +26,7 @@ pub enum ClientError {
     /// A message does not start with its magic; also an old server, or not an NBD server.
     #[error("magic: found {found:#018x}; not an NBD server of fixed newstyle, or out of step")]
     Magic {
-        /// Number found in its place.
+        /// Number found in place of the magic.
         found: u64,
     },
     /// A message violates the protocol.
