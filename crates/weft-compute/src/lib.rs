@@ -212,7 +212,8 @@ pub fn split_slice<'a>(
     }
 }
 
-/// Splits with one range to write, as in most operations, without sorting or searching.
+/// Does the same as [`split_slice`] for one range to write, without sorting or searching: most
+/// operations write one range.
 fn split_at_one<'a>(
     memory: &'a mut [u8],
     read: &[Range<usize>],

@@ -15,7 +15,7 @@ pub enum ServeError {
     /// A member cannot be opened.
     #[error("{0}")]
     Device(#[from] DeviceError),
-    /// An export cannot be described by the protocol.
+    /// An export has a name, a description or block sizes that NBD cannot express.
     #[error("{0}")]
     Export(#[from] weft_nbd::ExportError),
     /// A listener or the control socket cannot be opened.

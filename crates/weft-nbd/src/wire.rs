@@ -243,7 +243,7 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 pub struct TransmissionFlags(pub u16);
 
 impl TransmissionFlags {
-    /// The field is present; always set.
+    /// The field of flags is present; always set.
     pub const HAS_FLAGS: Self = Self(1 << 0);
     /// Writes fail with `EPERM`.
     pub const READ_ONLY: Self = Self(1 << 1);

@@ -486,9 +486,9 @@ impl Bitmap {
     /// member is missing, `events` is the event count of the superblock, and `resync_from` the
     /// resync checkpoint (`None` for a clean array).
     ///
-    /// Source   a degraded array that has not cleared bits at its present event count keeps them for
-    ///          the missing member, and all dirty ranges are resynced; otherwise chunks that end
-    ///          below the checkpoint are left out, and for a clean array all of them
+    /// Source   a degraded array that has not cleared bits at its present event count keeps them
+    ///          for the missing member, and all dirty ranges are resynced; otherwise chunks that
+    ///          end below the checkpoint are left out, and for a clean array all of them
     pub fn resync_ranges(
         &self,
         degraded: bool,

@@ -55,7 +55,7 @@ pub struct NewArray {
     pub data_offset: Option<Sectors>,
     /// UUID of the array.
     pub set_uuid: Uuid,
-    /// Name, `host:name` or `name`, at most 32 bytes.
+    /// Name of the array, `host:name` or `name`, at most 32 bytes.
     pub name: String,
     /// Time of creation.
     pub ctime: MdTime,

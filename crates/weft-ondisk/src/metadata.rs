@@ -92,7 +92,7 @@ impl From<Unreadable> for MetadataError {
 
 /// Reads the blocks at all possible places of a superblock on a member.
 ///
-/// Shape    `read` returns this many bytes from a sector of the member
+/// Shape    `read(sector, len)` returns `len` bytes from this sector of the member
 pub fn read_superblock_blocks(
     member_size: Sectors,
     mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
@@ -111,7 +111,7 @@ pub fn read_superblock_blocks(
 impl Metadata {
     /// Reads the superblock of a member, and the areas to which it points.
     ///
-    /// Shape    `read` returns this many bytes from a sector of the member
+    /// Shape    `read(sector, len)` returns `len` bytes from this sector of the member
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Metadata {
 impl Logs {
     /// Reads the areas to which a legal superblock points.
     ///
-    /// Shape    `read` returns this many bytes from a sector of the member
+    /// Shape    `read(sector, len)` returns `len` bytes from this sector of the member
     ///
     /// # Errors
     ///

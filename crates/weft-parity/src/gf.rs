@@ -116,7 +116,7 @@ const fn nibbles() -> [[[u8; 16]; 2]; 256] {
     }
 }
 
-/// `unit` times 0..=15, each from the entry with half the index.
+/// Products of `unit` with 0..=15, each computed from the one with half the index.
 const fn multiples(unit: u8) -> [u8; 16] {
     let mut table = [0; 16];
     let mut index = 1;

@@ -18,7 +18,7 @@ pub struct Sectors(pub u64);
 pub struct Bytes(pub u64);
 
 impl Sectors {
-    /// No sectors.
+    /// Zero sectors.
     pub const ZERO: Self = Self(0);
 
     /// Converts to bytes. Saturates; no real device is that large.
@@ -44,7 +44,7 @@ impl Sectors {
 }
 
 impl Bytes {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
     /// Creates a size of `count` KiB.

@@ -108,7 +108,8 @@ pub(crate) struct Connection<C: Codec> {
     writable: bool,
     /// Set when the other side has closed; bytes that it sent before are still to be read.
     hung_up: bool,
-    /// Set when the stream of replies cannot be continued correctly.
+    /// Set when the stream of replies cannot be continued correctly: the client is then
+    /// disconnected.
     broken: bool,
     /// Set when the client has ended the session or violated the protocol: all replies are sent,
     /// then it is disconnected.

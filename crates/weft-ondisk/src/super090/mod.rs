@@ -561,8 +561,8 @@ impl Super090 {
 /// Checksum for `sb_csum` of a 0.90 superblock in this byte order; `None` for fewer than 4096
 /// bytes.
 ///
-/// Source   md: all words but its own summed in 64 bits, the halves added once, the carry of that
-///          lost
+/// Source   md: sum of all words except the checksum in 64 bits; its halves are added once, and the
+///          carry of this addition is lost
 #[must_use]
 pub fn csum_090(block: &[u8], order: ByteOrder) -> Option<u32> {
     block.get(..SUPER_BYTES).map(|block| Words::read(block, order).sum())
