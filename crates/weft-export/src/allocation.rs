@@ -29,7 +29,7 @@ pub(crate) enum Allocation {
     Bare,
     /// No holes are known: everything counts as data.
     Unknown {
-        /// Result of [`Allocation::full_stripe_bytes`].
+        /// Unit of discards in bytes, as [`Allocation::full_stripe_bytes`] returns it.
         full_stripe: u64,
     },
 }

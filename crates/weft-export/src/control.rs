@@ -164,7 +164,7 @@ pub struct Status {
     pub clients: usize,
     /// Frames on loan to requests and replies.
     pub frames_held: u32,
-    /// `Submit` and `Compute` outputs without an answer.
+    /// Outputs of the engines (`Submit` and `Compute`) that their drivers have not answered yet.
     pub tokens_outstanding: usize,
     /// Every volume of the server.
     pub volumes: Vec<VolumeStatus>,

@@ -61,7 +61,7 @@ struct State {
     ended: bool,
 }
 
-/// Result of [`Recorder::take`].
+/// Losses and end of a record, which [`Recorder::take`] returns beside the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {

@@ -78,9 +78,9 @@ pub enum Source {
         core: Box<dyn Core>,
         /// Open members of the volume.
         members: Vec<OpenMember>,
-        /// Frames that belong to the core.
+        /// Number of frames that belong to the core.
         cache_frames: u32,
-        /// Frames for clients' payload.
+        /// Number of frames for clients' payload.
         client_frames: u32,
         /// Bytes that a client may have outstanding.
         client_credit: Bytes,

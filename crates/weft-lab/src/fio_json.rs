@@ -292,7 +292,7 @@ struct LatencyEntry {
     percentile: Option<Percentiles>,
 }
 
-/// Object of texts, in order.
+/// JSON object of texts, in order.
 struct Strings<'a>(&'a [(String, String)]);
 
 impl Serialize for Strings<'_> {
@@ -301,7 +301,7 @@ impl Serialize for Strings<'_> {
     }
 }
 
-/// Object of percentages, in order.
+/// JSON object of percentages, in order.
 struct Shares(Vec<(&'static str, f64)>);
 
 impl Serialize for Shares {
@@ -310,7 +310,7 @@ impl Serialize for Shares {
     }
 }
 
-/// Object of percentiles in nanoseconds, in order.
+/// JSON object of percentiles in nanoseconds, in order.
 struct Percentiles(Vec<(f64, Span)>);
 
 impl Serialize for Percentiles {

@@ -74,9 +74,9 @@ pub enum CreateError {
     RaidDisks {
         /// Number of slots that were asked for.
         found: usize,
-        /// Smallest number.
+        /// Smallest legal number of slots.
         least: usize,
-        /// Largest number.
+        /// Largest legal number of slots.
         most: usize,
         /// RAID level.
         level: Level,

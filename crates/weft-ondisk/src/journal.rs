@@ -290,7 +290,7 @@ pub enum JournalState {
 }
 
 impl JournalScan {
-    /// Starts at the tail that the journal member's superblock names.
+    /// Starts a scan at the tail that the journal member's superblock names.
     ///
     /// Units    `data_size` as in the superblock; the ring is the part of it in whole blocks
     ///

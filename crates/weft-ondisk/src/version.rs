@@ -7,8 +7,8 @@ use weft_units::Sectors;
 /// Size of the smallest member on which mdadm and weft look for a v1 superblock.
 pub const MEMBER_SECTORS_MIN: Sectors = Sectors(24);
 
-/// Place of a version 1 superblock, one of three. It is not stored, but implied by the place
-/// itself.
+/// Minor version of a version 1 superblock: one of three places on a member. A superblock does not
+/// store it; the place at which the superblock lies implies it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
     /// Near the end of the member, after the data.

@@ -70,7 +70,7 @@ pub struct Options {
     pub time_percent: u32,
     /// Time over which requests with equal times are spread evenly (Tencent: one second).
     pub spread: Span,
-    /// Place of the devices.
+    /// Place of the trace's devices on the volume.
     pub placement: Placement,
     /// Divisor of offsets (fio's `replay_scale`); at least 1.
     pub offset_divisor: u64,

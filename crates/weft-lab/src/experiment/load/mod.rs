@@ -217,7 +217,7 @@ impl Load {
         }
     }
 
-    /// Amount of work of all parts.
+    /// Amount of work of all parts together, in the unit of the load.
     pub(super) fn work(&self, size: Size) -> f64 {
         self.each().amount().at(size) as f64 * self.parts(size) as f64
     }
