@@ -30,7 +30,7 @@ struct Sweep {
     ios: u64,
     crash_points: u64,
     failures: u64,
-    /// Scripts in `crates/weft-sim/scripts/` made from the failures.
+    /// Names of the scripts in `crates/weft-sim/scripts/` made from the failures.
     kept: Vec<String>,
     /// Commits that fixed failures.
     mended: Vec<String>,

@@ -16,7 +16,7 @@ use weft_nbd::{
     NbdUri, Op,
 };
 
-/// An open export.
+/// Connection to a server with an open export.
 pub struct NbdClient {
     stream: UnixStream,
     connection: ClientConnection,

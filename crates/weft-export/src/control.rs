@@ -143,7 +143,7 @@ pub enum FailureKind {
     Failed,
     /// The command was refused for safety; nothing was written.
     Refused,
-    /// The request is invalid.
+    /// The request is invalid: its version, a name, or a value.
     Usage,
 }
 
@@ -160,7 +160,7 @@ pub struct Status {
     pub poisoned: bool,
     /// Addresses that clients connect to.
     pub listen: Vec<String>,
-    /// Number of connected clients.
+    /// Number of connected clients, over all workers.
     pub clients: usize,
     /// Frames on loan to requests and replies.
     pub frames_held: u32,
@@ -179,7 +179,7 @@ pub struct VolumeStatus {
     pub array_state: String,
     /// Level of the array, such as `raid5`, or `bare`.
     pub level: String,
-    /// Size in bytes.
+    /// Size of the volume in bytes.
     pub size: u64,
     /// Number of slots; 1 for a bare member.
     pub slots: usize,
@@ -252,7 +252,7 @@ pub struct WriteBackStatus {
     pub dirty_background_bytes: u64,
     /// Dirty bytes, which are lost if the server dies now.
     pub dirty: u64,
-    /// Bytes under write-back.
+    /// Bytes under write-back: they are being written to the members.
     pub writeback: u64,
     /// Bytes written back since the start.
     pub written: u64,
@@ -267,7 +267,7 @@ pub struct ShareStatus {
     /// Party: `client`, `resync`, `metadata`, or `others` for clients that are not counted
     /// individually.
     pub who: String,
-    /// Number of the connection.
+    /// Number of the client's connection; absent for other parties.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<u32>,
     /// Export that the client has chosen.
@@ -419,11 +419,11 @@ pub struct MemberStatus {
     pub recovery_offset: Option<u64>,
     /// I/O mode: `direct` or `buffered`.
     pub mode: String,
-    /// Reads since the start.
+    /// Read requests to the member since the start of the server.
     pub reads: u64,
-    /// Writes since the start.
+    /// Write requests to the member since the start of the server.
     pub writes: u64,
-    /// Flushes since the start.
+    /// Flushes of the member since the start of the server.
     pub flushes: u64,
     /// Sectors read since the start.
     pub sectors_read: u64,
@@ -461,7 +461,7 @@ pub struct QueueStatus {
     pub depth_from: Option<String>,
     /// Whether the member is treated as a rotational disk.
     pub rotational: bool,
-    /// Origin of `rotational`.
+    /// Origin of `rotational`, as for `depth_from`.
     pub rotational_from: String,
 }
 

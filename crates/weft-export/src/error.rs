@@ -21,14 +21,14 @@ pub enum ServeError {
     /// A listener or the control socket cannot be opened.
     #[error("{at}: {source}{hint}")]
     Listen {
-        /// Address that failed.
+        /// Address that cannot be listened on.
         at: String,
         /// Error of the operating system.
         source: std::io::Error,
         /// Advice on how to make the address usable.
         hint: &'static str,
     },
-    /// The runtime failed.
+    /// A system call of the runtime failed.
     #[error("{0}")]
     Runtime(#[from] RuntimeError),
     /// Serving was refused for safety.

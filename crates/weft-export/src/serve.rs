@@ -54,7 +54,7 @@ pub struct ExportOptions {
 
 /// Volume to serve.
 pub enum Source {
-    /// Arrays.
+    /// Arrays, assembled by the engine.
     Arrays {
         /// Configuration of the engine.
         config: Box<Config>,
@@ -63,7 +63,7 @@ pub enum Source {
     },
     /// One member as it is, without metadata (`--bare`).
     Bare {
-        /// The member.
+        /// The member, opened.
         member: Box<OpenMember>,
         /// Whether writes are refused.
         read_only: bool,
@@ -130,7 +130,7 @@ pub struct Ready {
     pub backend: String,
 }
 
-/// Outcome of a server.
+/// Outcome of a server that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExitState {

@@ -9,7 +9,7 @@ use weft_units::{ClientId, Group};
 /// Class, weight and group of clients, which their requests carry to the schedulers of the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientShare {
-    /// I/O class.
+    /// I/O class of the requests.
     pub class: Class,
     /// Weight, 1 to 1000; 0 for the default of 100.
     pub weight: u16,

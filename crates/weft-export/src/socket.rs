@@ -28,7 +28,7 @@ pub enum Listen {
     /// A listening stream socket that was passed to this process. Its path, if it has one, is not
     /// removed. Refused unless it is a unix socket, on loopback, or `insecure` is set.
     Passed {
-        /// The socket.
+        /// The listening socket.
         socket: OwnedFd,
         /// Consent to plain text on a network.
         insecure: bool,

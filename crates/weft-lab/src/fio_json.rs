@@ -46,7 +46,7 @@ pub struct JobResult {
 /// Result of a job in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct DirectionResult {
-    /// Bytes transferred.
+    /// Bytes transferred in this direction.
     pub bytes: Bytes,
     /// Time from the first request to the completion of the last.
     pub runtime: Span,
@@ -120,7 +120,7 @@ impl JobResult {
         }
     }
 
-    /// Result in one direction.
+    /// Result of the job in one direction.
     pub fn direction(&mut self, direction: Direction) -> &mut DirectionResult {
         &mut self.directions[direction as usize]
     }

@@ -69,11 +69,11 @@ pub struct Range {
 /// A parameter that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {
-    /// The parameter.
+    /// Value of the parameter that was found.
     pub parameter: f64,
     /// Value of the model at the parameter.
     pub model: f64,
-    /// Published figure.
+    /// Published figure that the parameter is fitted to.
     pub figure: f64,
     /// Number of evaluations of the model.
     pub steps: u32,
@@ -94,13 +94,13 @@ pub enum FitError {
         "fit to {figure}: the model says {at_low} at {low} and {at_high} at {high}, expected one below and one above; widen the range"
     )]
     Range {
-        /// Published figure.
+        /// Published figure to be fitted to.
         figure: f64,
-        /// Smallest parameter.
+        /// Smallest value of the parameter.
         low: f64,
         /// Value of the model at the low end.
         at_low: f64,
-        /// Largest parameter.
+        /// Largest value of the parameter.
         high: f64,
         /// Value of the model at the high end.
         at_high: f64,
@@ -110,13 +110,13 @@ pub enum FitError {
         "fit to {figure}: after {steps} steps the model says {model}, expected within {tolerance} of it"
     )]
     Steps {
-        /// Published figure.
+        /// Published figure to be fitted to.
         figure: f64,
-        /// Number of evaluations.
+        /// Number of evaluations of the model.
         steps: u32,
         /// Nearest value of the model.
         model: f64,
-        /// Tolerance.
+        /// Permitted distance from the figure, as a share of it.
         tolerance: f64,
     },
 }

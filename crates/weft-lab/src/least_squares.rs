@@ -13,7 +13,7 @@
 /// One observation: the count of each kind of work, and the time of all work together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// Count of each kind.
+    /// Count of each kind of work.
     pub counts: Vec<f64>,
     /// Time of the whole observation, above zero.
     pub took: f64,

@@ -22,7 +22,7 @@
 /// A part of the name of a run folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// File system.
+    /// File system on the disks.
     Fs,
     /// Number of writers on each disk.
     Dd,
@@ -36,7 +36,7 @@ pub enum Field {
     Thresh,
     /// Background threshold.
     BgThresh,
-    /// Kernel.
+    /// Kernel, to the end of the name.
     Kernel,
 }
 

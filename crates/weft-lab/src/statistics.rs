@@ -31,7 +31,7 @@ pub enum StatisticsError {
     Count {
         /// Number of samples.
         found: usize,
-        /// Number that is needed.
+        /// Number of samples that is needed.
         expected: usize,
     },
     /// The two sides have different numbers of runs.
@@ -39,9 +39,9 @@ pub enum StatisticsError {
         "paired runs: found {baseline} of the baseline and {patched} patched, expected as many"
     )]
     Pairs {
-        /// Runs of the baseline.
+        /// Number of runs of the baseline.
         baseline: usize,
-        /// Patched runs.
+        /// Number of patched runs.
         patched: usize,
     },
     /// A value is not a finite number above 0.

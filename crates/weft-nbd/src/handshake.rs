@@ -251,7 +251,7 @@ pub enum ExportError {
     /// A name or description is too long or contains a NUL.
     #[error("export {what}: found {len} bytes, expected at most 4096 without NUL")]
     Text {
-        /// Name of the text.
+        /// Text at fault: `name` or `description`.
         what: &'static str,
         /// Length of the text in bytes.
         len: usize,
@@ -294,7 +294,7 @@ impl<'a> InfoRequest<'a> {
         })
     }
 
-    /// Encodes the data.
+    /// Encodes the data of the option.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let kinds = [
             (self.wants_name, info::NAME),

@@ -652,13 +652,13 @@ pub enum CloseReason {
     OptionTooLong {
         /// Number of the option.
         option: u32,
-        /// Length in bytes.
+        /// Length of the option's data in bytes.
         len: u32,
     },
     /// A write, or another request with payload, is too long to be skipped.
     #[error("request: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
     PayloadTooLong {
-        /// Length in bytes.
+        /// Length of the payload in bytes.
         len: u64,
     },
     /// A request does not start with its magic.

@@ -187,9 +187,9 @@ impl Deref for RequestBytes {
 /// Format of message headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
-    /// Simple replies.
+    /// Simple replies only.
     Simple,
-    /// Structured replies.
+    /// Structured replies, of one or more chunks.
     Structured,
     /// Extended headers, which include structured replies.
     Extended,
@@ -365,7 +365,7 @@ pub(crate) struct Terms {
     pub(crate) allocation: bool,
 }
 
-/// Verdict on a request.
+/// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The client ends the session.

@@ -107,7 +107,7 @@ impl fmt::Display for NbdUri {
     }
 }
 
-/// Errors of a URI.
+/// Reasons why a text is not an NBD URI that weft supports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
@@ -123,7 +123,7 @@ pub enum UriError {
     /// The URI has a fragment, a part after `#`.
     #[error("`#` in the URI: a fragment means nothing here; write %23 in a name")]
     Fragment,
-    /// `nbd+unix` without a socket.
+    /// `nbd+unix` is given without a socket.
     #[error("nbd+unix: expected ?socket=PATH")]
     NoSocket,
     /// A query parameter is unknown, repeated or out of place.

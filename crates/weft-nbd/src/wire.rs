@@ -476,7 +476,7 @@ impl SimpleReply {
 /// Source   proto.md "Structured reply chunk message", "Extended reply chunk message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// [`chunk::DONE`] or 0.
+    /// Flags of the chunk: [`chunk::DONE`] or 0.
     pub flags: u16,
     /// Type of the chunk, from [`chunk`].
     pub kind: u16,

@@ -103,9 +103,9 @@ pub enum CreateError {
              set a smaller size"
     )]
     TooLarge {
-        /// Data of each member.
+        /// Data of each member that was asked for.
         found: Sectors,
-        /// Largest legal value.
+        /// Largest legal data of each member.
         most: Sectors,
     },
     /// A member is too small.

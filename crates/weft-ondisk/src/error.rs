@@ -92,7 +92,7 @@ pub enum SuperblockError {
     Combination {
         /// Field at fault: `feature_map`.
         at: At,
-        /// All features.
+        /// All features of the superblock.
         found: Features,
         /// The rule that is broken.
         rule: &'static str,
@@ -138,7 +138,7 @@ pub enum SuperblockError {
     Overlap {
         /// The field that determines the place of the area.
         at: At,
-        /// The area.
+        /// Name of the area.
         area: &'static str,
         /// First sector of the area on the member. Signed, because an area may lie before the
         /// member.
@@ -187,7 +187,7 @@ pub enum SuperblockError {
     TooSmall {
         /// Size of the member.
         found: Sectors,
-        /// Smallest size.
+        /// Smallest size of a member.
         expected: Sectors,
     },
     /// The data would reach beyond the end of the member.
@@ -223,7 +223,7 @@ pub enum SuperblockError {
         at: At,
         /// Version that was found.
         found: u32,
-        /// Supported values.
+        /// Versions that are supported, in words.
         expected: &'static str,
     },
 }
@@ -278,7 +278,7 @@ pub enum LogError {
         way_out(at)
     )]
     Checksum {
-        /// The checksum's field.
+        /// Field with the checksum.
         at: At,
         /// The stored checksum.
         stored: u32,

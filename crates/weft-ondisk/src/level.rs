@@ -12,7 +12,7 @@ pub enum Level {
     Linear,
     /// Striping without redundancy.
     Raid0,
-    /// Mirrors.
+    /// Mirrors: each member has all data.
     Raid1,
     /// Striping with a member for parity.
     Raid4,
@@ -20,7 +20,7 @@ pub enum Level {
     Raid5,
     /// Striping with two rotating syndromes.
     Raid6,
-    /// Striping over copies.
+    /// Striping over copies: each chunk has several.
     Raid10,
 }
 
@@ -28,7 +28,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("level: found {found:?}, expected linear, 0, 1, 4, 5, 6 or 10 (or raid0 ... raid10)")]
 pub struct UnknownLevel {
-    /// The text.
+    /// The text that was found.
     pub found: String,
 }
 

@@ -226,8 +226,8 @@ fn zfs_uberblock(head: &[u8]) -> Option<u64> {
         .map(|byte| byte as u64)
 }
 
-/// Recognises a boot sector with a partition table: at least one entry, and only legal entries. Boot
-/// code alone is not data.
+/// Recognises a boot sector with a partition table: at least one entry, and only legal entries.
+/// Boot code alone is not data.
 fn partition_table(head: &[u8]) -> Option<&'static str> {
     let entries = head.get(446..510).filter(|_| has(head, 510, b"\x55\xaa"))?;
     let mut used = false;

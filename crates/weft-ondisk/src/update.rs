@@ -35,7 +35,7 @@ pub struct Standing {
 /// New state of the array for its superblocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
-    /// Event count.
+    /// New event count of the array.
     pub events: u64,
     /// Time of the update.
     pub utime: MdTime,

@@ -23,13 +23,13 @@ pub enum Minor {
 /// Version of the superblock, which determines its place on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// In the last whole 64 KiB.
+    /// In the last whole, aligned 64 KiB of the member.
     V0_90,
-    /// Near the end, after the data.
+    /// Near the end of the member, after the data.
     V1_0,
-    /// At the start.
+    /// At the start of the member.
     V1_1,
-    /// 4 KiB after the start.
+    /// 4 KiB after the start of the member.
     V1_2,
 }
 
@@ -37,7 +37,7 @@ pub enum Version {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("version: found {found:?}, expected 0.90, 1.0, 1.1 or 1.2")]
 pub struct UnknownVersion {
-    /// The text.
+    /// The text that was found.
     pub found: String,
 }
 

@@ -33,8 +33,8 @@ index! {
     /// of its connection are outstanding.
     ClientId(u32)
 }
-/// Group of clients, by number. Schedulers share a member between the groups first, then between the
-/// clients of each group.
+/// Group of clients, by number. Schedulers share a member between the groups first, then between
+/// the clients of each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(u8);
 

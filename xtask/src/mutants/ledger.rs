@@ -91,7 +91,7 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All open survivors.
+/// All open survivors of all files.
 pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     let sums = sum(&ledger()?, &survivors()?);
     let mut open = Vec::new();

@@ -160,8 +160,8 @@ fn short(percentile: &str) -> &str {
     }
 }
 
-/// Adds the sums over reads, writes and trims to `values`. fio before version 3 reports bandwidth in
-/// KiB a second only.
+/// Adds the sums over reads, writes and trims to `values`. fio before version 3 reports bandwidth
+/// in KiB a second only.
 fn sums(job: &Value, values: &mut Values) {
     for name in ["bw_bytes", "iops", "io_bytes", "total_ios"] {
         let directions = ["read", "write", "trim"].map(|direction| {

@@ -28,7 +28,7 @@ use crate::statistics::{Band, Estimate, is_same, ratio};
 pub struct Control {
     /// Name of the control.
     pub name: &'static str,
-    /// Description, in a sentence.
+    /// Description of the comparison, in a sentence.
     pub about: String,
     /// Ratio of the second thing to the first.
     pub ratio: Estimate,

@@ -28,7 +28,7 @@ pub enum ExperimentError {
         "{path}: {why}; name a file with an experiment, as weft reproduce 000 --print-experiment prints one"
     )]
     Unread {
-        /// The file.
+        /// Name of the file.
         path: String,
         /// Message of the operating system, or a description of the file.
         why: String,
@@ -38,7 +38,7 @@ pub enum ExperimentError {
         "{path}: {source}; correct it, or begin with what weft reproduce 000 --print-experiment prints"
     )]
     File {
-        /// The file.
+        /// Name of the file.
         path: String,
         /// Error in the text of the file.
         source: Box<ExperimentError>,
@@ -70,7 +70,7 @@ pub enum ExperimentError {
     Unknown {
         /// Name of the experiment.
         patch: String,
-        /// Key of the text.
+        /// Key of the text with the unknown name.
         field: &'static str,
         /// Name that the text gives.
         found: String,

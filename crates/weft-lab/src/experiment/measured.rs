@@ -10,14 +10,14 @@ use super::text::{Assumed, ClaimKind, Joined, PublishedRow};
 use super::{CaseRuns, Sample};
 use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 
-/// Measurement of a row.
+/// Measurement of a row: its two sides, their ratio and the verdict.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The published row.
+    /// The row that was measured.
     pub row: PublishedRow,
-    /// Runs before the patch.
+    /// Results of the runs before the patch.
     pub baseline: Side,
-    /// Runs with the patch.
+    /// Results of the runs with the patch.
     pub patched: Side,
     /// Ratio of patched to baseline, of paired runs.
     pub ratio: Estimate,

@@ -78,7 +78,7 @@ const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/004.toml"),
 ];
 
-/// A published experiment.
+/// A published experiment: its text, and the rows to be run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     text: Text,
@@ -130,7 +130,7 @@ pub struct CaseRuns {
     pub columns: BTreeMap<String, Vec<Sample>>,
 }
 
-/// Result of a run.
+/// Result of a run: metrics and parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Values of the metrics, each the mean over the parts.

@@ -35,7 +35,7 @@ pub struct Circumstance {
 /// Gain of a row under each circumstance of the experiment.
 #[derive(Clone, Debug)]
 pub struct Ranged {
-    /// The published row.
+    /// The row.
     pub row: PublishedRow,
     /// Gain by circumstance; the first is as committed.
     pub points: Vec<(String, Estimate)>,

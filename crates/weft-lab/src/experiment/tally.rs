@@ -27,7 +27,7 @@ pub struct Counts {
 /// Counts of the verdicts of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Published cells.
+    /// Cells of published figures.
     pub figures: Counts,
     /// Claims without a published figure.
     pub claims: Counts,
@@ -36,7 +36,7 @@ pub struct Tally {
 }
 
 impl Counts {
-    /// Sum of all verdicts.
+    /// Number of cells, over all verdicts.
     #[must_use]
     pub fn all(&self) -> usize {
         self.agree + self.otherwise + self.direction + self.undecided + self.differ

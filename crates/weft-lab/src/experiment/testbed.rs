@@ -43,7 +43,7 @@ pub(super) struct Testbed {
 pub(super) struct HostSettings {
     /// `kernel=NAME`; `None` for the kernel of the machine.
     kernel: Option<Kernel>,
-    /// `hz=N`.
+    /// `hz=N`: timer frequency of the kernel (`HZ`).
     pub(super) hz: u32,
     /// `link_mib_s=N`: bandwidth that disks behind one adapter share; 0 if they do not share.
     link_mib_s: u64,

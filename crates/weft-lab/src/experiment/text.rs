@@ -73,7 +73,7 @@ pub struct Column {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Base {
-    /// md untuned.
+    /// Knobs of untuned md (`Knobs::md`).
     #[default]
     Md,
     /// Knobs of weft untuned (`Knobs::default`).
@@ -84,7 +84,7 @@ pub(super) enum Base {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlText {
-    /// Name of the case.
+    /// Name of the case in which the controls are run.
     pub(super) case: String,
     /// The column with the better result; the inverted control expects the baseline to lose against
     /// it.
@@ -96,7 +96,7 @@ pub(super) struct ControlText {
     pub(super) placebo: Placebo,
 }
 
-/// Placebo: additional CPU time.
+/// Placebo: additional CPU time of the engine's thread.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Placebo {
@@ -162,7 +162,7 @@ pub struct PublishedRow {
     /// Name of weft's own column, which is compared with both; `None` if there is none.
     #[serde(default)]
     pub beyond: Option<String>,
-    /// Kind of the claim.
+    /// Kind of the row's claim.
     #[serde(default)]
     pub kind: ClaimKind,
     /// Whether baseline and patched must equal the published figures to the last digit.
@@ -171,7 +171,7 @@ pub struct PublishedRow {
     /// Name of the curve over `costs_times` that this row is a point of.
     #[serde(default)]
     pub curve: Option<String>,
-    /// Published figure.
+    /// Published figures of the row.
     #[serde(default)]
     pub published: Published,
     /// Published cell that several rows are about; it counts once.

@@ -20,7 +20,7 @@ pub const TICK: Span = Span::millis(100);
 /// Factor by which a run that has not settled may be extended, at most.
 const EXTENSIONS_MAX: u64 = 4;
 
-/// Totals at each tick.
+/// Totals over the time of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
     /// Totals at the end of each [`TICK`].
@@ -36,11 +36,11 @@ pub struct Totals {
     pub read: u64,
     /// Bytes that members wrote.
     pub written: u64,
-    /// Reads of members.
+    /// Read requests to members.
     pub reads: u64,
-    /// Writes of members.
+    /// Write requests to members.
     pub writes: u64,
-    /// Flushes of members.
+    /// Flush requests to members.
     pub flushes: u64,
     /// CPU time of the engine's thread, in ns.
     pub engine: u64,

@@ -73,7 +73,7 @@ pub struct Bound {
 pub struct Array {
     /// Name of the array.
     pub name: String,
-    /// md's level.
+    /// Level of the array, by md's name.
     pub level: String,
     /// Number of members.
     pub members: usize,

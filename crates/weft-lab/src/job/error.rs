@@ -21,7 +21,7 @@ pub enum JobError {
         file: String,
         /// Number of the line, 1-based.
         line: usize,
-        /// The line.
+        /// Text of the line.
         found: String,
         /// Values that would be valid.
         expected: String,
@@ -63,7 +63,7 @@ pub enum JobError {
     Job {
         /// Name of the job.
         job: String,
-        /// The option to change.
+        /// Option that would have to be changed.
         option: String,
         /// Value that the option has on this volume.
         found: String,

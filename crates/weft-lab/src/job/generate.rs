@@ -21,11 +21,11 @@ const MAP_BLOCKS_MAX: u64 = 1 << 36;
 /// Request of a clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// fdatasync.
+    /// A call of fdatasync.
     DataSync,
-    /// fsync.
+    /// A call of fsync.
     Sync,
-    /// Transfer of bytes.
+    /// A read, write or trim.
     Transfer {
         /// Direction of the transfer.
         direction: Direction,

@@ -68,9 +68,9 @@ pub struct Job {
 pub struct Target {
     /// `filename`, split at colons.
     pub filenames: Vec<String>,
-    /// Folder of the files.
+    /// Folder of the files (`directory`).
     pub directory: Option<String>,
-    /// `nrfiles`.
+    /// Number of files (`nrfiles`).
     pub file_count: u32,
     /// Size of the region, which is also the number of bytes of a pass.
     pub size: Option<Size>,
@@ -87,9 +87,9 @@ pub struct Target {
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From the volume.
+    /// Read from the volume.
     Read = 0,
-    /// To the volume.
+    /// Write to the volume.
     Write = 1,
     /// No transfer: the range is discarded.
     Trim = 2,
@@ -116,7 +116,7 @@ pub struct Pattern {
     pub distribution: Distribution,
     /// Whether each block is used once per pass.
     pub random_map: bool,
-    /// `randseed`.
+    /// Seed of the random sequence (`randseed`); `None` for the default.
     pub seed: Option<u64>,
     /// `randrepeat`: whether the random sequence is the same in each run.
     pub repeat: bool,
@@ -172,7 +172,7 @@ pub enum Distribution {
     /// Self-similar with parameter h: a share h of the blocks gets a share 1 - h of the requests,
     /// and so on within each part.
     Pareto(f64),
-    /// All blocks equally.
+    /// All blocks with the same frequency.
     Uniform,
     /// Zipf with parameter theta: the block of rank k has a frequency proportional to k^-theta.
     Zipf(f64),
@@ -185,7 +185,7 @@ pub enum Distribution {
 pub struct Submission {
     /// Engine of fio that the job names.
     pub engine: Engine,
-    /// Most requests in flight.
+    /// Most requests in flight (`iodepth`).
     pub depth: u32,
     /// Number of requests submitted at once.
     pub batch: u32,
@@ -217,11 +217,11 @@ pub enum Engine {
 /// Durability of each write at its completion (`sync=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// O_DSYNC.
+    /// `dsync`: writes are O_DSYNC, durable with the metadata that is needed to read them.
     Data,
     /// No sync flag.
     None,
-    /// O_SYNC.
+    /// `sync`: writes are O_SYNC, durable with all metadata.
     Whole,
 }
 
@@ -283,11 +283,11 @@ pub struct Replay {
     pub no_stall: bool,
     /// Speed in percent of the trace's.
     pub time_scale: u32,
-    /// Divisor of offsets.
+    /// Divisor of the trace's offsets.
     pub scale: u64,
     /// Alignment that offsets are rounded down to.
     pub align: Bytes,
-    /// The log to write.
+    /// Name of the log to which the requests are written.
     pub write_iolog: Option<String>,
 }
 

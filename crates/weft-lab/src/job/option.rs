@@ -52,7 +52,7 @@ pub(super) struct Settings {
 
 #[derive(Clone)]
 struct Said {
-    /// The canonical name.
+    /// The canonical name: that of the option's row, never an alias.
     name: String,
     /// The name as written.
     written: String,

@@ -26,7 +26,7 @@ pub enum Format {
     Blkparse,
     /// One file of `blktrace`, version 7, of one CPU.
     Blktrace,
-    /// FIU traces.
+    /// FIU traces (IODedup).
     Fiu,
     /// fio's log, version 2.
     Iolog2,
@@ -34,7 +34,7 @@ pub enum Format {
     Iolog3,
     /// MSR Cambridge traces.
     Msr,
-    /// UMass Financial and WebSearch.
+    /// Traces of the Storage Performance Council: UMass Financial and WebSearch.
     Spc,
     /// SYSTOR '17 traces.
     Systor,

@@ -66,7 +66,7 @@ pub enum ReplayError {
         record: u64,
         /// End of the request in bytes.
         end: u64,
-        /// Size of the device.
+        /// Size of the target device in bytes.
         size: u64,
     },
     /// The options do not allow the record.

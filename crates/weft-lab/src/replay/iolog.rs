@@ -23,7 +23,7 @@ use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 use weft_units::{Bytes, Span, Time};
 
-/// Version of fio's format.
+/// Version of fio's log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     /// Waits between lines; times of less than 100 µs are lost.

@@ -11,7 +11,7 @@ use weft_units::{Bytes, SECTOR_BYTES, Span, Time};
 /// line ends.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Result of a line.
+/// Result of parsing a line.
 #[derive(Debug)]
 pub(crate) enum LineStep {
     /// A request.
@@ -23,7 +23,7 @@ pub(crate) enum LineStep {
     SkipRest(&'static str),
 }
 
-/// Error within a line.
+/// Error within a line: column, field, found and expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) column: usize,

@@ -47,7 +47,7 @@ pub struct Record {
     pub time: Time,
     /// Device of the request.
     pub device: DeviceIndex,
-    /// Operation.
+    /// Operation on the device.
     pub op: Op,
     /// Flags of the request.
     pub flags: Flags,
@@ -140,7 +140,7 @@ impl Devices {
 pub struct Counts {
     /// Lines of text formats, records of binary ones.
     pub lines: u64,
-    /// Requests.
+    /// Requests that were read.
     pub records: u64,
     /// Requests with a time before that of the previous request.
     pub out_of_order: u64,

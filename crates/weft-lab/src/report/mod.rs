@@ -57,7 +57,7 @@ pub enum Block {
     Table(Table),
 }
 
-/// A table.
+/// A table with a caption.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Text above the table that says what it shows.
@@ -123,7 +123,7 @@ pub struct Bars {
     pub groups: Vec<Group>,
 }
 
-/// Bars that belong together.
+/// Bars of one group, one for each series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Label of the group.
@@ -163,7 +163,7 @@ pub struct Lines {
 /// A value that a chart marks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mark {
-    /// Position on the axis.
+    /// Value at which the mark lies on the axis.
     pub value: f64,
     /// Text of the mark.
     pub label: String,
@@ -181,10 +181,10 @@ pub enum Axis {
     Doubling,
 }
 
-/// A line.
+/// A line of a chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Name of the line.
+    /// Name of the line, for the legend.
     pub name: String,
     /// Places and values, from left to right. A line without any points is left out, but no other
     /// line takes its colour.

@@ -39,7 +39,7 @@ pub struct Sweep {
     pub assumptions: Vec<String>,
 }
 
-/// Result of one setting.
+/// Result of a load under one setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setting {
     /// The knob's value, or several joined by a comma.

@@ -19,7 +19,7 @@ use super::sweep::{Load, Metric, PERCENTS, Sample, Swept, sweep};
 use super::{SimulateError, Volume};
 use crate::statistics::{Estimate, geometric_mean};
 
-/// Goal of the search.
+/// Metric that the search improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Highest throughput, in MB/s.
@@ -59,7 +59,7 @@ pub const LEAST_GAIN: f64 = 0.005;
 /// Inputs of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The load.
+    /// Load for which a volume is searched.
     pub load: &'a Load,
     /// Volume that the search begins with.
     pub volume: &'a Volume,
@@ -98,7 +98,7 @@ pub struct Other {
 /// Result of the search.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// The volume to use.
+    /// The best volume that was found.
     pub volume: Volume,
     /// Metric of the goal for the volume, with fresh seeds.
     pub value: Estimate,

@@ -8,9 +8,9 @@ use weft_units::Span;
 pub struct Figures {
     /// Throughput in MB/s, of 10^6 bytes.
     pub rate: f64,
-    /// 99th percentile of latencies.
+    /// 99th percentile of the latencies of requests.
     pub p99: Span,
-    /// The longest latency.
+    /// Longest latency of a request.
     pub longest: Span,
     /// Number of completed requests.
     pub requests: u64,

@@ -97,6 +97,8 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
     Ok(clones)
 }
 
+/// Most clones in a simulation.
+///
 /// Source   fio(1), `--max-jobs`
 const CLONES_MAX: u64 = 4096;
 
@@ -357,6 +359,8 @@ impl Run<'_> {
     }
 }
 
+/// Error number of a failed request, as fio reports it.
+///
 /// Source   errno(3)
 const EIO: i32 = 5;
 

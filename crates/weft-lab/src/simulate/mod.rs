@@ -47,7 +47,7 @@ pub enum SimulateError {
     /// The model of a drive does not exist.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// No such volume exists.
+    /// The description of the volume is invalid.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The parts of the volume do not fit together.
@@ -104,7 +104,7 @@ pub enum SimulateError {
     /// One of several runs did not complete.
     #[error("{}", unfinished(stop))]
     Unfinished {
-        /// Reason.
+        /// Reason why the run ended early.
         stop: Stop,
     },
     /// A process waits although no event is left.
@@ -118,7 +118,7 @@ pub enum SimulateError {
 /// Progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Virtual time.
+    /// Virtual time that the simulation has reached.
     pub now: Time,
     /// Completed share of the work, 0 to 1.
     pub done: f64,

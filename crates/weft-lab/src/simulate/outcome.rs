@@ -13,13 +13,13 @@ use crate::fio_json::JobResult;
 /// Reasons why a simulation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// All processes were done.
+    /// All processes were done with their work.
     Done,
-    /// A request failed.
+    /// A request failed, at this time.
     Failed(Time),
-    /// The observer stopped the run.
+    /// The observer stopped the run, at this time.
     Interrupted(Time),
-    /// The limit of virtual time was reached.
+    /// The limit of virtual time was reached, at this time.
     Limit(Time),
 }
 

@@ -20,9 +20,9 @@ use crate::statistics::{Estimate, StatisticsError, mean, ratio};
 /// Load of a sweep.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// A job file.
+    /// The jobs of a job file.
     Jobs(Vec<Job>),
-    /// A trace.
+    /// A trace that is replayed.
     Trace(Box<Replay>),
 }
 
@@ -117,7 +117,7 @@ pub struct Swept {
 /// Best setting of a metric, and its margin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// Index of the setting.
+    /// Index of the best setting.
     pub setting: usize,
     /// Indices of the settings that cannot be told apart from the best: the interval of the ratio
     /// includes 1, or there are too few runs.

@@ -36,7 +36,7 @@ pub struct Replay {
     pub pace: Option<Pace>,
     /// Time scale of the replay, in percent of the trace's times.
     pub time_percent: u32,
-    /// Divisor of offsets.
+    /// Divisor of offsets; 1 leaves them unchanged.
     pub offset_divisor: u64,
     /// Treatment of ranges that do not consist of whole blocks.
     pub align: Align,
@@ -46,7 +46,7 @@ pub struct Replay {
     pub device: Option<String>,
     /// Criterion that separates clients; `None` for one client.
     pub by: Option<By>,
-    /// Shape of the trace.
+    /// Shape of the trace, found by reading it once.
     pub shape: Shape,
 }
 
@@ -80,7 +80,7 @@ pub struct Shape {
     pub flagged: u64,
 }
 
-/// Requests of a kind.
+/// Number and bytes of the requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Number of requests.
@@ -96,7 +96,7 @@ impl Requests {
     }
 }
 
-/// Outcome of a replay.
+/// Outcome of a replay, with the changes to the trace.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// Outcome of the simulation, as for jobs.

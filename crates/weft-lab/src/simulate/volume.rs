@@ -30,17 +30,17 @@ pub struct Volume {
     pub write_back: Option<WriteBackConfig>,
     /// Resync, recovery, check or repair that runs beside the load from its start.
     pub sync: Option<SyncAction>,
-    /// Costs of CPU work.
+    /// CPU costs of the engine's work.
     pub costs: CostTable,
     /// Memory of the host, for the page cache of buffered jobs.
     pub memory: Bytes,
     /// Kernel that defines the rules of the page cache.
     pub kernel: Kernel,
-    /// CPUs of the host.
+    /// Number of CPUs of the host.
     pub cpus: u32,
     /// Faults, with their times.
     pub faults: Vec<PlannedFault>,
-    /// Seed of everything random.
+    /// Seed from which everything random is drawn.
     pub seed: u64,
 }
 

@@ -408,10 +408,10 @@ pub enum HandshakeEvent {
     Failed(ClientError),
     /// The goal is reached and the session has ended. Send the output, then disconnect.
     Finished {
-        /// The export of [`Goal::Info`].
+        /// The export, for [`Goal::Info`]; `None` for [`Goal::List`].
         export: Option<ExportInfo>,
     },
-    /// One export of [`Goal::List`].
+    /// One export of the server's list, for [`Goal::List`].
     Listed {
         /// Name that a client asks for.
         name: String,

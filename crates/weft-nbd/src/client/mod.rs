@@ -32,7 +32,7 @@ pub enum ClientError {
     /// A message violates the protocol.
     #[error("server broke the protocol: {what}")]
     Malformed {
-        /// Violation of the protocol.
+        /// Description of the violation.
         what: &'static str,
     },
     /// The server does not support fixed newstyle, so it cannot refuse options.

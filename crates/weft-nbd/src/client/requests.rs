@@ -62,7 +62,7 @@ impl ClientConnection {
         }
     }
 
-    /// The open export.
+    /// The export that is open.
     #[must_use]
     pub fn export(&self) -> &ExportInfo {
         &self.export
@@ -202,7 +202,7 @@ pub enum ClientEvent {
         cookie: u64,
         /// Offset in the export, within the requested range and not repeated.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the data in bytes.
         len: u32,
     },
     /// The request is answered, and its cookie is free. On success a read has all its data.
@@ -225,7 +225,7 @@ pub enum ClientEvent {
         cookie: u64,
         /// Offset in the export, within the requested range and not repeated.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the hole in bytes.
         len: u32,
     },
 }

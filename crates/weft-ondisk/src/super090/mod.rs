@@ -38,9 +38,9 @@ pub const SIZE_090_MAX: Sectors = Sectors(u32::MAX as u64 * 2);
 /// Byte order of the machine that wrote a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// Highest byte first.
+    /// Big-endian: the highest byte comes first.
     Big,
-    /// Lowest byte first.
+    /// Little-endian: the lowest byte comes first.
     #[default]
     Little,
 }
@@ -56,7 +56,7 @@ pub struct Disk090 {
     pub minor: u32,
     /// Slot of the member, if [`Disk090::role`] says that it has one.
     pub raid_disk: u32,
-    /// Flags: see the constants.
+    /// Flags: [`Disk090::FAULTY`] and others.
     pub state: u32,
 }
 

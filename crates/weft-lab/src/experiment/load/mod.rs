@@ -64,7 +64,7 @@ pub enum Load {
     Tiobench(Tiobench),
 }
 
-/// Amount of work.
+/// Amount of work of a run: short, default, or as published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Short runs for a first look.
@@ -124,7 +124,7 @@ pub struct Part {
     pub seconds: f64,
     /// Whether the measured part of the run was stationary; `None` for a load that ends by itself.
     pub settled: Option<bool>,
-    /// Course of the part.
+    /// Progress of the load over time, in steps of [`TICK`](super::TICK).
     pub series: Series,
     /// Samples of the machine's inside.
     pub inside: Inside,
@@ -168,7 +168,7 @@ trait Measure {
     /// Amount of work of a part, in the unit of the load.
     fn amount(&self) -> Amount;
 
-    /// Number of parts.
+    /// Number of parts (separate runs) of the load.
     fn parts(&self, _: Size) -> usize {
         1
     }
