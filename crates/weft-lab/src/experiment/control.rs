@@ -6,7 +6,7 @@
 //! | control | first | second | must be |
 //! |---|---|---|---|
 //! | mechanism off | baseline, mechanism off | patched, mechanism off, *other seeds* | the same |
-//! | placebo | baseline | baseline, each turn a little longer: another order of events | the same, not to the bit |
+//! | placebo | baseline | baseline, each turn of the engine's thread a little longer: another order of events | the same, not to the bit |
 //! | the patch itself | baseline | patched, *other seeds* | told apart |
 //! | inverted | patched | baseline | worse |
 //!

@@ -1,6 +1,6 @@
 //! Fio job files: the subset of options that weft understands, as typed values.
 //!
-//! [`parse`] reads job files. Anything outside of the subset is an error that names option,
+//! [`parse()`] reads job files. Anything outside of the subset is an error that names option,
 //! section, file and line, as fio reports them: nothing is ignored. [`generate::Generator`] turns a
 //! job into requests.
 //!

@@ -561,7 +561,7 @@ macro_rules! vector_kernels {
             }
         }
 
-        /// Value of `STREAM` with which [`write`] and the syndrome macros store through the caches.
+        /// Value of `STREAM` with which [`write()`] and the syndrome macros use the caches.
         const CACHED: bool = false;
 
         /// Whether a strip is aligned so that vectors can be streamed to it.
