@@ -403,7 +403,7 @@ pub struct MemberStatus {
     pub slot: Option<u16>,
     /// Entry of the member in `dev_roles`.
     pub dev_number: u32,
-    /// `in_sync`, `rebuilding`, `spare` or `faulty`.
+    /// State of the member: `in_sync`, `rebuilding`, `spare` or `faulty`.
     pub state: String,
     /// Whether a mirror reads from the member only when no other member can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

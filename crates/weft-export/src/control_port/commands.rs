@@ -218,7 +218,7 @@ fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option
 }
 
 /// Text for a command that is refused because a resync or check is running, with the way out. The
-/// engine reports only that one is running; the text says which. `None` if none is.
+/// engine reports only that one is running; the text says which. `None` if nothing runs.
 pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {

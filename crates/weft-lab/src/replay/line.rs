@@ -315,7 +315,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Parses the name of a device.
+    /// Finds the index of the device with this name, and adds the device if it is new.
     pub(crate) fn device(
         &self,
         name: &str,
