@@ -28,14 +28,8 @@ struct Watched<'a> {
     arrows: usize,
 }
 
-const WATCHED: [Watched<'static>; 4] = [
+const WATCHED: [Watched<'static>; 3] = [
     Watched { of: "weft-cli", split: &["command"], known: &[], arrows: 0 },
-    Watched {
-        of: "weft-parity",
-        split: &[],
-        known: &[&["compare", "pq", "recover", "simd", "strategy", "the root", "xor"]],
-        arrows: 17,
-    },
     Watched {
         of: "weft-runtime",
         split: &[],

@@ -8,7 +8,8 @@
 
 use std::ops::Range;
 
-use crate::{Parity, Weighted, assert_weighted, gf};
+use crate::strips::{Weighted, assert_weighted};
+use crate::{Parity, gf};
 
 /// Disagreement of stored parity with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,16 +137,6 @@ impl Parity {
         }
         located
     }
-}
-
-/// Reference for [`Parity::is_zero`].
-pub(crate) fn is_zero_scalar(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
-}
-
-/// Reference for [`Parity::equal`].
-pub(crate) fn equal_scalar(a: &[u8], b: &[u8]) -> bool {
-    a == b
 }
 
 /// The strip that explains the differences `x` of P and `y` of Q at one byte.

@@ -5,8 +5,8 @@
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §1 and §3.
 
-use crate::xor::{update_p_scalar, xor_into_scalar, xor_scalar};
-use crate::{Parity, Weighted, assert_weighted, gf};
+use crate::strips::assert_weighted;
+use crate::{Parity, gf};
 
 impl Parity {
     /// Generates P and Q from all data strips.
@@ -71,48 +71,6 @@ impl Parity {
     pub fn mul_into(&self, coefficient: u8, source: &[u8], target: &mut [u8]) {
         assert_eq!(source.len(), target.len());
         self.kernels.mul_into(coefficient, source, target);
-    }
-}
-
-/// Reference for [`Parity::pq`], over `p.len()` bytes from byte `offset` of each strip.
-pub(crate) fn pq_scalar(data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8]) {
-    xor_scalar(data, offset, p);
-    q_scalar(data, offset, q);
-}
-
-/// Reference for [`Parity::q`], over `q.len()` bytes from byte `offset` of each strip.
-pub(crate) fn q_scalar(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
-    q.fill(0);
-    for (exponent, strip) in data {
-        mul_into_scalar(gf::pow2(*exponent), &strip[offset..][..q.len()], q);
-    }
-}
-
-/// Reference for [`Parity::update_pq`] with only Q.
-pub(crate) fn update_q_scalar(coefficient: u8, old: &[u8], new: &[u8], q: &mut [u8]) {
-    mul_into_scalar(coefficient, old, q);
-    mul_into_scalar(coefficient, new, q);
-}
-
-/// Reference for [`Parity::update_pq`] with P and Q.
-pub(crate) fn update_pq_scalar(
-    coefficient: u8,
-    old: &[u8],
-    new: &[u8],
-    p: &mut [u8],
-    q: &mut [u8],
-) {
-    update_p_scalar(old, new, p);
-    update_q_scalar(coefficient, old, new, q);
-}
-
-/// Reference for [`Parity::mul_into`].
-pub(crate) fn mul_into_scalar(coefficient: u8, source: &[u8], target: &mut [u8]) {
-    if coefficient == 1 {
-        return xor_into_scalar(target, source);
-    }
-    for (target, source) in target.iter_mut().zip(source) {
-        *target ^= gf::mul(coefficient, *source);
     }
 }
 

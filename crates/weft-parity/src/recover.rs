@@ -13,10 +13,9 @@
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §4.
 
-use crate::gf::{self, exponent_difference};
-use crate::pq::{mul_into_scalar, pq_scalar, q_scalar};
-use crate::xor::xor_into_scalar;
-use crate::{Parity, Weighted, assert_weighted};
+use crate::scalar::Solution;
+use crate::strips::{Weighted, assert_weighted};
+use crate::{Parity, gf};
 
 impl Parity {
     /// Recovers one data strip from Q and the other data, when P is lost too.
@@ -62,84 +61,15 @@ impl Parity {
     }
 }
 
-/// Coefficients that solve P ⊕ P′ = Dₐ ⊕ D_b and Q ⊕ Q′ = gᵃDₐ ⊕ gᵇD_b for Dₐ.
-///
-/// Multiplying the second equation by g⁻ᵃ and adding g^(b−a) times the first removes D_b, and
-/// leaves Dₐ = (g^(b−a)·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (g^(b−a) ⊕ 1). The divisor is zero only
-/// if a = b.
-///
-/// Source   H. P. Anvin, "The mathematics of RAID-6", §4; spec md-raid §5.2
-#[derive(Clone, Copy)]
-pub(crate) struct Solution {
-    /// Factor by which P ⊕ P′ is multiplied.
-    pub(crate) of_p: u8,
-    /// Factor by which Q ⊕ Q′ is multiplied.
-    pub(crate) of_q: u8,
-}
-
-impl Solution {
-    fn new(a: u8, b: u8) -> Self {
-        let ratio = gf::pow2(exponent_difference(b, a));
-        Self { of_p: gf::div(ratio, ratio ^ 1), of_q: gf::div(gf::inverse(gf::pow2(a)), ratio ^ 1) }
-    }
-}
-
 fn assert_lost(others: &[Weighted<'_>], lost: u8, strip_bytes: usize) {
     assert!(lost < gf::ORDER);
     assert_weighted(others, strip_bytes);
     assert!(others.iter().all(|(exponent, _)| *exponent != lost), "strip {lost} is not lost");
 }
 
-/// Reference for [`Parity::recover_data_from_q`], from byte `offset` of each of the others.
-pub(crate) fn recover_one_scalar(
-    others: &[Weighted<'_>],
-    offset: usize,
-    q: &[u8],
-    of_q: u8,
-    out: &mut [u8],
-) {
-    q_scalar(others, offset, out);
-    xor_into_scalar(out, q);
-    for byte in out {
-        *byte = gf::mul(of_q, *byte);
-    }
-}
-
-/// Reference for [`Parity::recover_two`], from byte `offset` of each of the others.
-pub(crate) fn recover_two_scalar(
-    others: &[Weighted<'_>],
-    offset: usize,
-    (p, q): (&[u8], &[u8]),
-    solution: Solution,
-    out_a: &mut [u8],
-    out_b: &mut [u8],
-) {
-    pq_scalar(others, offset, out_b, out_a);
-    xor_into_scalar(out_b, p); // P ⊕ P′
-    xor_into_scalar(out_a, q); // Q ⊕ Q′
-    for byte in &mut *out_a {
-        *byte = gf::mul(solution.of_q, *byte);
-    }
-    mul_into_scalar(solution.of_p, out_b, out_a);
-    xor_into_scalar(out_b, out_a);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn solution_holds_for_every_pair_of_exponents() {
-        for a in 0..gf::ORDER {
-            for b in (0..gf::ORDER).filter(|b| *b != a) {
-                let (data_a, data_b) = (0x53, 0xca);
-                let p = data_a ^ data_b;
-                let q = gf::mul(gf::pow2(a), data_a) ^ gf::mul(gf::pow2(b), data_b);
-                let Solution { of_p, of_q } = Solution::new(a, b);
-                assert_eq!(gf::mul(of_p, p) ^ gf::mul(of_q, q), data_a, "{a} and {b}");
-            }
-        }
-    }
 
     #[test]
     #[should_panic(expected = "strip 4 is not lost")]

@@ -150,14 +150,6 @@ pub enum Maker {
 }
 
 impl Maker {
-    /// The maker of this CPU.
-    ///
-    /// In a virtual machine it is the maker that the hypervisor reports.
-    #[must_use]
-    pub fn detect() -> Self {
-        crate::simd::maker()
-    }
-
     /// Maker with this name of twelve bytes, in the form that an x86-64 CPU reports it.
     ///
     /// Source   AMD, "AMD64 Architecture Programmer's Manual", volume 3, CPUID function 0

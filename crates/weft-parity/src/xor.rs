@@ -39,46 +39,6 @@ impl Parity {
     }
 }
 
-/// A strip as the XOR kernels take it: a slice, or a slice with an exponent, which XOR ignores.
-pub(crate) trait Strip: Copy {
-    fn bytes(&self) -> &[u8];
-}
-
-impl Strip for &[u8] {
-    #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        self
-    }
-}
-
-impl Strip for (u8, &[u8]) {
-    #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        self.1
-    }
-}
-
-/// Reference for [`Parity::xor`], over `p.len()` bytes from byte `offset` of each source.
-pub(crate) fn xor_scalar<S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
-    p.fill(0);
-    for source in sources {
-        xor_into_scalar(p, &source.bytes()[offset..][..p.len()]);
-    }
-}
-
-/// Reference for [`Parity::xor_into`].
-pub(crate) fn xor_into_scalar(target: &mut [u8], source: &[u8]) {
-    for (target, source) in target.iter_mut().zip(source) {
-        *target ^= source;
-    }
-}
-
-/// Reference for [`Parity::update_p`].
-pub(crate) fn update_p_scalar(old: &[u8], new: &[u8], p: &mut [u8]) {
-    xor_into_scalar(p, old);
-    xor_into_scalar(p, new);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

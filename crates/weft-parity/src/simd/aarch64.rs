@@ -7,12 +7,15 @@ use std::arch::aarch64::*;
 
 use super::Kernels;
 use super::vector::{column, column_mut, nothing, swapped};
-use crate::compare::{equal_scalar, is_zero_scalar};
 use crate::gf::{self, exponent_difference};
-use crate::pq::{mul_into_scalar, pq_scalar, q_scalar, update_pq_scalar, update_q_scalar};
-use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
-use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
-use crate::{Level, Strategy, Weighted};
+use crate::level::Level;
+use crate::scalar::{
+    Solution, equal_scalar, is_zero_scalar, mul_into_scalar, pq_scalar, q_scalar,
+    recover_one_scalar, recover_two_scalar, update_p_scalar, update_pq_scalar, update_q_scalar,
+    xor_into_scalar, xor_scalar,
+};
+use crate::strategy::Strategy;
+use crate::strips::{Strip, Weighted};
 
 // 8 vectors of P and 8 of Q leave half of the 32 registers.
 vector_kernels!(("neon", Level::Neon, NEON), (horner, nothing, COLUMN = 8), (horner, P = 16));

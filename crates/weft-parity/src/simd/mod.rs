@@ -1,8 +1,8 @@
 //! Vector kernels: a table for each level of SIMD, chosen at run time.
 //!
-//! Each level has one table of kernels. The scalar table holds the references of `xor.rs`, `pq.rs`,
-//! `recover.rs` and `compare.rs`; `vector.rs` generates the vector tables from a few operations
-//! that `x86.rs` and `aarch64.rs` define.
+//! Each level has one table of kernels. The scalar table holds the references of `scalar.rs`;
+//! `vector.rs` generates the vector tables from a few operations that `x86.rs` and `aarch64.rs`
+//! define.
 //!
 //! # Why this is sound
 //!
@@ -21,8 +21,10 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::recover::Solution;
-use crate::{Level, Maker, Strategy, Weighted, compare, pq, recover, xor};
+use crate::level::Level;
+use crate::scalar::{self, Solution};
+use crate::strategy::{Maker, Strategy};
+use crate::strips::Weighted;
 
 /// Kernels of a level, `None` if this CPU lacks it.
 pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
@@ -44,12 +46,17 @@ pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
     }
 }
 
-/// Maker of this CPU, queried once.
-pub(crate) fn maker() -> Maker {
-    #[cfg(target_arch = "x86_64")]
-    return *x86::MAKER;
-    #[cfg(not(target_arch = "x86_64"))]
-    Maker::Other
+impl Maker {
+    /// The maker of this CPU, queried once.
+    ///
+    /// In a virtual machine it is the maker that the hypervisor reports.
+    #[must_use]
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        return *x86::MAKER;
+        #[cfg(not(target_arch = "x86_64"))]
+        Self::Other
+    }
 }
 
 /// Kernels of one level.
@@ -172,19 +179,19 @@ impl Kernels {
 
 static SCALAR: Kernels = Kernels {
     level: Level::Scalar,
-    xor_into: xor::xor_into_scalar,
-    xor: |sources, p, _| xor::xor_scalar(sources, 0, p),
-    p: |data, offset, p, _| xor::xor_scalar(data, offset, p),
-    q: pq::q_scalar,
-    pq: |data, offset, p, q, _| pq::pq_scalar(data, offset, p, q),
-    update_p: xor::update_p_scalar,
-    update_q: pq::update_q_scalar,
-    update_pq: pq::update_pq_scalar,
-    mul_into: pq::mul_into_scalar,
-    recover_one: |others, q, of_q, out| recover::recover_one_scalar(others, 0, q, of_q, out),
+    xor_into: scalar::xor_into_scalar,
+    xor: |sources, p, _| scalar::xor_scalar(sources, 0, p),
+    p: |data, offset, p, _| scalar::xor_scalar(data, offset, p),
+    q: scalar::q_scalar,
+    pq: |data, offset, p, q, _| scalar::pq_scalar(data, offset, p, q),
+    update_p: scalar::update_p_scalar,
+    update_q: scalar::update_q_scalar,
+    update_pq: scalar::update_pq_scalar,
+    mul_into: scalar::mul_into_scalar,
+    recover_one: |others, q, of_q, out| scalar::recover_one_scalar(others, 0, q, of_q, out),
     recover_two: |others, pq, solution, out_a, out_b, _| {
-        recover::recover_two_scalar(others, 0, pq, solution, out_a, out_b);
+        scalar::recover_two_scalar(others, 0, pq, solution, out_a, out_b);
     },
-    is_zero: compare::is_zero_scalar,
-    equal: compare::equal_scalar,
+    is_zero: scalar::is_zero_scalar,
+    equal: scalar::equal_scalar,
 };

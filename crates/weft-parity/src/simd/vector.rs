@@ -575,7 +575,7 @@ macro_rules! vector_kernels {
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 #[inline(always)]
 pub(super) fn nothing<const STREAM: bool, const SWAPPED: bool>(
-    _data: &[crate::Weighted<'_>],
+    _data: &[crate::strips::Weighted<'_>],
     _offset: usize,
     _p: &mut [u8],
     _q: &mut [u8],

@@ -6,23 +6,24 @@
 use std::sync::LazyLock;
 
 use super::vector;
-use crate::Maker;
+use crate::strategy::Maker;
 
 /// Names that the modules of all levels use.
 mod prelude {
     pub(super) use std::arch::x86_64::*;
 
-    pub(super) use crate::compare::{equal_scalar, is_zero_scalar};
     pub(super) use crate::gf;
-    pub(super) use crate::pq::{
-        mul_into_scalar, pq_scalar, q_scalar, update_pq_scalar, update_q_scalar,
+    pub(super) use crate::level::Level;
+    pub(super) use crate::scalar::{
+        Solution, equal_scalar, is_zero_scalar, mul_into_scalar, pq_scalar, q_scalar,
+        recover_one_scalar, recover_two_scalar, update_p_scalar, update_pq_scalar, update_q_scalar,
+        xor_into_scalar, xor_scalar,
     };
-    pub(super) use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
     pub(super) use crate::simd::Kernels;
     pub(super) use crate::simd::vector::{column, column_mut, nothing, swapped};
     pub(super) use crate::simd::x86::prefetch_at;
-    pub(super) use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
-    pub(super) use crate::{Level, Strategy, Weighted};
+    pub(super) use crate::strategy::Strategy;
+    pub(super) use crate::strips::{Strip, Weighted};
 }
 
 /// Prefetches the line at a fixed distance ahead of `place`.

@@ -11,7 +11,7 @@
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §3.
 
 use super::{BYTES, Vector, mul, multiplier, prefetch_at, store, stream, xor, zero};
-use crate::Weighted;
+use crate::strips::Weighted;
 use std::arch::x86_64::_mm512_loadu_si512;
 
 /// Computes P and Q of all whole columns, and returns their number of bytes. Returns 0 unless there

@@ -5,7 +5,8 @@
 //! fill the registers; the rest of a page of 4 KiB is four vectors.
 
 use super::{BYTES, MATRICES, Vector, column_mut, mul, store, swapped, xor, zero};
-use crate::{Weighted, gf};
+use crate::gf;
+use crate::strips::Weighted;
 use std::arch::x86_64::{_mm512_loadu_si512, _mm512_set1_epi64};
 
 /// Most strips that [`swapped_pq`] handles: their pointers and matrices are kept on the stack.
