@@ -15,10 +15,10 @@ use weft_engine::{
 use weft_parity::Parity;
 use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
 
-use crate::RuntimeError;
 use crate::buffers::Slab;
 use crate::clock::Clock;
 use crate::devices::OpenMember;
+use crate::error::RuntimeError;
 use crate::member_io::MemberIo;
 use crate::poison::{Core, Guarded};
 use crate::pool::Pool;
@@ -159,20 +159,6 @@ impl Driver {
     pub fn with_mark(mut self, mark: Option<UnwrittenMark>) -> Self {
         self.mark = mark;
         self
-    }
-
-    /// Identity of a client: its port, and a number below [`CLIENTS_MAX`] that the port chooses. A
-    /// port reuses a number only when its former client has nothing outstanding.
-    #[must_use]
-    pub fn client(port: u8, number: u32) -> ClientId {
-        assert!(number < CLIENTS_MAX);
-        ClientId(u32::from(port) << CLIENT_BITS | number)
-    }
-
-    /// The port a client belongs to.
-    #[must_use]
-    pub fn port_of(client: ClientId) -> u8 {
-        u8::try_from(client.0 >> CLIENT_BITS).expect("the upper eight bits")
     }
 
     /// The time of this pass.
@@ -474,9 +460,6 @@ impl Driver {
     }
 }
 
-/// Numbers that a port can give its clients: 16 million connections before one is reused.
-pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
-const CLIENT_BITS: u32 = 24;
 /// Turns before outputs are carried out: md's 8 stripes times 64 are more than the default cache.
 const TURNS_MAX: u32 = 64;
 /// Passes before sockets are polled again, so that a resync from the page cache does not starve

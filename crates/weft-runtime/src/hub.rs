@@ -22,8 +22,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::EventfdFlags;
 
 use crate::driver::{Driver, Event};
+use crate::ending::Exit;
 use crate::gate::Gate;
-use crate::reactor::Exit;
 
 /// The driver, or one driver for each worker, and a mailbox for each worker.
 pub(crate) struct Hub {

@@ -19,9 +19,11 @@
 //! | maps of ddrescue beside images | `rescued.rs` |
 //! | opening and locking members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay/` |
+//! | choice of the way of operations | `backend.rs` |
 //! | operations, by io_uring, threads or at once | `ring.rs`, `uring.rs`, `threads.rs`, `auto.rs` |
 //! | member requests as operations of a ring | `member_io/` |
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
+//! | ports: what the loop serves, and how it ends | `port.rs`, `clients.rs`, `ending.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | end of service after a panic | `poison.rs` |
 //! | mark of writes that are in memory only | `unwritten.rs` |
@@ -33,13 +35,17 @@
 #![deny(unsafe_code)]
 
 pub mod auto;
+mod backend;
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
+pub mod clients;
 pub mod clock;
 mod device_error;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 pub mod devices;
 pub mod driver;
+mod ending;
+mod error;
 pub mod faulty;
 mod gate;
 pub mod holes;
@@ -49,6 +55,7 @@ pub mod overlay;
 pub mod partition;
 pub mod poison;
 pub mod pool;
+mod port;
 pub mod reactor;
 pub mod rescued;
 pub mod ring;
@@ -60,95 +67,5 @@ pub mod unwritten;
 pub mod uring;
 mod worker;
 
-use thiserror::Error;
-
-use auto::AutoRing;
-use buffers::Slab;
-use devices::OpenMember;
-use overlay::OverlayRing;
-use ring::Ring;
-use threads::ThreadRing;
-use uring::UringRing;
-
-/// Way in which members are read and written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// The fastest way for each member, see `auto.rs`: io_uring where it is allowed, threads
-    /// otherwise; members of memory are copied at once.
-    #[default]
-    Auto,
-    /// A pool of threads that call `preadv` and `pwritev`.
-    Threads,
-    /// io_uring; an error where it is refused.
-    Uring,
-}
-
-/// Reasons why the runtime cannot start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RuntimeError {
-    /// A system call failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// Operation that failed.
-        what: &'static str,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-}
-
-impl Backend {
-    /// Opens the backend like [`Backend::open`], with overlays if one of these members has one.
-    ///
-    /// # Errors
-    /// The errors of [`Backend::open`].
-    pub fn open_for(
-        self,
-        slab: &Slab,
-        members: &[OpenMember],
-    ) -> Result<Box<dyn Ring>, RuntimeError> {
-        let ring = self.open(slab)?;
-        if members.iter().all(|member| member.overlay().is_none()) {
-            return Ok(ring);
-        }
-        let failed = |source| RuntimeError::Io { what: "setting up overlays", source };
-        Ok(Box::new(OverlayRing::new(ring).map_err(failed)?))
-    }
-
-    /// Sets up the backend that was asked for. A fall-back to threads is logged with its cause.
-    ///
-    /// # Errors
-    /// Fails when io_uring was demanded and is refused, or when no thread can be started.
-    pub fn open(self, slab: &Slab) -> Result<Box<dyn Ring>, RuntimeError> {
-        let threads = || -> Result<Box<dyn Ring>, RuntimeError> {
-            let failed = |source| RuntimeError::Io { what: "starting threads", source };
-            Ok(Box::new(ThreadRing::new(THREADS, THREAD_CAPACITY).map_err(failed)?))
-        };
-        let uring = || -> std::io::Result<Box<dyn Ring>> {
-            Ok(Box::new(UringRing::new(slab, URING_CAPACITY)?))
-        };
-        let (below, threads_beside) = match self {
-            Self::Threads => return threads(),
-            Self::Uring => {
-                let what = "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
-                return uring().map_err(|source| RuntimeError::Io { what, source });
-            }
-            Self::Auto => match uring() {
-                Ok(ring) => (ring, THREADS),
-                Err(error) => {
-                    tracing::warn!(%error, "io_uring refused; threads do its work");
-                    (threads()?, 0)
-                }
-            },
-        };
-        let failed = |source| RuntimeError::Io { what: "epoll", source };
-        Ok(Box::new(AutoRing::new(below, threads_beside).map_err(failed)?))
-    }
-}
-
-/// Requests in flight: more than the queues of today's disks, far less than an engine may submit.
-const URING_CAPACITY: u16 = 512;
-/// Threads: enough to keep the queue of a disk busy.
-const THREADS: usize = 8;
-/// Requests given to the threads at one time.
-const THREAD_CAPACITY: usize = 256;
+pub use backend::Backend;
+pub use error::RuntimeError;

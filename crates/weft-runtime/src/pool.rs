@@ -21,8 +21,7 @@ use std::collections::BTreeMap;
 use weft_engine::{Frame, Run};
 use weft_units::ClientId;
 
-use crate::driver::Driver;
-use crate::worker::WORKER_PORTS;
+use crate::clients::{WORKER_PORTS, port_of};
 
 /// Pool of the frames for clients' payload.
 #[derive(Debug)]
@@ -256,7 +255,7 @@ impl Pool {
 
 /// Home in which the search starts for a client: that of its worker.
 fn home_of(client: ClientId) -> usize {
-    usize::from(Driver::port_of(client) / WORKER_PORTS) % HOMES
+    usize::from(port_of(client) / WORKER_PORTS) % HOMES
 }
 
 /// Number of homes: mostly as many as there are workers.
@@ -265,6 +264,7 @@ const HOMES: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::client_of;
 
     const OWNER: ClientId = ClientId(7);
 
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn workers_keep_to_their_homes_until_these_are_full() {
         let mut pool = Pool::new(1, 1024);
-        let workers = [Driver::client(0, 5), Driver::client(WORKER_PORTS, 5)];
+        let workers = [client_of(0, 5), client_of(WORKER_PORTS, 5)];
         let runs = workers.map(|client| pool.take(client, 3).unwrap());
         assert_eq!(runs, [Run::new(1, 3), Run::new(257, 3)]);
         assert_eq!(pool.give_back(runs[1]), workers[1]);

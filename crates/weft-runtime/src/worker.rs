@@ -19,10 +19,12 @@ use rustix::io::Errno;
 use weft_engine::{Command, Tag, Verb};
 use weft_units::{Span, Time, VolumeId};
 
-use crate::RuntimeError;
+use crate::clients::{WORKER_PORTS, WORKERS_MAX, client_of, port_of};
 use crate::driver::{Driver, Event};
+use crate::ending::{Ending, Exit};
+use crate::error::RuntimeError;
 use crate::hub::{Held, Hub, Message};
-use crate::reactor::{Context, Ending, Exit, Port, data};
+use crate::port::{Context, Port, data};
 
 /// The part of the loop that runs in one thread.
 pub(crate) struct Worker<'h> {
@@ -240,7 +242,7 @@ impl<'h> Worker<'h> {
             }
         }
         while let Some(event) = driver.event() {
-            let port = Driver::port_of(event.client());
+            let port = port_of(event.client());
             let worker = if port == PORT_SHUTDOWN { 0 } else { usize::from(port / WORKER_PORTS) };
             if worker == self.index {
                 self.on_event(driver, event);
@@ -254,7 +256,7 @@ impl<'h> Worker<'h> {
     }
 
     fn on_event(&mut self, driver: &mut Held<'h>, event: Event) {
-        let port = Driver::port_of(event.client());
+        let port = port_of(event.client());
         if port == PORT_SHUTDOWN {
             if let Event::Reply { tag, result, .. } = event {
                 let result = result.map_err(|error| error.to_string());
@@ -293,7 +295,7 @@ impl<'h> Worker<'h> {
     /// Sends a command to every volume. [`Self::on_volume_done`] gets the answers.
     fn ask_all(&self, driver: &mut Held<'h>, verb: &Verb, first: u64) {
         let Some(head) = &self.head else { return };
-        let client = Driver::client(PORT_SHUTDOWN, 0);
+        let client = client_of(PORT_SHUTDOWN, 0);
         let ask = |driver: &mut Driver| {
             for volume in 0..head.volumes {
                 let (tag, volume) = (Tag(first + u64::from(volume)), VolumeId(volume));
@@ -553,10 +555,6 @@ pub const TOLD_LAST: u8 = b'e';
 const TAG_DRAIN: u64 = 1 << 32;
 /// Longest time that ports may take to send their last replies.
 pub const DRAIN_SPAN: Span = Span::secs(1);
-/// Limit of threads that serve clients.
-pub(crate) const WORKERS_MAX: usize = 16;
-/// Limit of ports of one worker.
-pub(crate) const WORKER_PORTS: u8 = 8;
 const _: () = assert!(WORKERS_MAX * (WORKER_PORTS as usize) < PORT_EVENTFD as usize);
 const PORT_RING: u8 = 255;
 const PORT_SHUTDOWN: u8 = 254;

@@ -24,7 +24,8 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{Command as AdminCommand, ReplyError, Snapshot, SyncAction, Tag};
-use weft_runtime::driver::{Driver, Event};
+use weft_runtime::clients::{CLIENTS_MAX, client_of};
+use weft_runtime::driver::Event;
 use weft_runtime::reactor::{Context, Ending, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
 
@@ -242,7 +243,7 @@ impl ControlPort {
         match started {
             Ok((verb, now)) => {
                 work.now = now;
-                let client = Driver::client(cx.port(), administrator.number);
+                let client = client_of(cx.port(), administrator.number);
                 let (tag, volume) = (Tag(0), work.volume);
                 cx.driver.admin(AdminCommand { client, tag, volume, verb });
             }
@@ -357,7 +358,7 @@ impl Port for ControlPort {
 
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event) {
         let Event::Reply { client, result, .. } = event else { return };
-        let number = client.0 % weft_runtime::driver::CLIENTS_MAX;
+        let number = client.0 % CLIENTS_MAX;
         let place = (number % ADMINISTRATORS_MAX) as usize;
         match self.clients[place].take() {
             Some(mut administrator) if administrator.number == number => {

@@ -27,7 +27,8 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{Run, Tag};
 use weft_nbd::{ExportInfo, ServerConnection};
-use weft_runtime::driver::{CLIENTS_MAX, Driver, Event};
+use weft_runtime::clients::{CLIENTS_MAX, client_of};
+use weft_runtime::driver::Event;
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
@@ -193,7 +194,7 @@ impl NbdPort {
         };
         let generation = &mut self.generations[place as usize];
         *generation = (*generation + 1) % (CLIENTS_MAX / PLACES_MAX);
-        let client = Driver::client(cx.port(), *generation * PLACES_MAX + place);
+        let client = client_of(cx.port(), *generation * PLACES_MAX + place);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if let Err(error) = cx.watch(socket.as_fd(), KEY_CLIENTS + place, flags) {
             if let Some(more) = self.log.turned_away.now(cx.driver.now()) {

@@ -14,7 +14,7 @@ use weft_nbd::{
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
-use weft_runtime::driver::DriverParts;
+use weft_runtime::driver::{Driver, DriverParts};
 use weft_runtime::pool::Pool;
 use weft_runtime::reactor::Reactor;
 use weft_units::{MemberIndex, VolumeId};

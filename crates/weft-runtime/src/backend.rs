@@ -1,0 +1,79 @@
+//! Backend: the rings that carry out operations, chosen at the start.
+
+use crate::auto::AutoRing;
+use crate::buffers::Slab;
+use crate::devices::OpenMember;
+use crate::error::RuntimeError;
+use crate::overlay::OverlayRing;
+use crate::ring::Ring;
+use crate::threads::ThreadRing;
+use crate::uring::UringRing;
+
+/// Way in which members are read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The fastest way for each member, see `auto.rs`: io_uring where it is allowed, threads
+    /// otherwise; members of memory are copied at once.
+    #[default]
+    Auto,
+    /// A pool of threads that call `preadv` and `pwritev`.
+    Threads,
+    /// io_uring; an error where it is refused.
+    Uring,
+}
+
+impl Backend {
+    /// Opens the backend like [`Backend::open`], with overlays if one of these members has one.
+    ///
+    /// # Errors
+    /// The errors of [`Backend::open`].
+    pub fn open_for(
+        self,
+        slab: &Slab,
+        members: &[OpenMember],
+    ) -> Result<Box<dyn Ring>, RuntimeError> {
+        let ring = self.open(slab)?;
+        if members.iter().all(|member| member.overlay().is_none()) {
+            return Ok(ring);
+        }
+        let failed = |source| RuntimeError::Io { what: "setting up overlays", source };
+        Ok(Box::new(OverlayRing::new(ring).map_err(failed)?))
+    }
+
+    /// Sets up the backend that was asked for. A fall-back to threads is logged with its cause.
+    ///
+    /// # Errors
+    /// Fails when io_uring was demanded and is refused, or when no thread can be started.
+    pub fn open(self, slab: &Slab) -> Result<Box<dyn Ring>, RuntimeError> {
+        let threads = || -> Result<Box<dyn Ring>, RuntimeError> {
+            let failed = |source| RuntimeError::Io { what: "starting threads", source };
+            Ok(Box::new(ThreadRing::new(THREADS, THREAD_CAPACITY).map_err(failed)?))
+        };
+        let uring = || -> std::io::Result<Box<dyn Ring>> {
+            Ok(Box::new(UringRing::new(slab, URING_CAPACITY)?))
+        };
+        let (below, threads_beside) = match self {
+            Self::Threads => return threads(),
+            Self::Uring => {
+                let what = "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
+                return uring().map_err(|source| RuntimeError::Io { what, source });
+            }
+            Self::Auto => match uring() {
+                Ok(ring) => (ring, THREADS),
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring refused; threads do its work");
+                    (threads()?, 0)
+                }
+            },
+        };
+        let failed = |source| RuntimeError::Io { what: "epoll", source };
+        Ok(Box::new(AutoRing::new(below, threads_beside).map_err(failed)?))
+    }
+}
+
+/// Requests in flight: more than the queues of today's disks, far less than an engine may submit.
+const URING_CAPACITY: u16 = 512;
+/// Threads: enough to keep the queue of a disk busy.
+const THREADS: usize = 8;
+/// Requests given to the threads at one time.
+const THREAD_CAPACITY: usize = 256;

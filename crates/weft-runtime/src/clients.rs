@@ -1,0 +1,25 @@
+//! Identities of clients: the worker and the port that a client belongs to, and its number there.
+
+use weft_units::ClientId;
+
+/// Identity of a client: its port, and a number below [`CLIENTS_MAX`] that the port chooses. A port
+/// reuses a number only when its former client has nothing outstanding.
+#[must_use]
+pub fn client_of(port: u8, number: u32) -> ClientId {
+    assert!(number < CLIENTS_MAX);
+    ClientId(u32::from(port) << CLIENT_BITS | number)
+}
+
+/// The port a client belongs to.
+#[must_use]
+pub fn port_of(client: ClientId) -> u8 {
+    u8::try_from(client.0 >> CLIENT_BITS).expect("the upper eight bits")
+}
+
+/// Numbers that a port can give its clients: 16 million connections before one is reused.
+pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
+const CLIENT_BITS: u32 = 24;
+/// Limit of threads that serve clients.
+pub(crate) const WORKERS_MAX: usize = 16;
+/// Limit of ports of one worker.
+pub(crate) const WORKER_PORTS: u8 = 8;
