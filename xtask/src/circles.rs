@@ -28,14 +28,8 @@ struct Watched<'a> {
     arrows: usize,
 }
 
-const WATCHED: [Watched<'static>; 3] = [
+const WATCHED: [Watched<'static>; 2] = [
     Watched { of: "weft-cli", split: &["command"], known: &[], arrows: 0 },
-    Watched {
-        of: "weft-runtime",
-        split: &[],
-        known: &[&["devices", "holes", "overlay", "ring", "threads"]],
-        arrows: 10,
-    },
     // The crash simulator as a whole.
     Watched {
         of: "weft-sim",

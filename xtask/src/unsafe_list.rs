@@ -78,7 +78,7 @@ mod tests {
         "crates/weft-bench/src/parity/isal.rs",
         "crates/weft-parity/src/simd/",
         "crates/weft-runtime/src/buffers.rs",
-        "crates/weft-runtime/src/devices/lock.rs",
+        "crates/weft-runtime/src/file_lock.rs",
         "crates/weft-runtime/src/uring.rs",
     ];
 

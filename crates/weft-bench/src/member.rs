@@ -17,7 +17,7 @@ use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions, is_tmpfs};
 use weft_runtime::member_io::MemberIo;
-use weft_runtime::ring::Ring;
+use weft_runtime::overlay::MemberRing;
 use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors};
 
@@ -167,7 +167,7 @@ fn weft(path: &Path, work: Work, span: Duration) -> Result<f64, BenchError> {
     let mut io = MemberIo::new(ring);
     io.add(member).map_err(|error| said(&error))?;
     let mut rng = Rng::new(1);
-    let mut start = |io: &mut MemberIo<Box<dyn Ring>>, slab: &mut Slab, frame: u32| {
+    let mut start = |io: &mut MemberIo<Box<dyn MemberRing>>, slab: &mut Slab, frame: u32| {
         let at = Sectors(rng.below(blocks) * 8);
         let payload =
             Segments::from_slice(&[Segment { frame: Frame(1 + frame), offset: 0, len: 4096 }]);

@@ -16,10 +16,11 @@ use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, OpenMember};
 use weft_runtime::driver::{Driver, DriverParts};
+use weft_runtime::overlay::MemberRing;
 use weft_runtime::poison::Core;
 use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
-use weft_runtime::ring::{NoRing, Ring};
+use weft_runtime::ring::NoRing;
 use weft_runtime::unwritten::UnwrittenMark;
 use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, Time, VolumeId};
@@ -334,7 +335,7 @@ impl Crew {
         let slab = slab.map_err(io("mapping payload memory (mmap)"))?;
         // A member without a stripe cache is bare, and no member can be added to it.
         let is_memory = cache_frames == 0 && members.iter().all(OpenMember::is_memory);
-        let ring: Box<dyn Ring> = if is_memory {
+        let ring: Box<dyn MemberRing> = if is_memory {
             Box::new(NoRing::new().map_err(io("eventfd"))?)
         } else {
             backend.open_for(&slab, &members)?

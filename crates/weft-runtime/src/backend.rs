@@ -4,8 +4,7 @@ use crate::auto::AutoRing;
 use crate::buffers::Slab;
 use crate::devices::OpenMember;
 use crate::error::RuntimeError;
-use crate::overlay::OverlayRing;
-use crate::ring::Ring;
+use crate::overlay::{MemberRing, OverlayRing};
 use crate::threads::ThreadRing;
 use crate::uring::UringRing;
 
@@ -31,7 +30,7 @@ impl Backend {
         self,
         slab: &Slab,
         members: &[OpenMember],
-    ) -> Result<Box<dyn Ring>, RuntimeError> {
+    ) -> Result<Box<dyn MemberRing>, RuntimeError> {
         let ring = self.open(slab)?;
         if members.iter().all(|member| member.overlay().is_none()) {
             return Ok(ring);
@@ -44,12 +43,12 @@ impl Backend {
     ///
     /// # Errors
     /// Fails when io_uring was demanded and is refused, or when no thread can be started.
-    pub fn open(self, slab: &Slab) -> Result<Box<dyn Ring>, RuntimeError> {
-        let threads = || -> Result<Box<dyn Ring>, RuntimeError> {
+    pub fn open(self, slab: &Slab) -> Result<Box<dyn MemberRing>, RuntimeError> {
+        let threads = || -> Result<Box<dyn MemberRing>, RuntimeError> {
             let failed = |source| RuntimeError::Io { what: "starting threads", source };
             Ok(Box::new(ThreadRing::new(THREADS, THREAD_CAPACITY).map_err(failed)?))
         };
-        let uring = || -> std::io::Result<Box<dyn Ring>> {
+        let uring = || -> std::io::Result<Box<dyn MemberRing>> {
             Ok(Box::new(UringRing::new(slab, URING_CAPACITY)?))
         };
         let (below, threads_beside) = match self {

@@ -20,9 +20,9 @@ use crate::clock::Clock;
 use crate::devices::OpenMember;
 use crate::error::RuntimeError;
 use crate::member_io::MemberIo;
+use crate::overlay::MemberRing;
 use crate::poison::{Core, Guarded};
 use crate::pool::Pool;
-use crate::ring::Ring;
 use crate::turns::Turns;
 use crate::unwritten::UnwrittenMark;
 
@@ -30,7 +30,7 @@ use crate::unwritten::UnwrittenMark;
 pub struct Driver {
     core: Guarded,
     /// Declared before the slab, so that requests end before their memory is unmapped.
-    io: MemberIo<Box<dyn Ring>>,
+    io: MemberIo<Box<dyn MemberRing>>,
     slab: Slab,
     pool: Pool,
     turns: Turns,
@@ -119,7 +119,7 @@ pub struct DriverParts {
     /// Pool of the frames that clients get.
     pub pool: Pool,
     /// Ring that carries out member requests.
-    pub ring: Box<dyn Ring>,
+    pub ring: Box<dyn MemberRing>,
     /// The members, each with its index set.
     pub members: Vec<OpenMember>,
 }
@@ -259,7 +259,7 @@ impl Driver {
 
     /// Open members and their requests.
     #[must_use]
-    pub fn members(&self) -> &MemberIo<Box<dyn Ring>> {
+    pub fn members(&self) -> &MemberIo<Box<dyn MemberRing>> {
         &self.io
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::overlay::Overlay;
 use crate::ring::{FileKind, Ring, RingDone, RingOp};
 
 /// Fault of one operation.
@@ -29,7 +28,7 @@ pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection> + Send>;
 
 /// A ring that injects the faults of a script.
 pub struct FaultyRing<R> {
-    inner: R,
+    pub(crate) inner: R,
     script: Script,
     count: u64,
     /// Completions held back, each with the number of `reap` calls left.
@@ -60,10 +59,6 @@ impl<R: Ring> FaultyRing<R> {
 impl<R: Ring> Ring for FaultyRing<R> {
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
         self.inner.set_file(index, file)
-    }
-
-    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
-        self.inner.set_overlay(index, overlay)
     }
 
     fn set_kind(&mut self, index: u16, kind: FileKind) {

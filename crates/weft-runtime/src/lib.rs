@@ -18,7 +18,7 @@
 //! | names of members, partitions | `spec.rs`, `partition/` |
 //! | maps of ddrescue beside images | `rescued.rs` |
 //! | opening and locking members | `devices/` |
-//! | overlays over members that stay unwritten | `overlay/` |
+//! | overlays over members that stay unwritten | `overlay/`, `commit.rs` |
 //! | choice of the way of operations | `backend.rs` |
 //! | operations, by io_uring, threads or at once | `ring.rs`, `uring.rs`, `threads.rs`, `auto.rs` |
 //! | member requests as operations of a ring | `member_io/` |
@@ -27,11 +27,11 @@
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | end of service after a panic | `poison.rs` |
 //! | mark of writes that are in memory only | `unwritten.rs` |
-//! | holes of members | `holes.rs` |
+//! | holes and locks of files | `holes.rs`, `file_lock.rs` |
 //! | fault injection for rings | `faulty.rs` |
 //!
 //! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and
-//! `devices/lock.rs` (one `fcntl`), nowhere else.
+//! `file_lock.rs` (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
 pub mod auto;
@@ -40,13 +40,15 @@ mod backend;
 pub mod buffers;
 pub mod clients;
 pub mod clock;
+pub mod commit;
 mod device_error;
-#[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 pub mod devices;
 pub mod driver;
 mod ending;
 mod error;
 pub mod faulty;
+#[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
+mod file_lock;
 mod gate;
 pub mod holes;
 mod hub;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::buffers::Buffer;
-use crate::overlay::Overlay;
 
 /// An operation on a file.
 #[derive(Debug)]
@@ -91,15 +90,6 @@ pub trait Ring: Send {
     /// # Errors
     /// Fails when the kernel has no room for it.
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()>;
-
-    /// Sends writes to the registered file at `index` to an overlay only.
-    ///
-    /// # Errors
-    /// Fails when this ring has no overlays, or no thread is left.
-    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
-        let _ = (index, overlay);
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
 
     /// Sets the kind of the registered file at `index`.
     fn set_kind(&mut self, index: u16, kind: FileKind) {
@@ -207,10 +197,6 @@ impl RingOp {
 impl<R: Ring + ?Sized> Ring for Box<R> {
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
         (**self).set_file(index, file)
-    }
-
-    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
-        (**self).set_overlay(index, overlay)
     }
 
     fn set_kind(&mut self, index: u16, kind: FileKind) {

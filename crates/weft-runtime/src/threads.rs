@@ -13,9 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::EventfdFlags;
-use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::holes::punch;
 use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 
 /// A pool of threads with the interface of a ring.
@@ -277,15 +277,6 @@ fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
             }
         }
     }
-}
-
-/// Deallocates a range, which reads as zeroes from then on. A block device is told to write zeroes
-/// and may unmap; a device without such a command refuses (`EOPNOTSUPP`).
-///
-/// Source   fallocate(2); Linux `block/fops.c`, `blkdev_fallocate`
-pub(crate) fn punch(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
-    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(file, mode, offset, len)
 }
 
 /// Locks shared data. It is consistent after every statement, so a panic leaves it usable.

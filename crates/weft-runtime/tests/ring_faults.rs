@@ -15,15 +15,16 @@ use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::faulty::{FaultyRing, Injection};
 use weft_runtime::member_io::MemberIo;
+use weft_runtime::overlay::MemberRing;
 use weft_runtime::ring::{Action, Ring, RingOp};
 use weft_runtime::threads::ThreadRing;
 use weft_runtime::uring::UringRing;
 use weft_testing::{skip, uring_is_refused_on_purpose};
 use weft_units::{Bytes, MemberIndex, Sectors};
 
-type Rings = FaultyRing<Box<dyn Ring>>;
+type Rings = FaultyRing<Box<dyn MemberRing>>;
 type Answers = BTreeMap<Token, Result<Value, Fault>>;
-type MakeRing = fn(&Slab) -> Box<dyn Ring>;
+type MakeRing = fn(&Slab) -> Box<dyn MemberRing>;
 type Verdict = fn(u64, &RingOp) -> Option<Injection>;
 
 const MEMBER: MemberIndex = MemberIndex(0);
@@ -38,7 +39,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(ring: impl FnOnce(&Slab) -> Box<dyn Ring>, script: Verdict, member: &str) -> Self {
+    fn new(ring: impl FnOnce(&Slab) -> Box<dyn MemberRing>, script: Verdict, member: &str) -> Self {
         let slab = Slab::new(2048).unwrap();
         let mut io = MemberIo::new(FaultyRing::new(ring(&slab), Box::new(script)));
         let spec = MemberSpec::parse(member).unwrap();
@@ -320,7 +321,7 @@ fn more_requests_than_the_ring_holds_all_end() {
         return;
     }
     for capacity in [1, 2, 4] {
-        let make = move |slab: &Slab| -> Box<dyn Ring> {
+        let make = move |slab: &Slab| -> Box<dyn MemberRing> {
             Box::new(UringRing::new(slab, capacity).unwrap())
         };
         let mut bench =

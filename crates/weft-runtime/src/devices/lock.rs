@@ -1,8 +1,6 @@
-//! Locks of members: open file description locks of a range or of a whole file.
-//!
-//! Source   fcntl(2) "Open file description locks"
+//! Locks of members: the wait for a range of a file, and for the file behind a loop device.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
@@ -10,6 +8,7 @@ use rustix::io::Errno;
 
 use super::{Access, DeviceError, OpenOptions};
 use crate::device_error::error_of;
+use crate::file_lock::lock_range;
 
 impl OpenOptions {
     /// Locks the file behind a loop device, so that processes that open the file itself also find
@@ -57,7 +56,7 @@ impl OpenOptions {
         let deadline = Instant::now() + self.lock_wait;
         let mut quiet_until = Some(Instant::now() + LOCK_QUIET);
         loop {
-            match ofd_lock(file.as_fd(), self.access, start, len) {
+            match lock_range(file.as_fd(), self.access, start, len) {
                 Err(Errno::AGAIN | Errno::ACCESS) if Instant::now() < deadline => {
                     if quiet_until.take_if(|until| Instant::now() >= *until).is_some() {
                         tracing::info!("{label}: waiting for its lock");
@@ -71,51 +70,6 @@ impl OpenOptions {
             }
         }
     }
-}
-
-/// Locks all of a file for this process, without waiting.
-pub(crate) fn lock_file(
-    label: &str,
-    file: BorrowedFd<'_>,
-    access: Access,
-) -> Result<(), DeviceError> {
-    ofd_lock(file, access, 0, 0).map_err(|errno| match errno {
-        Errno::AGAIN | Errno::ACCESS => DeviceError::Locked { label: label.to_owned() },
-        _ => error_of(label, "lock", errno),
-    })
-}
-
-/// Releases every lock of an open file description.
-pub(crate) fn unlock_file(file: BorrowedFd<'_>) {
-    if let Err(errno) = ofd_set(file, libc::F_UNLCK, 0, 0) {
-        tracing::warn!(%errno, "a lock stays until its file is closed");
-    }
-}
-
-fn ofd_lock(file: BorrowedFd<'_>, access: Access, start: u64, len: u64) -> Result<(), Errno> {
-    let kind = match access {
-        Access::ReadOnly => libc::F_RDLCK,
-        Access::ReadWrite => libc::F_WRLCK,
-    };
-    ofd_set(file, kind, start, len)
-}
-
-fn ofd_set(file: BorrowedFd<'_>, kind: i32, start: u64, len: u64) -> Result<(), Errno> {
-    // `l_pid` has to be zero for OFD locks.
-    let lock = libc::flock {
-        l_type: libc::c_short::try_from(kind).expect("lock types are 0 to 2"),
-        l_whence: 0,
-        l_start: libc::off_t::try_from(start).map_err(|_| Errno::OVERFLOW)?,
-        l_len: libc::off_t::try_from(len).map_err(|_| Errno::OVERFLOW)?,
-        l_pid: 0,
-    };
-    // SAFETY: the descriptor is open (borrowed) and the kernel only reads the structure.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-    if result == 0 {
-        return Ok(());
-    }
-    let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
-    Err(Errno::from_raw_os_error(errno))
 }
 
 /// Time between two attempts to take a lock.

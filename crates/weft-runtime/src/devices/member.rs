@@ -13,9 +13,10 @@ use weft_units::{Bytes, Sectors};
 
 use super::extent::Identity;
 use super::sysfs::zeroes_and_unmaps;
-use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
+use super::{Access, DeviceError, IoMode, Medium, OpenMember};
 use crate::buffers::AlignedBytes;
-use crate::overlay::Overlay;
+use crate::file_lock::unlock_file;
+use crate::overlay::{Overlay, Underlay};
 use crate::rescued::Rescued;
 use crate::ring::FileKind;
 
@@ -129,6 +130,12 @@ impl OpenMember {
         self.overlay.as_ref()
     }
 
+    /// The member without its overlay.
+    pub(crate) fn underlay(&self) -> Underlay<'_> {
+        let info = &self.info;
+        Underlay { label: &info.label, size: info.size, start: self.start(), file: &self.file }
+    }
+
     /// Adds an overlay in `dir`, which takes the writes and is visible to reads. Opened for
     /// reading, a member without an overlay stays as it is; opened for writing, it gets one. Memory
     /// needs none.
@@ -152,7 +159,7 @@ impl OpenMember {
         {
             return Err(DeviceError::NotRescued { label: self.info.label, why });
         }
-        let overlay = Overlay::open(&self, dir, access)?;
+        let overlay = Overlay::open(self.underlay(), dir, access)?;
         if overlay.is_some() {
             self.access = access;
             // Overlays are in one directory as a rule, and so on one file system.

@@ -12,6 +12,7 @@
 //!          `STATX_DIOALIGN`
 
 mod extent;
+mod holes;
 mod lock;
 mod member;
 mod open;
@@ -30,22 +31,13 @@ use crate::ring::FileKind;
 use extent::{Extent, Identity};
 
 pub use crate::device_error::DeviceError;
+pub use crate::file_lock::Access;
 pub use crate::spec::{MemberSpec, parse_size};
 pub use member::read_metadata;
 pub use open::is_tmpfs;
 pub use sysfs::is_rotational;
 
-pub(crate) use lock::{lock_file, unlock_file};
 pub(crate) use member::Damage;
-
-/// Access that a member is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reading. Other processes may read as well.
-    ReadOnly,
-    /// Reading and writing, by this process only.
-    ReadWrite,
-}
 
 /// Options for opening members.
 #[derive(Clone, Copy, Debug)]

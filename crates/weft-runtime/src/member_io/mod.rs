@@ -59,7 +59,8 @@ use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::OpenMember;
-use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
+use crate::overlay::MemberRing;
+use crate::ring::{Action, RingDone, RingOp, share_of};
 use entry::Entry;
 use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 
@@ -85,7 +86,7 @@ pub struct MemberIo<R> {
 /// Answer to a member request.
 pub type Answer = (Token, Result<Value, Fault>);
 
-impl<R: Ring> MemberIo<R> {
+impl<R: MemberRing> MemberIo<R> {
     /// Creates a `MemberIo` without members.
     pub fn new(ring: R) -> Self {
         Self {

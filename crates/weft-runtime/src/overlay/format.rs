@@ -14,7 +14,7 @@ use weft_ondisk::crc::crc32c;
 /// Bytes of a granule, which is copied as a whole.
 pub(super) const GRANULE_LEN: usize = 4096;
 /// `GRANULE_LEN` as a 64-bit number.
-pub(super) const GRANULE: u64 = GRANULE_LEN as u64;
+pub(crate) const GRANULE: u64 = GRANULE_LEN as u64;
 /// Bytes of a page of the map, which is written as a whole.
 pub(super) const PAGE: usize = 4096;
 /// Number of granules that a page of the map covers.

@@ -11,11 +11,12 @@
 //! copies the rest of the granule. A discard sets the bits of the map over a hole of the overlay's
 //! file, which reads as zeroes and becomes a hole of the member with the commit.
 //!
-//! `format.rs` defines the file, `map.rs` records which granules it has, `ring.rs` brings requests
-//! here, and `commit.rs` writes an overlay into its member.
+//! `format.rs` defines the file, `map.rs` records which granules it has, `found.rs` finds overlays
+//! in a directory, `ring.rs` brings requests here, and [`crate::commit`] writes an overlay into its
+//! member.
 
-mod commit;
 mod format;
+pub(crate) mod found;
 mod map;
 mod ring;
 
@@ -32,20 +33,31 @@ use rustix::io::Errno;
 use weft_ondisk::{
     DeviceIdentity, Superblock, SuperblockBlocks, Unreadable, Version, crc, read_superblock_blocks,
 };
-use weft_units::Bytes;
+use weft_units::{Bytes, Sectors};
 
 use crate::buffers::Buffer;
-use crate::devices::{Access, DeviceError, OpenMember, lock_file, unlock_file};
-use crate::holes::{Stretch, can_punch, stretch_of};
+use crate::device_error::DeviceError;
+use crate::file_lock::{Access, lock_file, unlock_file};
+use crate::holes::{Stretch, can_punch, punch, stretch_of};
 use crate::ring::{Action, RingOp};
 use crate::spec::read_exact_at;
-use crate::threads::punch;
 
-pub use commit::{Commit, CommitPlan, discard};
-pub use ring::OverlayRing;
+pub use ring::{MemberRing, OverlayRing};
 
-use format::{GRANULE, GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
+pub(crate) use format::GRANULE;
+
+use format::{GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
+
+/// A member without its overlay: what an overlay needs of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Underlay<'a> {
+    pub(crate) label: &'a str,
+    pub(crate) size: Sectors,
+    /// First byte of the member in its file.
+    pub(crate) start: Bytes,
+    pub(crate) file: &'a Arc<OwnedFd>,
+}
 
 /// Changes of one member, in a file of their own.
 #[derive(Debug)]
@@ -71,7 +83,7 @@ impl Overlay {
     /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, or
     /// when the member was written since it was made.
     pub(crate) fn open(
-        member: &OpenMember,
+        member: Underlay<'_>,
         dir: &Path,
         access: Access,
     ) -> Result<Option<Self>, DeviceError> {
@@ -81,7 +93,7 @@ impl Overlay {
         }) = &overlay
         {
             return Err(refused(
-                member,
+                member.label,
                 format!(
                     "{}: its commit was begun and not finished, so that the member is neither old \
                      nor new; finish it with --commit-overlay",
@@ -92,13 +104,14 @@ impl Overlay {
         Ok(overlay)
     }
 
-    fn open_any(
-        member: &OpenMember,
+    /// Opens the overlay like [`Self::open`], even if its commit was begun.
+    pub(crate) fn open_any(
+        member: Underlay<'_>,
         dir: &Path,
         access: Access,
     ) -> Result<Option<Self>, DeviceError> {
-        let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
-        let found = commit::find(member, &base, dir);
+        let base = Base::of(member).map_err(|source| io_error(member.label, "reading", source))?;
+        let found = found::find(member, &base, dir);
         match (found, access) {
             (Some(path), _) => Self::open_file(member, &base, &path, access).map(Some),
             (None, Access::ReadOnly) => Ok(None),
@@ -111,15 +124,15 @@ impl Overlay {
     }
 
     fn open_file(
-        member: &OpenMember,
+        member: Underlay<'_>,
         base: &Base,
         path: &Path,
         access: Access,
     ) -> Result<Self, DeviceError> {
-        let failed = |what| move |source| io_error(member, what, source);
+        let failed = |what| move |source| io_error(member.label, what, source);
         let wrong = |why: String| {
             refused(
-                member,
+                member.label,
                 format!("overlay {}: {why}; --discard-overlay removes it", path.display()),
             )
         };
@@ -133,10 +146,10 @@ impl Overlay {
         let mut bytes = [0; HEADER];
         file.read_exact_at(&mut bytes, 0).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => wrong("found less than a header".into()),
-            _ => io_error(member, "reading its overlay", error),
+            _ => io_error(member.label, "reading its overlay", error),
         })?;
         let header = Header::decode(&bytes).map_err(wrong)?;
-        let size = member.info().size.bytes().0;
+        let size = member.size.bytes().0;
         if header.size != size {
             return Err(wrong(format!(
                 "header size at byte 24: found {}, expected that of the member, {size}",
@@ -163,11 +176,13 @@ impl Overlay {
             tracing::warn!(
                 "{}: its file was touched since its overlay was made; its superblock is the same, so \
                  it is taken to be unchanged",
-                member.info().label
+                member.label
             );
         }
         let map = load(&file, size).map_err(|error| match error {
-            LoadError::Io(source) => io_error(member, "reading the map of its overlay", source),
+            LoadError::Io(source) => {
+                io_error(member.label, "reading the map of its overlay", source)
+            }
             LoadError::Beyond { granule } => wrong(format!(
                 "map at byte {}: found granule {granule}, expected less than {}",
                 MAP_AT + granule / 8,
@@ -177,8 +192,8 @@ impl Overlay {
         Ok(Self {
             path: path.to_owned(),
             file,
-            base: Arc::clone(member.file()),
-            base_start: member.start().0,
+            base: Arc::clone(member.file),
+            base_start: member.start.0,
             header,
             map: Mutex::new(map),
             order: Mutex::default(),
@@ -202,6 +217,23 @@ impl Overlay {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.map().granules() * GRANULE)
+    }
+
+    /// Whether a commit of the overlay was begun.
+    pub(crate) fn is_committing(&self) -> bool {
+        self.header.state == OverlayState::Committing
+    }
+
+    /// Records durably that a commit begins.
+    pub(crate) fn begin_commit(&mut self) -> io::Result<()> {
+        self.header.state = OverlayState::Committing;
+        self.file.write_all_at(&self.header.encode(), 0)?;
+        self.file.sync_data()
+    }
+
+    /// Runs of the member that the overlay has, each of `bytes_max` at most.
+    pub(crate) fn granules(&self, bytes_max: u64) -> Vec<Range<u64>> {
+        self.map().all(bytes_max)
     }
 
     /// Fills `into` from the byte `at` of the member.
@@ -352,7 +384,7 @@ impl Overlay {
     }
 
     /// Stretch at the start of a range that the overlay has: a hole of its file, or data.
-    fn stretch(&self, range: &Range<u64>) -> Stretch {
+    pub(crate) fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
 
@@ -448,12 +480,12 @@ struct Base {
 }
 
 impl Base {
-    fn of(member: &OpenMember) -> io::Result<Self> {
-        let size = member.info().size;
+    fn of(member: Underlay<'_>) -> io::Result<Self> {
+        let size = member.size;
         let blocks = read_superblock_blocks(size, |sector, len| {
             let mut block = vec![0; len];
-            let place = member.start().0 + sector.bytes().0;
-            read_exact_at(member.file(), &mut block, place)?;
+            let place = member.start.0 + sector.bytes().0;
+            read_exact_at(member.file, &mut block, place)?;
             Ok(block)
         });
         // A superblock place that cannot be read is left out: members on failing disks get overlays
@@ -480,8 +512,8 @@ impl Base {
                 DeviceIdentity::Number(number) => format!("md-{array}-{number}.overlay"),
             });
         }
-        names.push(name_by_label(&member.info().label));
-        let metadata = File::from(member.file().try_clone()?).metadata()?;
+        names.push(name_by_label(member.label));
+        let metadata = File::from(member.file.try_clone()?).metadata()?;
         let written = match metadata.is_file() {
             true => metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec(),
             false => 0,
@@ -506,11 +538,11 @@ fn name_by_label(label: &str) -> String {
 }
 
 /// Creates an empty overlay atomically.
-fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(), DeviceError> {
-    let failed = |what| move |source| io_error(member, what, source);
+fn make(member: Underlay<'_>, base: &Base, dir: &Path, path: &Path) -> Result<(), DeviceError> {
+    let failed = |what| move |source| io_error(member.label, what, source);
     let made = std::fs::create_dir_all(dir);
     made.map_err(failed("making the directory of its overlay (--overlay)"))?;
-    let size = member.info().size.bytes().0;
+    let size = member.size.bytes().0;
     let header = Header {
         state: OverlayState::Open,
         size,
@@ -518,14 +550,14 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
         events: base.events,
         array: base.array,
         written: base.written,
-        label: member.info().label.clone(),
+        label: member.label.to_owned(),
     };
     let new = path.with_extension(format!("new-{}", std::process::id()));
     // Readable by its owner only, because it contains data of the member.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&new);
     let file = file.map_err(failed("making its overlay (--overlay)"))?;
     let result = (|| {
-        commit::forget(path)?;
+        found::forget(path)?;
         file.write_all_at(&header.encode(), 0)?;
         file.set_len(format::file_bytes(size))?;
         file.sync_all()?;
@@ -540,12 +572,12 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
     })();
     result.map_err(|source: io::Error| {
         let _ = std::fs::remove_file(&new);
-        io_error(member, "making its overlay", source)
+        io_error(member.label, "making its overlay", source)
     })
 }
 
 /// Makes names durable. Some file systems do not flush directories.
-fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
     match rustix::fs::fsync(&dir) {
@@ -585,16 +617,16 @@ fn load(file: &File, size: u64) -> Result<Map, LoadError> {
     Ok(map)
 }
 
-fn index(bytes: u64) -> usize {
+pub(crate) fn index(bytes: u64) -> usize {
     usize::try_from(bytes).expect("within a buffer")
 }
 
-fn io_error(member: &OpenMember, what: &'static str, source: io::Error) -> DeviceError {
-    DeviceError::Io { label: member.info().label.clone(), what, source }
+fn io_error(label: &str, what: &'static str, source: io::Error) -> DeviceError {
+    DeviceError::Io { label: label.to_owned(), what, source }
 }
 
-fn refused(member: &OpenMember, why: String) -> DeviceError {
-    DeviceError::Overlay { label: member.info().label.clone(), why }
+fn refused(label: &str, why: String) -> DeviceError {
+    DeviceError::Overlay { label: label.to_owned(), why }
 }
 
 #[cfg(test)]

@@ -16,7 +16,40 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::Overlay;
-use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
+use crate::auto::AutoRing;
+use crate::faulty::FaultyRing;
+use crate::ring::{Action, FileKind, NoRing, Ring, RingDone, RingOp};
+use crate::threads::ThreadRing;
+use crate::uring::UringRing;
+
+/// A ring for members, which may have overlays.
+pub trait MemberRing: Ring {
+    /// Sends writes to the registered file at `index` to an overlay only.
+    ///
+    /// # Errors
+    /// Fails when this ring has no overlays, or no thread is left.
+    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
+        let _ = (index, overlay);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl MemberRing for AutoRing {}
+impl MemberRing for NoRing {}
+impl MemberRing for ThreadRing {}
+impl MemberRing for UringRing {}
+
+impl<R: MemberRing> MemberRing for FaultyRing<R> {
+    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
+        self.inner.set_overlay(index, overlay)
+    }
+}
+
+impl<R: MemberRing + ?Sized> MemberRing for Box<R> {
+    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
+        (**self).set_overlay(index, overlay)
+    }
+}
 
 /// A ring for members with and without overlays.
 #[derive(Debug)]
@@ -69,12 +102,7 @@ impl<R: Ring> OverlayRing<R> {
     }
 }
 
-impl<R: Ring> Ring for OverlayRing<R> {
-    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
-        self.end_worker(index);
-        self.inner.set_file(index, file)
-    }
-
+impl<R: Ring> MemberRing for OverlayRing<R> {
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         self.end_worker(index);
         let place = usize::from(index);
@@ -88,6 +116,13 @@ impl<R: Ring> Ring for OverlayRing<R> {
             std::thread::Builder::new().name(name).spawn(move || shared.work(&of, &received))?;
         self.workers[place] = Some(Worker { overlay, orders, thread });
         Ok(())
+    }
+}
+
+impl<R: Ring> Ring for OverlayRing<R> {
+    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
+        self.end_worker(index);
+        self.inner.set_file(index, file)
     }
 
     fn set_kind(&mut self, index: u16, kind: FileKind) {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::buffers::AlignedBytes;
-use crate::devices::{MemberSpec, OpenOptions};
+use crate::commit::{Commit, discard};
+use crate::devices::{MemberSpec, OpenMember, OpenOptions};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use weft_units::MemberIndex;

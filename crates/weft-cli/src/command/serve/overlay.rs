@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weft_runtime::commit::{Commit, discard};
 use weft_runtime::devices::{Access, MemberSpec};
-use weft_runtime::overlay::{Commit, discard};
 use weft_units::Bytes;
 
 use crate::outcome::{Exit, Failure, Outcome};

@@ -20,17 +20,14 @@
 
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use weft_ondisk::{SUPER_BYTES, Version};
 use weft_units::{Bytes, MemberIndex};
 
-use super::format::{GRANULE, Header, OverlayState};
-use super::{Base, Overlay, index, io_error, sync_dir};
 use crate::devices::{Access, DeviceError, MemberSpec, OpenMember, OpenOptions};
-use crate::holes::Stretch;
-use crate::threads::punch;
+use crate::holes::{Stretch, punch};
+use crate::overlay::{GRANULE, Overlay, found, index, sync_dir};
 
 /// Writes that a commit would make to one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +71,12 @@ impl Commit {
         let (mut unchanged, mut committed) = (Vec::new(), Vec::new());
         for member in all {
             // No overlay is created here: a member without one stays without.
-            let has_overlay = find_of(&member, dir)?.is_some();
-            if !has_overlay && mark_of(&member, dir)?.is_some() {
+            let has_overlay = found::find_of(member.underlay(), dir)?.is_some();
+            if !has_overlay && found::is_committed(member.underlay(), dir)? {
                 committed.push(member.info().label.clone());
             }
-            match has_overlay.then(|| Overlay::open_any(&member, dir, access)).transpose()? {
+            let open = || Overlay::open_any(member.underlay(), dir, access);
+            match has_overlay.then(open).transpose()? {
                 Some(Some(overlay)) => members.push((member, overlay)),
                 Some(None) | None => unchanged.push(member.info().label.clone()),
             }
@@ -93,9 +91,9 @@ impl Commit {
     pub fn plans(&self) -> Vec<CommitPlan> {
         let plan = |(member, overlay): &(OpenMember, Overlay)| CommitPlan {
             label: member.info().label.clone(),
-            overlay: overlay.path.clone(),
+            overlay: overlay.path().to_owned(),
             bytes: overlay.bytes(),
-            begun: overlay.header.state == OverlayState::Committing,
+            begun: overlay.is_committing(),
         };
         self.members.iter().map(plan).collect()
     }
@@ -121,9 +119,7 @@ impl Commit {
     pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
         for (member, overlay) in &mut self.members {
             let failed = |source| io_error(member, "marking its overlay", source);
-            overlay.header.state = OverlayState::Committing;
-            overlay.file.write_all_at(&overlay.header.encode(), 0).map_err(failed)?;
-            overlay.file.sync_data().map_err(failed)?;
+            overlay.begin_commit().map_err(failed)?;
         }
         for superblocks in [false, true] {
             for (member, overlay) in &self.members {
@@ -135,16 +131,11 @@ impl Commit {
             }
         }
         for (member, overlay) in &self.members {
-            let mark = std::fs::File::options()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(mark_beside(&overlay.path));
-            mark.and_then(|mark| mark.sync_all())
+            found::mark_committed(overlay.path())
                 .map_err(|source| io_error(member, "marking its overlay as committed", source))?;
         }
         for (member, overlay) in &self.members {
-            std::fs::remove_file(&overlay.path)
+            std::fs::remove_file(overlay.path())
                 .map_err(|source| io_error(member, "removing its overlay", source))?;
         }
         match self.members.first() {
@@ -156,26 +147,16 @@ impl Commit {
 
     /// Refuses a commit of only some members of an array: the others would have older data.
     fn refuse_left_out(&self) -> Result<(), DeviceError> {
-        let arrays: Vec<[u8; 16]> =
-            self.members.iter().map(|(_, overlay)| overlay.header.array).collect();
-        for (path, header) in list(&self.dir) {
-            let named = self.members.iter().any(|(_, overlay)| overlay.path == path);
-            let Ok(header) = header else { continue };
-            if !named
-                && !arrays.is_empty()
-                && (header.array == [0; 16] || arrays.contains(&header.array))
-            {
-                return Err(DeviceError::Overlay {
-                    label: header.label,
-                    why: format!(
-                        "its overlay {} belongs to the same array and it was not named; name every \
-                         member that has an overlay",
-                        path.display()
-                    ),
-                });
-            }
-        }
-        Ok(())
+        let named: Vec<&Overlay> = self.members.iter().map(|(_, overlay)| overlay).collect();
+        let Some((path, label)) = found::left_out(&self.dir, &named) else { return Ok(()) };
+        Err(DeviceError::Overlay {
+            label,
+            why: format!(
+                "its overlay {} belongs to the same array and it was not named; name every member \
+                 that has an overlay",
+                path.display()
+            ),
+        })
     }
 }
 
@@ -189,33 +170,11 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
     let mut found = Vec::new();
     for (spec, number) in specs.iter().zip(0..) {
         let member = options.open(spec, MemberIndex(number), &members)?;
-        if let Some(path) = find_of(&member, dir)? {
-            let failed = |source| io_error(&member, "opening its overlay", source);
-            let file =
-                std::fs::File::options().read(true).write(true).open(&path).map_err(failed)?;
-            crate::devices::lock_file(
-                &path.display().to_string(),
-                file.as_fd(),
-                Access::ReadWrite,
-            )?;
-            let mut bytes = [0; super::HEADER];
-            let header = file.read_exact_at(&mut bytes, 0).map(|()| Header::decode(&bytes));
-            if let Ok(Ok(Header { state: OverlayState::Committing, .. })) = header {
-                return Err(super::refused(
-                    &member,
-                    format!(
-                        "{}: its commit was begun, so that the member is half new; finish it with \
-                         --commit-overlay, for without the overlay nothing can",
-                        path.display()
-                    ),
-                ));
-            }
-            found.push((path, file));
-        }
+        found.extend(found::lock_to_remove(member.underlay(), dir)?);
         members.push(member);
     }
     for (path, _) in &found {
-        std::fs::remove_file(path).and_then(|()| forget(path)).map_err(|source| {
+        std::fs::remove_file(path).and_then(|()| found::forget(path)).map_err(|source| {
             DeviceError::Io { label: path.display().to_string(), what: "removing it", source }
         })?;
     }
@@ -223,60 +182,6 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
         sync_dir(dir).map_err(|source| io_error(member, "removing its overlay", source))?;
     }
     Ok(found.into_iter().map(|(path, _)| path).collect())
-}
-
-/// Path of the mark which says that an overlay was committed.
-fn mark_beside(overlay: &Path) -> PathBuf {
-    overlay.with_extension("committed")
-}
-
-/// Removes the mark of an earlier overlay of this name that was committed.
-pub(super) fn forget(overlay: &Path) -> std::io::Result<()> {
-    match std::fs::remove_file(mark_beside(overlay)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Mark that the overlay of a member was committed, if there is one.
-fn mark_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
-    let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
-    Ok(base.names.iter().map(|name| mark_beside(&dir.join(name))).find(|path| path.exists()))
-}
-
-/// Path of a member's overlay, if it has one.
-pub(super) fn find(member: &OpenMember, base: &Base, dir: &Path) -> Option<PathBuf> {
-    let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
-    by_name.or_else(|| {
-        // A commit that was cut short may have changed the superblock of the member.
-        let begun = |header: &Header| {
-            header.state == OverlayState::Committing && header.label == member.info().label
-        };
-        let mut all = list(dir).into_iter();
-        all.find_map(|(path, header)| header.is_ok_and(|header| begun(&header)).then_some(path))
-    })
-}
-
-fn find_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
-    let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
-    Ok(find(member, &base, dir))
-}
-
-/// Overlays in a directory, each with its header.
-fn list(dir: &Path) -> Vec<(PathBuf, Result<Header, String>)> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let paths = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "overlay"));
-    paths
-        .map(|path| {
-            let mut bytes = [0; super::HEADER];
-            let read =
-                std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, 0));
-            let header = read.map_err(|error| error.to_string());
-            (path, header.and_then(|()| Header::decode(&bytes)))
-        })
-        .collect()
 }
 
 /// Copies either the granules that hold superblocks, or all others.
@@ -295,7 +200,7 @@ fn copy(
     let is_super = |run: &Range<u64>| {
         places.iter().any(|place| run.start < place.end && place.start < run.end)
     };
-    let runs = overlay.map().all(COPY_BYTES);
+    let runs = overlay.granules(COPY_BYTES);
     let runs = runs.into_iter().flat_map(|run| {
         // A run that contains a superblock is split into granules.
         let step = if is_super(&run) { GRANULE } else { run.end - run.start };
@@ -325,6 +230,10 @@ fn copy(
         }
     }
     Ok(())
+}
+
+fn io_error(member: &OpenMember, what: &'static str, source: std::io::Error) -> DeviceError {
+    DeviceError::Io { label: member.info().label.clone(), what, source }
 }
 
 fn write_all_at(member: &OpenMember, bytes: &[u8], at: u64) -> std::io::Result<()> {
