@@ -19,7 +19,6 @@
 //! member, or its discard, removes the file.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use weft_ondisk::{SUPER_BYTES, Version};
@@ -126,8 +125,7 @@ impl Commit {
                 copy(member, overlay, superblocks, progress)?;
             }
             for (member, _) in &self.members {
-                rustix::fs::fsync(member.as_fd())
-                    .map_err(|errno| io_error(member, "flush", errno.into()))?;
+                member.sync().map_err(|source| io_error(member, "flush", source))?;
             }
         }
         for (member, overlay) in &self.members {
@@ -217,12 +215,12 @@ fn copy(
             overlay
                 .read_at(part, next)
                 .map_err(|source| io_error(member, "reading its overlay", source))?;
-            let place = member.start().0 + next;
             // A file system that reports data as a hole (some did, for data not yet written back)
             // must not lose the data.
             let is_hole = hole && part.iter().all(|byte| *byte == 0);
-            if !(is_hole && punch(member, place, len.0).is_ok()) {
-                write_all_at(member, part, place)
+            if !(is_hole && punch(member, member.start().0 + next, len.0).is_ok()) {
+                member
+                    .write_all_at(part, Bytes(next))
                     .map_err(|source| io_error(member, "write", source))?;
             }
             progress(len);
@@ -234,19 +232,6 @@ fn copy(
 
 fn io_error(member: &OpenMember, what: &'static str, source: std::io::Error) -> DeviceError {
     DeviceError::Io { label: member.info().label.clone(), what, source }
-}
-
-fn write_all_at(member: &OpenMember, bytes: &[u8], at: u64) -> std::io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::pwrite(member, &bytes[done..], at + done as u64) {
-            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-            Ok(count) => done += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 /// Size of a copy: enough for a disk to reach its full throughput.

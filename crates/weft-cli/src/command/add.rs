@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use weft_export::control::{Command, VolumeStatus};
+use weft_runtime::devices::FreshFile;
 use weft_runtime::spec::MemberSpec;
 
 use crate::look::Looked;
@@ -118,10 +119,10 @@ fn acceptable(
         && !is_part
         && !path.exists()
     {
-        let file = std::fs::File::create_new(path).map_err(failed)?;
+        let file = FreshFile::create_new(path).map_err(failed)?;
         made.0.push(std::path::absolute(path).map_err(failed)?);
-        file.set_len(size.0).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
+        file.set_len(size).map_err(failed)?;
+        file.sync().map_err(failed)?;
     }
     if !is_part && !path.exists() && !path.is_symlink() {
         return Err(Failure::failed(format!(

@@ -112,9 +112,8 @@ fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let assembly =
         assemble(&candidates, &options).map_err(|refused| refusal(&refused, candidates.len()))?;
     tell_dropped(&assembly.dropped);
-    let number_of = |label: &str| {
-        opened.iter().find(|looked| looked.label == label).and_then(look::Looked::device_number)
-    };
+    let number_of =
+        |label: &str| opened.iter().find(|looked| looked.label == label)?.probe.device_number();
     let freshest = assembly
         .members()
         .map(|(_, member)| &member.superblock)

@@ -90,7 +90,7 @@ fn deep(looked: &Looked) -> Result<Vec<Place>, Failure> {
 impl Place {
     fn of(found: Misplaced, looked: &Looked) -> Self {
         let version = found.superblock.version();
-        let usual = version.position(looked.size) == Some(found.sector);
+        let usual = version.position(looked.probe.size()) == Some(found.sector);
         // The position of a superblock at the end follows from the member's size, so the size is
         // chosen to match.
         let window = match (version, found.member_start) {
@@ -102,8 +102,9 @@ impl Place {
             (_, Some(start)) => Some((start.0, None)),
             (_, None) => None,
         };
-        let fits =
-            |&(start, len): &(u64, Option<u64>)| len.is_none_or(|len| start + len <= looked.size.0);
+        let fits = |&(start, len): &(u64, Option<u64>)| {
+            len.is_none_or(|len| start + len <= looked.probe.size().0)
+        };
         let name = window.filter(fits).map(|(start, len)| {
             let len = len.map(|len| format!("+{len}s")).unwrap_or_default();
             format!("{}@{start}s{len}", looked.label)
@@ -191,7 +192,7 @@ fn report(
     if shown.readable.is_empty() && problems.is_empty() {
         complain(&format!("No md superblock detected on {label}."));
         let mut problem = "no md superblock detected".to_owned();
-        if !looked.is_device {
+        if !looked.probe.is_device() {
             complain(&format!("{label}: {CUT_HAS_NONE}"));
             problem = format!("{problem}; {CUT_HAS_NONE}");
         }
@@ -209,7 +210,7 @@ fn report(
             .collect();
         reports.push(json!({
             "member": label,
-            "size_bytes": looked.size.bytes().0,
+            "size_bytes": looked.probe.size().bytes().0,
             "superblock": superblocks.first(),
             "more_superblocks": superblocks.get(1..).unwrap_or_default(),
             "errors": problems,
@@ -218,7 +219,11 @@ fn report(
     } else {
         let mut out = stdout();
         for (superblock, wrong) in &shown.readable {
-            writeln!(out, "{label}:\n{}", to_text(superblock, looked.size, wrong.as_ref()))?;
+            writeln!(
+                out,
+                "{label}:\n{}",
+                to_text(superblock, looked.probe.size(), wrong.as_ref())
+            )?;
         }
         out.flush()?;
     }

@@ -39,7 +39,9 @@ pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure>
         };
         for other in &places {
             let same = match (other, &place) {
-                (Place::Old { looked: a, .. }, Place::Old { looked: b, .. }) if a.overlaps(b) => {
+                (Place::Old { looked: a, .. }, Place::Old { looked: b, .. })
+                    if a.probe.overlaps(&b.probe) =>
+                {
                     return Err(Failure::usage(look::twice(b, a)));
                 }
                 (Place::New { path: a, .. }, Place::New { path: b, .. }) => {
@@ -75,8 +77,8 @@ fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
     if !absent {
         let looked = Looked::open(path)?;
         looked.refuse_unrescued()?;
-        if let Some(asked) = member_size.filter(|asked| *asked != looked.size.bytes()) {
-            let found = size::human(looked.size.bytes());
+        if let Some(asked) = member_size.filter(|asked| *asked != looked.probe.size().bytes()) {
+            let found = size::human(looked.probe.size().bytes());
             complain(&format!(
                 "{label}: exists with {found} and stays so; --member-size {} is for members to be \
                  made",
@@ -120,7 +122,7 @@ pub(super) fn only_ssds(places: &[Place]) -> bool {
     places.iter().all(|place| match place {
         Place::Missing => true,
         Place::New { .. } => false,
-        Place::Old { looked, .. } => looked.is_ssd,
+        Place::Old { looked, .. } => looked.probe.is_ssd(),
     })
 }
 
@@ -135,7 +137,7 @@ pub(super) fn members_of(
             Place::Missing => None,
             Place::New { size, .. } => Some(NewMember { size: *size, device_uuid: random_uuid()? }),
             Place::Old { looked, .. } => {
-                Some(NewMember { size: looked.size, device_uuid: random_uuid()? })
+                Some(NewMember { size: looked.probe.size(), device_uuid: random_uuid()? })
             }
         });
     }

@@ -202,7 +202,7 @@ fn all_holes(places: &[Place], slots: usize, supers: &[Super1]) -> bool {
     let slotted = places.iter().take(slots).filter(|place| !matches!(place, Place::Missing));
     slotted.zip(supers).all(|(place, superblock)| match place {
         Place::Missing | Place::New { .. } => true,
-        Place::Old { looked, .. } => looked.is_hole(superblock.data_offset, superblock.size),
+        Place::Old { looked, .. } => looked.probe.is_hole(superblock.data_offset, superblock.size),
     })
 }
 
@@ -223,7 +223,7 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Fai
                 let mut erase = looked.superblock_places()?;
                 let mut kept = Vec::new();
                 for foreign in looked.every_foreign()? {
-                    let block = block_of(foreign.byte, looked.size);
+                    let block = block_of(foreign.byte, looked.probe.size());
                     if block == own || erase.contains(&block) {
                         continue;
                     }

@@ -1,13 +1,11 @@
 //! Writing of a new array, and restoring of the previous contents after a failure.
 
-use std::fs::File;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use weft_ondisk::SUPER_BYTES;
-use weft_runtime::devices::{Access, OpenMember, OpenOptions};
+use weft_runtime::devices::{Access, FreshFile, OpenMember, OpenOptions, sync_name};
 use weft_units::{MemberIndex, Sectors};
 
 use super::MemberWrite;
@@ -40,25 +38,17 @@ fn make_files(writes: &[MemberWrite], made: &mut Vec<PathBuf>) -> Result<(), Fai
     for write in writes {
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
         let Some(bytes) = write.make else { continue };
-        let file = match File::create_new(&write.path) {
-            Ok(file) => {
-                made.push(write.path.clone());
-                file
-            }
-            // The file exists; it must be empty.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let file = File::options().write(true).open(&write.path).map_err(failed)?;
-                if file.metadata().map_err(failed)?.len() != 0 {
-                    return Err(Failure::refused(format!(
-                        "{}: was made by somebody else meanwhile; nothing was written; try again",
-                        write.label
-                    )));
-                }
-                file
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        file.set_len(bytes.0).map_err(failed)?;
+        let file = FreshFile::create_or_open(&write.path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::refused(format!(
+                "{}: was made by somebody else meanwhile; nothing was written; try again",
+                write.label
+            )),
+            _ => failed(error),
+        })?;
+        if file.is_new() {
+            made.push(write.path.clone());
+        }
+        file.set_len(bytes).map_err(failed)?;
     }
     Ok(())
 }
@@ -99,39 +89,20 @@ fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
     for Opened { member, write, .. } in opened {
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
         for place in &write.erase {
-            write_at(member, *place, &[0; SUPER_BYTES]).map_err(failed)?;
+            member.write_all_at(&[0; SUPER_BYTES], place.bytes()).map_err(failed)?;
         }
         if let Some((place, bitmap)) = &write.bitmap {
-            write_at(member, *place, bitmap).map_err(failed)?;
+            member.write_all_at(bitmap, place.bytes()).map_err(failed)?;
         }
         let superblock = &write.superblock;
-        write_at(member, superblock.super_offset, &superblock.encode()).map_err(failed)?;
+        member
+            .write_all_at(&superblock.encode(), superblock.super_offset.bytes())
+            .map_err(failed)?;
     }
     for Opened { member, write, .. } in opened {
-        let failed = |error: Errno| Failure::failed(format!("{}: {error}", write.label));
-        rustix::fs::fsync(member).map_err(failed)?;
+        member.sync().map_err(|error| Failure::failed(format!("{}: {error}", write.label)))?;
         if write.make.is_some() {
-            let parent = match write.path.parent() {
-                Some(parent) if parent != Path::new("") => parent,
-                _ => Path::new("."),
-            };
-            // An error is ignored: some file systems cannot flush directories, and the file itself
-            // is safe.
-            let _ = File::open(parent).and_then(|directory| directory.sync_all());
-        }
-    }
-    Ok(())
-}
-
-fn write_at(member: &OpenMember, at: Sectors, bytes: &[u8]) -> std::io::Result<()> {
-    let mut written = 0;
-    while written < bytes.len() {
-        let offset = member.start().0 + at.bytes().0 + written as u64;
-        match rustix::io::pwrite(member, &bytes[written..], offset) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => written += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            sync_name(&write.path);
         }
     }
     Ok(())
@@ -141,11 +112,11 @@ fn write_at(member: &OpenMember, at: Sectors, bytes: &[u8]) -> std::io::Result<(
 fn put_back(opened: &[Opened<'_>], made: &[PathBuf]) {
     for Opened { member, write, before } in opened {
         for (place, block) in before {
-            if let Err(error) = write_at(member, *place, block) {
+            if let Err(error) = member.write_all_at(block, place.bytes()) {
                 complain(&format!("{}: putting back what was there: {error}", write.label));
             }
         }
-        let _ = rustix::fs::fsync(member);
+        let _ = member.sync();
     }
     for path in made {
         let _ = std::fs::remove_file(path);

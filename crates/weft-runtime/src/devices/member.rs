@@ -197,6 +197,36 @@ impl OpenMember {
         Ok(bytes)
     }
 
+    /// Writes all bytes from byte `at` of the member on.
+    ///
+    /// # Errors
+    /// Fails when the device does not take them.
+    ///
+    /// # Panics
+    /// Panics when the member has an overlay, which takes its writes.
+    pub fn write_all_at(&self, bytes: &[u8], at: Bytes) -> std::io::Result<()> {
+        assert!(self.overlay.is_none(), "a member with an overlay is never written");
+        let mut written = 0;
+        while written < bytes.len() {
+            let offset = self.start + at.0 + written as u64;
+            match rustix::io::pwrite(&self.file, &bytes[written..], offset) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was written durable.
+    ///
+    /// # Errors
+    /// Fails when the device does.
+    pub fn sync(&self) -> std::io::Result<()> {
+        Ok(rustix::fs::fsync(&self.file)?)
+    }
+
     /// Reads metadata that need not begin or end at a logical block.
     fn read_any(&self, at: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
         let block = u64::from(self.info.logical_block);

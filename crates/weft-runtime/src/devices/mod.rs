@@ -8,14 +8,18 @@
 //! name of their user. `O_DIRECT` is used where the file system supports it; elsewhere, as on
 //! tmpfs, I/O goes through the page cache and a flush is `fdatasync`, which is reported.
 //!
+//! Whatever opens a device opens it here: `open.rs` to serve it, `probe.rs` to look at it.
+//!
 //! Source   open(2) `O_EXCL`, `O_DIRECT`; fcntl(2) "Open file description locks"; statx(2)
 //!          `STATX_DIOALIGN`
 
 mod extent;
+mod fresh;
 mod holes;
 mod lock;
 mod member;
 mod open;
+mod probe;
 mod sysfs;
 
 use std::fmt;
@@ -33,9 +37,10 @@ use extent::{Extent, Identity};
 pub use crate::device_error::DeviceError;
 pub use crate::file_lock::Access;
 pub use crate::spec::{MemberSpec, parse_size};
+pub use fresh::{FreshFile, sync_name};
 pub use member::read_metadata;
 pub use open::is_tmpfs;
-pub use sysfs::is_rotational;
+pub use probe::{Probe, ProbeError};
 
 pub(crate) use member::Damage;
 

@@ -29,7 +29,7 @@ pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
 }
 
 /// Whether a block device is rotational. `None` for a file, and where the kernel does not say.
-pub fn is_rotational(file: impl AsFd) -> Option<bool> {
+pub(super) fn is_rotational(file: impl AsFd) -> Option<bool> {
     folder(identity_of(file).ok()?).and_then(|folder| rotates(&folder))
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft_export::client::NbdClient;
 use weft_export::control::{Command, VolumeStatus};
+use weft_runtime::devices::FreshFile;
 use weft_units::Bytes;
 
 use super::tour::Measured;
@@ -117,8 +118,8 @@ impl Used {
         bytes: Bytes,
     ) -> Result<((), Measured), Failure> {
         let at = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(fresh)));
-        let file = std::fs::File::create_new(fresh).map_err(at)?;
-        file.set_len(bytes.0).map_err(at)?;
+        let file = FreshFile::create_new(fresh).map_err(at)?;
+        file.set_len(bytes).map_err(at)?;
         drop(file);
         let start = Instant::now();
         self.target.ask(Command::Add { members: vec![label(fresh)] })?;

@@ -91,7 +91,7 @@ impl FoundKind {
 pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
     let mut seen = Disk {
         label: disk.label.clone(),
-        bytes: disk.size.bytes().0,
+        bytes: disk.probe.size().bytes().0,
         table: "no partition table".into(),
         notices: Vec::new(),
         found: Vec::new(),
@@ -99,7 +99,7 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
         may_be_cut: false,
     };
     let mut has_table = true;
-    match disk.partitions() {
+    match disk.probe.partitions() {
         Ok(table) => {
             seen.table = format!("{}: {}", table.scheme, table.summary());
             seen.notices = table.notices;
@@ -135,7 +135,8 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
         seen.place(disk, name, &misplaced)?;
     }
     seen.members = seen.found.len();
-    seen.may_be_cut = !has_table && !disk.is_device && seen.members == 0 && seen.notices.is_empty();
+    seen.may_be_cut =
+        !has_table && !disk.probe.is_device() && seen.members == 0 && seen.notices.is_empty();
     Ok(seen)
 }
 
@@ -149,7 +150,7 @@ impl Disk {
         kind: FoundKind,
     ) -> Result<(), Failure> {
         let start = bytes.start;
-        let place = disk.start() + bytes.start..disk.start() + bytes.end;
+        let place = disk.probe.start() + bytes.start..disk.probe.start() + bytes.end;
         let looked = disk.part(&name, place);
         let Ok(superblock) = looked.superblock() else { return Ok(()) };
         let super_sector = Bytes(start).sectors_floor() + superblock.super_offset();
@@ -189,7 +190,7 @@ impl Disk {
     ) -> Result<(), Failure> {
         let spec = MemberSpec::path(name);
         let mut part = OsString::from(spec.file().unwrap_or(name));
-        part.push(format!("@{}", disk.start() + bytes.start));
+        part.push(format!("@{}", disk.probe.start() + bytes.start));
         let before = self.found.len();
         self.look(disk, part.into(), bytes.start..self.bytes, FoundKind::Cut)?;
         let left = match self.found.len() > before {
@@ -229,7 +230,7 @@ impl Disk {
         // A part of a part is named as a part of the whole.
         let spec = MemberSpec::path(name);
         let mut part = OsString::from(spec.file().unwrap_or(name));
-        part.push(format!("@{}+{}", disk.start() + start, end - start));
+        part.push(format!("@{}+{}", disk.probe.start() + start, end - start));
         let before = self.found.len();
         self.look(disk, part.into(), start..end, FoundKind::OddPlace)?;
         if self.found.len() == before {
@@ -271,7 +272,7 @@ fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
 
 /// Superblocks near the ends of a disk, or anywhere on it if `deep`.
 fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
-    let size = disk.size.0;
+    let size = disk.probe.size().0;
     let near = if deep || size <= 2 * NEAR_SECTORS { size } else { NEAR_SECTORS };
     let ranges = [0..near, size.saturating_sub(NEAR_SECTORS).max(near)..size];
     let sectors = ranges.iter().map(|range| range.end - range.start).sum();
