@@ -20,6 +20,8 @@ mod links;
 mod long;
 mod map;
 mod mutants;
+#[cfg(test)]
+mod opens;
 mod packages;
 mod part;
 mod purity;

@@ -1,0 +1,131 @@
+//! Opening of devices: only `devices/` of weft-runtime opens what may be one.
+//!
+//! Every other line of product code that opens a file by its path is in a file of [`ALLOWED`], with
+//! the reason why that path is no device. Tests do not count.
+
+use crate::tree;
+
+/// Files and folders below `crates/` that open paths, each with what they open.
+const ALLOWED: &[(&str, &str)] = &[
+    ("weft-bench/src/costs/measure.rs", "/proc"),
+    ("weft-bench/src/member.rs", "a folder, to ask for its file system"),
+    ("weft-bench/src/nbd/server.rs", "/proc"),
+    ("weft-cli/src/command/demo/mod.rs", "a file that demo has made, to damage it"),
+    ("weft-cli/src/command/serve/mod.rs", "/proc"),
+    ("weft-cli/src/result_file.rs", "result files; a block device is refused"),
+    ("weft-lab/src/compare/formats.rs", "results of fio and others"),
+    ("weft-lab/src/experiment/bounds.rs", "results"),
+    ("weft-lab/src/experiment/results.rs", "results"),
+    ("weft-lab/src/job/parse.rs", "job files; anything but a file is refused"),
+    ("weft-lab/src/replay/trace.rs", "traces"),
+    ("weft-runtime/src/devices/", "members"),
+    ("weft-runtime/src/overlay/", "overlays; anything but a file is refused"),
+    ("weft-runtime/src/rescued.rs", "maps of ddrescue"),
+    ("weft-runtime/src/unwritten.rs", "the mark beside a control socket"),
+    ("weft-sim/src/drive/model.rs", "models of drives"),
+    ("weft-sim/src/kept.rs", "scripts of failures"),
+    ("weft-sim/src/machine/cost_table.rs", "tables of costs"),
+];
+
+/// Calls that open a path. The runtime's own `OpenOptions::new` has an argument.
+const CALLS: &[&str] = &[
+    "File::create",
+    "File::open",
+    "File::options",
+    "OpenOptions::new()",
+    "fs::OpenOptions",
+    "fs::copy(",
+    "fs::open(",
+    "fs::openat",
+    "fs::read(",
+    "fs::read_to_string(",
+    "fs::write(",
+];
+
+/// Lines of a source text, up to its tests, that open a path: (1-based number, call).
+fn opens(source: &str) -> Vec<(usize, &'static str)> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let has = |code: &str, call: &str| {
+        code.match_indices(call).any(|(at, _)| !code[..at].ends_with(is_word))
+    };
+    let lines = (1..).zip(source.lines()).take_while(|(_, line)| *line != "#[cfg(test)]");
+    lines
+        .filter_map(|(number, line)| {
+            let code = line.split("//").next().unwrap_or_default();
+            CALLS.iter().find(|call| has(code, call)).map(|call| (number, *call))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The product's files below `crates/`, each with its text.
+    fn products() -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for path in tree::rust_files("crates") {
+            let shown = tree::shown(&path);
+            let name = shown.trim_start_matches("crates/").to_owned();
+            let is_test = name.split('/').any(|part| ["tests", "tests.rs"].contains(&part));
+            if name.contains("/src/") && !is_test && !name.starts_with("weft-testing/") {
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+        found
+    }
+
+    /// Calls outside of [`ALLOWED`], and entries of it that open nothing any more.
+    fn wrong(files: &[(String, String)]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut used = BTreeSet::new();
+        for (name, text) in files {
+            let entry = ALLOWED.iter().find(|(of, _)| name.starts_with(of));
+            for (line, call) in opens(text) {
+                match entry {
+                    Some((of, _)) => {
+                        used.insert(*of);
+                    }
+                    None => wrong.push(format!(
+                        "{name}:{line}: {call}: devices are opened by weft-runtime's devices/; if \
+                         the path is no device, xtask/src/opens.rs says why"
+                    )),
+                }
+            }
+        }
+        let gone = ALLOWED.iter().filter(|(of, _)| !used.contains(of));
+        wrong.extend(gone.map(|(of, _)| format!("{of} opens nothing: xtask/src/opens.rs")));
+        wrong
+    }
+
+    #[test]
+    fn only_the_runtime_opens_devices_and_a_planted_call_is_found() {
+        let mut files = products();
+        assert!(files.len() >= 500, "{} files were read", files.len());
+        assert_eq!(wrong(&files), Vec::<String>::new());
+        for (of, planted, line) in [
+            ("weft-cli/src/look.rs", "let it = std::fs::File::open(path)?;", 1),
+            ("weft-cli/src/new_array/write.rs", "use std::fs::OpenOptions;", 1),
+            ("weft-export/src/serve.rs", "\nlet it = rustix::fs::open(path, flags, mode)?;", 2),
+            ("weft-runtime/src/worker.rs", "OpenOptions::new().read(true).open(path)", 1),
+        ] {
+            let file = files.iter_mut().find(|(name, _)| name == of).unwrap();
+            let before = std::mem::replace(&mut file.1, format!("{planted}\n"));
+            let found = wrong(&files);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].starts_with(&format!("{of}:{line}: ")), "{found:?}");
+            files.iter_mut().find(|(name, _)| name == of).unwrap().1 = before;
+        }
+        files.retain(|(name, _)| name != "weft-cli/src/result_file.rs");
+        let found = wrong(&files);
+        assert_eq!(found, ["weft-cli/src/result_file.rs opens nothing: xtask/src/opens.rs"]);
+    }
+
+    #[test]
+    fn comments_tests_and_the_options_of_the_runtime_do_not_count() {
+        let source = "// File::open\nOpenOptions::new(access)\nFreshFile::create_new(path)\n\
+                      #[cfg(test)]\nmod tests { File::open }\n";
+        assert_eq!(opens(source), []);
+    }
+}
