@@ -22,7 +22,7 @@ import pattern  # noqa: E402
 # may grow: measured are 1.6 s with ten processes to a CPU, and 1 MiB.
 WAIT_MAX = 5.0
 GROWTH_MAX = 64 << 10
-# How many of the flood's zeroes the server may have begun: two slices at a time (`weft-runtime/src/turns.rs`),
+# How many of the flood's zeroes the server may have begun: two slices at a time (`weft-runtime/src/serve/turns.rs`),
 # with room for another rule. A server without turns begins hundreds, and the members are quick enough that a
 # good client is still answered within WAIT_MAX.
 BEGUN_MAX = 8

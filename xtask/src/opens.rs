@@ -108,7 +108,7 @@ mod tests {
             ("weft-cli/src/look.rs", "let it = std::fs::File::open(path)?;", 1),
             ("weft-cli/src/new_array/write.rs", "use std::fs::OpenOptions;", 1),
             ("weft-export/src/serve.rs", "\nlet it = rustix::fs::open(path, flags, mode)?;", 2),
-            ("weft-runtime/src/worker.rs", "OpenOptions::new().read(true).open(path)", 1),
+            ("weft-runtime/src/serve/worker.rs", "OpenOptions::new().read(true).open(path)", 1),
         ] {
             let file = files.iter_mut().find(|(name, _)| name == of).unwrap();
             let before = std::mem::replace(&mut file.1, format!("{planted}\n"));

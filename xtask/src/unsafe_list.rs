@@ -79,7 +79,7 @@ mod tests {
         "crates/weft-parity/src/simd/",
         "crates/weft-runtime/src/buffers.rs",
         "crates/weft-runtime/src/file_lock.rs",
-        "crates/weft-runtime/src/uring.rs",
+        "crates/weft-runtime/src/io/uring.rs",
     ];
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
             found.iter().filter(|path| !allowed(path)).cloned().collect()
         };
         assert_eq!(elsewhere(&found), Vec::<String>::new());
-        let planted = "crates/weft-runtime/src/driver.rs".to_owned();
+        let planted = "crates/weft-runtime/src/serve/driver.rs".to_owned();
         found.insert(planted.clone());
         assert_eq!(elsewhere(&found), [planted]);
         let contributing = std::fs::read_to_string(tree::root().join("CONTRIBUTING.md")).unwrap();

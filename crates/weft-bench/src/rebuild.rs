@@ -15,9 +15,9 @@ use weft_ondisk::{Level, NewArray};
 use weft_parity::Parity;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
-use weft_runtime::driver::{Driver, DriverParts};
-use weft_runtime::pool::Pool;
-use weft_runtime::ring::NoRing;
+use weft_runtime::io::ring::NoRing;
+use weft_runtime::serve::driver::{Driver, DriverParts};
+use weft_runtime::serve::pool::Pool;
 use weft_units::{MemberIndex, Sectors, Time};
 
 use crate::BenchError;

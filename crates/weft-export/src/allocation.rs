@@ -14,8 +14,8 @@ use weft_engine::layout::slot_set::SlotSet;
 use weft_engine::layout::{Layout, Rows};
 use weft_engine::{MemberState, VolumeSnapshot};
 use weft_runtime::devices::OpenMember;
-use weft_runtime::driver::Driver;
 use weft_runtime::holes::Stretch;
+use weft_runtime::serve::driver::Driver;
 use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
 use crate::looks::LOOKS_MAX;

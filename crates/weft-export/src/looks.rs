@@ -7,8 +7,8 @@
 //! is queued. The looks of a round go to the first client of the queue, until it has no more
 //! requests or has used them up; a client that wants more is then queued at the end.
 //!
-//! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so the limit
-//! has to be on the time of a worker's round and not on requests in flight.
+//! `weft-runtime/src/serve/turns.rs` cannot do this: a look ends before the next one begins, so the
+//! limit has to be on the time of a worker's round and not on requests in flight.
 
 use std::collections::VecDeque;
 

@@ -22,7 +22,7 @@ use weft_nbd::{NbdError, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, DeviceError, OpenMember, OpenOptions};
-use weft_runtime::poison::Core;
+use weft_runtime::serve::poison::Core;
 use weft_units::rng::Rng;
 use weft_units::{ClientId, MemberIndex, Span, Time};
 

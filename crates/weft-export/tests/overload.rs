@@ -22,8 +22,8 @@ use weft_nbd::{EXTENTS_MAX, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::OpenMember;
-use weft_runtime::poison::Core;
-use weft_runtime::turns::TURNS_MAX;
+use weft_runtime::serve::poison::Core;
+use weft_runtime::serve::turns::TURNS_MAX;
 use weft_units::{ClientId, Sectors, Span, Time};
 
 const MIB: u64 = 1 << 20;

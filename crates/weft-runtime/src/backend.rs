@@ -1,17 +1,17 @@
 //! Backend: the rings that carry out operations, chosen at the start.
 
-use crate::auto::AutoRing;
 use crate::buffers::Slab;
 use crate::devices::OpenMember;
 use crate::error::RuntimeError;
+use crate::io::auto::AutoRing;
+use crate::io::threads::ThreadRing;
+use crate::io::uring::UringRing;
 use crate::overlay::{MemberRing, OverlayRing};
-use crate::threads::ThreadRing;
-use crate::uring::UringRing;
 
 /// Way in which members are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The fastest way for each member, see `auto.rs`: io_uring where it is allowed, threads
+    /// The fastest way for each member, see `io/auto.rs`: io_uring where it is allowed, threads
     /// otherwise; members of memory are copied at once.
     #[default]
     Auto,

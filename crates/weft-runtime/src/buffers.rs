@@ -16,7 +16,7 @@
 //! 1. *The memory exists.* A lease owns a share of the mapping. A ring that gives an address of it
 //!    to the kernel keeps the lease in its table of outstanding operations, and waits for that
 //!    table
-//!    to become empty before it is dropped (`uring.rs`, `Drop`).
+//!    to become empty before it is dropped (`io/uring.rs`, `Drop`).
 //! 2. *Nothing else changes the memory.* A shared lease makes `bytes_mut`, `split` and exclusive
 //!    leases of the same sectors panic; an exclusive one makes `bytes` and shared leases panic as
 //!    well.

@@ -11,11 +11,11 @@ use weft_engine::{
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions};
-use weft_runtime::driver::{Driver, DriverParts, Event};
-use weft_runtime::faulty::{FaultyRing, Injection};
-use weft_runtime::poison::Core;
-use weft_runtime::pool::Pool;
-use weft_runtime::reactor::{Context, Ending, Exit, Port, Reactor};
+use weft_runtime::io::faulty::{FaultyRing, Injection};
+use weft_runtime::serve::driver::{Driver, DriverParts, Event};
+use weft_runtime::serve::poison::Core;
+use weft_runtime::serve::pool::Pool;
+use weft_runtime::serve::reactor::{Context, Ending, Exit, Port, Reactor};
 use weft_units::{MemberIndex, Sectors, Time};
 
 /// An engine with a request outstanding on a second member that the engine does not wait for, as on
@@ -105,8 +105,9 @@ fn stopped(hangs: bool) -> (Exit, Exit, [bool; 2]) {
     };
     let engine = Engine::new(config, Time(0)).unwrap();
     let core = GivenUp { engine, rest: hangs.then_some(submit) };
-    let late =
-        |_, op: &weft_runtime::ring::RingOp| (op.file == 1).then_some(Injection::Late(u32::MAX));
+    let late = |_, op: &weft_runtime::io::ring::RingOp| {
+        (op.file == 1).then_some(Injection::Late(u32::MAX))
+    };
     let ring = FaultyRing::new(Backend::Threads.open(&slab).unwrap(), Box::new(late));
     let parts = DriverParts {
         core: Box::new(core),

@@ -9,7 +9,7 @@ use weft_engine::{
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
-use weft_runtime::reactor::Context;
+use weft_runtime::serve::reactor::Context;
 use weft_units::{FRAME_BYTES, MemberIndex, VolumeId};
 
 use super::Step;

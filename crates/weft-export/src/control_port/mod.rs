@@ -24,9 +24,9 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{Command as AdminCommand, ReplyError, Snapshot, SyncAction, Tag};
-use weft_runtime::clients::{CLIENTS_MAX, client_of};
-use weft_runtime::driver::Event;
-use weft_runtime::reactor::{Context, Ending, Exit, Port};
+use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
+use weft_runtime::serve::driver::Event;
+use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
 
 use crate::control::{

@@ -27,9 +27,9 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{Run, Tag};
 use weft_nbd::{ExportInfo, ServerConnection};
-use weft_runtime::clients::{CLIENTS_MAX, client_of};
-use weft_runtime::driver::Event;
-use weft_runtime::reactor::{Context, Exit, Port};
+use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
+use weft_runtime::serve::driver::Event;
+use weft_runtime::serve::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
 use crate::crowd::{Crowd, PLACES_MAX, TimeLimits};

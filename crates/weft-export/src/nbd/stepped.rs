@@ -14,9 +14,9 @@ use weft_nbd::{
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
-use weft_runtime::driver::{Driver, DriverParts};
-use weft_runtime::pool::Pool;
-use weft_runtime::reactor::Reactor;
+use weft_runtime::serve::driver::{Driver, DriverParts};
+use weft_runtime::serve::pool::Pool;
+use weft_runtime::serve::reactor::Reactor;
 use weft_units::{MemberIndex, VolumeId};
 
 use super::*;
@@ -149,7 +149,7 @@ impl Stepped {
         self.good.ask(Op::Read { offset: 0, len: 4096, df: false });
         if seen.reads.len() == READS {
             seen.floods = self.floods.iter().map(|flood| flood.answered).collect();
-            cx.stop(weft_runtime::reactor::Ending::Write);
+            cx.stop(weft_runtime::serve::reactor::Ending::Write);
         }
     }
 }

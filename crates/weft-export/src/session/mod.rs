@@ -43,8 +43,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use weft_engine::{Attr, Origin, ReplyError, RequestOp, Run, Tag};
-use weft_runtime::driver::Driver;
-use weft_runtime::reactor::Held;
+use weft_runtime::serve::driver::Driver;
+use weft_runtime::serve::reactor::Held;
 use weft_units::{Bytes, ClientId, VolumeId};
 
 use crate::allocation::Allocation;

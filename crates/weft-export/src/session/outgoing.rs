@@ -10,8 +10,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 use weft_engine::{RequestOp, Segments};
 use weft_runtime::buffers::Buffer;
-use weft_runtime::driver::Driver;
-use weft_runtime::reactor::Held;
+use weft_runtime::serve::driver::Driver;
+use weft_runtime::serve::reactor::Held;
 use weft_units::FRAME_BYTES;
 
 use super::Connection;

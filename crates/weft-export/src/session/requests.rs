@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
-use weft_runtime::driver::Driver;
+use weft_runtime::serve::driver::Driver;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES};
 
 use super::codec::{Codec, Work};

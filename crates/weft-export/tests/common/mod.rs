@@ -23,7 +23,7 @@ use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, Nbd
 use weft_ondisk::{Level, NewArray};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
-use weft_runtime::poison::Core;
+use weft_runtime::serve::poison::Core;
 use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors, Time};
 

@@ -16,9 +16,9 @@ use super::sysfs::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember};
 use crate::buffers::AlignedBytes;
 use crate::file_lock::unlock_file;
+use crate::io::ring::FileKind;
 use crate::overlay::{Overlay, Underlay};
 use crate::rescued::Rescued;
-use crate::ring::FileKind;
 
 impl OpenMember {
     /// Description of the member for the engine.

@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use weft_engine::MemberInfo;
 
+use crate::io::ring::FileKind;
 use crate::overlay::Overlay;
 use crate::rescued::Rescued;
-use crate::ring::FileKind;
 use extent::{Extent, Identity};
 
 pub use crate::device_error::DeviceError;

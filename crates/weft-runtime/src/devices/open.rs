@@ -16,8 +16,8 @@ use super::lock::LOCK_POLL;
 use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
 use crate::device_error::error_of;
+use crate::io::ring::FileKind;
 use crate::rescued::Rescued;
-use crate::ring::FileKind;
 use crate::spec::{Located, Place, window_within};
 
 impl OpenOptions {

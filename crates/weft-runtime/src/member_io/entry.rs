@@ -8,7 +8,7 @@ use weft_units::Sectors;
 use crate::buffers::{Mapping, Slab};
 use crate::devices::{Access, Damage, Medium, OpenMember};
 use crate::holes::punch;
-use crate::ring::RingOp;
+use crate::io::ring::RingOp;
 
 pub(super) struct Entry {
     pub(super) member: OpenMember,

@@ -59,8 +59,8 @@ use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::OpenMember;
+use crate::io::ring::{Action, RingDone, RingOp, share_of};
 use crate::overlay::MemberRing;
-use crate::ring::{Action, RingDone, RingOp, share_of};
 use entry::Entry;
 use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 

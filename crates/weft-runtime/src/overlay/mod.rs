@@ -39,7 +39,7 @@ use crate::buffers::Buffer;
 use crate::device_error::DeviceError;
 use crate::file_lock::{Access, lock_file, unlock_file};
 use crate::holes::{Stretch, can_punch, punch, stretch_of};
-use crate::ring::{Action, RingOp};
+use crate::io::ring::{Action, RingOp};
 use crate::spec::read_exact_at;
 
 pub use ring::{MemberRing, OverlayRing};

@@ -16,11 +16,11 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::Overlay;
-use crate::auto::AutoRing;
-use crate::faulty::FaultyRing;
-use crate::ring::{Action, FileKind, NoRing, Ring, RingDone, RingOp};
-use crate::threads::ThreadRing;
-use crate::uring::UringRing;
+use crate::io::auto::AutoRing;
+use crate::io::faulty::FaultyRing;
+use crate::io::ring::{Action, FileKind, NoRing, Ring, RingDone, RingOp};
+use crate::io::threads::ThreadRing;
+use crate::io::uring::UringRing;
 
 /// A ring for members, which may have overlays.
 pub trait MemberRing: Ring {

@@ -24,7 +24,7 @@ use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
-use weft_runtime::reactor::TOLD_LAST;
+use weft_runtime::serve::reactor::TOLD_LAST;
 use weft_runtime::unwritten::UnwrittenMark;
 use weft_units::Bytes;
 

@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use weft_engine::{Command, Tag, Verb};
 use weft_units::{Span, Time, VolumeId};
 
-use crate::clients::{WORKER_PORTS, WORKERS_MAX, client_of, port_of};
-use crate::driver::{Driver, Event};
-use crate::ending::{Ending, Exit};
+use super::clients::{WORKER_PORTS, WORKERS_MAX, client_of, port_of};
+use super::driver::{Driver, Event};
+use super::ending::{Ending, Exit};
+use super::hub::{Held, Hub, Message};
+use super::port::{Context, Port, data};
 use crate::error::RuntimeError;
-use crate::hub::{Held, Hub, Message};
-use crate::port::{Context, Port, data};
 
 /// The part of the loop that runs in one thread.
 pub(crate) struct Worker<'h> {

@@ -13,16 +13,16 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::clients::{WORKER_PORTS, WORKERS_MAX};
-use crate::driver::Driver;
+use super::clients::{WORKER_PORTS, WORKERS_MAX};
+use super::driver::Driver;
+use super::hub::{Hub, Message};
+use super::worker::Worker;
 use crate::error::RuntimeError;
-use crate::hub::{Hub, Message};
-use crate::worker::Worker;
 
-pub use crate::ending::{Ending, Exit};
-pub use crate::hub::Held;
-pub use crate::port::{Context, Port};
-pub use crate::worker::{DRAIN_SPAN, TOLD_LAST};
+pub use super::ending::{Ending, Exit};
+pub use super::hub::Held;
+pub use super::port::{Context, Port};
+pub use super::worker::{DRAIN_SPAN, TOLD_LAST};
 
 /// The loop before it runs.
 pub struct Reactor {

@@ -21,9 +21,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::EventfdFlags;
 
-use crate::driver::{Driver, Event};
-use crate::ending::Exit;
-use crate::gate::Gate;
+use super::driver::{Driver, Event};
+use super::ending::Exit;
+use super::gate::Gate;
 
 /// The driver, or one driver for each worker, and a mailbox for each worker.
 pub(crate) struct Hub {

@@ -28,8 +28,8 @@ use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
+use super::ring::{Action, FileKind, Ring, RingDone, RingOp};
 use crate::buffers::{Address, Memory, Slab};
-use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
 
 /// io_uring with the interface of a ring.
 pub struct UringRing {

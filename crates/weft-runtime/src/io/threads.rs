@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::ring::{Action, Ring, RingDone, RingOp, share_of};
 use crate::holes::punch;
-use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 
 /// A pool of threads with the interface of a ring.
 #[derive(Debug)]

@@ -41,8 +41,8 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::ring::{Action, FileKind, Ring, RingDone, RingOp};
-use crate::threads::{Job, ThreadRing};
+use super::ring::{Action, FileKind, Ring, RingDone, RingOp};
+use super::threads::{Job, ThreadRing};
 
 /// A ring that chooses, for each file, where its operations are carried out.
 pub struct AutoRing {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::ring::{FileKind, Ring, RingDone, RingOp};
+use super::ring::{FileKind, Ring, RingDone, RingOp};
 
 /// Fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

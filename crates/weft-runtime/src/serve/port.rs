@@ -6,9 +6,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use weft_engine::Snapshot;
 use weft_units::Time;
 
-use crate::driver::Event;
-use crate::ending::{Ending, Exit};
-use crate::hub::{Held, Hub, Message};
+use super::driver::Event;
+use super::ending::{Ending, Exit};
+use super::hub::{Held, Hub, Message};
 
 /// An interface to the outside: a server or a control socket.
 pub trait Port {
@@ -78,7 +78,7 @@ impl Context<'_, '_> {
         self.driver.pool().held() + others
     }
 
-    /// Number of the port, for [`client_of`](crate::clients::client_of).
+    /// Number of the port, for [`client_of`](super::clients::client_of).
     #[must_use]
     pub fn port(&self) -> u8 {
         self.port

@@ -15,15 +15,15 @@ use weft_engine::{
 use weft_parity::Parity;
 use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
 
+use super::poison::{Core, Guarded};
+use super::pool::Pool;
+use super::turns::Turns;
 use crate::buffers::Slab;
 use crate::clock::Clock;
 use crate::devices::OpenMember;
 use crate::error::RuntimeError;
 use crate::member_io::MemberIo;
 use crate::overlay::MemberRing;
-use crate::poison::{Core, Guarded};
-use crate::pool::Pool;
-use crate::turns::Turns;
 use crate::unwritten::UnwrittenMark;
 
 /// The engine with its memory and its members.

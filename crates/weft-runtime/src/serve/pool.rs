@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use weft_engine::{Frame, Run};
 use weft_units::ClientId;
 
-use crate::clients::{WORKER_PORTS, port_of};
+use super::clients::{WORKER_PORTS, port_of};
 
 /// Pool of the frames for clients' payload.
 #[derive(Debug)]
@@ -264,7 +264,7 @@ const HOMES: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::client_of;
+    use crate::serve::clients::client_of;
 
     const OWNER: ClientId = ClientId(7);
 

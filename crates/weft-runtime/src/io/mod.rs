@@ -1,0 +1,8 @@
+//! Operations on files: rings that carry out many at once. They know no member and no overlay.
+
+pub mod auto;
+pub mod faulty;
+pub mod ring;
+pub mod threads;
+#[allow(unsafe_code, reason = "hands addresses to the kernel")]
+pub mod uring;
