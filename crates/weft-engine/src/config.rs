@@ -14,49 +14,53 @@ use crate::page_cache::PoolConfig;
 pub struct Config {
     /// The volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<VolumeConfig>,
-    /// Frames `1 ..= cache_frames` belong to the engine. At least one stripe of the widest array.
+    /// Number of frames for stripe caches and scratch, frames `1 ..= cache_frames`. Must hold at
+    /// least one stripe of the widest array.
     pub cache_frames: u32,
-    /// Number of frames after those, which belong to the driver, for payload of requests.
+    /// Number of frames for the payload of requests. They are the last of the slab and belong to
+    /// the driver.
     pub client_frames: u32,
-    /// Payload that a client may have outstanding; see [`crate::ClientRequest::payload`].
+    /// Bytes of payload that each client may have outstanding; see
+    /// [`crate::ClientRequest::payload`].
     pub client_credit: Bytes,
-    /// Stripes decided per turn (md: `MAX_STRIPE_BATCH`, 8).
+    /// Largest number of stripes of a volume that are handled per turn (md: `MAX_STRIPE_BATCH`, 8).
     pub turn_stripes_max: u32,
-    /// Seconds since the Unix epoch at `Time(0)`: superblocks carry the time of their last update.
+    /// Seconds since the Unix epoch at `Time(0)`, for the update times in superblocks.
     pub epoch_secs: u64,
-    /// Write-back cache above all volumes, if there is one. A crash then loses data that was not
-    /// flushed, even if only the process dies.
+    /// Write-back cache above all volumes, if there is one. With it, a crash loses writes that were
+    /// not flushed, even if only the process dies.
     pub write_back: Option<WriteBackConfig>,
 }
 
-/// The write-back cache of an engine. Its limits and its throttle are knobs, at the start those of
-/// the first volume: [`PoolKnobs`].
+/// Size of an engine's write-back cache. Its limits and its throttle are knobs ([`PoolKnobs`]),
+/// which start with the values of the first volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBackConfig {
-    /// Number of 4 KiB pages that it has memory for: the largest `dirty_bytes`.
+    /// Number of 4 KiB pages, which is also the upper bound of the knob `dirty_bytes`.
     pub pages: u32,
 }
 
 impl WriteBackConfig {
-    /// A cache of this many bytes, at least 32 KiB.
+    /// A cache of `size` bytes, but of at least 32 KiB.
     #[must_use]
     pub fn of(size: Bytes) -> Self {
         let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);
         Self { pages }
     }
 
-    /// Frames of its pages and of the copies that are being written.
+    /// Number of frames for the pages, and for the write-back buffers that hold copies of pages
+    /// under writeback.
     #[must_use]
     pub fn frames(&self) -> u32 {
         self.pages + BUFFERS * self.buffer_pages()
     }
 
-    /// Pages of a buffer; all buffers together are at most half as large as the cache.
+    /// Pages of one write-back buffer; all buffers together are at most half as large as the cache.
     pub(crate) fn buffer_pages(&self) -> u32 {
         (self.pages / (2 * BUFFERS)).clamp(1, BUFFER_PAGES_MAX)
     }
 
-    /// The rules of the pool of pages.
+    /// Configuration of the page pool with these knobs.
     pub(crate) fn pool(&self, knobs: &PoolKnobs) -> PoolConfig {
         let pages = self.pages.into();
         PoolConfig {
@@ -69,21 +73,23 @@ impl WriteBackConfig {
     }
 }
 
-/// Number of write-back buffers: this many of the longest writes are under way at one time.
+/// Number of write-back buffers, and so of writes of the largest size that can be in flight at
+/// once.
 pub(crate) const BUFFERS: u32 = 8;
 
-/// A write of the cache is at most 2 MiB long: eight of them keep a queue full and cover a full
+/// Largest size of a write by the cache, 2 MiB: eight of them keep a queue full and cover a full
 /// stripe of most arrays.
 const BUFFER_PAGES_MAX: u32 = 512;
 
-/// One volume.
+/// Configuration of one volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// Its members.
+    /// Members of the volume.
     pub source: VolumeSource,
-    /// Its knobs at the start.
+    /// Values of the knobs at the start.
     pub knobs: Knobs,
-    /// Limit of stripe-cache stripes below that of the knobs: tests use a cache of two.
+    /// Additional limit on the number of stripes in the stripe cache, for tests, which use a cache
+    /// of two.
     pub stripes_max: Option<u32>,
 }
 
@@ -94,15 +100,15 @@ pub enum VolumeSource {
     Array(Box<Assembly>),
     /// One member without metadata.
     Single {
-        /// The member.
+        /// The only member.
         member: MemberInfo,
-        /// Refuse writes.
+        /// Whether writes are refused.
         read_only: bool,
     },
 }
 
 impl VolumeSource {
-    /// The assembly of an array.
+    /// The assembly of an array; `None` for a single member.
     #[must_use]
     pub fn assembly(&self) -> Option<&Assembly> {
         match self {
@@ -119,8 +125,8 @@ impl VolumeSource {
         }
     }
 
-    /// Frames that the engine needs for one stripe of the stripe cache, or for one unit of a
-    /// resync of mirrors.
+    /// Smallest number of frames that the volume needs: those of one stripe of the stripe cache, or
+    /// of one unit of a mirror's resync. 0 for a single member.
     pub(crate) fn frames_min(&self, knobs: &Knobs) -> u32 {
         self.assembly().map_or(0, |assembly| assembly.cache_frames(knobs.stripe_size, 1))
     }
@@ -154,33 +160,34 @@ impl Config {
         }
     }
 
-    /// This configuration with a write-back cache.
+    /// Adds a write-back cache to this configuration.
     #[must_use]
     pub fn with_write_back(self, cache: WriteBackConfig) -> Self {
         Self { write_back: Some(cache), ..self }
     }
 
-    /// Frames of the write-back cache, which follow those of stripe caches.
+    /// Number of frames of the write-back cache; 0 without one. They follow the frames of stripe
+    /// caches.
     #[must_use]
     pub fn write_back_frames(&self) -> u32 {
         self.write_back.as_ref().map_or(0, WriteBackConfig::frames)
     }
 
-    /// Frames of the cache's pages, which no member reads or writes: the content of a page is
-    /// copied before it is written.
+    /// Frames of the cache's pages. No member reads or writes them: a page is copied to a
+    /// write-back buffer before it is written.
     #[must_use]
     pub fn write_back_page_frames(&self) -> Range<u32> {
         let first = 1 + self.cache_frames;
         first..first + self.write_back.as_ref().map_or(0, |cache| cache.pages)
     }
 
-    /// Frames of the whole slab: zero frame, caches, payload.
+    /// Number of frames of the whole slab: zero frame, stripe caches, write-back cache, payload.
     #[must_use]
     pub fn frames_total(&self) -> u32 {
         self.client_frames_first() + self.client_frames
     }
 
-    /// The first frame of the driver's part.
+    /// Number of the first frame for payload, which belongs to the driver.
     #[must_use]
     pub fn client_frames_first(&self) -> u32 {
         1 + self.cache_frames + self.write_back_frames()

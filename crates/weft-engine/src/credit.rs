@@ -1,9 +1,9 @@
 //! Credit of clients: bytes of payload that each may have outstanding.
 //!
-//! Every client has the same credit, in bytes of payload. A request takes from it when it arrives
-//! and gives back when it is answered. So the memory that a client makes the engine hold is bounded
-//! by its credit, whether it reads its answers or not. A request larger than the whole credit goes
-//! alone.
+//! Every client has the same credit, in bytes of payload. A request takes credit when it arrives
+//! and returns it when it is answered, so that the memory that a client's requests hold is bounded
+//! whether or not the client reads its answers. A request that is larger than the whole credit is
+//! accepted only if nothing else is outstanding.
 
 use weft_units::{Bytes, ClientId};
 
@@ -13,7 +13,8 @@ use crate::mutant::{self, Mutant};
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,
-    /// In order of clients. An account stays until its client is gone.
+    /// In order of client ids. An account stays until its client is gone and its requests are
+    /// answered.
     accounts: Vec<Account>,
     pub(crate) planted: Option<Mutant>,
 }
@@ -30,7 +31,7 @@ impl Credit {
         Self { limit, accounts: Vec::new(), planted: None }
     }
 
-    /// Takes credit for a request. Returns whether there was enough.
+    /// Takes credit for a request of `bytes` payload. Returns whether the client had enough.
     pub(crate) fn take(&mut self, client: ClientId, bytes: u64) -> bool {
         let place = self.find(client).unwrap_or_else(|place| {
             self.accounts.insert(place, Account { client, bytes: 0, gone: false });
@@ -48,8 +49,8 @@ impl Credit {
         enough
     }
 
-    /// Gives back the credit of an answered request. Returns whether the client is there to be
-    /// told.
+    /// Returns the credit of an answered request. Returns whether to tell the client: not if it is
+    /// gone, nor for a request without payload.
     pub(crate) fn give_back(&mut self, client: ClientId, bytes: u64) -> bool {
         let Ok(place) = self.find(client) else { return false };
         let account = &mut self.accounts[place];
@@ -61,7 +62,7 @@ impl Credit {
         !gone && bytes > 0
     }
 
-    /// Notes that a client is gone. Its account closes with its last request.
+    /// Notes that a client is gone. Its account is removed with its last request.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         let Ok(place) = self.find(client) else { return };
         let account = &mut self.accounts[place];
@@ -76,7 +77,7 @@ impl Credit {
         with_credit.map(|account| (account.client, Bytes(account.bytes))).collect()
     }
 
-    /// Place of a client's account, or the place where it would be inserted.
+    /// Index of a client's account, or the index at which to insert it.
     fn find(&self, client: ClientId) -> Result<usize, usize> {
         self.accounts.binary_search_by_key(&client, |account| account.client)
     }

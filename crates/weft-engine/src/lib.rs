@@ -1,6 +1,6 @@
 //! The Linux block write path as a deterministic state machine without I/O.
 //!
-//! [`Engine`] states the contract. [`Input`] lists what goes in, [`Output`] what comes out, and
+//! [`Engine`] states the contract, [`Input`] lists the inputs, [`Output`] the outputs, and
 //! `contract/frame.rs` says how memory is named. The modules, layer by layer from a request down:
 //!
 //! ```text
@@ -123,24 +123,24 @@ pub use contract::token::{Tag, Token};
 pub use contract::turn::{Congestion, Turn, Work};
 use weft_units::{Bytes, ClientId, Time, VolumeId};
 
-/// The write path of every volume of one process, and what they share, as a deterministic state
-/// machine.
+/// The write path of all volumes of one process, as a deterministic state machine.
 ///
-/// A driver records everything that has happened with [`handle`](Engine::handle), then calls
-/// [`run`](Engine::run), which decides, submits all outputs at once, and sleeps until the next
-/// event or [`next_wake`](Engine::next_wake), unless `run` said that there is more.
+/// A driver records every event with [`handle`](Engine::handle), then calls [`run`](Engine::run),
+/// which decides, and carries out the outputs. If `run` reports more work it calls `run` again;
+/// otherwise it sleeps until the next event or [`next_wake`](Engine::next_wake).
 ///
 /// Contract
-/// - Time enters only as `now` and never decreases. Two inputs may share one instant.
-/// - `handle` records a fact and decides nothing. What was recorded since the last turn is the
-///   *plug*: small writes that arrive together are seen together.
+/// - Time enters only as `now` and never decreases. Two inputs may have the same time.
+/// - `handle` records an input and decides nothing. The inputs since the last turn are the *plug*:
+///   small writes that arrive together are seen together.
 /// - `run` takes a bounded number of turns, each of which decides for at most `turn_stripes_max`
-///   stripes (8, as md), and says what they did, so that the simulator can charge CPU time for it
-///   before the outputs leave.
+///   stripes (8, as md). It returns the amount of work done, so that the simulator can charge CPU
+///   time for it before the outputs leave.
 /// - Every `Submit` and `Compute` carries a fresh [`Token`] and gets exactly one [`Input::Done`].
-/// - Same config, same sequence of `(now, input)`, same outputs, bit for bit.
-/// - The engine never sees payload: it names frames, the driver owns the memory. Superblocks are
-///   its own and travel inside `Submit`.
+/// - The same configuration and the same sequence of `(now, input)` give the same outputs, bit for
+///   bit.
+/// - The engine never sees payload: it names frames, and the driver owns the memory. Superblocks
+///   are the exception: the engine makes their bytes and passes them inside `Submit`.
 /// - A bad outcome is an output, never a panic.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -153,7 +153,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine at rest.
+    /// Creates an engine without requests.
     ///
     /// # Errors
     /// The configuration cannot work; see [`ConfigError`].
@@ -161,7 +161,7 @@ impl Engine {
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
         let frames_min = |it: &VolumeConfig| it.source.frames_min(&it.knobs);
-        // A volume without stripes has no share of their frames.
+        // Volumes without stripes get no part of the frames of the stripe caches.
         let sharers = config.volumes.iter().filter(|it| frames_min(it) > 0).count().max(1) as u32;
         let mut first = 1;
         let mut volumes = Vec::new();
@@ -200,7 +200,7 @@ impl Engine {
         })
     }
 
-    /// Records a fact.
+    /// Records an input for the next turn.
     // Inlined, so that a driver builds the input in place.
     #[inline]
     pub fn handle(&mut self, now: Time, input: Input) {
@@ -209,15 +209,14 @@ impl Engine {
         self.inbox.push(input);
     }
 
-    /// Takes turns until there is no more to decide, at most `turns_max` of them, and appends the
-    /// outputs of all of them.
+    /// Takes turns until there is no more to decide, at most `turns_max` of them, and appends all
+    /// of their outputs to `outputs`.
     ///
-    /// The order is that of every driver: all inputs that are there, the turns, then all outputs.
-    /// If [`Turn::more`] is set, the bound ended the run: the outputs are to be carried out, and
-    /// `run` is to be called again whether or not there is a new input. A driver with members that
-    /// go on while the engine works calls the halves of a turn separately:
-    /// [`decide`](Engine::decide), and when that work is done
-    /// [`unplug_queues`](Engine::unplug_queues).
+    /// A driver first hands over all inputs that it has, then takes the turns, then carries out the
+    /// outputs. If [`Turn::more`] is set, `turns_max` ended the run: the driver carries out the
+    /// outputs and calls `run` again whether or not there is a new input. A driver whose members go
+    /// on while the engine works calls the halves of a turn separately: [`decide`](Engine::decide),
+    /// and after the time that its work takes [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
         while all.more && all.work.turns < turns_max {
@@ -230,7 +229,7 @@ impl Engine {
         all
     }
 
-    /// The first half of a turn: decides, for a bounded number of stripes, and appends the outputs.
+    /// First half of a turn: decides for a bounded number of stripes and appends the outputs.
     pub fn decide(&mut self, now: Time, outputs: &mut VecDeque<Output>) -> Turn {
         let turn = self.turn(now);
         self.out.take_outputs(outputs);
@@ -246,7 +245,7 @@ impl Engine {
         for input in inbox.drain(..) {
             self.take_in(input);
         }
-        // Put back for its allocation, as the list of credit below.
+        // Keeps the allocation for the next turn.
         self.inbox = inbox;
         if self.write_back.is_some() {
             self.write_back_turn();
@@ -270,8 +269,9 @@ impl Engine {
         Turn { work: self.out.work, more }
     }
 
-    /// The second half of a turn: queues what was decided, and appends what the queues of members
-    /// dispatch. `end_plug`: no more requests of this plug follow.
+    /// Second half of a turn: adds the requests that were decided to the queues of their members,
+    /// and appends the requests that the queues dispatch. `end_plug`: the plug ends with this turn,
+    /// so that no more requests follow to merge with.
     pub fn unplug_queues(&mut self, now: Time, end_plug: bool, outputs: &mut VecDeque<Output>) {
         self.unplug(now, end_plug);
         self.out.take_outputs(outputs);
@@ -289,8 +289,9 @@ impl Engine {
         }
     }
 
-    /// Notes that a member has ended a command before its `Done` is delivered, so that its queue
-    /// may go on. For drivers with members that go on while the engine works; a `Done` implies it.
+    /// Notes that a member has completed a command before its `Done` is delivered, so that its
+    /// queue can dispatch the next one. Only for drivers whose members go on while the engine
+    /// works; a `Done` has the same effect.
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;
@@ -301,8 +302,8 @@ impl Engine {
         }
     }
 
-    /// Appends what the queues of members dispatch, after [`ended`](Engine::ended) or at
-    /// [`queue_wake`](Engine::queue_wake).
+    /// Appends the requests that the queues of members dispatch, after [`ended`](Engine::ended) or
+    /// at [`queue_wake`](Engine::queue_wake).
     pub fn run_queues(&mut self, now: Time, outputs: &mut VecDeque<Output>) {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
@@ -314,19 +315,20 @@ impl Engine {
         }
     }
 
-    /// Takes the list of a computation back, for its allocation, once the driver is done with it.
-    /// The call is optional.
+    /// Returns the list of operations of a `Compute` for reuse of its allocation. The call is
+    /// optional.
     pub fn recycle(&mut self, ops: Vec<ComputeOp>) {
         self.out.recycle(ops);
     }
 
-    /// Time to call `handle(Wake)` and `run` again if nothing else has happened.
+    /// Time at which to call `handle(Wake)` and `run` if no other event comes first; `None`: no
+    /// wake-up is needed.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()
     }
 
-    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has work to decide.
+    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has something to decide.
     #[must_use]
     pub fn turn_wake(&self) -> Option<Time> {
         let volumes = self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out));
@@ -334,8 +336,8 @@ impl Engine {
         volumes.chain(cache).min()
     }
 
-    /// Part of [`next_wake`](Engine::next_wake): the time at which the queue of a member may go on
-    /// although the member has ended nothing.
+    /// Part of [`next_wake`](Engine::next_wake): the time at which the queue of a member may
+    /// dispatch although the member completed nothing, as when idling for a BFQ queue ends.
     #[must_use]
     pub fn queue_wake(&self) -> Option<Time> {
         if !self.out.has_queued() {
@@ -344,8 +346,8 @@ impl Engine {
         self.volumes.iter().filter_map(|volume| volume.array.queue_wake(self.out.now)).min()
     }
 
-    /// Reasons for the decisions of each member's `bfq`; members with another scheduler are left
-    /// out.
+    /// Statistics of the decisions of each member's BFQ scheduler; members with another scheduler
+    /// are left out.
     ///
     /// # Panics
     /// There is no such volume.
@@ -363,8 +365,8 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// Number of stripes of a volume's stripe cache in use: the part of a snapshot that is asked
-    /// for often.
+    /// Number of stripes in use in a volume's stripe cache. It is also in the snapshot, but cheap
+    /// enough to be asked for often.
     ///
     /// # Panics
     /// There is no such volume.
@@ -373,8 +375,8 @@ impl Engine {
         self.volumes[volume.index()].raid().stripe_cache_active()
     }
 
-    /// Stripes of a volume's stripe cache by state. The call counts them one by one, for occasional
-    /// use.
+    /// Number of stripes in a volume's stripe cache by state. The call walks all stripes and is for
+    /// occasional use.
     ///
     /// # Panics
     /// There is no such volume.
@@ -383,14 +385,14 @@ impl Engine {
         self.volumes[volume.index()].raid().stripes_in_use()
     }
 
-    /// Pages of the write-back cache that are dirty or being written, 0 without one: the part of a
-    /// snapshot that is asked for often.
+    /// Number of pages of the write-back cache that are dirty or under writeback; 0 without a
+    /// cache. Cheap enough to be asked for often.
     #[must_use]
     pub fn write_back_pages(&self) -> u64 {
         self.write_back.as_ref().map_or(0, |cache| cache.pages())
     }
 
-    /// Counters and states for people and tests.
+    /// State and counters of the engine, for people and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -404,7 +406,7 @@ impl Engine {
         }
     }
 
-    /// Plants a bug, so that a checker can show that it detects it.
+    /// Plants a bug, so that a test can show that a checker detects it.
     #[cfg(feature = "mutants")]
     pub fn plant(&mut self, bug: mutant::Mutant) {
         self.out.planted = Some(bug);
@@ -468,7 +470,8 @@ impl Engine {
         }
     }
 
-    /// Sets a knob of the write-back cache: of its pool for all volumes, or of one volume's part.
+    /// Sets a knob of the write-back cache: one of the page pool for all volumes, any other for
+    /// `volume` alone.
     fn set_of_cache(&mut self, volume: VolumeId, knob: Knob) -> Result<(), ReplyError> {
         if volume.index() >= self.volumes.len() {
             return Err(ReplyError::Invalid("no such volume"));
@@ -493,7 +496,6 @@ impl Engine {
         }
     }
 
-    /// Runs a turn of the write-back cache.
     #[cold]
     fn write_back_turn(&mut self) {
         let Some(cache) = &mut self.write_back else { return };
@@ -541,9 +543,10 @@ impl Engine {
     }
 }
 
-/// Error of a request that exceeds its client's credit. It takes no credit and gives none back.
+/// Error of a request that exceeds its client's credit. The request neither takes nor returns
+/// credit.
 pub const NO_CREDIT: &str = "the client has no credit left for it";
 
-/// Error of a knob of the write-back cache when there is none.
+/// Error of setting a knob of the write-back cache when there is no cache.
 pub const NO_WRITE_BACK: &str =
     "found no write-back cache, which this knob is of; serve with --write-back SIZE";

@@ -5,7 +5,7 @@
 //!
 //! Source   reliability.md §6.4
 
-/// A bug.
+/// A planted bug. Each variant describes the defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mutant {
     /// A write of a mirror is answered when its first copy is written.

@@ -11,25 +11,25 @@ use super::input::Fault;
 #[derive(Clone, Debug, Error, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// Other work excludes it at present.
+    /// Not possible at present, for the reason in the text; may be tried again later.
     #[error("busy: {0}")]
     Busy(&'static str),
-    /// The request makes no sense.
+    /// A malformed request or command: an unknown volume, frames that do not fit, a wrong unit.
     #[error("invalid: {0}")]
     Invalid(&'static str),
-    /// The members could not do it and redundancy did not help.
+    /// A member request failed, and redundancy could not make up for it.
     #[error("input/output error")]
     Io,
-    /// No space behind a member.
+    /// A member has no space left, as a file on a full file system.
     #[error("no space left behind a member")]
     NoSpace,
     /// The range is not inside the volume.
     #[error("outside the volume")]
     OutOfRange,
-    /// The volume takes no writes.
+    /// The volume is read-only, and the request is not a read or a flush.
     #[error("the volume is read-only")]
     ReadOnly,
-    /// Not done for safety; the text says why and what to do.
+    /// A command was refused to protect data; the text says why and what to do instead.
     #[error("{0}")]
     Refused(String),
     /// For the driver, not for a client: the member that was read has stalled and may still fill
@@ -37,10 +37,10 @@ pub enum ReplyError {
     /// read with other frames and [`crate::Flags::again`]; the read then goes around the member.
     #[error("the member stalled; ask again with other frames")]
     Stalled,
-    /// The volume was stopped.
+    /// The volume was stopped, or is stopping.
     #[error("the volume is stopping")]
     Stopping,
-    /// Dirty pages of the write-back cache could not be written to the members.
+    /// Dirty pages of the write-back cache could not be written to the members; see [`Unwritten`].
     #[error("{0}")]
     Unwritten(Box<Unwritten>),
 }
@@ -50,18 +50,18 @@ pub enum ReplyError {
 pub struct Unwritten {
     /// Error of the last write that failed.
     pub error: ReplyError,
-    /// Total number of bytes.
+    /// Total number of bytes that could not be written.
     pub bytes: u64,
-    /// The first ranges of the volume that hold such bytes.
+    /// The first ranges of such bytes in the volume, at most [`Unwritten::RANGES_MAX`].
     pub ranges: Vec<ByteRange>,
-    /// Number of further ranges.
+    /// Number of ranges beyond those in `ranges`.
     pub more: usize,
-    /// The bytes were given up: nothing has them any more.
+    /// Whether the cache gave the bytes up, so that they are lost. Otherwise they stay dirty.
     pub lost: bool,
 }
 
 impl Unwritten {
-    /// Largest number of ranges that are named.
+    /// Largest number of ranges in [`Unwritten::ranges`].
     pub const RANGES_MAX: usize = 8;
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Unwritten {
     }
 }
 
-/// Error of a member fault that redundancy does not cover.
+/// Error that the request gets if redundancy does not cover the member fault.
 impl From<Fault> for ReplyError {
     fn from(fault: Fault) -> Self {
         match fault {
@@ -95,20 +95,20 @@ impl From<Fault> for ReplyError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The frame pool cannot hold one stripe, so nothing would ever finish.
+    /// `cache_frames` holds less than one stripe, so that no request would ever finish.
     #[error(
         "cache_frames: found {found}, expected at least {expected} (one stripe of the widest array)"
     )]
     TooFewFrames {
-        /// Frames configured.
+        /// Frames configured, in [`crate::Config::cache_frames`].
         found: u32,
-        /// Frames needed.
+        /// Frames that one stripe of the widest array needs.
         expected: u32,
     },
-    /// Knobs of the write-back cache do not fit it, or each other.
+    /// Knobs of the write-back cache do not fit its size, or contradict each other.
     #[error("{0}")]
     WriteBack(String),
-    /// Two members share an index.
+    /// Two members have the same index, which is given.
     #[error("members: index {0} is used twice; give each member of all volumes its own")]
     Members(u16),
 }

@@ -19,10 +19,10 @@ use weft_units::FRAME_BYTES;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame(pub u32);
 
-/// Frames `first .. first + count`, side by side.
+/// A run of adjacent frames, `first .. first + count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Run {
-    /// The first frame.
+    /// First frame of the run.
     pub first: Frame,
     /// Number of frames; zero for a request without payload.
     pub count: u32,
@@ -36,27 +36,27 @@ pub struct Segment {
     pub frame: Frame,
     /// Bytes from the start of `frame`; less than [`FRAME_BYTES`].
     pub offset: u32,
-    /// Bytes; more than zero.
+    /// Length in bytes; more than zero.
     pub len: u32,
 }
 
-/// Memory of a member request, in order; usually one part.
+/// Memory of a member request, in the order of its sectors; usually one segment.
 pub type Segments = SmallVec<[Segment; 2]>;
 
 /// The frame that always holds zeros.
 pub const ZERO_FRAME: Frame = Frame(0);
 
 impl Run {
-    /// No frames.
+    /// The empty run, of a request without payload.
     pub const EMPTY: Self = Self { first: Frame(0), count: 0 };
 
-    /// A run from plain numbers.
+    /// Creates the run of `count` frames from frame number `first` on.
     #[must_use]
     pub const fn new(first: u32, count: u32) -> Self {
         Self { first: Frame(first), count }
     }
 
-    /// Bytes `offset .. offset + len` of the run.
+    /// The segment of bytes `offset .. offset + len` of the run.
     #[must_use]
     pub fn part(self, offset: u64, len: u64) -> Segment {
         assert!(len > 0);
@@ -66,8 +66,8 @@ impl Run {
 }
 
 impl Segment {
-    /// `len` bytes that begin `offset` bytes after the start of `frame`, in whichever frame that
-    /// is.
+    /// The segment of `len` bytes that begins `offset` bytes after the start of `frame`. `offset`
+    /// may be larger than a frame; the segment then names the later frame that it begins in.
     #[must_use]
     pub fn at(frame: Frame, offset: u64, len: u64) -> Self {
         let skipped =
@@ -79,36 +79,36 @@ impl Segment {
         }
     }
 
-    /// Position of the first byte in the slab.
+    /// Position of the segment's first byte in the slab.
     #[must_use]
     pub fn slab_start(self) -> u64 {
         u64::from(self.frame.0) * FRAME_BYTES + u64::from(self.offset)
     }
 
-    /// Position one past the last byte in the slab.
+    /// Position in the slab one past the segment's last byte.
     #[must_use]
     pub fn slab_end(self) -> u64 {
         self.slab_start() + u64::from(self.len)
     }
 
-    /// Whether the two have a byte of memory in common.
+    /// Whether two segments have a byte of memory in common.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.slab_start() < other.slab_end() && other.slab_start() < self.slab_end()
     }
 
-    /// Whether it lies in the frame of zeros.
+    /// Whether the segment lies in the frame of zeros.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.frame == ZERO_FRAME
     }
 }
 
-/// The frames that a request of `len` bytes at byte `start` of a volume needs.
+/// Number of frames that a request of `len` bytes at byte `start` of a volume needs.
 ///
-/// Payload sits in its run as it sits in the volume's 4 KiB blocks: the first byte is `start mod
-/// 4096` bytes into the first frame. So a whole block is a whole frame, and a member can read or
-/// write it without a copy.
+/// Payload has the same place in its frames as in the volume's 4 KiB blocks: the first byte is
+/// `start mod 4096` bytes into the first frame. A whole block is therefore a whole frame, and a
+/// member can read or write it without a copy.
 #[must_use]
 pub const fn frames_needed(start: u64, len: u64) -> u32 {
     if len == 0 {

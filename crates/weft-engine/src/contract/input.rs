@@ -14,21 +14,21 @@ use crate::knobs::Knob;
 /// An event that the engine handles.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A client sends a request. Its frames belong to the engine until they come back.
+    /// A client sends a request. Its frames belong to the engine until an output returns them.
     Client(ClientRequest),
-    /// A connection is gone. Its requests still finish, and their frames come back. Answers that
-    /// were decided before this input was handled may still come, with the frames of a read as
-    /// usual.
+    /// A client's connection is gone. Its requests still finish, and their frames are returned.
+    /// Replies that were decided before this input was handled may still come; such a reply returns
+    /// the frames of a read as usual.
     ClientGone(ClientId),
     /// The one answer to a `Submit` or a `Compute`. A `Compute` cannot fail: a driver that cannot
-    /// carry one out must stop, without an answer.
+    /// carry one out must stop without an answer.
     Done {
-        /// Token of the order.
+        /// Token of the `Submit` or `Compute`.
         token: Token,
-        /// Result of the order.
+        /// Value that the operation has, or the fault of the member.
         result: Result<Value, Fault>,
     },
-    /// The time asked for by `next_wake` has come. Harmless if it has not.
+    /// The time asked for by [`crate::Engine::next_wake`] has come. Harmless if sent too early.
     Wake,
     /// An administrator sends a command.
     Admin(Box<Command>),
@@ -37,73 +37,74 @@ pub enum Input {
 /// Request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRequest {
-    /// The client.
+    /// Client that sends the request.
     pub client: ClientId,
-    /// Tag of the request.
+    /// Tag of the request, unique among the client's outstanding requests.
     pub tag: Tag,
-    /// The volume.
+    /// Volume that the request is for.
     pub volume: VolumeId,
-    /// Operation.
+    /// Operation on the range.
     pub op: RequestOp,
-    /// Range in bytes. Empty for a flush. A range outside the volume is answered with an error.
+    /// Byte range in the volume; empty for a flush. A range outside the volume is answered with an
+    /// error.
     pub range: ByteRange,
-    /// Payload of a write, or room for that of a read; [`crate::frames_needed`] gives the number of
-    /// frames and the place of the bytes in them. Empty for the other operations.
+    /// Frames with the payload of a write, or for the payload of a read. [`crate::frames_needed`]
+    /// gives their number and the place of the bytes in them. Empty for the other operations.
     pub frames: Run,
-    /// Flags of the request.
+    /// Flags that change how the request is carried out.
     pub flags: Flags,
     /// Attributes for the schedulers, passed down to the members.
     pub attr: Attr,
 }
 
 impl ClientRequest {
-    /// Bytes of its client's credit that the request takes until it is answered.
+    /// Number of bytes that the request takes from its client's credit until it is answered.
     #[must_use]
     pub fn payload(&self) -> Bytes {
         if self.frames.count > 0 { self.range.len } else { Bytes::ZERO }
     }
 }
 
-/// Operation on the range.
+/// Operation of a client request on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOp {
-    /// Make earlier acknowledged writes durable.
+    /// Make writes that were acknowledged earlier durable.
     Flush,
     /// Read into the frames.
     Read,
     /// Write from the frames.
     Write,
-    /// The range is not needed any more. This is advice: where it is followed, in full stripes that
-    /// all members discard, the range reads as zeroes; the rest keeps its content.
+    /// The range is not needed any more. This is advice. The full stripes of the range that all
+    /// members can discard read as zeroes afterwards; the rest keeps its content.
     Trim,
     /// Store zeros.
     WriteZeroes,
 }
 
-/// Flags of a request, as the block layer has them.
+/// Flags of a request, named as in the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// A client waits for it: do not delay it for more of its stripe (`REQ_SYNC`).
+    /// A client waits for the request: do not delay it to collect more of its stripe (`REQ_SYNC`).
     pub sync: bool,
-    /// Durable before it is acknowledged (`REQ_FUA`).
+    /// Make the write durable before it is acknowledged (`REQ_FUA`).
     pub fua: bool,
-    /// Earlier acknowledged writes are durable before this one starts (`REQ_PREFLUSH`).
+    /// Make writes that were acknowledged earlier durable before this one starts (`REQ_PREFLUSH`).
     pub preflush: bool,
-    /// Metadata of the layer above (`REQ_META`).
+    /// The data is metadata of a file system or other layer above (`REQ_META`).
     pub meta: bool,
-    /// For zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays still store
-    /// the parts that are not full stripes.
+    /// For `WriteZeroes`: the range may be unmapped instead of written (`!REQ_NOUNMAP`). Arrays
+    /// still write zeros to the parts that are not full stripes.
     pub discard: bool,
-    /// Readahead: may be refused if it would have to wait (`REQ_RAHEAD`).
+    /// Readahead: the read may be refused if it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,
     /// Repeats a read that was answered [`crate::ReplyError::Stalled`]. The read goes through the
-    /// cache. A member that stalls once more may go on filling the cache's memory, so the read is
-    /// not answered that way again.
+    /// stripe cache. A member that stalls again may keep filling the cache's memory, not the
+    /// request's frames, so the read is never answered `Stalled` a second time.
     pub again: bool,
 }
 
 impl Flags {
-    /// No flag set.
+    /// No flags.
     pub const NONE: Self = Self {
         sync: false,
         fua: false,
@@ -115,27 +116,29 @@ impl Flags {
     };
 }
 
-/// Attributes of a member request: the party that it is charged to, and its scheduling.
+/// Attributes of a member request: its scheduling, and the party that it is charged to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
-    /// I/O class and level.
+    /// I/O class and level, as ioprio.
     pub class: Class,
-    /// Relative weight; 0 for the default.
+    /// Relative weight in the scheduler; 0 for the default weight of the class and level.
     pub weight: u16,
-    /// Origin of the request.
+    /// Party that the request comes from: a client, the array or a sync.
     pub origin: Origin,
-    /// Purpose of the request, set by the engine whatever a client's request has.
+    /// Purpose of the request. The engine sets it and ignores the value in a client's request.
     pub purpose: Purpose,
-    /// Account in the counters of members, set by the engine whatever a client's request has.
+    /// Account that the sectors are counted in. The engine sets it and ignores the value in a
+    /// client's request.
     pub account: Account,
-    /// No client waits for it: write-back of a cache. The kernel calls such writes asynchronous.
+    /// No client waits for the request: a cache writes back. The kernel calls such writes
+    /// asynchronous.
     pub background: bool,
-    /// Metadata of the layer above (`REQ_META`).
+    /// The data is metadata of a file system or other layer above (`REQ_META`).
     pub meta: bool,
 }
 
 impl Attr {
-    /// Attributes of the array's own bookkeeping.
+    /// Attributes of the array's own bookkeeping: superblocks and bitmaps.
     pub const NONE: Self = Self {
         class: Class::None,
         weight: 0,
@@ -146,7 +149,8 @@ impl Attr {
         meta: false,
     };
 
-    /// Attributes of a resync, recovery, check or repair, in this class.
+    /// Attributes of the member requests of a resync, recovery, check or repair in I/O class
+    /// `class`.
     pub(crate) const fn sync(class: Class) -> Self {
         let (origin, account) = (Origin::Sync, Account::SYNC);
         Self { class, origin, account, ..Self::NONE.with(Purpose::Resync) }
@@ -158,8 +162,8 @@ impl Attr {
         Self { purpose, ..self }
     }
 
-    /// The attributes that schedulers see when several requests want one thing: those of the higher
-    /// class, then of the larger weight, then of `self`, which came first. The result is background
+    /// Attributes for a member request that serves two client requests: those with the higher
+    /// class, then with the larger weight, then `self`, which came first. The result is background
     /// only if both are.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
@@ -171,7 +175,7 @@ impl Attr {
     }
 }
 
-/// Number of an account in the counters of members.
+/// Number of an account: members count the sectors that they move by account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account(pub(crate) u8);
 
@@ -180,34 +184,35 @@ impl Account {
     pub(crate) const METADATA: Self = Self(0);
     /// Account of resync, recovery, check and repair.
     pub(crate) const SYNC: Self = Self(1);
-    /// Account of clients without one of their own; those of single clients follow.
+    /// Account that clients without an account of their own share. The accounts of single clients
+    /// follow.
     pub(crate) const OTHERS: Self = Self(2);
 }
 
-/// Purpose of a member request. Its operation says whether it reads or writes.
+/// Purpose of a member request. The operation of the request tells reads from writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
-    /// The array's own bookkeeping: superblocks, bitmaps, flushes, strips written again after a
-    /// read error.
+    /// The array's own bookkeeping: superblocks, bitmaps, flushes, and strips that are written
+    /// again after a read error.
     #[default]
     Metadata,
     /// Parity that a client's write changed.
     Parity,
-    /// Strips that a client did not name, read to compute parity from all data, or to compute a
-    /// strip that a member cannot supply.
+    /// Strips outside of the client's range, read to compute parity from all data or to compute a
+    /// strip that its member cannot supply.
     Reconstruct,
     /// Resync, recovery, check or repair.
     Resync,
     /// Old data and old parity, read for a read-modify-write.
     RmwRead,
-    /// Data that a client reads or writes, at its place.
+    /// The data that a client reads or writes.
     User,
-    /// Data that a cache writes back, with no client waiting.
+    /// Data that a cache writes back while no client waits for it.
     WriteBack,
 }
 
 impl Purpose {
-    /// Every purpose, in order.
+    /// Every purpose, in the order of the counters.
     pub const ALL: [Self; 7] = [
         Self::Metadata,
         Self::Parity,
@@ -218,7 +223,7 @@ impl Purpose {
         Self::WriteBack,
     ];
 
-    /// Its name in JSON and tables.
+    /// Name of the purpose in JSON and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -238,9 +243,9 @@ impl Purpose {
 pub enum Class {
     /// Best effort, level 0 (high) to 7.
     BestEffort(u8),
-    /// Served only when no other request wants the member.
+    /// Served only when no other request waits for the member.
     Idle,
-    /// No class given.
+    /// No class given: scheduled as best effort, level 4.
     #[default]
     None,
     /// Served before all other requests, level 0 (high) to 7.
@@ -248,7 +253,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Level within the class, 0 (high) to 7; 4 if none is given.
+    /// Level within the class, 0 (high) to 7; 4 for [`Class::None`].
     #[must_use]
     pub const fn level(self) -> u8 {
         match self {
@@ -258,14 +263,15 @@ impl Class {
         }
     }
 
-    /// Weight of a request with this class: the given weight or, if that is 0, the weight of the
-    /// level, as in BFQ.
+    /// Weight of a request with this class: `given` or, if that is 0, the weight of the level as in
+    /// BFQ.
     #[must_use]
     pub const fn weight(self, given: u16) -> u16 {
         if given == 0 { (8 - self.level() as u16) * 10 } else { given }
     }
 
-    /// Rank of the class, highest first; no class counts as the middle of best effort.
+    /// Sort key of the class; the smallest comes first. [`Class::None`] ranks as the middle of best
+    /// effort.
     const fn rank(self) -> (u8, u8) {
         match self {
             Self::RealTime(level) => (0, level),
@@ -276,12 +282,12 @@ impl Class {
     }
 }
 
-/// Origin of a member request.
+/// Party that a member request comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// A client, of a group of clients.
+    /// A client, and the group that the client belongs to.
     Client(ClientId, Group),
-    /// The array's own bookkeeping: superblocks, rewrites after a read error.
+    /// The array's own bookkeeping: superblocks, and rewrites after a read error.
     #[default]
     Metadata,
     /// Resync, recovery, check or repair.
@@ -289,8 +295,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Group that the request's share of members belongs to; the array's own work is in the root
-    /// group.
+    /// Group that the request is charged to; the root group for the array's own work and for syncs.
     #[must_use]
     pub const fn group(self) -> Group {
         match self {
@@ -303,24 +308,24 @@ impl Origin {
 /// Value of a `Submit` or `Compute` that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Done, without a result.
+    /// The operation has no result.
     Nothing,
     /// Result of `Compare`: the stored parities that disagree with the data.
     Differs(Differs),
-    /// Result of `Locate`: the one strip that explains every difference.
+    /// Result of `Locate`: the strip that alone explains every difference, if there is one.
     Located(Located),
 }
 
-/// Location of the wrong strip of a stripe.
+/// Location of the wrong strip of a stripe, by [`crate::ComputeOp::Locate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Located {
-    /// No strip is wrong.
+    /// Data, P and Q agree: no strip is wrong.
     Clean,
-    /// The data strip at this position of the operation's list.
+    /// The data strip at this position in the operation's `data`.
     Data(u16),
-    /// P.
+    /// P is wrong.
     P,
-    /// Q.
+    /// Q is wrong.
     Q,
     /// No single strip explains the differences.
     Unknown,
@@ -329,107 +334,112 @@ pub enum Located {
 /// Reason why a member request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The driver gave up after [`crate::Output::Abort`]. Nothing is known of the range.
+    /// The driver gave the request up after [`crate::Output::Abort`]. The range may or may not have
+    /// been written.
     Aborted,
-    /// The member is gone as a whole.
+    /// The whole member is gone.
     Gone,
-    /// An I/O error, of this range as far as is known.
+    /// An I/O error on this range; the rest of the member may be well.
     Io,
-    /// The member has no space (a file on a full file system). The member itself is well.
+    /// The member has no space, as a file on a full file system. The member itself is well.
     NoSpace,
 }
 
-/// An administrator's command. Answered by a reply like a request.
+/// An administrator's command. It is answered by a `Reply`, like a request.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// Client that sends it; any id, even one that never sent a request.
+    /// Client that sends the command; any id, even one that never sent a request.
     pub client: ClientId,
-    /// Tag of the command.
+    /// Tag of the command, given back in the reply.
     pub tag: Tag,
-    /// The volume.
+    /// Volume that the command is for.
     pub volume: VolumeId,
     /// Verb of the command.
     pub verb: Verb,
 }
 
-/// Commands of an administrator. Each sets a state in which other work stops; none is a procedure.
+/// Commands of an administrator. Each sets a state, in which other work may have to stop; none is a
+/// procedure.
 #[derive(Clone, Debug)]
 pub enum Verb {
     /// Add a new member as a spare; it is rebuilt at once if a slot is missing. A former member is
     /// taken back as by [`Verb::ReAdd`] where that is possible.
     Add {
-        /// The opened member, with a fresh index.
+        /// The opened member, with an index that no member had before.
         member: MemberInfo,
-        /// Superblock of a former member of this array, if it has one.
+        /// Superblock of the member, if it is a former member of this array.
         superblock: Option<Box<Superblock>>,
-        /// Device uuid of a member without a superblock; the engine has no randomness.
+        /// Device uuid for a member without a superblock. The driver chooses it, as the engine has
+        /// no randomness.
         device_uuid: weft_ondisk::Uuid,
     },
-    /// Take a former member back into its slot, and copy only what the write-intent bitmap names.
-    /// Refused where that is not possible.
+    /// Take a former member back into its slot and copy only the chunks that have their bit set in
+    /// the write-intent bitmap. Refused where that is not possible.
     ReAdd {
-        /// The opened member, with a fresh index.
+        /// The opened member, with an index that no member had before.
         member: MemberInfo,
-        /// Its superblock.
+        /// Superblock of the member.
         superblock: Box<Superblock>,
     },
     /// Declare a member failed.
     Fail(MemberIndex),
-    /// Declare members failed: all of them, or none when too few would be left.
+    /// Declare several members failed at once: all of them, or none if too few members would be
+    /// left.
     FailAll(Box<[MemberIndex]>),
-    /// Stop a running sync (`idle`); keep a new one from starting as well (`frozen`).
-    /// Or start one: `check`, `repair`, `resync`.
+    /// Start or stop a sync: `check`, `repair` and `resync` start one, `idle` stops a running one,
+    /// and `frozen` also keeps a new one from starting.
     SyncAction(SyncAction),
-    /// Forget a failed member or a spare. Its file may then be closed.
+    /// Forget a failed member or a spare. The driver may then close its file.
     Remove(MemberIndex),
-    /// Change a knob. A knob of queues is changed for every member, also where one had its own
-    /// value.
+    /// Change a knob. A knob of queues changes for every member, including members that had a value
+    /// of their own.
     Set(Knob),
-    /// Change a knob of the queues of these members alone: of all of them, or of none if one is
+    /// Change a knob of queues for these members alone: for all of them, or for none if one is
     /// unknown. Refused for other knobs.
     SetQueues {
-        /// The members.
+        /// Members that get the new value.
         members: Box<[MemberIndex]>,
-        /// Knob of queues.
+        /// Knob of queues, with its new value.
         knob: Knob,
     },
-    /// Add a write-intent bitmap to the array, or remove it; no effect if that is so already.
-    /// Refused while a sync runs, and if a member has no room for a bitmap.
+    /// Add a write-intent bitmap to the array, or remove it with `None`. No effect if the array is
+    /// in that state already. Refused while a sync runs, and if a member has no room for a bitmap.
     SetBitmap(Option<NewBitmap>),
-    /// Write all dirty pages of the write-back cache while the volume goes on. Every page is tried;
-    /// the answer names those that could not be written ([`ReplyError::Unwritten`]), which stay
-    /// dirty.
+    /// Write all dirty pages of the write-back cache while the volume stays in use. Every page is
+    /// tried; the answer names the pages that could not be written ([`ReplyError::Unwritten`]),
+    /// which stay dirty.
     ///
     /// [`ReplyError::Unwritten`]: super::error::ReplyError::Unwritten
     Drain,
-    /// Finish, flush and mark clean; answered when the members may be closed. Later requests fail.
-    /// Every dirty page of the write-back cache is tried; the answer names those that are given up.
+    /// Finish all requests, flush, and mark the array clean; answered when the members may be
+    /// closed. Later requests fail. Every dirty page of the write-back cache is tried; the answer
+    /// names those that are given up.
     Stop,
 }
 
-/// md's `sync_action` words.
+/// Words of md's `sync_action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncAction {
-    /// Read every stripe and count those with parity that disagrees.
+    /// Read every stripe and count the stripes in which parity disagrees with the data.
     Check,
     /// No sync runs, and none may start.
     Frozen,
     /// No sync runs.
     Idle,
-    /// Fill a new or returned member.
+    /// Rebuild a new or returned member (md: `recover`).
     Recover,
-    /// Read every stripe and rewrite parity that disagrees.
+    /// Read every stripe and rewrite parity that disagrees with the data.
     Repair,
-    /// Repair after an unclean stop, from where the last one stopped.
+    /// Make parity or copies agree after an unclean stop, from where the last resync stopped.
     Resync,
-    /// Read every stripe of a RAID 6 and rewrite the one strip that is wrong by P and Q. Stripes
-    /// that no strip alone explains are counted and stay as they are. md leaves this to
-    /// `raid6check`.
+    /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong.
+    /// Stripes in which no single strip explains the difference are counted and left as they are.
+    /// md leaves this to `raid6check`.
     Correct,
 }
 
-/// Client id that no driver uses: the client of writes by the write-back cache, and of the account
-/// that clients without one share.
+/// Client id that no driver uses. It stands for the write-back cache as the sender of writes, and
+/// for the clients that share [`Account::OTHERS`].
 pub(crate) const NOBODY: ClientId = ClientId(u32::MAX);
 
 #[cfg(test)]

@@ -2,29 +2,29 @@
 
 use weft_units::{MemberIndex, Sectors};
 
-/// Facts about a member that was opened.
+/// Facts that the driver reports about an opened member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberInfo {
-    /// Index within the engine. Unique, chosen by the driver.
+    /// Index of the member within the engine, chosen by the driver; unique over all volumes.
     pub index: MemberIndex,
     /// Name of the member: a path.
     pub label: String,
     /// Size of the whole member.
     pub size: Sectors,
-    /// Unit of its I/O in bytes: a power of two, 512 to 4096.
+    /// Logical block size in bytes, the granularity of I/O: a power of two, 512 to 4096.
     pub logical_block: u32,
-    /// Number of the space that it is stored in, usually a file system: members with the same
-    /// number run full together. `None`: space that it shares with no other member.
+    /// Identifier of the space that stores the member, usually a file system. Members with the same
+    /// identifier run out of space together. `None`: the member shares its space with no other.
     pub space: Option<u64>,
-    /// Whether it frees the storage of a discarded range, which then reads as zeroes.
+    /// Whether the member frees the storage of a discarded range, which then reads as zeroes.
     pub discards: bool,
-    /// Traits of the device that matter to its queue.
+    /// Properties of the device that matter to the member's queue.
     pub device: DeviceTraits,
 }
 
 impl MemberInfo {
-    /// A member of which only the size is known: logical blocks of 512 bytes, space of its own,
-    /// discards that do not pay, and an unknown device.
+    /// A member of which only the size is known: logical blocks of 512 bytes, space of its own, no
+    /// discards, and an unknown device.
     #[must_use]
     pub fn of_size(index: MemberIndex, label: impl Into<String>, size: Sectors) -> Self {
         let label = label.into();
@@ -33,20 +33,22 @@ impl MemberInfo {
     }
 }
 
-/// Facts about the device behind a member.
+/// Properties of the device behind a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceTraits {
-    /// Number of commands that the device takes at once. `None`: unknown, as for files.
+    /// Number of commands that the device accepts at once. `None`: unknown, as for files.
     pub depth: Option<u32>,
-    /// Whether more commands may be sent, because the kernel queues them in front of the device.
+    /// Whether more than `depth` commands may be sent, because the kernel queues them in front of
+    /// the device.
     pub host_queue: bool,
-    /// Whether completed writes may be lost until they are flushed.
+    /// Whether the device has a volatile write cache, so that completed writes may be lost until a
+    /// flush.
     pub write_cache: bool,
-    /// Whether it is a rotating disk, for which nearby requests are cheap.
+    /// Whether the device is a rotating disk, for which nearby requests are cheap.
     pub rotational: bool,
-    /// Whether a flush or a FUA write can run beside other commands. SATA's flush is no NCQ
-    /// command: while the drive has one it has nothing else, and it gets one only when it has
-    /// nothing.
+    /// Whether a flush or a FUA write can run beside other commands. SATA's flush is not an NCQ
+    /// command: it is sent only to an idle drive, and the drive gets no other command until it
+    /// ends.
     pub flush_queueable: bool,
 }
 
@@ -62,18 +64,18 @@ impl Default for DeviceTraits {
     }
 }
 
-/// State of a member.
+/// State of a member in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemberState {
-    /// Not used any more; its last requests may still be outstanding.
+    /// Failed and not used any more; its last requests may still be outstanding.
     Faulty,
-    /// Holds all of its data.
+    /// Holds all data of its slot.
     InSync,
-    /// Has its data below the recovery offset.
+    /// Holds the data of its slot below the recovery offset only.
     Rebuilding {
-        /// Data sectors that were recovered.
+        /// Number of data sectors that are recovered, from the start of the data.
         recovery_offset: Sectors,
     },
-    /// Waits for a slot.
+    /// In no slot: rebuilt when a slot is free.
     Spare,
 }

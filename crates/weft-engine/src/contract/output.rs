@@ -8,34 +8,34 @@ use crate::contract::frame::{Run, Segment, Segments};
 use crate::contract::input::{Attr, SyncAction};
 use crate::contract::token::{Tag, Token};
 
-/// An action for the driver. The order within one drain has no meaning, except that a `Reply`
-/// follows the `Submit`s it depends on; it does by construction, because it waits for their `Done`.
+/// An action for the driver. Outputs of one run have no order among each other, except that a
+/// `Reply` follows the `Submit`s that it depends on, because it waits for their `Done`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Start a member request. Answer with one `Done`.
     Submit {
-        /// Token that its `Done` carries.
+        /// Token that the `Done` must carry.
         token: Token,
-        /// The member.
+        /// Member that the request is for.
         member: MemberIndex,
         /// Operation on the member.
         op: MemberOp,
-        /// Class and origin of the request.
+        /// Attributes for the scheduler and the counters.
         attr: Attr,
     },
-    /// Compute over frames: these operations in order, as one. Answer with one `Done` that has the
-    /// value of the last operation.
+    /// Compute over frames: the operations in order, as one job. Answer with one `Done` that
+    /// carries the value of the last operation.
     Compute {
-        /// Token that its `Done` carries.
+        /// Token that the `Done` must carry.
         token: Token,
         /// Computations, in order.
         ops: Vec<ComputeOp>,
     },
-    /// Give up an outstanding request. It still gets its one `Done`, now or later.
+    /// Give up an outstanding member request. It still gets its one `Done`, now or later.
     Abort(Token),
-    /// Answer a client or an administrator.
+    /// Answer a request of a client or a command of an administrator.
     Reply {
-        /// The client.
+        /// Client that gets the answer.
         client: ClientId,
         /// Tag of the request.
         tag: Tag,
@@ -43,86 +43,87 @@ pub enum Output {
         /// reply; all others return by `Release`, possibly later.
         result: Result<(), ReplyError>,
     },
-    /// The frames of a request return to the driver: of a write, of a failed read, or of a client
-    /// that is gone.
+    /// The frames of a request return to the driver: those of a write, of a failed read, or of a
+    /// client that is gone.
     Release(Run),
-    /// A client may send this much more payload: the credit of an answered request.
+    /// A client may send more payload, because a request was answered.
     Credit {
-        /// The client.
+        /// Client that gets the credit.
         client: ClientId,
-        /// Credit in bytes.
+        /// Amount in bytes of payload.
         bytes: Bytes,
     },
     /// Information for logs, metrics and checkers.
     Notice(Notice),
 }
 
-/// A request to one member. Positions are absolute sectors of the member.
+/// A request to one member. Positions are sectors from the start of the member, not of its data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
-    /// Store nothing for a range, which then reads as zeroes. If the member cannot do that, or
-    /// fails to, the driver stores zeros, because the engine relies on them. An error says that
-    /// they could not be stored either.
+    /// Discard a range, which then reads as zeroes. If the member cannot discard or fails to, the
+    /// driver writes zeros, because the engine relies on reading them. An error says that zeros
+    /// could not be written either.
     Discard {
         /// First sector.
         at: Sectors,
         /// Length in sectors.
         len: Sectors,
-        /// Durable before `Done`.
+        /// Whether the discard must be durable before `Done`.
         fua: bool,
     },
     /// Make every write that completed earlier durable.
     Flush,
-    /// Read into the parts.
+    /// Read into the segments of `into`.
     Read {
         /// First sector.
         at: Sectors,
-        /// Memory that is written, in order.
+        /// Memory to fill, in order.
         into: Segments,
     },
-    /// Write from the parts.
+    /// Write the segments of `from`.
     Write {
         /// First sector.
         at: Sectors,
-        /// Memory that is read, in order.
+        /// Memory with the data, in order.
         from: Segments,
-        /// Durable before `Done`.
+        /// Whether the write must be durable before `Done`.
         fua: bool,
     },
-    /// Store metadata: everything before it is made durable first, and it is durable before `Done`
-    /// (md: `REQ_PREFLUSH | REQ_FUA`).
+    /// Write metadata: earlier writes become durable first, and the metadata is durable before
+    /// `Done` (md: `REQ_PREFLUSH | REQ_FUA`).
     WriteMetadata {
         /// First sector.
         at: Sectors,
-        /// Bytes to store, a multiple of the member's logical block.
+        /// Bytes to write; their number is a multiple of the member's logical block.
         bytes: Box<[u8]>,
     },
 }
 
-/// A computation over frames. All parts of one operation have the same length.
+/// A computation over frames. All segments of one operation have the same length.
 ///
-/// The exponent of a data strip is that of the generator in Q (md-raid.md §5.2).
+/// The exponent of a data strip is the power of the generator that multiplies the strip in Q
+/// (md-raid.md §5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ComputeOp {
-    /// Comparison of stored parity with the data. Answers [`crate::Value::Differs`].
+    /// Compare stored parity with the data. Answers [`crate::Value::Differs`].
     Compare {
-        /// Every data strip.
+        /// Every data strip of the stripe.
         data: Sources,
-        /// Stored P.
+        /// Stored P; `None`: not compared.
         p: Option<Segment>,
-        /// Stored Q.
+        /// Stored Q; `None`: not compared.
         q: Option<Segment>,
     },
-    /// Copy bytes.
+    /// Copy a segment.
     Copy {
         /// Source.
         from: Segment,
         /// Destination.
         to: Segment,
     },
-    /// Location of the single strip that is wrong. Answers [`crate::Value::Located`].
+    /// Locate the single strip that is wrong. Answers [`crate::Value::Located`].
     Locate {
-        /// Every data strip.
+        /// Every data strip of the stripe.
         data: Sources,
         /// Stored P.
         p: Segment,
@@ -131,41 +132,41 @@ pub enum ComputeOp {
     },
     /// Generate parity from all data strips.
     Pq {
-        /// Every data strip.
+        /// Every data strip of the stripe.
         data: Sources,
-        /// Memory of P.
+        /// Memory for P; `None`: P is not computed.
         p: Option<Segment>,
-        /// Memory of Q.
+        /// Memory for Q; `None`: Q is not computed.
         q: Option<Segment>,
     },
     /// Compute lost data strips: one from P, one from Q (when `p` is `None`), or two from both.
     Recover {
         /// The data strips that are present.
         data: Sources,
-        /// Stored P.
+        /// Stored P; `None`: one strip is recovered from Q.
         p: Option<Segment>,
-        /// Stored Q.
+        /// Stored Q; `None`: one strip is recovered from P.
         q: Option<Segment>,
         /// One or two lost data strips, with the memory for their content.
         lost: SmallVec<[Source; 2]>,
     },
-    /// Exchange one data strip's share in the parity: `p ^= old ^ new`,
-    /// `q ^= g^exponent (old ^ new)`.
+    /// Update parity after a change of one data strip: `p ^= old ^ new`, `q ^= g^exponent (old ^
+    /// new)`.
     UpdatePq {
-        /// Exponent of the data strip.
+        /// Exponent of the data strip in Q.
         exponent: u8,
         /// Old content of the strip.
         old: Segment,
         /// New content of the strip.
         new: Segment,
-        /// P, changed in place.
+        /// P, changed in place; `None`: not updated.
         p: Option<Segment>,
-        /// Q, changed in place.
+        /// Q, changed in place; `None`: not updated.
         q: Option<Segment>,
     },
-    /// Fill with zeros.
+    /// Fill a segment with zeros.
     Zero {
-        /// Memory of the result.
+        /// Memory to fill.
         to: Segment,
     },
 }
@@ -178,93 +179,94 @@ pub type Sources = SmallVec<[Source; 4]>;
 pub struct Source {
     /// Power of the generator that multiplies it in Q.
     pub exponent: u8,
-    /// Memory of the strip.
+    /// Memory with the strip's content.
     pub part: Segment,
 }
 
 /// Stored parities that disagree with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Differs {
-    /// P.
+    /// Whether P disagrees.
     pub p: bool,
-    /// Q.
+    /// Whether Q disagrees.
     pub q: bool,
 }
 
-/// Information for people. Never needed for correctness.
+/// Information for people. A driver may ignore it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// The superblocks durably record clean.
+    /// The superblocks durably record the array as clean.
     ArrayClean(VolumeId),
-    /// The superblocks durably record dirty: writes may be in flight from here.
+    /// The superblocks durably record the array as dirty: writes may be in flight from now on.
     ArrayDirty(VolumeId),
-    /// Too few members are left. Writes have stopped; the members stay as they were.
+    /// Too few members are left. Writes have stopped; the superblocks of the remaining members stay
+    /// as they were.
     Broken(VolumeId),
     /// A member failed, or was declared failed.
     MemberFailed {
-        /// The volume.
+        /// Volume that the member belongs to.
         volume: VolumeId,
-        /// The member.
+        /// Member that failed.
         member: MemberIndex,
-        /// Its slot.
+        /// Slot that the member had; `None` for a spare.
         slot: Option<Slot>,
     },
-    /// The failure of a member is recorded on the others, durably.
+    /// The failure of a member is durably recorded on the other members.
     FailureRecorded {
-        /// The volume.
+        /// Volume that the member belonged to.
         volume: VolumeId,
     },
     /// A member has not answered for a long time.
     MemberStalled {
-        /// The member.
+        /// Member that does not answer.
         member: MemberIndex,
-        /// Whether reads go around it now.
+        /// Whether reads avoid the member now.
         read_around: bool,
     },
-    /// A member has no space; the volume takes no writes until it has.
+    /// A member has no space. The volume refuses writes until there is space again.
     NoSpace {
-        /// The member.
+        /// Member without space.
         member: MemberIndex,
     },
     /// A strip that could not be read was computed from the others and written again.
     ReadErrorCorrected {
-        /// The member.
+        /// Member with the strip.
         member: MemberIndex,
-        /// First absolute sector.
+        /// First sector, from the start of the member.
         at: Sectors,
         /// Length in sectors.
         sectors: Sectors,
     },
-    /// A sync ended.
+    /// A resync, recovery, check or repair ended.
     SyncFinished {
-        /// The volume.
+        /// Volume that the sync ran on.
         volume: VolumeId,
-        /// Kind of the pass: resync, recovery, check or repair.
+        /// Kind of the sync.
         action: SyncAction,
-        /// Sectors with parity that disagreed, in md's counting.
+        /// Sectors in which parity disagreed, counted as md counts them.
         mismatch_cnt: u64,
-        /// Stripes covered.
+        /// Number of stripes that the sync covered.
         stripes: u64,
-        /// Whether it reached the end.
+        /// Whether the sync reached the end of the array.
         complete: bool,
     },
-    /// The write-back cache could not write to a volume: the pages stay dirty and are tried again
-    /// every second. Sent once until it works again.
+    /// The write-back cache could not write to a volume. The pages stay dirty and are tried again
+    /// every second. Sent once until a write succeeds again.
     WriteBackFailed {
-        /// The volume.
+        /// Volume that refused the write.
         volume: VolumeId,
-        /// First byte that was not written.
+        /// First byte of the volume that was not written.
         at: u64,
-        /// Error of the volume.
+        /// Error with which the volume answered the write.
         error: ReplyError,
     },
     /// The write-back cache can write to a volume again.
     WriteBackWorks(VolumeId),
-    /// A sync began.
+    /// A resync, recovery, check or repair began.
     SyncStarted {
-        /// The volume.
+        /// Volume that the sync runs on.
         volume: VolumeId,
-        /// Kind of the pass: resync, recovery, check or repair.
+        /// Kind of the sync.
         action: SyncAction,
     },
 }

@@ -13,129 +13,135 @@ use crate::knobs::Knobs;
 pub struct Snapshot {
     /// Volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<VolumeSnapshot>,
-    /// Outstanding credit of each client that has any.
+    /// Outstanding payload of each client that has any, in bytes.
     pub clients: Vec<(ClientId, Bytes)>,
     /// Number of `Submit`s and `Compute`s without their `Done`.
     pub tokens_outstanding: usize,
     /// Client frames that the engine holds.
     pub frames_held: u32,
-    /// The write-back cache, if there is one.
+    /// State of the write-back cache, if there is one.
     pub write_back: Option<WriteBackSnapshot>,
 }
 
-/// The write-back cache, in pages of 4 KiB.
+/// State of the write-back cache. Pages are of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackSnapshot {
-    /// Rule by which clients are throttled, as in the knob `dirty_throttle`.
+    /// Name of the rule by which clients are throttled: the value of the knob `dirty_throttle`.
     pub throttle: &'static str,
-    /// Limit of pages that are dirty or being written.
+    /// Dirty limit: the largest number of pages that are dirty or under writeback.
     pub limit_pages: u64,
-    /// Number of dirty pages above which they are written at once.
+    /// Background threshold: above this number of dirty pages, writeback starts at once.
     pub background_pages: u64,
-    /// Dirty pages.
+    /// Number of dirty pages.
     pub dirty_pages: u64,
-    /// Pages that are being written; a page that is dirty again counts twice.
+    /// Number of pages under writeback. A page that was dirtied again meanwhile is also counted in
+    /// `dirty_pages`.
     pub writeback_pages: u64,
-    /// Requests that wait for room, or behind one that waits.
+    /// Requests that wait for free pages, or behind a request that does.
     pub requests_waiting: usize,
-    /// Writes that are kept unanswered, because the throttle makes their clients pause.
+    /// Writes that are complete but not answered yet, because the throttle makes their clients
+    /// pause.
     pub answers_delayed: usize,
-    /// Pauses of clients so far.
+    /// Number of pauses that the throttle has imposed on clients since the start.
     pub pauses: u64,
-    /// Volumes, in order of [`weft_units::VolumeId`].
+    /// State of each volume in the cache, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<WriteBackVolume>,
 }
 
-/// Pages of one volume in the write-back cache, of 4 KiB each.
+/// State of one volume in the write-back cache. Pages are of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackVolume {
-    /// Dirty pages.
+    /// Number of dirty pages.
     pub dirty_pages: u64,
-    /// Pages that are being written.
+    /// Number of pages under writeback.
     pub writeback_pages: u64,
-    /// Pages written so far.
+    /// Pages written since the start.
     pub written_pages: u64,
-    /// Error of the last write-back, if it failed: its pages stay dirty and are tried again.
+    /// Error of the last write-back if it failed; the pages stay dirty and are tried again. `None`
+    /// if it succeeded.
     pub failing: Option<ReplyError>,
 }
 
-/// One volume.
+/// State and counters of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSnapshot {
     /// md's `array_state`: `clean`, `active`, `active-idle`, `readonly`, `broken` …
     pub array_state: &'static str,
-    /// Size in bytes.
+    /// Size of the volume in bytes.
     pub size: Bytes,
-    /// Unit of requests, a power of two: the first byte and the length of a request are multiples.
+    /// Granularity of requests, a power of two: the first byte and the length of a request must be
+    /// multiples of it.
     pub request_unit: Bytes,
-    /// Slots without a member that is in sync.
+    /// Number of slots without a member that is in sync.
     pub degraded: usize,
-    /// Update count of the superblocks.
+    /// Update count of the superblocks (`events`).
     pub events: u64,
-    /// Time at which superblocks were last written, in seconds since 1970; `None` for a bare
-    /// member.
+    /// Time of the last superblock update, in seconds since 1970; `None` for a single member
+    /// without metadata.
     pub updated_secs: Option<u64>,
-    /// The write-intent bitmap, if the array has one.
+    /// State of the write-intent bitmap, if the array has one.
     pub bitmap: Option<BitmapSnapshot>,
-    /// `sync_action`.
+    /// md's `sync_action`: the sync that runs, or `idle` or `frozen`.
     pub sync_action: SyncAction,
-    /// Data sectors of each member that the running or last sync has passed, and their total.
+    /// Data sectors per member that the running or last sync has covered, and their total; `None`
+    /// if no sync has run.
     pub sync_completed: Option<(Sectors, Sectors)>,
-    /// Stripes that the running or last sync has covered.
+    /// Number of stripes that the running or last sync has covered.
     pub sync_stripes: u64,
-    /// md's `mismatch_cnt`, in sectors.
+    /// md's `mismatch_cnt` of the running or last sync, in sectors.
     pub mismatch_cnt: u64,
-    /// Places of the mismatches that the running or last check found.
+    /// Mismatches that the running or last check found.
     pub mismatches: Mismatches,
-    /// A member has no space: writes are refused until it has.
+    /// Whether a member has no space; writes are refused until it has.
     pub no_space: bool,
-    /// First data sector of the members from which parity may be wrong; `None` if there is none.
+    /// Data sector of the members from which a resync has to start, because parity may be wrong
+    /// from there on; `None` if no resync is due.
     pub resync_from: Option<Sectors>,
-    /// Counters of the array's level.
+    /// Counters of the RAID level.
     pub raid: RaidSnapshot,
-    /// Client requests not answered yet.
+    /// Number of client requests that are not answered yet.
     pub requests_active: usize,
-    /// Present knobs.
+    /// Current values of the knobs.
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
-    /// Sectors that members moved for each party: the array itself, resyncs, clients.
+    /// Sectors that members have moved for each party: the array itself, syncs, clients.
     pub accounts: Vec<AccountSnapshot>,
 }
 
-/// Sectors that all members moved for one party, and its requests.
+/// Requests of one party, and the sectors that all members have moved for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSnapshot {
-    /// The party.
+    /// Party that the account belongs to.
     pub party: Party,
-    /// The client is gone.
+    /// Whether the party is a client that is gone.
     pub gone: bool,
-    /// I/O class of its last request.
+    /// I/O class of the party's last request.
     pub class: Class,
-    /// Weight of its last request; 0 for the default.
+    /// Weight of the party's last request; 0 for the default.
     pub weight: u16,
-    /// Its group.
+    /// Group that the party belongs to.
     pub group: Group,
-    /// Reads of the volume.
+    /// Number of the party's reads of the volume.
     pub reads: u64,
-    /// Other requests of the volume.
+    /// Number of its other requests: writes, flushes and discards.
     pub writes: u64,
-    /// Bytes of the reads.
+    /// Bytes of `reads`.
     pub bytes_read: Bytes,
-    /// Bytes of the other requests.
+    /// Bytes of `writes`.
     pub bytes_written: Bytes,
-    /// Sectors that members read and wrote for it.
+    /// Sectors that members have read and written for the party.
     pub sectors: Sectors,
-    /// Sectors within the last seconds in which the volume was active: two to four.
+    /// Sectors of `sectors` from the last two to four seconds in which the volume was active.
     pub sectors_recently: Sectors,
-    /// Sectors by purpose; purposes without any are left out.
+    /// Sectors by purpose; purposes without sectors are left out.
     pub by_purpose: Vec<PurposeSectors>,
 }
 
 /// Sectors that members moved for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurposeSectors {
-    /// The purpose.
+    /// Purpose of the member requests.
     pub purpose: Purpose,
     /// Sectors read.
     pub read: Sectors,
@@ -144,7 +150,7 @@ pub struct PurposeSectors {
 }
 
 impl PurposeSectors {
-    /// Whether any sectors were moved.
+    /// Whether any sector was moved.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.read + self.written > Sectors::ZERO
@@ -158,49 +164,49 @@ pub enum Party {
     Client(ClientId),
     /// The array itself.
     Metadata,
-    /// Clients that are not counted one by one, because there are too many, or were.
+    /// Clients without an account of their own, because there are or were too many.
     Others,
     /// Resync, recovery, check and repair.
     Resync,
 }
 
-/// Counters of a write-intent bitmap.
+/// State of a write-intent bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapSnapshot {
-    /// Bytes of a chunk.
+    /// Bytes of the array that one bit covers.
     pub chunk: Bytes,
-    /// Number of chunks.
+    /// Number of chunks, one bit each.
     pub chunks: u64,
-    /// Chunks with a set bit.
+    /// Number of chunks with their bit set.
     pub dirty: u64,
-    /// Pages of 2,048 chunks, as md counts them.
+    /// Pages of the in-memory bitmap, of 2,048 chunks each, as md counts them.
     pub pages: u64,
-    /// Pages with a chunk that has its bit set.
+    /// Pages with at least one set bit.
     pub pages_dirty: u64,
-    /// Update count at which bits were last cleared: a member that left before then is copied as a
-    /// whole when it comes back.
+    /// Update count (`events`) at which bits were last cleared. A member that left the array before
+    /// then is copied completely when it returns.
     pub events_cleared: u64,
 }
 
-/// Counters of a level: for RAID 4, 5 and 6, of the stripe cache.
+/// Counters of the stripe cache of RAID 4, 5 and 6; zero for other levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaidSnapshot {
-    /// Stripes of the cache in use.
+    /// Number of stripes of the cache that are in use.
     pub stripe_cache_active: u32,
-    /// Waits of stripes until they were read or filled.
+    /// Histogram of the time that stripes waited before they were preread or filled.
     pub stripe_waits: StripeWaits,
 }
 
-/// Stripes of one strip per member in which a check found that data and parity disagree, or that
-/// were not corrected. With P and Q the two differences tell the wrong strip, if it is a single
-/// one; with one parity nothing does.
+/// Mismatches that a check found or that a `correct` did not correct, in stripes of one strip per
+/// member. With P and Q, a single wrong strip can be located; with one parity it cannot.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatches {
-    /// Number of mismatches that each member alone explains.
+    /// Number of mismatches that a wrong strip on one member alone explains, by member.
     pub by_member: Vec<(MemberIndex, u64)>,
-    /// Stripes that no member alone explains, or that have too few strips to tell.
+    /// Number of mismatches that no single strip explains, or that cannot be located with one
+    /// parity.
     pub not_located: u64,
     /// The first mismatches that were found, at most [`Mismatches::LISTED`].
     pub first: Vec<Mismatch>,
@@ -209,25 +215,25 @@ pub struct Mismatches {
 /// A stripe in which data and parity disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Data sector of the members at which it begins.
+    /// Data sector of the members at which the stripe begins.
     pub sector: Sectors,
-    /// The strip that alone explains the mismatch.
+    /// The strip that alone explains the mismatch; `None` if no single strip does.
     pub wrong: Option<WrongStrip>,
 }
 
-/// A member's strip of a stripe that is wrong by the others.
+/// Strip of a member that disagrees with the rest of its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongStrip {
-    /// The member.
+    /// Member with the strip.
     pub member: MemberIndex,
-    /// Its slot.
+    /// Slot of the member.
     pub slot: Slot,
-    /// First sector of the strip on the member.
+    /// First sector of the strip, from the start of the member.
     pub at: Sectors,
 }
 
 impl Mismatches {
-    /// Largest number of mismatches that are listed; all are counted.
+    /// Largest number of mismatches in `first`; all are counted.
     pub const LISTED: usize = 64;
 
     pub(crate) fn add(&mut self, mismatch: Mismatch) {
@@ -246,56 +252,57 @@ impl Mismatches {
     }
 }
 
-/// One member.
+/// State and counters of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSnapshot {
-    /// The member.
+    /// Index of the member.
     pub member: MemberIndex,
-    /// Its label.
+    /// Name of the member: its path.
     pub label: String,
-    /// Its slot, if it has one.
+    /// Slot of the member; `None` for a spare or a failed member.
     pub slot: Option<Slot>,
-    /// Its entry of `dev_roles`.
+    /// Index of the member in the superblock's `dev_roles`.
     pub dev_number: u32,
-    /// State of the member.
+    /// State of the member in the array.
     pub state: MemberState,
-    /// Whether a mirror reads it only when no other can be read.
+    /// Whether a mirror reads the member only when no other can be read (md: `write-mostly`).
     pub write_mostly: bool,
     /// Sectors of the member that hold data of the array; `None` for a member without metadata.
     pub data: Option<SectorRange>,
-    /// Requests and sectors since the start.
+    /// Read requests since the start.
     pub reads: u64,
-    /// Writes since the start.
+    /// Write requests since the start.
     pub writes: u64,
     /// Flushes since the start.
     pub flushes: u64,
-    /// Sectors read.
+    /// Sectors read since the start.
     pub sectors_read: u64,
-    /// Sectors written.
+    /// Sectors written since the start.
     pub sectors_written: u64,
-    /// Sectors read and written, by party; parties without any are left out.
+    /// Sectors read and written, by party; parties without sectors are left out.
     pub served: Vec<(Party, Sectors)>,
-    /// Sectors that could not be read and were written again.
+    /// Sectors that could not be read and were written again with correct data.
     pub corrected: u64,
-    /// Requests outstanding.
+    /// Number of requests that the member has not answered yet.
     pub in_flight: u32,
-    /// Largest number of requests that it has at once; `None`: no limit.
+    /// Largest number of requests that are sent to the member at once; `None`: no limit.
     pub queue_depth: Option<u32>,
-    /// Knobs of its queue, where they differ from the volume's.
+    /// Knobs of the member's queue, if they differ from the volume's.
     pub queue_knobs: Option<Box<Knobs>>,
 }
 
-/// Stripes of a stripe cache by state, at one moment.
+/// Stripes of the stripe cache by state, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StripesInUse {
-    /// Stripes in use: on a list below, or with something in flight.
+    /// Stripes in use: on one of the lists below, or with member requests in flight.
     pub active: u32,
-    /// Delayed stripes: they wait for a permission to preread.
+    /// Stripes on the delayed list: incomplete, and without permission to preread.
     pub delayed: u32,
-    /// Stripes on the handle list.
+    /// Stripes on the handle list: to be handled in the next turns.
     pub ready: u32,
-    /// Stripes on the hold list: they may preread, and stripes on the handle list go before them.
+    /// Stripes on the hold list: they may preread, but stripes on the handle list are handled
+    /// first.
     pub held: u32,
-    /// Stripes with a permission to preread, used or not: those on the hold list and others.
+    /// Stripes with a permission to preread, on the hold list or already handled.
     pub prereading: u32,
 }

@@ -1,24 +1,24 @@
 //! Waiting times of stripes before they were read or filled, as a histogram.
 //!
 //! A stripe that lacks strips is delayed, then held ([`super::priority`]). Its wait ends when its
-//! prereads are submitted, or when writes have brought what it lacked: then waiting paid off.
-//! Stripes that never waited are not counted.
+//! prereads are submitted, or when writes have filled it: then waiting has saved the reads. Stripes
+//! that never waited are not counted.
 //!
 //! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth
 //! above the true one; the longest is exact.
 
 use weft_units::{Span, Time};
 
-/// Waits of the stripes of one volume since it was started.
+/// Waiting times of the stripes of one volume since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StripeWaits {
-    /// Stripes that had to be preread after all.
+    /// Waits of stripes that had to be preread after all.
     pub preread: Waits,
-    /// Stripes that were filled meanwhile.
+    /// Waits of stripes that writes filled before they were preread.
     pub filled: Waits,
 }
 
-/// Histogram of waits.
+/// Histogram of waiting times.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Waits {
     buckets: [u64; BUCKETS],
@@ -33,14 +33,14 @@ impl Waits {
         self.count
     }
 
-    /// The longest wait; zero if there was none.
+    /// The longest wait; zero if none was recorded.
     #[must_use]
     pub fn longest(&self) -> Span {
         self.longest
     }
 
-    /// Value that this many of a thousand waits did not exceed: 999 is the 99.9th percentile. Zero
-    /// if there was none.
+    /// Percentile of the waits in thousandths: `permille(999)` is the 99.9th percentile. Zero if no
+    /// wait was recorded.
     #[must_use]
     pub fn permille(&self, permille: u64) -> Span {
         let wanted = (self.count * permille.min(1000)).div_ceil(1000).max(1);
@@ -54,7 +54,7 @@ impl Waits {
         self.longest
     }
 
-    /// Adds all waits of another histogram.
+    /// Adds all waits of `other` to this histogram.
     pub fn merge(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(other.buckets).for_each(|(ours, theirs)| *ours += theirs);
         self.count += other.count;
@@ -91,7 +91,7 @@ fn bucket_of(wait: Span) -> usize {
     (1 + doubling as usize * 8 + eighth as usize).min(BUCKETS - 1)
 }
 
-/// The longest wait that a bucket counts. The last one has no end.
+/// Upper bound of a bucket; the last bucket has none.
 fn end_of(bucket: usize) -> Span {
     if bucket == 0 {
         return Span((1 << FIRST_LOG) - 1);

@@ -1,6 +1,6 @@
 //! Tokens: names that tie a `Done` to its `Submit` or `Compute`.
 
-/// Identifier of one `Submit` or `Compute` of an engine. Fresh each time; never reused.
+/// Identifier of one `Submit` or `Compute` of an engine, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
@@ -9,6 +9,6 @@ pub struct Token(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// Identifier of a request of one volume.
+/// Identifier of a request within its volume; reused after the request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestId(pub(crate) u32);

@@ -2,45 +2,45 @@
 
 use std::ops::AddAssign;
 
-/// Result of a turn, or of the turns of one [`run`](crate::Engine::run).
+/// Result of one turn, or of all turns of one [`run`](crate::Engine::run).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Work of the turn, for the simulator's cost table.
+    /// Amount of work done, for the simulator's cost table.
     pub work: Work,
-    /// Whether another turn would find work now.
+    /// Whether another turn has work to do at the same time.
     pub more: bool,
 }
 
-/// Congestion of the stripe cache. md reports it to the page cache, and blocks callers that ask for
-/// a stripe; a driver that stands for the page cache asks here.
+/// Congestion of the stripe cache. md reports congestion to the page cache and blocks callers that
+/// ask for a stripe. A driver that models the page cache asks for this value instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
-    /// A stripe is free.
+    /// At least one stripe is free.
     None,
-    /// No stripe is free: flushers that have other work do that.
+    /// No stripe is free: a flusher that has other work should do that first.
     Congested,
-    /// Requests wait for stripes: in md their callers are blocked.
+    /// Requests wait for stripes; in md, their callers are blocked.
     Blocked,
 }
 
-/// Amounts of work.
+/// Amounts of work that turns have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Turns taken.
+    /// Number of turns.
     pub turns: u32,
-    /// Inputs handled.
+    /// Number of inputs handled.
     pub inputs: u32,
-    /// Number of times that a request was attached to a stripe.
+    /// Number of times a request was attached to a stripe.
     pub attaches: u32,
-    /// Stripes handled.
+    /// Number of stripes handled.
     pub stripes: u32,
-    /// Filled stripes that were written with one that was handled.
+    /// Number of filled stripes that were written together with the stripe that was being handled.
     pub followers: u32,
-    /// Member requests made, after merging.
+    /// Number of member requests made, after merging.
     pub submits: u32,
-    /// Parts that were merged into such a request.
+    /// Number of requests that were merged into one of the `submits`.
     pub merges: u32,
-    /// Operations of the computations that were sent.
+    /// Number of computations in the `Compute`s that were sent.
     pub operations: u32,
 }
 

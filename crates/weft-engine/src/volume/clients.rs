@@ -12,22 +12,23 @@ use crate::array::Array;
 use crate::contract::input::{Account, Class, ClientRequest, NOBODY, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
-/// Clients of a volume by account, and the sectors that members had moved at the last looks.
+/// Clients of a volume by account, and the sectors that members had moved for each account at the
+/// start of the last two windows of [`WINDOW`].
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    /// Tallies of [`Account::OTHERS`] and the accounts after it; `used` of them are in use.
+    /// Tallies of [`Account::OTHERS`] and of the accounts after it; the first `used` are in use.
     tallies: Box<[Tally; ACCOUNTS_MAX]>,
     used: usize,
-    /// Place of the client that last sent a request, by the remainder of its number.
+    /// Tally of the client that last sent a request, by client number modulo `ACCOUNTS_MAX`.
     places: [u8; ACCOUNTS_MAX],
     /// Time at which the next window begins.
     due: Time,
-    /// Sectors by account at the beginning of the window before this one, and of this one.
+    /// Sectors by account at the start of the previous window, and at the start of the current one.
     before: Vec<u64>,
     begun: Vec<u64>,
 }
 
-/// Requests of a client, in one cache line of the processor.
+/// Requests of one client, sized to fit one cache line of the processor.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Tally {
@@ -36,7 +37,7 @@ struct Tally {
     class: Class,
     weight: u16,
     group: Group,
-    /// Reads, and other requests.
+    /// Number of reads, and of other requests.
     requests: [u64; 2],
     bytes: [u64; 2],
 }
@@ -55,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request, and completes its attributes with account and purpose.
+    /// Counts a request, and sets account and purpose in its attributes.
     #[inline(always)]
     fn count(&mut self, request: &mut ClientRequest, place: usize) {
         let (attr, reads) = (&mut request.attr, request.op == RequestOp::Read);
@@ -78,10 +79,10 @@ impl Clients {
         Self { tallies, used: 1, places: [0; ACCOUNTS_MAX], due: Time(0), before, begun }
     }
 
-    /// Counts a request, and completes its attributes with account and purpose.
+    /// Counts a request, and sets account and purpose in its attributes.
     #[inline(always)]
     pub(crate) fn enter(&mut self, request: &mut ClientRequest, array: &mut Array) {
-        // The remainders spare checks of the bounds.
+        // The remainders save bounds checks.
         let number = request.client.0 as usize % ACCOUNTS_MAX;
         let place = usize::from(self.places[number]) % ACCOUNTS_MAX;
         let tally = &mut self.tallies[place];
@@ -92,14 +93,14 @@ impl Clients {
         }
     }
 
-    /// Like [`Clients::enter`], for a client that is not at its remembered place.
+    /// Like [`Clients::enter`], for a client whose tally is not the one in `places`.
     #[inline(never)]
     fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
         let place = self.place_of(request.client, array);
         self.places[request.client.0 as usize % ACCOUNTS_MAX] = place as u8;
         let tally = &mut self.tallies[place];
         tally.gone = false;
-        // A client stays in its group.
+        // A client keeps its group.
         tally.group = if place == 0 { Group::ROOT } else { request.attr.origin.group() };
         tally.count(request, place);
     }
@@ -132,7 +133,7 @@ impl Clients {
         for tally in self.tallies.iter_mut() {
             tally.gone |= tally.client == client;
         }
-        // A client that comes back is searched for, and is present again.
+        // A client that returns is looked up again, which marks it as present.
         self.places[client.0 as usize % ACCOUNTS_MAX] = 0;
     }
 
@@ -140,12 +141,12 @@ impl Clients {
         &self.tallies[..self.used]
     }
 
-    /// Requests of all clients so far.
+    /// Number of requests of all clients so far.
     pub(crate) fn requests(&self) -> u64 {
         self.used().iter().flat_map(|tally| tally.requests).sum()
     }
 
-    /// Begins a window when the last one is over.
+    /// Begins a new window when the current one is over.
     #[inline]
     pub(crate) fn look(&mut self, array: &Array, now: Time) {
         if now >= self.due {
@@ -166,7 +167,6 @@ impl Clients {
         accounts.map(|account| moved(Account(account))).collect()
     }
 
-    /// The party that an account is charged to.
     pub(crate) fn party(&self, account: Account) -> Party {
         match account {
             Account::METADATA => Party::Metadata,
@@ -178,7 +178,7 @@ impl Clients {
         }
     }
 
-    /// Every account that has counts or a client that is present.
+    /// Snapshot of every account that has counts or belongs to a connected client.
     pub(crate) fn snapshot(&self, array: &Array) -> Vec<AccountSnapshot> {
         let mut accounts = Vec::new();
         for (number, total) in (0..).zip(self.totals(array)) {
@@ -218,8 +218,8 @@ impl Clients {
     }
 }
 
-/// Number of accounts: those of single clients, and one for the others.
+/// Number of accounts: one per client, and the shared account [`Account::OTHERS`].
 const ACCOUNTS_MAX: usize = 64;
 
-/// Length of a window. "Recently" covers this window and the one before it.
+/// Length of a window. `sectors_recently` covers the current window and the one before it.
 const WINDOW: Span = Span::secs(2);

@@ -26,20 +26,20 @@ pub(super) struct Waiting {
 /// State that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// The superblock update of this number is done, or there will be none.
+    /// The superblock update with this number is done, or can no longer be done.
     Recorded(u64),
     /// The knob has its new value.
     Set,
-    /// The array has no bitmap, and nothing of one is in flight.
+    /// The array has no bitmap, and no write of the bitmap is in flight.
     WithoutBitmap,
-    /// Everything is finished, flushed and recorded.
+    /// All requests are finished, and the array is flushed and recorded as clean.
     Stopped,
     /// No sync runs.
     SyncStopped,
 }
 
 impl Volume {
-    /// Carries out a command of an administrator. `None`: the issuer gets the answer later.
+    /// Carries out a command of an administrator. Returns `None` if it is answered later.
     pub(crate) fn command(
         &mut self,
         verb: &Verb,
@@ -72,7 +72,7 @@ impl Volume {
             Verb::FailAll(members) => self.fail(members, out).map(|()| self.recorded()),
             Verb::Remove(index) => match self.array.position_of(*index) {
                 None => Err(ReplyError::Invalid("no such member")),
-                // A broken array writes no more superblocks that would record it.
+                // A broken array does not write the superblocks that would record the removal.
                 Some(position) if self.array.membership.broken => {
                     self.array.remove(position).map(|()| None)
                 }
@@ -102,12 +102,12 @@ impl Volume {
         }
     }
 
-    /// Sets the queues of the members from the knobs.
+    /// Configures the queues of all members from their knobs.
     fn set_queues(&mut self, out: &mut Outbox) {
         self.array.set_queues(&self.knobs, |member| out.unschedule(member));
     }
 
-    /// Sets a knob of the queues of some members.
+    /// Sets a knob for the queues of `members`.
     fn set_queues_of(
         &mut self,
         members: &[MemberIndex],
@@ -132,7 +132,7 @@ impl Volume {
         Ok(None)
     }
 
-    /// Sets a knob, for every member, including those with a value of their own.
+    /// Sets a knob of the volume and of every member that has queue knobs of its own.
     fn put(&mut self, knob: Knob, out: &mut Outbox) {
         self.knobs.set(knob);
         for member in &mut self.array.members {
@@ -146,7 +146,7 @@ impl Volume {
         self.set_queues(out);
     }
 
-    /// State in which a change is recorded on the members.
+    /// State that a command waits for whose change must be recorded in the superblocks.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }
@@ -154,7 +154,7 @@ impl Volume {
     fn set(&mut self, knob: Knob, out: &mut Outbox) -> Result<Option<Until>, ReplyError> {
         let mut knobs = self.knobs;
         knobs.set(knob);
-        // The present value is accepted at any time.
+        // Setting the current value is accepted at any time.
         if knobs == self.knobs && !knob.is_of_queues() {
             return Ok(None);
         }
@@ -174,7 +174,8 @@ impl Volume {
         Ok(Some(Until::Set))
     }
 
-    /// Adds or removes the bitmap. As in md, not while a sync runs, because the sync depends on it.
+    /// Adds the bitmap, or removes it with `None`. As in md, refused while a sync runs, because the
+    /// sync depends on the bitmap.
     fn set_bitmap(&mut self, wanted: Option<&NewBitmap>) -> Result<Option<Until>, ReplyError> {
         if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
@@ -185,7 +186,7 @@ impl Volume {
         }
     }
 
-    /// Sets a knob that waited until nothing is in use.
+    /// Sets the knob in `quiescing` once the personality has nothing in use.
     pub(super) fn set_when_quiet(&mut self, out: &mut Outbox) {
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
@@ -198,13 +199,13 @@ impl Volume {
         }
     }
 
-    /// Whether a knob waits for strips that stay in memory, because the array broke before there
-    /// was space.
+    /// Whether the knob in `quiescing` can never be set: strips that a member had no space for stay
+    /// in memory, because the array is broken.
     pub(super) fn can_never_set(&self) -> bool {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// Answers the command of a waiting knob with an error, because memory stays in use.
+    /// Answers the command that waits for `quiescing` with an error, because stripes stay in use.
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {
@@ -232,13 +233,14 @@ impl Volume {
         }
         let idle = self.stopping && self.is_idle();
         let stopped = idle && self.array.is_settled();
-        // Until there is space nothing more is recorded, not even the stop.
+        // While a member has no space no update is recorded, including that of a stop.
         let stuck = self.array.is_stuck(self.knobs.no_space_wait);
         let set = self.quiescing.is_none();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let answer = match waiting.until {
-                // No more superblocks are written, and the last ones may not have recorded it.
+                // No more superblocks are written, and the last ones may not have recorded the
+                // change.
                 Until::Recorded(_) | Until::WithoutBitmap if self.array.membership.broken => {
                     Some(Err(ReplyError::Io))
                 }

@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 use crate::raid::{Event, SPLITTING};
 
 impl Volume {
-    /// Writes again, now and then, the data that members had no space for.
+    /// Writes the strips again that members had no space for, once per [`FULL_RETRY`].
     pub(super) fn write_deferred(&mut self, out: &mut Outbox) {
         if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
@@ -22,15 +22,15 @@ impl Volume {
         }
         let is_open = self.full_since.is_none() || self.has_deferred();
         if !is_open && self.raid.is_unproven() && !self.resync_comes(out.now) {
-            // Only writes of clients find out whether there is space.
+            // Only writes of clients can find out whether there is space again.
             self.full_since = None;
         }
     }
 
-    /// Time at which to find out whether there is space again.
+    /// Time at which to find out whether a full member has space again; `None` if not by a timer.
     pub(super) fn retry_wake(&self) -> Option<Time> {
         let due = self.full_since? + FULL_RETRY;
-        // A sync that is not to run needs no wake-up.
+        // A sync that is not due needs no wake-up.
         let waits = self.has_deferred() || (self.sync.is_none() && self.sync_is_due(due));
         (waits && !self.array.membership.broken).then_some(due)
     }
@@ -49,7 +49,7 @@ impl Volume {
             for event in events.drain(..) {
                 self.event(event, out);
             }
-            // Keeps the allocation, if nothing was added meanwhile.
+            // Keeps the allocation, unless new events were added.
             if self.raid.events().is_empty() {
                 *self.raid.events() = events;
                 return;
@@ -98,8 +98,8 @@ impl Volume {
             }
             Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
             Event::NoSpace { slot, sector } => {
-                // The others agree about a strip that is being rebuilt, or that a failed member
-                // had.
+                // Strips under recovery or of a failed member do not leave the others in
+                // disagreement.
                 let membership = &self.array.membership;
                 if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
                     self.array.resync_for_space(sector, false);
@@ -115,7 +115,7 @@ impl Volume {
         }
     }
 
-    /// Handles a member's lack of space for data at this data sector.
+    /// Handles a member that had no space for data at `sector`, a data sector of the members.
     fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;
@@ -131,7 +131,8 @@ impl Volume {
         }
     }
 
-    /// Handles the result of a superblock or bitmap write: whether the member had space for it.
+    /// Handles the result of a superblock or bitmap write, in particular whether the member had
+    /// space.
     pub(super) fn metadata_done(
         &mut self,
         position: Option<usize>,
@@ -145,8 +146,8 @@ impl Volume {
         }
     }
 
-    /// A superblock found no space, or its update waits for some. Requests do not wait with it:
-    /// they fail with the same error as writes of strips that find no space.
+    /// Handles a superblock that found no space, or an update that waits for space. Requests do not
+    /// wait for the update: they fail with the same error as writes that find no space.
     #[cold]
     fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
         let first = self.full_since.is_none();

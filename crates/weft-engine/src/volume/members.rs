@@ -1,10 +1,11 @@
 //! Members that do not answer: reads go around them, and they fail after `member_timeout`.
 //!
-//! Reads go around a stalled member after `read_around`, and it is failed after `member_timeout`. A
-//! notice is sent after 30 seconds whatever the knobs say. A request that is given up is over for
-//! its waiters; memory that it may still use stays reserved until the member answers. Where parity
-//! was not checked since a crash reads wait, because reconstructed data may be wrong. A resync and
-//! a check wait too, because they need what the member holds.
+//! Reads go around a stalled member after `read_around`, and the member fails after
+//! `member_timeout`. A notice is sent after 30 seconds whatever the knobs say. A request that is
+//! given up counts as done for the requests that wait for it; memory that the member may still use
+//! stays reserved until the member answers. Where parity was not checked since a crash, reads wait
+//! for the member instead, because reconstructed data may be wrong. A resync and a check wait too,
+//! because they need the member's own content.
 
 use weft_units::{MemberIndex, Span, Time};
 
@@ -44,8 +45,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Reason why these members are not failed, with those of them that may be, in the order in
-    /// which they are named.
+    /// Text of the error why `positions` cannot all be failed. It names those of them that can,
+    /// tried in the order given.
     fn too_few(&self, positions: &[usize]) -> String {
         let why = "too few members would be left to know every byte";
         let way_out = "add one and let it be rebuilt first";
@@ -64,7 +65,8 @@ impl Volume {
         format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
-    /// Time until reads go around a member that does not answer, and until it fails; zero: never.
+    /// Time after which reads go around a member that does not answer, and time after which it
+    /// fails. Zero: never.
     pub(super) fn patience_with_members(&self) -> (Span, Span) {
         if self.array.membership.is_redundant {
             (self.knobs.read_around, self.knobs.member_timeout)
@@ -73,7 +75,7 @@ impl Volume {
         }
     }
 
-    /// Checks for members that do not answer.
+    /// Checks how long each member has not answered, and acts on those that have stalled.
     pub(super) fn watch_members(&mut self, out: &mut Outbox) {
         let (read_around, member_timeout) = self.patience_with_members();
         for position in 0..self.array.members.len() {
@@ -84,7 +86,8 @@ impl Volume {
             let to_give_up = std::mem::take(&mut member.to_give_up);
             member.gives_up_at = None;
             if member.is_faulty() {
-                // However it failed, no request waits for what it still has outstanding.
+                // Whatever made the member fail, no request waits for its outstanding member
+                // requests.
                 if to_give_up {
                     self.give_up(position, None, out);
                 }
@@ -99,7 +102,8 @@ impl Volume {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
             if stalled && self.quiescing.is_some() {
-                // Stripes stay in use until it answers, and no knob should wait for that.
+                // The member may keep stripes in use for long, and a command does not wait for
+                // that.
                 let why = "a member does not answer, so that stripes stay in use; try again";
                 self.give_up_quiescing(&ReplyError::Busy(why), out);
             }
@@ -122,9 +126,9 @@ impl Volume {
         self.take_events(out);
     }
 
-    /// Gives up a member's outstanding requests: all of them, or the reads that it has not answered
-    /// for `reads_after`. Their owners are told now; later answers only free memory. Returns the
-    /// time at which the next read is to be given up.
+    /// Gives up a member's outstanding requests: all of them, or with `reads_after` only the reads
+    /// that it has not answered for that long. Their owners are told now; answers that come later
+    /// only free memory. Returns the time at which the next read is to be given up.
     fn give_up(
         &mut self,
         position: usize,
@@ -184,11 +188,11 @@ impl Volume {
         next
     }
 
-    /// Gives up requests in the queue of a member: all if it failed, else the reads that gain by
-    /// it. The member was not sent them, so they pin no memory.
+    /// Gives up requests in the queue of a member: all if it failed, else the reads that another
+    /// member can answer. They were not sent to the member, so they pin no memory.
     fn give_up_waiting(&mut self, position: usize, failed: bool, out: &mut Outbox) {
         // A request that is put back is queued anew, and a scheduler may dispatch one that it had
-        // kept.
+        // held back.
         let mut waiting = self.array.members[position].queue.waiting();
         if !failed && !waiting.any(|request| self.gains_by_giving_up(request, out)) {
             return;
@@ -223,7 +227,7 @@ impl Volume {
         }
     }
 
-    /// Whether a waiting request is a read that other members may answer.
+    /// Whether a queued request contains a read that other members may answer.
     fn gains_by_giving_up(&self, request: &Waiting<Owner>, out: &Outbox) -> bool {
         let (MemberOp::Read { .. }, Owner::Parts(first, merged)) = (&request.op, request.owner)
         else {
@@ -233,13 +237,14 @@ impl Volume {
         parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array))
     }
 
-    /// Time until a read is given up. It doubles for a read that was given up before; otherwise a
-    /// read that takes longer than `after` would be given up for ever.
+    /// Time after which a read is given up, `after` at first. It doubles each time the read was
+    /// given up; otherwise a read that always takes longer than `after` would never end.
     fn patience(&self, first: Who, after: Span) -> Span {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
-    /// Frees the memory of a request from a member request that was given up.
+    /// Releases one pin on the frames of a request: a member request that was given up has been
+    /// answered.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(request.pins > 0, "memory is freed as often as it was pinned");
@@ -248,5 +253,5 @@ impl Volume {
     }
 }
 
-/// Time without an answer after which a notice names a member, whatever the knobs say.
+/// Time without an answer after which a notice names the member, whatever the knobs say.
 pub(super) const STALL_WARNING: Span = Span::secs(30);

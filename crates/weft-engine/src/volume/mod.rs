@@ -7,7 +7,7 @@
 //! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
 //! 3. its personality ([`crate::raid`]), which splits it and answers for its sub-requests;
 //! 4. its sub-requests are done;
-//! 5. failures that happened meanwhile are recorded on the other members.
+//! 5. failures of members that happened meanwhile are recorded on the other members.
 //!
 //! Then it is answered, its frames and credit go back, and the next one that overlaps it starts.
 
@@ -55,32 +55,35 @@ pub(crate) struct Volume {
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
-    /// Requests that were passed to a member unchanged, and are only in the table of tokens.
+    /// Number of requests that were passed to a member unchanged. They are only in the table of
+    /// tokens.
     passing: u32,
     clients: Clients,
     ranges: Ranges,
-    /// Writes that wait for their lease.
+    /// Writes that wait until the array is dirty and grants their lease.
     before_lease: VecDeque<RequestId>,
-    /// Requests that the personality may take.
+    /// Requests that can be submitted to the personality.
     ready: VecDeque<RequestId>,
-    /// Requests that are done, while a failure is not recorded yet.
+    /// Finished requests that wait until a member failure is recorded, or until the end of the
+    /// turn.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
-    /// The last sync, for reports.
+    /// The last sync that ended, for reports.
     last_sync: Option<Resync>,
-    /// Action that an administrator asked for.
+    /// Sync action that an administrator asked for.
     wanted_sync: Option<SyncAction>,
     frozen: bool,
-    /// A recovery failed; none is tried until the members change.
+    /// A recovery failed: none is started until the members change.
     recovery_disabled: bool,
-    /// Knob that is set once the personality uses nothing.
+    /// Knob that is set once the personality has nothing in use.
     quiescing: Option<Knob>,
     /// Commands that are not answered yet.
     commands: Vec<Waiting>,
     stopping: bool,
-    /// Time at which a member last had no space, or was last tried again.
+    /// Time at which a member last had no space, or was last tried again; `None`: no member is
+    /// full.
     full_since: Option<Time>,
-    /// A sync ended early for want of space.
+    /// A sync ended early because a member had no space.
     sync_failed_full: bool,
 }
 
@@ -123,27 +126,27 @@ impl Volume {
         }
     }
 
-    /// The knobs as they are now.
+    /// Current knobs.
     pub(crate) const fn knobs(&self) -> &Knobs {
         &self.knobs
     }
 
-    /// Records a new value of a knob of the write-back cache, on which nothing here depends.
+    /// Records the new value of a knob of the write-back cache, for reports: the volume does not
+    /// use it.
     pub(crate) fn note_knob(&mut self, knob: Knob) {
         self.knobs.set(knob);
     }
 
-    /// Takes over the knobs of the write-back cache from another volume.
+    /// Takes over the page-pool knobs, which all volumes share.
     pub(crate) const fn note_pool(&mut self, knobs: PoolKnobs) {
         self.knobs.pool = knobs;
     }
 
-    /// Size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.array.size.bytes().0
     }
 
-    /// Whether the volume would take a request that the layer above keeps for now.
+    /// Whether the volume would accept a request that the write-back cache keeps for now.
     pub(crate) fn admits(&self, request: &ClientRequest) -> Result<(), ReplyError> {
         self.is_inside(request)?;
         let reads = matches!(request.op, RequestOp::Flush | RequestOp::Read);
@@ -156,13 +159,13 @@ impl Volume {
         self.fits(request).map(|_| ())
     }
 
-    /// Counts a request that the layer above answers.
+    /// Counts a request that the write-back cache answers without the volume.
     pub(crate) fn count(&mut self, request: &ClientRequest) {
         let mut request = *request;
         self.clients.enter(&mut request, &mut self.array);
     }
 
-    /// The part of a request's range that members would be told to discard.
+    /// Part of a request's range that members would be told to discard; `None` if there is none.
     pub(crate) fn to_discard(&self, request: &ClientRequest) -> Option<ByteRange> {
         self.raid.to_discard(request, &self.array)
     }
@@ -176,7 +179,8 @@ impl Volume {
         if self.stopping { Err(ReplyError::Stopping) } else { Ok(()) }
     }
 
-    /// Number of frames that a request needs, if it has as many and covers whole logical blocks.
+    /// Checks that a request covers whole logical blocks and has the frames that it needs. Returns
+    /// their number.
     #[inline(always)]
     fn fits(&self, request: &ClientRequest) -> Result<u32, ReplyError> {
         let range = request.range;
@@ -224,7 +228,7 @@ impl Volume {
         let discarded = self.raid.to_discard(request, &self.array);
         let range = match discarded {
             Some(discarded) if trims => discarded,
-            // A trim is advice, and this one cannot be carried out.
+            // A trim is advice, and this one has no part that can be discarded.
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
@@ -233,7 +237,8 @@ impl Volume {
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
-            // Answered at the end of this turn, when all of its inputs are recorded.
+            // An empty request is answered at the end of this turn, after all of its inputs are
+            // recorded.
             self.active(id).pending = 0;
             self.held.push_back(id);
         } else if self.ranges.enter(id, range, writes) {
@@ -244,9 +249,9 @@ impl Volume {
         Ok(())
     }
 
-    /// A request waits for others that it overlaps. Requests ahead of it stop waiting for more data
-    /// to merge: the client that would send that data may itself be blocked behind them. md does
-    /// not queue whole requests.
+    /// Hurries the requests that `id` waits for because it overlaps them: they stop waiting for
+    /// more data to merge, as the client that would send that data may itself be blocked behind
+    /// them. md does not queue whole requests.
     #[cold]
     fn hurry_those_before(&mut self, id: RequestId, now: Time) {
         if self.knobs.preread_wait_max == WAITS_WITHOUT_BOUND {
@@ -321,7 +326,7 @@ impl Volume {
             }
             Owner::Passed(ref request) => {
                 self.passed(request, outstanding.write, result, out);
-                // The personality does not know the request, and has no events.
+                // Only the personality creates events, and it does not know this request.
                 return;
             }
             Owner::Flush(flight) => self.flush_done(flight, position, result, out),
@@ -340,7 +345,7 @@ impl Volume {
         self.take_events(out);
     }
 
-    /// Reports the end of a member request to its parts.
+    /// Passes the result of a member request on to the parts that were merged into it.
     #[inline(always)]
     fn parts_done(
         &mut self,
@@ -363,7 +368,8 @@ impl Volume {
         }
     }
 
-    /// Keeps a passed read that failed, because another member may have the data.
+    /// Keeps a passed read that failed as a normal request, because another member may have the
+    /// data.
     #[cold]
     fn passed_in_vain(
         &mut self,
@@ -377,7 +383,8 @@ impl Volume {
         self.parts_done(parts, outstanding, position, result, out);
     }
 
-    /// Frees the memory of the parts of a given-up member request that is done.
+    /// Frees the memory that the parts of a given-up member request still held, now that it is
+    /// done.
     #[cold]
     fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = *owner else { return };
@@ -414,7 +421,7 @@ impl Volume {
         let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
         self.raid.end_turn(self.sync.as_ref(), &mut cx);
         self.take_events(out);
-        // Before the array is asked whether it is idle: the last answer lets it stop.
+        // Before the check whether the array is idle: the last answer allows the stop.
         self.release_held(out);
         self.flushed(out);
         let delay =
@@ -424,13 +431,13 @@ impl Volume {
         }
         self.array.run_bitmap(delay.is_none(), out.now);
         self.array.start_rounds(self.knobs.flush_batch, out);
-        // Events of ranges that have become free.
+        // Events of the range locks that were released in this turn.
         self.take_events(out);
         self.answer_commands(out);
         handled
     }
 
-    /// Whether another turn would find work now.
+    /// Whether another turn has work to do at `now`.
     pub(crate) fn has_work(&self, now: Time) -> bool {
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             self.raid.would_feed(sync) && (self.array.is_dirty() || !changes_parity(sync.action))
@@ -450,8 +457,8 @@ impl Volume {
             || self.array.has_flushed()
     }
 
-    /// Whether the array may become clean. Strips that a member had no space for are written later,
-    /// while the array is dirty.
+    /// Whether the array may become clean. Not while strips wait for a member to have space, unless
+    /// the volume stops: they are written while the array is dirty.
     fn may_enter_safe_mode(&self) -> bool {
         self.stopping || !self.has_deferred()
     }
@@ -474,7 +481,7 @@ impl Volume {
         }
     }
 
-    /// Time of the next wake-up if nothing else happens.
+    /// Time at which the volume needs a turn if no other event comes; `None`: not at all.
     pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
         let enter_safe_mode = self.array.safe_mode_wake(self.knobs.safe_mode_delay);
         let enter_safe_mode = enter_safe_mode.filter(|_| self.may_enter_safe_mode());
@@ -530,7 +537,7 @@ impl Volume {
         }
     }
 
-    /// Frames of client requests that are still in use.
+    /// Number of client frames in use by requests of this volume.
     pub(crate) fn frames_held(&self) -> u32 {
         let of_clients = |request: &&Active| request.issuer.is_client();
         let requests = self.requests.iter().flatten().filter(of_clients);
@@ -552,5 +559,5 @@ impl Volume {
     }
 }
 
-/// Time between two attempts at a full member.
+/// Time between two attempts to write to a full member.
 const FULL_RETRY: Span = Span::secs(1);

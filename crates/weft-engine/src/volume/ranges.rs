@@ -13,21 +13,21 @@ use weft_units::ByteRange;
 
 use crate::contract::token::RequestId;
 
-/// The requests in flight or waiting, by place. Each is on the list of every region of 64 KiB that
-/// it touches, and the lists of all regions share 256 buckets. The few requests that would be on
-/// many lists are on one of their own, which every request checks.
+/// Requests that are in flight or waiting, indexed by region of 64 KiB: each request is on the list
+/// of every region that it touches, and the lists of all regions share 256 buckets. Wide requests,
+/// which would be on many lists, are on a list of their own that every request checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     wide: Vec<RequestId>,
     buckets: Vec<u32>,
     links: Vec<Link>,
-    /// First unused link.
+    /// Head of the list of unused links.
     free: u32,
-    /// Range and waits of each request, by its number.
+    /// Range and waiters of each request, by request number.
     held: Vec<Held>,
 }
 
-/// A request on the list of one of its regions.
+/// Entry of a request in the list of one of its regions.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     request: RequestId,
@@ -51,7 +51,7 @@ impl Default for Ranges {
 }
 
 impl Ranges {
-    /// Enters a request. Returns whether it may start at once.
+    /// Adds a request. Returns whether it may start at once.
     #[inline]
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         assert!(range.len.0 > 0, "a request that enters is not empty");
@@ -68,7 +68,8 @@ impl Ranges {
                 let link = self.links[next as usize];
                 next = link.next;
                 let other = &mut self.held[link.request.0 as usize];
-                // Two requests with several regions in common meet in the first of these.
+                // Two requests with several regions in common are compared only in the first of
+                // these.
                 let meet = link.region == region
                     && (region == regions.start || region == first_region(other.range));
                 if meet {
@@ -93,27 +94,29 @@ impl Ranges {
         waits_for == 0
     }
 
-    /// Earlier requests that the last request to enter waits for.
+    /// Earlier requests that the request `id` waits for. Valid for the last request that entered.
     pub(crate) fn held_up_by(&self, id: RequestId) -> impl Iterator<Item = RequestId> + '_ {
         let holds_up = move |held: &Held| held.waiting.last() == Some(&id);
         (0..).map(RequestId).zip(&self.held).filter(move |(_, held)| holds_up(held)).map(|it| it.0)
     }
 
-    /// Makes a request wait for every earlier one that it must not pass. Returns their number.
+    /// Makes a wide request wait for every earlier request that overlaps it, if either writes.
+    /// Returns their number.
     #[cold]
     fn wait_for_all(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let held = self.held.iter_mut().filter(|held| held.range.len.0 > 0);
         held.map(|held| u32::from(held.holds_up(id, range, writes))).sum()
     }
 
-    /// Like [`Ranges::wait_for_all`], for earlier wide requests.
+    /// Like [`Ranges::wait_for_all`], but only for earlier wide requests.
     #[inline]
     fn wait_for_wide(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let wide = self.wide.iter();
         wide.map(|wide| u32::from(self.held[wide.0 as usize].holds_up(id, range, writes))).sum()
     }
 
-    /// Whether a write in flight or waiting ends at this byte.
+    /// Whether a write that is in flight or waiting ends at this byte, so that a write from there
+    /// continues it.
     pub(crate) fn write_ends_at(&self, byte: u64) -> bool {
         let wide = |id: &RequestId| self.held[id.0 as usize].is_write_to(byte);
         if self.wide.iter().any(wide) {
@@ -134,8 +137,8 @@ impl Ranges {
         false
     }
 
-    /// Whether a write in flight or waiting overlaps a range. A wide range is not searched, and
-    /// counts as written.
+    /// Whether a write that is in flight or waiting overlaps `range`. Always true for a wide range,
+    /// which is not searched.
     #[inline]
     pub(crate) fn is_written(&self, range: ByteRange) -> bool {
         let overlaps = |id: RequestId| {
@@ -158,8 +161,8 @@ impl Ranges {
         false
     }
 
-    /// Removes a finished request, if it entered. Returns the requests that may start now, in order
-    /// of arrival; `None` if there are none.
+    /// Removes a finished request. Returns the requests that may start now, in order of arrival;
+    /// `None` if there are none, or if the request never entered.
     pub(crate) fn leave(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
         let held = self.held.get_mut(id.0 as usize)?;
         if held.range.len.0 == 0 {
@@ -225,7 +228,7 @@ impl Ranges {
 }
 
 impl Held {
-    /// Whether a later request has to wait for this one. If so, it starts when this one leaves.
+    /// Whether the later request `id` has to wait for this one. If so, it is added to the waiters.
     #[inline]
     fn holds_up(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         let holds_up = (writes || self.writes) && self.range.overlaps(range);
@@ -256,10 +259,10 @@ fn bucket(region: u64) -> usize {
     (region % BUCKETS as u64) as usize
 }
 
-/// Small requests have few neighbours in a region of this size, and large ones cross few of them.
+/// Size of a region. Small requests have few neighbours in one region, and large ones cross few.
 const REGION_BYTES: u64 = 64 << 10;
 const BUCKETS: usize = 256;
-/// A longer request would be on hundreds of lists.
+/// Requests of this length and longer are wide: they would be on hundreds of lists.
 const WIDE_BYTES: u64 = 16 << 20;
 const NONE: u32 = u32::MAX;
 

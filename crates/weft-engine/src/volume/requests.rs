@@ -18,34 +18,34 @@ use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
 use crate::raid::{Answer, ArrayIo, Cx, SPLITTING, Told};
 
-/// A request that is not answered yet, or has frames that are still in use.
+/// A request that is not answered yet, or whose frames are still in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) issuer: Issuer,
     pub(super) gone: bool,
     pub(super) op: RequestOp,
     pub(super) range: ByteRange,
-    /// Bytes that its client's credit is charged with.
+    /// Bytes charged to the client's credit.
     pub(super) payload: Bytes,
     pub(super) frames: Run,
     pub(super) flags: Flags,
     pub(super) attr: Attr,
-    /// Sub-requests that are not done, plus one until the request is submitted, and [`SPLITTING`]
-    /// while it is being split.
+    /// Number of unfinished sub-requests, plus one until the request is submitted, plus
+    /// [`SPLITTING`] while it is being split.
     pub(super) pending: u64,
-    /// The part of its range that members are told to discard.
+    /// Part of the range that members are told to discard.
     pub(super) discarded: Option<ByteRange>,
     pub(super) error: Option<ReplyError>,
-    /// A member that it read has stalled.
+    /// A member that the request reads has stalled.
     pub(super) stalled: bool,
-    /// Member reads into its frames that were given up.
+    /// Number of given-up member reads that may still write into the request's frames.
     pub(super) pins: u32,
     pub(super) writes: bool,
-    /// Another request waits for it.
+    /// Another request waits for this one.
     pub(super) waited_for: bool,
     pub(super) stream: WriteStream,
     pub(super) flushed: bool,
-    /// Lease of a write that has begun.
+    /// Lease that keeps the array dirty during a write.
     pub(super) lease: Option<Lease>,
     pub(super) answered: bool,
 }
@@ -59,9 +59,9 @@ impl Volume {
             return Err(ReplyError::Io);
         }
         match self.full_since {
-            // The space that a trim frees may be what other writes need.
+            // A trim may free the space that other writes need.
             _ if trims => Ok(()),
-            // A single write now and then finds out whether there is space again.
+            // One write per `FULL_RETRY` is let through to find out whether there is space again.
             Some(since) if now.since(since) < FULL_RETRY => Err(ReplyError::NoSpace),
             Some(_) => {
                 self.full_since = Some(now);
@@ -71,8 +71,8 @@ impl Volume {
         }
     }
 
-    /// Member position and data sector to which a read or write passes unchanged, if it does not
-    /// wait in the queue of that member.
+    /// Member position and data sector at which a member can serve a read or write unchanged.
+    /// `None` if the personality has to split it, or if it would wait in the member's queue.
     #[inline]
     pub(super) fn passes(&mut self, range: ByteRange, writes: bool) -> Option<(usize, Sectors)> {
         let is_written = || self.ranges.is_written(range);
@@ -80,8 +80,8 @@ impl Volume {
         found.filter(|(position, _)| self.array.passes(*position))
     }
 
-    /// Keeps a passed read that its member failed to read. From now on it is a request with one
-    /// sub-request. Later writes have not waited for the read, and do not.
+    /// Turns a passed read that its member failed to read into a normal request with one
+    /// sub-request. Later writes to the range have not waited for the read and do not wait now.
     #[cold]
     pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> Who {
         let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
@@ -105,7 +105,7 @@ impl Volume {
         let PassedRequest { issuer, frames, len, gone, .. } = *request;
         assert!(self.passing > 0, "a request that passes is answered once");
         self.passing -= 1;
-        // Frames of a read go back with the reply.
+        // Frames of a successful read are returned by the reply.
         let frames = if write || gone || result.is_err() { frames } else { Run::EMPTY };
         let result = result.map_err(ReplyError::from);
         match issuer {
@@ -128,7 +128,7 @@ impl Volume {
         }
     }
 
-    /// Registers a request, for a range that may differ from its own.
+    /// Stores a request. `range` may differ from the request's own range.
     #[inline]
     pub(super) fn enter(
         &mut self,
@@ -154,7 +154,7 @@ impl Volume {
         })
     }
 
-    /// Locks a range for a part of a resync, behind the requests that overlap it.
+    /// Locks a range for part number `part` of a resync, behind the requests that overlap it.
     pub(super) fn lock(&mut self, part: u32, range: ByteRange, writes: bool, out: &mut Outbox) {
         let id = self.keep(Active::new(Issuer::Resync { part }, RequestOp::Read, range, writes));
         if self.ranges.enter(id, range, writes) {
@@ -162,7 +162,7 @@ impl Volume {
         }
     }
 
-    /// Gives a request a place.
+    /// Stores a request in a free slot of the table.
     #[inline(always)]
     fn keep(&mut self, active: Active) -> RequestId {
         match self.free.pop() {
@@ -183,7 +183,7 @@ impl Volume {
         self.requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
     }
 
-    /// Starts a request that no earlier request holds up.
+    /// Starts a request that no longer waits for an earlier one.
     #[inline(always)]
     pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
@@ -203,7 +203,7 @@ impl Volume {
             self.ready.push_back(id);
             return;
         }
-        // Earlier writes may wait for bits of the bitmap that this one does not need.
+        // A write may pass writes that wait for bits of the bitmap which it does not need.
         if !self.before_lease.is_empty() && self.is_granted(id) && !self.next_is_granted() {
             self.granted(id);
             return;
@@ -211,7 +211,7 @@ impl Volume {
         self.before_lease.push_back(id);
     }
 
-    /// Lets writes with a granted lease through.
+    /// Moves on the writes that have been granted their lease.
     pub(super) fn start_granted(&mut self) {
         if self.array.membership.broken {
             while let Some(id) = self.before_lease.pop_front() {
@@ -227,7 +227,7 @@ impl Volume {
         }
     }
 
-    /// Goes on with a write that was granted its lease.
+    /// Moves on a write that was granted its lease, to its preflush or to the personality.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
         if request.flags.preflush && !request.flushed {
@@ -238,8 +238,9 @@ impl Volume {
         }
     }
 
-    /// Whether the first write that waits for its lease is granted it. As in md, nothing is written
-    /// while a failure is not recorded; with a stripe cache, its stripes wait for that.
+    /// Whether the first write that waits for its lease can have it. As in md, nothing is written
+    /// while a member failure is not recorded; a stripe cache takes the write and lets its stripes
+    /// wait for that.
     pub(super) fn next_is_granted(&self) -> bool {
         self.before_lease.front().is_some_and(|id| self.is_granted(*id))
     }
@@ -262,7 +263,7 @@ impl Volume {
         }
     }
 
-    /// Submits ready requests to the personality. While it quiesces none is begun.
+    /// Submits ready requests to the personality, unless it quiesces.
     pub(super) fn submit_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;
@@ -289,14 +290,14 @@ impl Volume {
         assert!(!request.writes || request.lease.is_some(), "a write has a lease");
         let io = request.io(id);
         let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
-        // The sub-requests are pending in place of the submission.
+        // The sub-requests replace the one that was pending for the submission.
         self.active(id).pending += pending - 1;
         if pending < SPLITTING {
             self.is_split(id, out);
         }
     }
 
-    /// All of a request is split into sub-requests.
+    /// Called when a request has been split into sub-requests completely.
     #[inline]
     pub(super) fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
@@ -307,7 +308,7 @@ impl Volume {
         }
     }
 
-    /// Handles a part of a member request that is done, or was given up.
+    /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
     pub(super) fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
         let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
@@ -334,7 +335,7 @@ impl Volume {
         }
     }
 
-    /// Counts one sub-request of a request, or its submission, as done.
+    /// Counts one sub-request as done, or the submission of the request itself.
     #[inline]
     pub(super) fn sub_request_done(
         &mut self,
@@ -345,7 +346,7 @@ impl Volume {
         self.sub_requests_done(id, 1, result, out);
     }
 
-    /// Counts sub-requests of a request as done.
+    /// Counts `sub_requests` sub-requests of a request as done.
     #[inline(always)]
     pub(super) fn sub_requests_done(
         &mut self,
@@ -380,8 +381,7 @@ impl Volume {
         if recorded || self.array.membership.broken {
             while let Some(id) = self.held.pop_front() {
                 if !recorded && !self.array.is_planted(Mutant::BrokenAcknowledges) {
-                    // The write missed a member and the failure can no longer be recorded on the
-                    // others.
+                    // The write missed a member, and that can no longer be recorded on the others.
                     self.active(id).error.get_or_insert(ReplyError::Io);
                 }
                 self.answer(id, out);
@@ -402,7 +402,7 @@ impl Volume {
         let charged = std::mem::take(&mut request.payload).0;
         let (stream, len) = (request.stream, request.range.len);
         if request.op == RequestOp::Read && result.is_ok() && !request.gone {
-            // The frames go back with the reply.
+            // The frames are returned by the reply.
             request.frames = Run::EMPTY;
         }
         let (issuer, gone) = (request.issuer, request.gone);
@@ -437,7 +437,7 @@ impl Volume {
         }
     }
 
-    /// Gives back the frames of an answered request, once nothing uses them any more.
+    /// Returns the frames of an answered request and frees its slot, once nothing uses the frames.
     #[inline(always)]
     pub(super) fn forget(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
@@ -464,7 +464,7 @@ impl Volume {
         self.flushed(out);
     }
 
-    /// Goes on with requests that have a finished flush.
+    /// Moves on the requests that waited for a flush which is done.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {
@@ -482,7 +482,7 @@ impl Volume {
 }
 
 impl Active {
-    /// A new request without memory.
+    /// A new request without frames or payload.
     #[inline(always)]
     fn new(issuer: Issuer, op: RequestOp, range: ByteRange, writes: bool) -> Self {
         Self {
@@ -508,12 +508,12 @@ impl Active {
         }
     }
 
-    /// Whether a client or the write-back cache waits for it.
+    /// Whether a client or the write-back cache waits for the request.
     pub(super) fn is_active(&self) -> bool {
         !self.answered && !matches!(self.issuer, Issuer::Resync { .. })
     }
 
-    /// The request as its personality sees it.
+    /// The part of the request that its personality needs.
     #[inline(always)]
     pub(super) fn io(&self, id: RequestId) -> ArrayIo {
         ArrayIo {

@@ -26,7 +26,7 @@ impl Volume {
         let Some(sync) = &mut self.sync else { return };
         let redundant = self.array.membership.has_redundancy();
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
-        // Without redundancy to compare with, it would count nothing and report success.
+        // Without redundancy to compare with, the sync would count nothing and report success.
         let blind = sync.action != SyncAction::Recover && !redundant;
         let spent = sync.action == SyncAction::Recover
             && self.array.rebuilding().is_none_or(|(slots, _)| !sync.rebuilds_only(slots));
@@ -50,14 +50,15 @@ impl Volume {
         }
     }
 
-    /// Gives the pace of the sync the time and the activity of clients.
+    /// Updates the pace of the sync with the time and the activity of clients.
     fn pace_sync(&mut self, out: &mut Outbox) {
         let Some(sync) = &mut self.sync else { return };
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
         let (requests, has_all) = (self.clients.requests(), sync.has_all());
         sync.pace.look(out.now, &self.knobs, requests, waits, has_all);
         self.array.sync_class = sync.pace.class();
-        // Requests that were sent while no client was active also count for its floor.
+        // Sync requests that were queued while clients were idle also count towards its minimum
+        // rate.
         if sync.pace.is_busy() && sync.pace.is_behind() {
             self.array.promote_syncs(out);
         }
@@ -93,7 +94,8 @@ impl Volume {
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
-    /// The next sync: recovery before resync, necessary syncs before requested ones.
+    /// The next sync to run, and the data sector at which it starts: recovery before resync, both
+    /// before a requested action. `None` if no sync is due.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
         if !self.array.membership.is_whole()
@@ -113,14 +115,14 @@ impl Volume {
         self.wanted_sync.map(|action| (action, Sectors::ZERO))
     }
 
-    /// Whether a sync is due that needs only a turn to start.
+    /// Whether a sync will start in the next turn.
     pub(super) fn sync_is_due(&self, now: Time) -> bool {
         !self.syncs_held_back()
             && (self.next_sync(now).is_some()
                 || (self.may_recover(now) && self.array.can_fill_slots()))
     }
 
-    /// Whether a resync runs, or will run once members that had no space are tried again.
+    /// Whether a resync runs, or will run once full members are tried again.
     pub(super) fn resync_comes(&self, now: Time) -> bool {
         let next = || self.next_sync(now + FULL_RETRY).map(|(action, _)| action);
         let action = match &self.sync {
@@ -142,7 +144,7 @@ impl Volume {
         !self.recovery_disabled && !self.frozen && !self.is_full(now)
     }
 
-    /// Whether a member had no space a moment ago, or stripes wait for some.
+    /// Whether a member had no space within the last [`FULL_RETRY`], or strips wait for space.
     fn is_full(&self, now: Time) -> bool {
         self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
@@ -184,7 +186,7 @@ impl Volume {
         }
         self.frozen = false;
         self.wanted_sync = Some(match action {
-            // A resync of an array that needs none is a repair.
+            // A requested resync of an array that needs none is a repair.
             SyncAction::Resync => SyncAction::Repair,
             action => action,
         });
@@ -192,7 +194,7 @@ impl Volume {
     }
 }
 
-/// Whether a sync changes parity, so that the array is dirty while it runs.
+/// Whether a sync may write parity, so that the array is dirty while it runs.
 pub(super) fn changes_parity(action: SyncAction) -> bool {
     matches!(action, SyncAction::Correct | SyncAction::Repair | SyncAction::Resync)
 }
